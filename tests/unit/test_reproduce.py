@@ -13,6 +13,7 @@ import gangline as gl
 from gangline import policies, reproduce
 from gangline.cli.app import main
 from gangline.reproduce import reading, runs
+from gangline.reproduce.claims import claim_tables
 from gangline.reproduce.study import Choice, Claim, Contender, Study
 
 if TYPE_CHECKING:
@@ -77,8 +78,10 @@ def test_savings_by_hand() -> None:
     ("shares", "verdict"),
     [
         ((0.5, 0.1), "holds"),
-        ((0.496, 0.1), "holds"),  # whole per cent
+        ((0.498, 0.1), "holds"),  # whole per cent
         ((0.49, 0.1), "holds in part"),
+        ((0.25, 0.1), "holds in part"),  # half of it
+        ((0.24, 0.1), "does not hold"),
         ((0.6, -2.0), "does not hold"),  # large somewhere, a loss on average
         ((0.005, 0.005), "does not hold"),
         ((-0.1, -0.2), "does not hold"),
@@ -96,17 +99,23 @@ def test_the_reading_follows_the_numbers() -> None:
         *(row("srtf", world, 20.0, 90.0) for world in (1, 2)),
     ]
     saved = reading.savings(TOY, rows)
-    jct, makespan = reading.readings(TOY, saved)
-    assert (jct["rivals_best"], jct["fair_best"], jct["verdict"]) == (0.8, 0.6, "holds")
-    assert (jct["widest"], jct["widest_against"], jct["fair_better_in"]) == (0.8, "fifo", 2)
-    assert makespan["verdict"] == "does not hold"
-    first, second = reading.sentences(TOY, saved)
-    assert first == (
-        "average JCT: published up to 50 % lower. Measured up to 80 % (against fifo), up to 80 % "
-        "against rivals as published. Against las: up to 60 %, 60 % lower on average, lower in "
-        "2 of 2 worlds. Verdict: holds."
+    found = reading.readings(TOY, saved)
+    assert [(one["words"], one["against"], one["verdict"]) for one in found] == [
+        ("average JCT", "fifo", None),
+        ("average JCT", "las", "holds"),
+        ("makespan", "fifo", None),
+        ("makespan", "las", "does not hold"),
+    ]
+    assert [one["share"] for one in found] == pytest.approx([1.6, 1.2, 1.0, -1.25])
+    (title, _, cells), _ = claim_tables(found)
+    assert title == "srtf: Average JCT up to 50 % lower"
+    assert cells == [
+        ["fifo", "80 %", "160 %", "80 %", "2 of 2", None],
+        ["las", "60 %", "120 %", "60 %", "2 of 2", "holds"],
+    ]
+    assert reading.readings(TOY, saved, "one seed: not conclusive")[1]["verdict"] == (
+        "one seed: not conclusive"
     )
-    assert "never lower, 12 % higher on average, lower in 0 of 2 worlds" in second
     without = [r for r in rows if r["policy"] != "las"]
     (only,) = reading.sentences(TOY, reading.savings(TOY, without))
     assert only == "No verdict: it takes srtf and las."
@@ -119,7 +128,7 @@ def test_a_study_of_another_kind_fits_in() -> None:
     choice = TOY.choose(Choice(), quick=False)
     made = runs.carry_out(TOY, choice, {"restart_s": 5.0})
     assert len(made.runs) == 2 * 2 * 3
-    assert [len(cells) for _, _, cells in made.tables()] == [3, 3, 2, 2]
+    assert [len(cells) for _, _, cells in made.tables()] == [2, 2, 3, 3, 2]
     assert "Not in this version: unheard." in made.sentences()
     assert "Told how long jobs run, which srtf is not" not in " ".join(made.sentences()[:1])
     # the same by hand
@@ -205,6 +214,8 @@ def test_the_command_and_what_it_leaves(
     assert saved.pop("seal").startswith("gangline reproduction ")
     assert document == saved
     assert [c["claimed"] for c in document["claims"]] == [0.69, 0.83, 0.98]
+    assert {c["verdict"] for c in document["claims"]} == {"one seed: not conclusive"}
+    assert not document["conclusive"]
     world = out / "2x4-dally-2024-batch-s2"
     assert sorted(path.name for path in world.iterdir()) == [
         "comparison.json", "dally-s2", "tiresias_skew=oracle-s2",
@@ -217,9 +228,14 @@ def test_the_command_and_what_it_leaves(
     assert "https:" not in text
     # into the same folder and page once more, as a table
     assert main([*COMMAND, "--out", str(out), "--html", str(page)]) == 0
-    table = capsys.readouterr().out
-    assert "2x4, dally-2024, batch" in table
-    assert document["reading"][0] in table
+    claims = capsys.readouterr().out
+    assert "One seed: not conclusive." in claims
+    assert "2x4, dally-2024, batch" not in claims
+    assert all(line in claims for line in document["reading"])
+    assert main([*COMMAND, "--tables"]) == 0
+    both = capsys.readouterr().out
+    assert both.startswith(claims)
+    assert "2x4, dally-2024, batch" in both[len(claims) :]
 
 
 def test_an_interrupt_leaves_whole_runs(tmp_path: Path) -> None:
@@ -308,4 +324,4 @@ def test_quick_takes_less_than_a_minute() -> None:
     begin = time.process_time()
     made = reproduce.run("dally", quick=True)
     assert time.process_time() - begin < 60.0
-    assert len(made.to_dict()["claims"]) == 3
+    assert len(made.to_dict()["claims"]) == 3 * 6

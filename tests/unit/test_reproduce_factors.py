@@ -17,6 +17,7 @@ import gangline as gl
 from gangline import policies, reproduce
 from gangline.cli.app import main
 from gangline.reproduce import ratios, runs, variations
+from gangline.reproduce.claims import claim_tables, mix, reach
 from gangline.reproduce.study import Choice, Contender, Factor, Setting, Study, Variation
 from reference import philox
 from reference.philox import Purpose
@@ -68,6 +69,7 @@ TOY = Study(
 )
 
 
+TEN = dataclasses.replace(TOY, full=dataclasses.replace(TOY.full, seeds=tuple(range(10))))
 STUDENT = {9: 2.262157}  # quantiles at 0.975 by degrees of freedom, from a table
 
 
@@ -138,18 +140,78 @@ def test_an_interval_is_that_of_the_bootstrap_and_the_same_every_time() -> None:
     ("logs", "verdict"),
     [
         ([math.log(1.5)] * 5, "holds"),
-        ([math.log(1.496)] * 5, "holds"),  # as rounded
-        ([math.log(1.3)] * 5, "holds in part"),
-        ([math.log(4.0), math.log(4.0), math.log(0.4), math.log(0.4), math.log(1.2)],
-         "does not hold"),
+        ([math.log(1.498)] * 5, "holds"),  # 99.6 %, in whole per cent all of it
+        ([math.log(1.49)] * 5, "holds in part"),
+        ([math.log(1.25)] * 5, "holds in part"),
+        ([math.log(1.24)] * 5, "does not hold"),  # 48 %
         ([math.log(0.8)] * 5, "the reverse holds"),
-        ([math.log(1.6)], "holds"),  # one seed has no interval
-        ([math.log(1.005)], "does not hold"),
-        ([math.log(0.98)], "the reverse holds"),
+        # the mean is more than half, the interval reaches from about a third to more than half
+        ([math.log(times) for times in (1.1, 1.2, 1.3, 1.3, 1.4)], "does not hold"),
+        # the interval reaches from a loss to more than the whole gain
+        ([math.log(4.0), math.log(4.0), math.log(0.4), math.log(0.4), math.log(1.2)], "undecided"),
     ],
 )  # fmt: skip
 def test_verdicts(logs: list[float], verdict: str) -> None:
     assert ratios.judge_factor(ratios.Ratio(JCT, "fifo", tuple(logs))) == verdict
+
+
+@pytest.mark.parametrize(
+    ("claimed", "is_saving", "found", "share"),
+    [
+        (1.2, False, 1.03, 0.15),  # 3 % of 20 %
+        (1.2, False, 1.2, 1.0),
+        (2.0, True, 4.0 / 3.0, 0.5),  # 25 % saved of 50 %
+        (5.0, True, 1.25, 0.25),  # 20 % of 80 %
+        (1.5, False, 0.75, -0.5),
+        (None, False, 2.0, None),
+    ],
+)
+def test_the_share_of_a_gain(
+    claimed: float | None, is_saving: bool, found: float, share: float | None
+) -> None:
+    factor = dataclasses.replace(JCT, times=claimed, is_saving=is_saving)
+    assert factor.share(found) == (None if share is None else pytest.approx(share, rel=1e-12))
+
+
+def test_few_seeds_and_quick_runs_give_no_verdict() -> None:
+    def doubt(seeds: int, *, quick: bool = False) -> str:
+        return TEN.doubt(TEN.choose(Choice(seeds=range(seeds)), quick=quick))
+
+    assert doubt(1) == doubt(1, quick=True) == "one seed: not conclusive"
+    assert doubt(4) == "4 seeds: not conclusive"
+    assert doubt(5) == ""
+    assert doubt(10, quick=True) == "quick run: not conclusive"
+    assert TOY.doubt(TOY.full) == ""  # all seeds that the study has
+    for name in reproduce.STUDIES:
+        study = reproduce.study(name)
+        assert study.doubt(study.choose(Choice(), quick=True))
+        assert not study.doubt(study.choose(Choice(), quick=False))
+    sure = ratios.Ratio(JCT, "fifo", (math.log(2.0),) * 10)
+    assert ratios.judge_factor(sure, doubt(1)) == "one seed: not conclusive"
+    assert ratios.judge_factor(ratios.Ratio(JCT, "fifo", (1.0,))) == "no interval: not conclusive"
+
+
+def test_a_table_of_a_claim() -> None:
+    """By hand: fifo takes 1.2 times as long in each of five seeds, 1.4 and 1.0286 by world."""
+    made = []
+    for seed in range(5):
+        made += [
+            row("fifo", seed, 140.0), row("srtf", seed, 100.0),
+            row("fifo", seed, 144.0, "v"), row("srtf", seed, 140.0, "v"),
+        ]  # fmt: skip
+    study = dataclasses.replace(TOY, factors=(JCT,))
+    (found,) = ratios.factor_rows(ratios.ratios(study, made))
+    assert (found["worlds"], found["better_in"], found["reached_in"]) == (2, 2, 0)
+    assert (found["least_in"], found["most_in"]) == ("v, plain", "w, plain")
+    title, head, cells = claim_tables([found])[0]
+    assert title == "srtf: Mean JCT 1.5 times"
+    assert head == ["against", "times better", "share", "by world", "verdict"]
+    assert cells == [["fifo", "1.20 (1.20-1.20)", "40 %", "1.03-1.40", "does not hold"]]
+    assert mix([found]) == []  # no world reaches it
+    lower = dataclasses.replace(JCT, times=1.3)
+    (some,) = ratios.factor_rows(ratios.ratios(dataclasses.replace(TOY, factors=(lower,)), made))
+    assert "in 1 of 2, from 1.03 (v, plain) to 1.40 (w, plain)" in mix([some])[0]
+    assert [reach(share) for share in (-0.1, 0.154, 12.0)] == ["none", "15 %", ">1000 %"]
 
 
 def test_worlds_contenders_and_columns_are_those_of_the_study() -> None:
@@ -167,21 +229,21 @@ def test_a_study_with_factors_and_variations() -> None:
     made = runs.carry_out(TOY, TOY.choose(Choice(seeds=range(3, 9)), quick=False), {})
     assert len(made.runs) == 6 * (3 + 3 + 2)
     titles = [title for title, _, _ in made.tables()]
-    assert len(titles) == 3 + 2 + 2 + 1
-    assert titles[0] == "2, plain, mean of 6 seeds"
-    assert made.tables()[0][1] == ["policy", "JCT mean h", "GPU util."]
+    assert len(titles) == 2 + 3 + 2 + 2
+    assert titles[:2] == ["srtf: Mean JCT 1.5 times", "srtf: GPU use 1.1 times"]
+    assert titles[2] == "2, plain, mean of 6 seeds"
+    assert made.tables()[2][1] == ["policy", "JCT mean h", "GPU util."]
     document = made.to_dict()
     assert {one["against"] for one in document["claims"]} == {"fifo", "las"}
     for claim in document["claims"]:
         assert claim["low"] <= claim["times_better"] <= claim["high"]
-        assert claim["verdict"] in made.tables()[-1][2][document["claims"].index(claim)]
-    first, second, *_ = made.sentences()
-    start = "Mean JCT 1.5 times. Measured with srtf, with 95 % intervals: against fifo "
-    assert first.startswith(start)
+        assert claim["share_low"] <= claim["share"] <= claim["share_high"]
+    assert document["conclusive"]
+    cells = [line for _, _, lines in made.claim_tables() for line in lines]
+    assert [line[-1] for line in cells] == [one["verdict"] for one in document["claims"]]
     one = document["claims"][0]
-    said = f"{one['times_better']:.2f} times ({one['low']:.2f} to {one['high']:.2f}), "
-    assert first[len(start) :].startswith(said + one["verdict"])
-    assert second.startswith("GPU use 1.1 times. Measured with srtf")
+    measured = f"{one['times_better']:.2f} ({one['low']:.2f}-{one['high']:.2f})"
+    assert cells[0][:3] == ["fifo", measured, reach(one["share"])]
     # las is not run on `small`, so its claim is about two worlds
     assert [one["worlds"] for one in document["claims"]] == [3, 2, 3]
     labels = [one["variation"] for one in document["varied_ratios"]]
@@ -192,7 +254,7 @@ def test_a_study_with_factors_and_variations() -> None:
     first = document["varied_ratios"][0]
     assert {**first, "variation": 0} == {**usual, "variation": 0}
     # a variation is what one gets by hand
-    cells = {run["variation"]: run for run in made.varied
+    by_label = {run["variation"]: run for run in made.varied
              if (run["policy"], run["seed"]) == ("srtf", 3)}  # fmt: skip
     address = TOY.workloads["plain"].format(seed=3)
     by_hand = {
@@ -205,8 +267,8 @@ def test_a_study_with_factors_and_variations() -> None:
         "cluster 3": gl.simulate(plain_cluster("3", ""), address, "srtf", seed=3),
     }
     for label, result in by_hand.items():
-        assert cells[label]["log_hash"] == result.log_hash
-    assert len({run["log_hash"] for run in cells.values()}) == 4
+        assert by_label[label]["log_hash"] == result.log_hash
+    assert len({run["log_hash"] for run in by_label.values()}) == 4
 
 
 def test_figures_are_whole_pictures_of_the_ratios() -> None:
@@ -286,6 +348,7 @@ def test_hadar_from_the_command_line(
 )
 def test_without_a_claim_there_is_a_comparison(logs: list[float], verdict: str) -> None:
     open_question = dataclasses.replace(JCT, times=None)
+    logs = [*logs, *([0.02, -0.02] * 2 if len(logs) == 1 else [])]
     assert ratios.judge_factor(ratios.Ratio(open_question, "fifo", tuple(logs))) == verdict
 
 
@@ -303,7 +366,8 @@ def test_the_search_of_hadar_is_compared_by_what_comes_of_it() -> None:
     found = {(one.factor.measure, one.against): one.mean for one in made.ratios}
     expected = utility["exact"] / utility["greedy"]
     assert found["speed_mean", "greedy"] == pytest.approx(expected, rel=1e-12)
-    assert made.tables()[-1][0] == "All ratios"
+    titles = [title for title, _, _ in made.claim_tables()]
+    assert titles[1:] == ["exact: What it gains in mean JCT", "exact: What it gains in makespan"]
     assert all("stroke-dasharray" not in one.svg for one in made.figures())
     assert "dashed" not in made.figures()[0].about
 
@@ -330,7 +394,7 @@ def test_a_claim_is_judged_on_its_clusters_and_shown_on_all() -> None:
     assert len(found) == 4
     first, second = ratios.factor_rows(found)
     assert (first["worlds"], first["times_better"]) == (1, pytest.approx(2.0))
-    assert (first["verdict"], second["verdict"]) == ("holds", "holds in part")
+    assert (first["share"], second["share"]) == pytest.approx((2.0, 0.5))
     assert ratios.distinct(found) == [(home, twin)]
 
 

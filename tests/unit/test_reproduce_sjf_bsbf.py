@@ -67,7 +67,7 @@ def test_a_measured_table_is_a_world_like_the_others(tmp_path: Path) -> None:
         seeds=[0],
         out=tmp_path / "out",
     )
-    assert made.tables()[0][0] == "pairs.json.gz, jobs-240"
+    assert "pairs.json.gz, jobs-240" in [title for title, _, _ in made.tables()]
     assert len(list((tmp_path / "out").iterdir())) == 2  # reproduction.json and one world
 
 

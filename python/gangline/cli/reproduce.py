@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from typing import Any
 
 from gangline.cli import _console, _inputs
 from gangline.cli._inputs import Flag, Json, Whole  # noqa: TC001 - cyclopts reads the annotations
@@ -22,6 +23,7 @@ def reproduce(
     workers: Whole = 1,
     out: Path | None = None,
     html: Path | None = None,
+    tables: Flag = False,
     json: Json = False,
 ) -> int:
     """Run a paper's evaluation again: its worlds, its baselines, its claims beside our numbers.
@@ -31,7 +33,7 @@ def reproduce(
     paper
         dally, hadar, hadare, hadar-search or sjf-bsbf.
     quick
-        A small part of it, in less than a minute.
+        A small part of it, in less than a minute; it gives no verdicts.
     clusters
         Clusters of the study separated by commas; for dally RACKSxSERVERS, such as 4x4,8x8.
     networks
@@ -50,6 +52,8 @@ def reproduce(
         Folder: reproduction.json, and the runs of each world as `compare --out` writes them.
     html
         File for a page with all tables and figures; it loads nothing.
+    tables
+        Print the tables of each world and of all ratios too.
     json
         Print one JSON document instead of tables.
     """
@@ -77,20 +81,44 @@ def reproduce(
     )
     if html is not None:
         pictures = [(one.title, one.about, one.svg) for one in made.figures()]
-        *others, last = made.tables()
-        # on the screen the claims come last, where one looks first; on a page they come first
-        _page.write_tables(made.study.title, made.sentences(), [last, *others], html, pictures)
+        lines = [*made.head(), *made.sentences()]
+        _page.write_tables(made.study.title, lines, made.tables(), html, pictures)
     if json:
         _console.document(made.to_dict())
         return 0
-    for title, titles, cells in made.tables():
+    _console.prose("\n".join(made.head()) + "\n")
+    claims = made.claim_tables()
+    others = made.tables()[len(claims) :]
+    for title, titles, cells in claims:
         _console.table(titles, cells, title=title)
-    for line in made.sentences():
-        _console.write(line)
+    _console.prose("\n".join(made.sentences()))
+    for title, titles, cells in others if tables else ():
+        for part, shown in _folded(titles, cells):
+            _console.table(part, shown, title=title)
+    if not tables:
+        _console.say("--tables prints the tables of each world and of all ratios")
     for path in (out, html):
         if path is not None:
             _console.say(f"saved {path}")
     return 0
+
+
+def _folded(titles: list[str], cells: list[list[Any]]) -> list[tuple[list[str], list[list[Any]]]]:
+    """Cut a table that is wider than the terminal into several; each has the first column."""
+    from gangline._html import show
+
+    room = _console.columns()
+    widths = [
+        3 + max(len(name), *(len(show(row[i])) for row in cells)) for i, name in enumerate(titles)
+    ]
+    parts: list[list[int]] = [[0]]
+    for i in range(1, len(titles)):
+        if len(parts[-1]) > 1 and 1 + sum(widths[k] for k in parts[-1]) + widths[i] > room:
+            parts.append([0])
+        parts[-1].append(i)
+    return [
+        ([titles[k] for k in part], [[row[k] for k in part] for row in cells]) for part in parts
+    ]
 
 
 def _names(axis: str, text: str) -> list[str]:

@@ -9,7 +9,7 @@ Examples
 ... )
 >>> [(row["policy"], row["seeds"]) for row in done.rows]
 [('tiresias-oracle', 3), ('dally', 3)]
->>> [claim["claimed"] for claim in done.to_dict()["claims"]]
+>>> [claim["claimed"] for claim in done.claims]
 [0.69, 0.83, 0.98]
 """
 
@@ -112,7 +112,7 @@ def run(
     from pathlib import Path
 
     from gangline._bar import bar
-    from gangline._result_folder import check_json
+    from gangline._files import check_free
     from gangline.executors import check_workers
     from gangline.run_inputs import make_options
 
@@ -132,7 +132,7 @@ def run(
         make_options({**options, "seed": seed})
     folder = None if out is None else Path(out)
     if folder is not None:
-        check_json(folder / "reproduction.json", KIND)
+        check_free(folder / "reproduction.json", KIND)
     with bar(progress, f"reproduce {name}") as report:
         made = carry_out(found, choice, options, folder=folder, report=report, workers=workers)
     if folder is not None:

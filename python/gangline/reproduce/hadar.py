@@ -53,7 +53,8 @@ _REMARKS = (
         "cluster by max-min fairness and does not try to."
     ),
     (
-        "The time to the first start flatters rivals that take turns: all jobs start at once and "
+        "The conference version names no baseline for queueing delay and for fairness. The time to "
+        "the first start flatters rivals that take turns: all jobs start at once and "
         "waits later. Waiting in all counts both."
     ),
 )
@@ -115,17 +116,17 @@ STUDY = Study(
         ),
         Factor(
             "queue_mean_s", "time to the first start", 1.0 / 0.87,
-            "Queueing delay 13 % lower (conference version, no baseline named)",
-            "hadar-jct", ("gavel-las", "tiresias", "yarn-cs"),
+            "Queueing delay 13 % lower (conference version)",
+            "hadar-jct", ("gavel-las", "tiresias", "yarn-cs"), is_saving=True,
         ),
         Factor(
             "wait_mean_s", "waiting in all", 1.0 / 0.87,
             "The same claim, with all waiting counted",
-            "hadar-jct", ("gavel-las", "tiresias", "yarn-cs"),
+            "hadar-jct", ("gavel-las", "tiresias", "yarn-cs"), is_saving=True,
         ),
         Factor(
             "ftf_mean", "finish-time fairness rho", 1.015,
-            "Finish-time fairness 1.5 % better (conference version, no baseline named)",
+            "Finish-time fairness 1.5 % better (conference version)",
             "hadar-jct", ("gavel-ftf", "gavel-las", "tiresias"),
         ),
     ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangline import statistics
-from gangline.reproduce.reading import NEGLIGIBLE, ROUNDING
+from gangline.reproduce.reading import NEGLIGIBLE, reached
 from gangline.reproduce.study import Setting
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ __all__ = [
     "paired",
     "pooled",
     "ratios",
-    "said",
     "shown",
     "with_totals",
 ]
@@ -97,7 +96,7 @@ def interval(logs: Sequence[float]) -> tuple[float, float] | None:
     """
     from gangline import _core
 
-    ends = statistics.interval(logs)
+    ends = statistics.interval(logs, statistics.ANY)
     return None if ends is None else (_core.exp(ends[0]), _core.exp(ends[1]))
 
 
@@ -193,23 +192,23 @@ def distinct(found: Sequence[Ratio]) -> list[tuple[Factor, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-def judge_factor(ratio: Ratio) -> str:
-    """Return "holds", "holds in part", "does not hold" or "the reverse holds".
+def judge_factor(ratio: Ratio, doubt: str = "") -> str:
+    """Return the verdict that the whole interval supports.
 
-    It holds if the mean reaches the published factor, in part if the hero is better by less. Better
-    means that the whole interval lies above 1; without an interval, a mean of at least 1 % above.
-    Where nothing is claimed it is "better", "worse" or "no difference".
+    "holds" if all of it reaches the claimed gain, "holds in part" if all of it reaches half, "the
+    reverse holds" if all of it is a loss; "undecided" if it reaches from below half to all of the
+    gain, else "does not hold". Where nothing is claimed it is "better", "worse" or "no difference".
+    A doubt, or too few seeds for an interval, takes the place of the verdict.
     """
-    ends = ratio.interval or (ratio.mean / (1.0 + NEGLIGIBLE), ratio.mean * (1.0 + NEGLIGIBLE))
-    claimed = ratio.factor.times
-    if claimed is None:
-        return "better" if ends[0] > 1.0 else "worse" if ends[1] < 1.0 else "no difference"
-    if ends[1] < 1.0:
+    if doubt or ratio.interval is None:
+        return doubt or "no interval: not conclusive"
+    low, high = ratio.interval
+    if ratio.factor.times is None:
+        return "better" if low > 1.0 else "worse" if high < 1.0 else "no difference"
+    if high < 1.0:
         return "the reverse holds"
-    if ends[0] <= 1.0:
-        return "does not hold"
-    reached = ratio.mean >= claimed - ROUNDING
-    return "holds" if reached else "holds in part"
+    least, most = (ratio.factor.share(end) or 0.0 for end in (low, high))
+    return reached(least) or ("undecided" if reached(most) == "holds" else "does not hold")
 
 
 def shown(ratio: Ratio) -> str:
@@ -219,60 +218,49 @@ def shown(ratio: Ratio) -> str:
     return f"{ratio.mean:.2f}{between}"
 
 
-def factor_rows(found: Sequence[Ratio]) -> list[dict[str, Any]]:
+def factor_rows(found: Sequence[Ratio], doubt: str = "") -> list[dict[str, Any]]:
     """Return one row per claim and rival: the published factor, what we measured, the verdict."""
     rows = []
     for ratio in pooled(found):
+        factor = ratio.factor
         mine = [
             one
             for one in found
-            if (one.factor, one.against) == (ratio.factor, ratio.against) and is_judged(one)
+            if (one.factor, one.against) == (factor, ratio.against) and is_judged(one)
         ]
-        means = [one.mean for one in mine]
+        by_mean = sorted(mine, key=lambda one: one.mean)
+        low, high = ratio.interval or (None, None)
         rows.append(
             {
                 **ratio.to_dict(),
-                "words": ratio.factor.words,
-                "published": ratio.factor.published,
-                "claimed": ratio.factor.times,
+                "words": factor.words,
+                "published": factor.published,
+                "claimed": factor.times,
+                "share": factor.share(ratio.mean),
+                "share_low": None if low is None else factor.share(low),
+                "share_high": None if high is None else factor.share(high),
                 "worlds": len(mine),
-                "least": min(means),
-                "most": max(means),
-                "better_in": sum(mean > 1.0 + NEGLIGIBLE for mean in means),
-                "verdict": judge_factor(ratio),
+                "least": by_mean[0].mean,
+                "least_in": _title(by_mean[0]),
+                "most": by_mean[-1].mean,
+                "most_in": _title(by_mean[-1]),
+                "better_in": sum(one.mean > 1.0 + NEGLIGIBLE for one in mine),
+                "reached_in": _reached_in(factor, mine),
+                "verdict": judge_factor(ratio, doubt),
             }
         )
     return rows
 
 
-def said(study: Study, found: Sequence[Ratio]) -> list[str]:
-    """Return what the ratios say of the claims, for people."""
-    lines = []
-    rows = factor_rows(found)
-    for factor in study.factors:
-        mine = [row for row in rows if _is_of(row, factor)]
-        if not mine:
-            rivals = " or ".join(factor.against)
-            lines.append(
-                f"{factor.published}: no verdict; it takes {factor.hero} and {rivals} in one world."
-            )
-            continue
-        listed = "; ".join(map(_against, mine))
-        between = ", with 95 % intervals" if any(row["low"] is not None for row in mine) else ""
-        lines.append(f"{factor.published}. Measured with {factor.hero}{between}: {listed}.")
-    return lines
+def _title(ratio: Ratio) -> str:
+    return "" if ratio.setting is None else ratio.setting.title
 
 
-def _is_of(row: dict[str, Any], factor: Factor) -> bool:
-    return bool(
-        (row["measure"], row["hero"], row["published"])
-        == (factor.measure, factor.hero, factor.published)
-    )
-
-
-def _against(row: dict[str, Any]) -> str:
-    between = "" if row["low"] is None else f" ({row['low']:.2f} to {row['high']:.2f})"
-    return f"against {row['against']} {row['times_better']:.2f} times{between}, {row['verdict']}"
+def _reached_in(factor: Factor, mine: Sequence[Ratio]) -> int | None:
+    """Return in how many worlds the mean reaches the claim."""
+    if factor.times is None:
+        return None
+    return sum(reached(factor.share(one.mean) or 0.0) == "holds" for one in mine)
 
 
 def _setting(run: dict[str, Any]) -> Setting:

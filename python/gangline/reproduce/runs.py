@@ -10,8 +10,9 @@ from gangline.comparison import Comparison, check_out, run_name
 from gangline.errors import GanglineError, InfeasibleJobError
 from gangline.execution import Run, Worlds, results
 from gangline.reproduce import variations
+from gangline.reproduce.claims import claim_tables, legend, mix
 from gangline.reproduce.figures import Figure, figures
-from gangline.reproduce.ratios import Ratio, distinct, factor_rows, ratios, said, shown, with_totals
+from gangline.reproduce.ratios import Ratio, distinct, factor_rows, ratios, shown, with_totals
 from gangline.reproduce.reading import Saving, readings, savings, sentences
 from gangline.reproduce.study import Setting
 from gangline.reproduce.variations import Place, places, varied_ratios
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gangline.cluster import Cluster
+    from gangline.reproduce.claims import Table
     from gangline.reproduce.study import Choice, Contender, Factor, Study
     from gangline.result import Result
     from gangline.run_inputs import Progress
@@ -119,11 +121,31 @@ class Reproduction:
         """Contenders of the study whose policies this version does not have."""
         return self.study.available()[1]
 
-    def tables(self) -> list[tuple[str, list[str], list[list[Any]]]]:
-        """Return title, column titles and cells of each world, then of the savings and claims."""
+    @property
+    def doubt(self) -> str:
+        """Why there is no verdict; empty if there is."""
+        return self.study.doubt(self.choice)
+
+    @property
+    def claims(self) -> list[dict[str, Any]]:
+        """One row per claim and rival: the published gain, what we measured, share and verdict."""
+        saved = savings(self.study, self.rows)
+        return [
+            *readings(self.study, saved, self.doubt),
+            *factor_rows(self.ratios, self.doubt),
+        ]
+
+    def claim_tables(self) -> list[Table]:
+        """Return one table per claim; in a study without claims, one per measure."""
+        claims = self.claims
+        judged = [row for row in claims if row["claimed"] is not None]
+        return claim_tables(judged or claims)
+
+    def tables(self) -> list[Table]:
+        """Return title, column titles and cells of claims, worlds, ratios and savings."""
         rows = self.rows
         columns = self.columns
-        found = []
+        found = self.claim_tables()
         for setting in self.study.settings(self.choice):
             own = [row for row in rows if _setting(row) == setting]
             cells = [[row["policy"], *(_shown(key, row[key]) for key in columns)] for row in own]
@@ -132,13 +154,10 @@ class Reproduction:
         saved = savings(self.study, rows)
         if saved:
             found.append(self._savings(saved))
-        judged = readings(self.study, saved)
-        if judged:
-            found.append(self._claims(judged))
         return found
 
-    def _factors(self) -> list[tuple[str, list[str], list[list[Any]]]]:
-        """Return a table per claim by world and rival, one by variation, and the claims."""
+    def _factors(self) -> list[Table]:
+        """Return a table per claim by world and rival, and one by variation."""
         by_world = self.ratios
         found = []
         for factor, *_ in distinct(by_world):
@@ -148,14 +167,11 @@ class Reproduction:
         for factor, *_ in distinct([ratio for _, ratio in varied]):
             mine = [(place.label, ratio) for place, ratio in varied if ratio.factor == factor]
             found += self._ratio_table(factor, "changed alone", mine)
-        rows = factor_rows(by_world)
-        if rows:
-            found.append(_claimed_factors(self.study, rows))
         return found
 
     def _ratio_table(
         self, factor: Factor, first: str, mine: Sequence[tuple[str, Ratio]]
-    ) -> list[tuple[str, list[str], list[list[Any]]]]:
+    ) -> list[Table]:
         """Return one line per world or variation and one column per rival; nothing if empty."""
         against = [name for name in factor.against if any(r.against == name for _, r in mine)]
         cells: list[list[Any]] = []
@@ -177,7 +193,7 @@ class Reproduction:
         by_world = self.ratios
         return figures(by_world, self.varied_ratios)
 
-    def _savings(self, saved: Sequence[Saving]) -> tuple[str, list[str], list[list[Any]]]:
+    def _savings(self, saved: Sequence[Saving]) -> Table:
         """One line per network and rival: best and mean saving of each measure, and how often."""
         by_rival: dict[tuple[str, str], dict[str, Saving]] = {}
         for saving in saved:
@@ -199,28 +215,32 @@ class Reproduction:
             titles += [f"{claim.words}: best %", "mean %", "lower in"]
         return f"What {self.study.hero} saves, in per cent of what the other needs", titles, cells
 
-    def _claims(self, judged: Sequence[dict[str, Any]]) -> tuple[str, list[str], list[list[Any]]]:
-        fair = self.study.fair
-        titles = ["claim", "published %", "rivals best %", f"{fair} best %", f"{fair} mean %"]
-        cells = [
-            [
-                f"{row['words']} lower by up to",
-                _percent(row["claimed"]),
-                None if row["rivals_best"] is None else _percent(row["rivals_best"]),
-                _percent(row["fair_best"]),
-                _percent(row["fair_mean"]),
-                row["verdict"],
-            ]
-            for row in judged
-        ]
-        place = f", on {self.study.home}" if self.study.home else ""
-        title = f"The claims of {self.study.source}{place}"
-        return title, [*titles, f"against {fair} it"], cells
+    def head(self) -> list[str]:
+        """Return what was run, and whether it is enough for verdicts."""
+        worlds = len(self.study.settings(self.choice))
+        seeds = len(self.choice.seeds)
+        counts = f"{_count(worlds, 'world')}, {_count(seeds, 'seed')}"
+        lines = [f"{self.study.title}. Source: {self.study.source}. {counts}."]
+        if self.doubt:
+            lines.append(
+                f"{self.doubt[0].upper()}{self.doubt[1:]}. The full study may find the opposite: "
+                f"run gangline reproduce {self.study.name} without --quick or --seeds."
+            )
+        return lines
 
     def sentences(self) -> list[str]:
-        """Return what the numbers say, and what a reader has to know of them."""
-        lines = sentences(self.study, savings(self.study, self.rows))
-        lines += said(self.study, self.ratios)
+        """Return what a reader has to know of the numbers."""
+        claims = self.claims
+        lines = [*legend(claims), *sentences(self.study, savings(self.study, self.rows))]
+        found = {ratio.factor for ratio in self.ratios}
+        lines += [
+            f"{one.published}: no verdict; it takes {one.hero} and {' or '.join(one.against)} in "
+            "one world."
+            for one in self.study.factors
+            if one.times is not None and one not in found
+        ]
+        lines += mix(claims)
+        lines += [f"{claim}. {where}" for claim, where in self.study.elsewhere]
         told = [c for c in self.choice.policies if _is_told(self.study.contender(c).policy)]
         if told and len(told) < len(self.choice.policies):
             names = ", ".join(told)
@@ -259,13 +279,14 @@ class Reproduction:
             "rows": rows,
             "runs": self.runs,
             "savings": [saving.to_dict() for saving in saved],
-            "claims": [*readings(self.study, saved), *factor_rows(self.ratios)],
+            "conclusive": not self.doubt,
+            "claims": self.claims,
             "ratios": [ratio.to_dict() for ratio in self.ratios],
             "varied": self.varied,
             "varied_ratios": [
                 {"variation": place.label, **ratio.to_dict()} for place, ratio in self.varied_ratios
             ],
-            "reading": self.sentences(),
+            "reading": [*self.head(), *self.sentences()],
         }
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -280,7 +301,7 @@ class Reproduction:
         """
         from pathlib import Path
 
-        from gangline._result_folder import write_sealed
+        from gangline._json_files import write_sealed
 
         write_sealed(Path(path), KIND, self.to_dict())
         return Path(path)
@@ -293,36 +314,6 @@ class Reproduction:
         seeds = len(self.choice.seeds)
         averaged = f", mean of {seeds} seeds" if seeds > 1 else ""
         return setting.title + averaged
-
-
-def _claimed_factors(
-    study: Study, rows: Sequence[dict[str, Any]]
-) -> tuple[str, list[str], list[list[Any]]]:
-    """Return the table of the claims: published, measured, by world, verdict."""
-    claims = any(row["claimed"] is not None for row in rows)
-    titles = ["claim" if claims else "measure", *(["published"] if claims else [])]
-    titles += ["measured with", "against", "times better", "95 % interval"]
-    titles += ["worst world", "best world", "better in", "it" if claims else "it is"]
-    cells: list[list[Any]] = []
-    for row in rows:
-        ends = None if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
-        numbers = (f"{row[key]:.2f}" for key in ("times_better", "least", "most"))
-        mean, least, most = numbers
-        cells.append(
-            [
-                row["words"],
-                *([row["claimed"] and f"{row['claimed']:.4g}"] if claims else []),
-                row["hero"],
-                row["against"],
-                mean,
-                ends,
-                least,
-                most,
-                f"{row['better_in']} of {row['worlds']}",
-                row["verdict"],
-            ]
-        )
-    return f"The claims of {study.source}" if claims else "All ratios", titles, cells
 
 
 def carry_out(
@@ -574,6 +565,10 @@ def _shown(key: str, value: float | None) -> float | None:
         return None
     # sums of floats leave 1e-15 where no job waited
     return round(value / _HOUR_S, 9) if key.endswith("_s") else value
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _percent(share: float) -> int:

@@ -190,12 +190,12 @@ STUDY = Study(
         Factor(
             "jct_mean_s", "mean JCT", 1.0 / 0.73,
             "Mean JCT 27 to 33 % below preemptive schedulers: at least 27 %",
-            "sjf-bsbf", _PREEMPTIVE,
+            "sjf-bsbf", _PREEMPTIVE, is_saving=True,
         ),
         Factor(
             "jct_mean_s", "mean JCT", 1.0 / 0.67,
             "Mean JCT 27 to 33 % below preemptive schedulers: the upper end",
-            "sjf-bsbf", _PREEMPTIVE,
+            "sjf-bsbf", _PREEMPTIVE, is_saving=True,
         ),
         Factor(
             "jct_mean_s", "mean JCT", None,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangline.errors import GanglineError, PolicyError
+from gangline.statistics import LEAST_SEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,6 +89,8 @@ class Factor:
         Whether a larger value is better, as for utilisation.
     clusters : tuple of str
         Where the claim is judged; empty = everywhere. Ratios are shown of all worlds.
+    is_saving : bool
+        Whether the paper states the gain as a share saved, as in "50 % shorter".
     """
 
     measure: str
@@ -98,6 +101,24 @@ class Factor:
     against: tuple[str, ...]
     more: bool = False
     clusters: tuple[str, ...] = ()
+    is_saving: bool = False
+
+    def share(self, times_better: float) -> float | None:
+        """Return which share of the claimed gain a ratio reaches; None if nothing is claimed.
+
+        A gain is the ratio less 1, or the share saved, 1 - 1 / ratio, where the paper states that.
+
+        Examples
+        --------
+        >>> claim = Factor("jct_mean_s", "mean JCT", 2.0, "twice as short", "a", ("b",))
+        >>> claim.share(1.5)
+        0.5
+        """
+        if self.times is None:
+            return None
+        if self.is_saving:
+            return (1.0 - 1.0 / times_better) / (1.0 - 1.0 / self.times)
+        return (times_better - 1.0) / (self.times - 1.0)
 
     @property
     def numbers(self) -> tuple[Any, ...]:
@@ -165,6 +186,8 @@ class Choice:
         Each draws its own workload; tables show means.
     named : bool
         Whether the policies were asked for by name: then each is run in every world.
+    quick : bool
+        Whether it is the quick part of a study.
     """
 
     clusters: Sequence[str] = ()
@@ -173,6 +196,7 @@ class Choice:
     policies: Sequence[str] = ()
     seeds: Sequence[int] = ()
     named: bool = False
+    quick: bool = False
 
     def settings(self) -> list[Setting]:
         """Return every world, workloads innermost."""
@@ -233,6 +257,8 @@ class Study:
         Each is run alone, in the world that `varied` says.
     varied : tuple of Setting
         Worlds for variations: the first that is among those chosen.
+    elsewhere : tuple of (str, str)
+        Claims that a simulation cannot judge, and where they are examined.
     """
 
     name: str
@@ -259,6 +285,17 @@ class Study:
     meant_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     variations: tuple[Variation, ...] = ()
     varied: tuple[Setting, ...] = ()
+    elsewhere: tuple[tuple[str, str], ...] = ()
+
+    def doubt(self, choice: Choice) -> str:
+        """Return why a choice gives no verdicts; empty if it does.
+
+        A quick run never does. Others need five seeds, or all seeds of a study that has fewer.
+        """
+        seeds = len(choice.seeds)
+        if seeds < min(LEAST_SEEDS, len(self.full.seeds)):
+            return f"{'one seed' if seeds == 1 else f'{seeds} seeds'}: not conclusive"
+        return "quick run: not conclusive" if choice.quick else ""
 
     def settings(self, choice: Choice) -> list[Setting]:
         """Return the worlds of a choice: each workload on the clusters that it is meant for."""
@@ -322,6 +359,7 @@ class Study:
             policies=given.policies or [c.name for c in there],
             seeds=given.seeds or base.seeds,
             named=bool(given.policies),
+            quick=quick,
         )
         _check("networks", chosen.networks, self.networks)
         _check("workloads", chosen.workloads, list(self.workloads))

@@ -1,0 +1,455 @@
+"""Write the figures and tables that the docs quote from what was measured.
+
+    .venv/bin/python scripts/quoted.py              # writes the docs from the kept data
+    .venv/bin/python scripts/quoted.py --check      # writes nothing; fails if a text is stale
+    .venv/bin/python scripts/quoted.py --measure STUDY ... [--pairs TABLE] [--from FOLDER]
+
+`--measure` runs whole studies of `gangline reproduce` (dally takes six minutes, hadar two, the
+others seconds) and keeps in benches/studies what the docs need of them. `--pairs` names the
+throughput file of the public Gavel simulator; sjf-bsbf then also runs with its measured pairs.
+`--from` takes documents that `gangline reproduce STUDY --json` printed, STUDY.json in that folder.
+scripts/gavel_timing.py and `python -m examples.hadare_training --data` keep data of their own.
+
+Between these markers, and nowhere else, Markdown is written:
+
+    <!-- table: NAME -->
+    <!-- end of table -->
+    <!-- figure: STUDY:KIND:MEASURE:HERO/RIVAL:PLACE[:FORM] -->1.03<!-- end -->
+
+KIND is `ratio` (PLACE: a world, or `all`), or `varied` (PLACE: what was changed alone). FORM is
+`low`, `high`, or `saved` (per cent); without it the mean is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "benches" / "studies"
+TRAINING = ROOT / "examples" / "hadare_training"
+PAIRS = "sjf-bsbf-pairs"
+STUDIES = ("dally", "hadar", "hadare", "hadar-search", "sjf-bsbf")
+PAGES = ("docs/**/*.md", "examples/**/*.md")
+TABLE = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+FIGURE = re.compile(r"(<!-- figure: (.+?) -->).*?(<!-- end -->)", re.DOTALL)
+KEPT = ("study", "seeds", "claims", "ratios", "varied_ratios", "savings", "rows")
+ROW = ("cluster", "network", "workload", "policy", "jct_mean_s")
+Row = dict[str, Any]
+
+
+# The data
+
+
+def keep(name: str, document: Row) -> None:
+    """Keep what the docs quote of a study; seven digits are enough for them."""
+    kept = {key: document[key] for key in KEPT}
+    # a cluster may be a file, whose folder says nothing
+    kept["rows"] = [
+        {**{key: row[key] for key in ROW}, "cluster": Path(row["cluster"]).name}
+        for row in document["rows"]
+    ]
+    lines = ",\n".join(
+        f'"{key}": {json.dumps(value) if key in ("study", "seeds") else _lines(value)}'
+        for key, value in kept.items()
+    )
+    DATA.mkdir(exist_ok=True)
+    (DATA / f"{name}.json").write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+
+
+def _lines(rows: list[Any]) -> str:
+    """One row per line, so that a difference can be read."""
+    return "[\n" + ",\n".join(json.dumps(_short(row)) for row in rows) + "\n]"
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, dict):
+        return {key: _short(one) for key, one in value.items()}
+    return value
+
+
+def measure(names: list[str], pairs: str | None, folder: Path | None) -> None:
+    """Run studies, or take what they printed, and keep it."""
+    from gangline import reproduce
+
+    for name in names:
+        if folder is not None:
+            keep(name, json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))
+        else:
+            keep(name, reproduce.run(name).to_dict())
+    if pairs is not None:
+        made = reproduce.run("sjf-bsbf", clusters=[pairs], workloads=["jobs-240", "jobs-480"])
+        keep(PAIRS, made.to_dict())
+
+
+class Data:
+    """What was kept, by file."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Row] = {}
+
+    def __getitem__(self, name: str) -> Row:
+        if name not in self.known:
+            text = (DATA / f"{name}.json").read_text(encoding="utf-8")
+            self.known[name] = json.loads(text)
+        return self.known[name]
+
+    def ratio(self, study: str, measure: str, pair: str, world: str) -> Row:
+        """Return a ratio in a world; `all`: over the worlds of the claim."""
+        rows = self[study]["claims" if world == "all" else "ratios"]
+        hero, _, rival = pair.partition("/")
+        wanted = (measure, hero, rival, None if world == "all" else world)
+        row: Row
+        for row in rows:
+            if "hero" in row and "times_better" in row and wanted == (
+                row["measure"], row["hero"], row["against"], row["world"]
+            ):  # fmt: skip
+                return row
+        raise KeyError(f"{study}: no ratio {wanted}")
+
+    def varied(self, study: str, measure: str, pair: str, label: str) -> Row:
+        """Return a ratio with one thing changed."""
+        hero, _, rival = pair.partition("/")
+        wanted = (measure, hero, rival, label)
+        row: Row
+        for row in self[study]["varied_ratios"]:
+            if wanted == (row["measure"], row["hero"], row["against"], row["variation"]):
+                return row
+        raise KeyError(f"{study}: no variation {wanted}")
+
+    def mean(self, study: str, key: str, policy: str, world: str) -> float:
+        """Return the mean of a measure over the seeds."""
+        for row in self[study]["rows"]:
+            title = ", ".join(row[axis] for axis in ("cluster", "network", "workload") if row[axis])
+            if (row["policy"], title) == (policy, world):
+                return float(row[key])
+        raise KeyError(f"{study}: no row {policy} in {world}")
+
+
+def figure(data: Data, address: str) -> str:
+    """Return the text of a figure."""
+    study, kind, measure, pair, place, *form = address.split(":")
+    found = (data.ratio if kind == "ratio" else data.varied)(study, measure, pair, place)
+    if form == ["saved"]:
+        return f"{100.0 * (1.0 - 1.0 / found['times_better']):.0f} %"
+    return f"{found[form[0] if form else 'times_better']:.2f}"
+
+
+# The tables
+
+
+def table(titles: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def cell(row: Row, *, is_short: bool = False) -> str:
+    """Return a ratio and its interval."""
+    mean = f"{row['times_better']:.2f}"
+    if is_short or row["low"] is None:
+        return mean
+    return f"{mean} ({row['low']:.2f} to {row['high']:.2f})"
+
+
+def percent(share: float) -> str:
+    """Return whole per cent."""
+    return f"{100.0 * share:.0f} %"
+
+
+def up_to(row: Row) -> str:
+    """Return the largest saving."""
+    return f"up to {percent(row['best'])}" if row["best"] > 0.0 else "never lower"
+
+
+def reached(row: Row) -> str:
+    """Return the share of a claimed gain as the command shows it."""
+    from gangline.reproduce.claims import reach
+
+    return reach(row["share"])
+
+
+def claims(data: Data, study: str) -> str:
+    """Return the claims of a study, each with all its rivals."""
+    rows = []
+    found = [row for row in data[study]["claims"] if row["claimed"] is not None]
+    for words, group in groupby(found, key=lambda row: row["published"]):
+        for number, row in enumerate(group):
+            first = [words, f"`{row['hero']}`"] if number == 0 else ["", ""]
+            if "best" in row:
+                ours = f"{up_to(row)}, mean {percent(row['mean'])}"
+                worlds = f"lower in {row['better_in']} of {row['worlds']}"
+            else:
+                ours = cell(row)
+                worlds = f"{row['least']:.2f} to {row['most']:.2f}"
+            verdict = row["verdict"] or ""
+            rows.append([*first, f"`{row['against']}`", ours, reached(row), worlds, verdict])
+    titles = ["the paper", "measured with", "against", "ours", "share", "by world", "verdict"]
+    return table(titles, rows)
+
+
+def overview(data: Data) -> str:
+    """Return one line per claim of all papers: the first rival, and the one that leaves least."""
+    rows = []
+    for study in ("dally", "hadar", "hadare", "sjf-bsbf"):
+        found = [row for row in data[study]["claims"] if row["claimed"] is not None]
+        for words, group in groupby(found, key=lambda row: row["published"]):
+            mine = list(group)
+            judged = [row for row in mine if row["verdict"]]
+            hardest = min(judged, key=lambda row: row["share"])
+            first = judged[0]
+            cells = [f"[{TITLES[study]}](#{study})", words]
+            for row in (first, hardest):
+                value = up_to(row) if "best" in row else cell(row, is_short=True)
+                cells.append(
+                    f"{value} against `{row['against']}`: {reached(row)}, {row['verdict']}"
+                )
+            if first is hardest:
+                cells[-1] = "the same"
+            rows.append(cells)
+    return table(["", "the paper", "ours: first rival", "ours: hardest rival"], rows)
+
+
+TITLES = {"dally": "Dally", "hadar": "Hadar", "hadare": "HadarE", "sjf-bsbf": "SJF-BSBF"}
+
+
+def dally(data: Data) -> str:
+    """Return what dally saves against each contender, on the paper's network."""
+    measures = {"makespan_s": "makespan: best, mean", "jct_mean_s": "average JCT",
+                "comm_mean_s": "communication time"}  # fmt: skip
+    own = [row for row in data["dally"]["savings"] if row["network"] == "dally-2024"]
+    rows = []
+    for against in dict.fromkeys(row["against"] for row in own):
+        found = {row["measure"]: row for row in own if row["against"] == against}
+        pairs = [f"{percent(found[m]['best'])}, {percent(found[m]['mean'])}" for m in measures]
+        rows.append([f"`{against}`", *pairs])
+    return table(["`dally` saves, against", *measures.values()], rows)
+
+
+def varied(data: Data, study: str, measure: str, pairs: list[str]) -> str:
+    """Return ratios with one thing changed at a time: a line per change."""
+    rows = []
+    labels = dict.fromkeys(row["variation"] for row in data[study]["varied_ratios"])
+    for label in labels:
+        cells = [cell(data.varied(study, measure, pair, label)) for pair in pairs]
+        rows.append([label, *cells])
+    hero = pairs[0].partition("/")[0]
+    return table([f"`{hero}`, changed alone", *(f"`{p.partition('/')[2]}`" for p in pairs)], rows)
+
+
+def by_world(data: Data, study: str, pairs: list[tuple[str, str]], titles: list[str]) -> str:
+    """Return ratios by world: a line per world, a column per measure and pair."""
+    rows = []
+    for world in dict.fromkeys(row["world"] for row in data[study]["ratios"]):
+        cells = [cell(data.ratio(study, measure, pair, world)) for measure, pair in pairs]
+        rows.append([world, *cells])
+    cells = [cell(data.ratio(study, measure, pair, "all")) for measure, pair in pairs]
+    rows.append(["all worlds of the claim", *cells])
+    return table(["world", *titles], rows)
+
+
+def hadare(data: Data) -> str:
+    """Return the ratios of hadare by world."""
+    pairs = [
+        ("node_utilization", "hadare/hadar-ttd"),
+        *(("makespan_s", f"hadare/{name}")
+          for name in ("hadar-ttd", "gavel-makespan", "hadare-nofork", "yarn-cs-random")),
+    ]  # fmt: skip
+    titles = ["node utilisation over `hadar-ttd`", "makespan: `hadar-ttd`", "`gavel-makespan`",
+              "`hadare-nofork`", "`yarn-cs-random`"]  # fmt: skip
+    return by_world(data, "hadare", pairs, titles)
+
+
+def search(data: Data) -> str:
+    """Return what exact search gains over the other tiers."""
+    measures = {"speed_mean": "mean utility", "jct_mean_s": "mean JCT", "makespan_s": "makespan"}
+    rows = [
+        [f"`{rival}`", *(cell(data.ratio("hadar-search", m, f"exact/{rival}", "all"))
+                         for m in measures)]
+        for rival in ("beam-16", "beam-4", "greedy", "greedy-density")
+    ]  # fmt: skip
+    return table(["`exact` against", *measures.values()], rows)
+
+
+def _large(study: str, world: str) -> bool:
+    return study == PAIRS or world.endswith(("jobs-240", "jobs-480"))
+
+
+def bsbf(data: Data) -> str:
+    """Return ratios of mean JCTs by world, measured pairs last."""
+    rivals = ("tiresias", "srtf", "sjf-ffs", "sjf")
+    rows = []
+    for study in ("sjf-bsbf", PAIRS):
+        worlds = dict.fromkeys(row["world"] for row in data[study]["ratios"])
+        for world in (one for one in worlds if _large(study, one)):
+            name = world if study != PAIRS else f"measured pairs, {world.rpartition(', ')[2]}"
+            cells = [cell(data.ratio(study, "jct_mean_s", f"sjf-bsbf/{r}", world)) for r in rivals]
+            rows.append([name, *cells])
+    return table(["world", *(f"`{rival}`" for rival in rivals)], rows)
+
+
+def options(data: Data) -> str:
+    """Return what three options beyond the paper gain."""
+    places = {
+        "`partner_time = \"shared\"`": ("xi 1.5", "as in the study",
+                                        "partner time shared (beyond the paper)"),
+        "`compare_types`": ("`mixed`", "three GPU types", "three GPU types, compared"),
+        "`compare_spread`": ("`apart-1.25`", "xi 1.25, distance costs",
+                             "xi 1.25, distance costs, compared"),
+    }  # fmt: skip
+    rows = []
+    for name, (world, without, chosen) in places.items():
+        jct, alone = (
+            data.varied("sjf-bsbf", "jct_mean_s", "sjf-bsbf/sjf", label)
+            for label in (chosen, without)
+        )
+        spans = [
+            cell(data.varied("sjf-bsbf", "makespan_s", "sjf-bsbf/sjf", label), is_short=True)
+            for label in (without, chosen)
+        ]
+        rows.append([name, world, f"{cell(alone, is_short=True)}, {cell(jct)}", ", ".join(spans)])
+    return table(["option", "world", "mean JCT against `sjf`: without, with", "makespan"], rows)
+
+
+def elastic(data: Data) -> str:
+    """Return mean JCTs of jobs that keep their gangs, and of elastic ones."""
+    rows = []
+    worlds = [f"xi-{xi}, jobs-{jobs}" for xi in ("1", "1.25", "1.5", "2") for jobs in (240, 480)]
+    for world in worlds:
+        hours = [
+            f"{data.mean('sjf-bsbf', 'jct_mean_s', name, world) / 3600.0:.2f}"
+            for name in ("srtf", "sjf-bsbf", "pollux")
+        ]
+        found = data.ratio("sjf-bsbf", "jct_mean_s", "sjf-bsbf/pollux", world)
+        ratio = f"{found['times_better']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+        rows.append([world, *hours, ratio])
+    titles = ["world", "`srtf`", "`sjf-bsbf`", "`pollux`", "ratio, 95 % interval"]
+    return table(titles, rows)
+
+
+def timing(data: Data) -> str:
+    """Return what the public timing of Gavel changes, by policy."""
+    rows_of = data["gavel-timing"]["rows"]
+    arrivals = dict.fromkeys(row["arrivals"] for row in rows_of)
+    measures = {"jct_mean_s": "mean JCT", "makespan_s": "makespan"}
+    rows = []
+    for policy in dict.fromkeys(row["policy"] for row in rows_of):
+        own = {(r["measure"], r["arrivals"]): r for r in rows_of if r["policy"] == policy}
+        cells = [
+            f"{r['percent']:+.1f} ({r['low']:+.1f} to {r['high']:+.1f})"
+            for measure in measures
+            for when in arrivals
+            for r in [own[measure, when]]
+        ]
+        rows.append([f"[{policy}](../policies/{policy}.md)", *cells])
+    titles = [f"{words}, {when}" for words in measures.values() for when in arrivals]
+    return table(["policy", *titles], rows)
+
+
+def training() -> list[str]:
+    """Return the lines of the results of the training example."""
+    text = (TRAINING / "RESULTS.md").read_text(encoding="utf-8")
+    return text.splitlines()
+
+
+def training_counts() -> str:
+    """Return how often copies are better or worse than one worker."""
+    lines = training()
+    start = next(i for i, line in enumerate(lines) if line.startswith("### Leads"))
+    return "".join(f"{line}\n" for line in lines[start + 2 :] if line)
+
+
+def training_rows() -> str:
+    """Return five workers, rounds of 20 s, smallest and largest learning rate."""
+    rows: list[list[str]] = []
+    heading = ""
+    alone: list[str] = []
+    for line in training():
+        if line.startswith("### "):
+            heading = line.removeprefix("### ").rpartition(", ")[0].removesuffix(" steps")
+            continue
+        cells = [text.strip() for text in line.strip("| ").split(" | ")]
+        if len(cells) < 4 or cells[0] in ("learning rate", "---"):
+            continue
+        if cells[1] == "1":
+            alone = cells
+        if cells[1:3] == ["5", "20"]:
+            accuracy = cells[4].partition(" ")[0]
+            row = [heading, cells[0], alone[3], cells[3], accuracy, *cells[5:8]]
+            rows.append(row)
+    ends = [
+        row
+        for _, group in groupby(rows, key=lambda row: row[0])
+        for mine in [list(group)]
+        for row in (mine[0], mine[-1])
+    ]
+    titles = ["model, steps", "learning rate", "time of one, s", "of copies, s", "accuracy, %",
+              "lead: same steps", "same time", "mean steps"]  # fmt: skip
+    return table(titles, ends)
+
+
+def made(data: Data, name: str) -> str:
+    """Return the table of a name."""
+    if name.endswith(" claims"):
+        return claims(data, name.removesuffix(" claims"))
+    if name == "hadar varied":
+        pairs = ["hadar-ttd/gavel-las", "hadar-ttd/gavel-makespan"]
+        return varied(data, "hadar", "makespan_s", pairs)
+    return {
+        "overview": lambda: overview(data),
+        "dally savings": lambda: dally(data),
+        "hadare worlds": lambda: hadare(data),
+        "hadar-search worlds": lambda: search(data),
+        "sjf-bsbf worlds": lambda: bsbf(data),
+        "sjf-bsbf options": lambda: options(data),
+        "sjf-bsbf elastic": lambda: elastic(data),
+        "gavel timing": lambda: timing(data),
+        "training counts": training_counts,
+        "training rows": training_rows,
+    }[name]()
+
+
+def written(data: Data, text: str) -> str:
+    """Return a page with all its tables and figures as they were measured."""
+    text = TABLE.sub(lambda m: f"{m[1]}{made(data, m[2])}{m[3]}", text)
+    return FIGURE.sub(lambda m: f"{m[1]}{figure(data, m[2])}{m[3]}", text)
+
+
+def stale(root: Path = ROOT) -> dict[Path, str]:
+    """Return the pages whose quotes are not what was measured, as they should be."""
+    data = Data()
+    found = {}
+    for path in sorted(path for pattern in PAGES for path in root.glob(pattern)):
+        text = path.read_text(encoding="utf-8")
+        fresh = written(data, text)
+        if fresh != text:
+            found[path] = fresh
+    return found
+
+
+def main() -> int:
+    """Measure if asked to; then write, or only check."""
+    parser = argparse.ArgumentParser(prog="quoted.py")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--measure", nargs="*", choices=STUDIES, default=[], metavar="STUDY")
+    parser.add_argument("--pairs", help="simulation_throughputs.json of the public Gavel simulator")
+    parser.add_argument("--from", dest="folder", type=Path, help="of STUDY.json, printed before")
+    options = parser.parse_args()
+    measure(options.measure, options.pairs, options.folder)
+    found = stale()
+    for path, text in found.items():
+        print(f"{path.relative_to(ROOT)}: {'stale' if options.check else 'written'}")
+        if not options.check:
+            path.write_text(text, encoding="utf-8")
+    return 1 if options.check and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
