@@ -231,7 +231,7 @@ def check_cause(
         assert reason.job_id != said.job_id
         assert reason.job_id in oracle.waiting(at)
     elif reason.cause in ("outranked", "outbid", "turn") or (
-        reason.cause == "search" and reason.job_id
+        reason.cause in ("search", "counted out") and reason.job_id
     ):
         assert reason.job_id != said.job_id
         assert reason.job_id in oracle.running(at)
@@ -250,7 +250,7 @@ def check_cause(
             reason.until_s >= reason.decided_s if is_strict else reason.until_s > reason.decided_s
         )
         assert state != "too few"
-    elif reason.cause in ("price", "delayed", "not looked at", "search"):
+    elif reason.cause in ("price", "delayed", "not looked at", "search", "counted out"):
         assert state != "too few"
         # what the policy waits for has not come
         assert reason.cause != "delayed" or stretch.end_s <= reason.until_s

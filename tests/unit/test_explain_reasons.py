@@ -9,6 +9,7 @@ import pytest
 import gangline as gl
 from gangline.cli.app import main
 from gangline.errors import PolicyError
+from unit.explain_oracle import check_cause
 from unit.test_explain import LAB, check_all, explained, said_of, spans, table
 
 if TYPE_CHECKING:
@@ -43,6 +44,31 @@ def test_explanations_of_searches_are_true(
     for cluster, trace, options in [worlds[at] for at in chosen]:
         causes |= check_all(policy, cluster, trace, params, each=2, **options)
     assert wanted <= causes
+
+
+def test_the_greedy_search_of_pollux_never_says_that_it_searched_all_allocations() -> None:
+    """Rigid gangs on servers of 4: some fit by count, but not on one server or whole idle ones."""
+    lab = gl.Cluster.homogeneous(servers=6, gpus=4)
+    jobs = "synth:philly?jobs=150&seed=3&max_gpus=16&load=1.5&cluster_gpus=24"
+    oracle, said, _ = explained(lab, jobs, "pollux", restart_s=10.0)
+    causes = set()
+    for one, types in said.values():
+        for wait in one.waits:
+            for stretch in wait.stretches:
+                causes.add(stretch.cause)
+                if stretch.cause == "counted out":
+                    check_cause(oracle, one, stretch, types, mixes=False, is_strict=True)
+        assert "searched for the best" not in str(one)
+        assert "placement rule" not in str(one)
+    assert {"counted out", "outranked", "no place"} <= causes
+    assert "search" not in causes
+
+
+def test_an_arrival_between_two_nanoseconds_is_no_time_without_an_answer() -> None:
+    """The engine rounds the arrival of job 1 up; it asks fifo at that instant."""
+    said = said_of("fifo", 1, LAB, table((0, 4, 5000), (1971.4258485999999, 1, 10)))
+    assert spans(said) == [(1971.4258486, 5000.0, "no place", None)]
+    assert "not been asked" not in str(said)
 
 
 def whole_steps() -> gl.Trace:

@@ -13,7 +13,7 @@ import numpy as np
 from gangline.errors import GanglineError, PolicyError, ResultError
 from gangline.explain.explanation import Explanation
 from gangline.explain.facts import Passing, RunPart, WaitPart
-from gangline.explain.free import Free, free_of_segments, gpus_of
+from gangline.explain.free import Free, arrivals, free_of_segments, gpus_of
 from gangline.explain.life import Segments
 from gangline.explain.rows import Rows
 from gangline.explain.stretches import Down, Stretch, stretches
@@ -96,7 +96,7 @@ def explain(
         "gpus": facts["gpus"],
         "gpus_min": facts["gpus"],
         "status": facts["status"],
-        "arrival_s": facts["arrival_s"],
+        "arrival_s": float(arrivals(result.jobs.slice(row, 1))[0]),
         "finish_s": math.nan if facts["finish_s"] is None else facts["finish_s"],
         "lost": {name: facts[name] for name in _LOST},
         "placement": str(params.get("placement", "")),

@@ -29,6 +29,7 @@ __all__ = [
     "SPREAD",
     "ForGang",
     "Free",
+    "arrivals",
     "free_of_segments",
     "gpus_of",
     "instants",
@@ -40,6 +41,7 @@ SHORT, SPREAD, FITS = range(3)
 """Too few GPUs are free; enough, but on more servers than a gang needs; enough on few."""
 
 _SLOTS = 64
+_NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,17 @@ def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
     if (found < 0).any():
         raise ResultError("segments and jobs do not belong together; run it again")
     return found
+
+
+def arrivals(jobs: pa.Table) -> Floats:
+    """Return when jobs arrived, at whole nanoseconds.
+
+    A file may have times between two nanoseconds. The engine rounds them, so that its tables have
+    a job start at an instant that is not the arrival to the last digit.
+    """
+    ns = np.asarray(jobs["arrival_s"].to_numpy(), np.float64) * _NS_PER_S
+    whole = np.trunc(ns)
+    return np.asarray((whole + (ns - whole >= 0.5)) / _NS_PER_S)
 
 
 def free_of_segments(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gangline.explain.free import gpus_of, instants, jobs_of_rows
+from gangline.explain.free import arrivals, gpus_of, instants, jobs_of_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -75,7 +75,7 @@ class Segments:
 
     def __init__(self, segments: pa.Table, jobs: pa.Table) -> None:
         self.table = segments
-        self.arrival = np.asarray(jobs["arrival_s"].to_numpy(), np.float64)
+        self.arrival = arrivals(jobs)
         self.job = jobs_of_rows(segments, jobs)
         self.start: Floats = np.asarray(segments["start_s"].to_numpy(), np.float64)
         self.end: Floats = np.asarray(segments["end_s"].to_numpy(), np.float64)

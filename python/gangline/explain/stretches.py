@@ -145,7 +145,7 @@ class Down:
         return _over(np.maximum, self._gpus, *_within(self._times, start_s, end_s))
 
 
-_TAKEN = ("", "no place", "outranked", "outbid", "search", "copies")
+_TAKEN = ("", "no place", "outranked", "outbid", "search", "counted out", "copies")
 """Causes that end when enough GPUs come free."""
 
 

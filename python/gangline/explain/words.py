@@ -46,6 +46,8 @@ _SENTENCES = {
     "not looked at": "{policy} did not look at it: too many jobs before it were worth less than "
     "the price of their GPUs",
     "search": "{policy} searched for the best allocation of all jobs and {detail}",
+    "counted out": "when {policy} counted out the GPUs, jobs that it ranks before it left too few "
+    "for it{detail}",
     "copies": "copies of other jobs held every server that it can use, such as {some}",
     "next decision": "{policy} starts jobs only at certain times, here not before {until}",
     "no share": "the allocation gave it no time on any GPU type",
@@ -56,6 +58,10 @@ _SENTENCES = {
 }
 _NEVER = "there would never be enough for it"
 _LEFT = "left enough GPUs free: it found no better one that includes this job"
+_OWN_PLACES = {
+    "hadare": "on servers where it is slower than `min_share` of its fastest",
+    "pollux": "and pollux takes one server, or whole idle servers and one more",
+}
 _WITH_FREE = ("behind", "reserved", "promised", "no share", NOT_ASKED)
 """Causes to which it adds something how many GPUs were free."""
 _BY_STATE = ("", "no place", "quota")
@@ -126,7 +132,7 @@ def _groups(rows: Records) -> npt.NDArray[np.intp]:
     # what else makes two reasons different sentences
     kind = np.where(np.isin(cause, _BY_STATE), rows["state"], 0)
     kind += np.where(cause == "delayed", rows["number"], 0)
-    kind += np.where(cause == "search", rows["job"] >= 0, 0)
+    kind += np.where(np.isin(cause, ("search", "counted out")), rows["job"] >= 0, 0)
     kind = 2 * kind + np.isfinite(rows["until_s"])
     own = np.flatnonzero(cause == "own words")
     words = rows["words"][own].tolist()
@@ -204,6 +210,13 @@ def _detail(said: Facts, rows: Records, some: str) -> str:
         return f"until {until} it was to wait for {tier}" if is_known else f"it needs {tier}"
     if cause == "search":
         return f"gave the GPUs to others, such as {some}" if first["job"] >= 0 else _LEFT
+    if cause == "counted out":
+        held = f"; others held them, such as {some}"
+        return (
+            held
+            if first["job"] >= 0
+            else f"; enough stayed free, and it counts again {_when(said)}"
+        )
     known = rows["number"][rows["number"] >= 0]
     if cause == "price" and len(known):
         return f": its utility was {_span(known.min(), known.max())} % of it"
@@ -237,8 +250,8 @@ def _rule(said: Facts, cause: str, state: int) -> str:
         return ""
     if cause == "":
         return ", and the policy left them" if state == _TOGETHER else ""
-    if said.policy == "hadare":
-        return ", on servers where it is slower than `min_share` of its fastest"
+    if said.policy in _OWN_PLACES:
+        return f", {_OWN_PLACES[said.policy]}"
     rule = f"the placement rule `{said.placement}`" if said.placement else "its placement rule"
     return f", and {rule} accepted none of them"
 

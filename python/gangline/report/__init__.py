@@ -4,7 +4,7 @@ Examples
 --------
 >>> import gangline as gl
 >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
->>> table = gl.compare(lab, "synth:philly?jobs=30&seed=1&max_gpus=8", ["fifo", "srtf"])
+>>> table = gl.compare(lab, "synth:philly?jobs=40&seed=3&max_gpus=8", ["fifo", "srtf"])
 >>> gl.report.write(table, "page.html").name
 'page.html'
 """

@@ -99,7 +99,7 @@ def draw(chart: Chart) -> str:
     return (
         f'<svg class="plot" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
         f'role="img" aria-label="{text(chart.title)}" font-size="12" font-family="system-ui, '
-        f'sans-serif" fill="currentColor" data-chart="{text(json.dumps(told))}">'
+        f'sans-serif" fill="currentColor" data-chart="{text(json.dumps(told), None)}">'
         f"{''.join(parts)}</svg>"
     )
 

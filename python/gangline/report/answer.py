@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline import comparison, statistics
+from gangline.offered_load import known
+from gangline.premises import merged, reminder
 from gangline.report import findings, tables, unlike
 from gangline.report.tables import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gangline.offered_load import OfferedLoad
     from gangline.report.digest import Digest
 
     Row = dict[str, Any]
 
-__all__ = ["in_short", "is_repeated", "on_top", "recommendation"]
+__all__ = ["in_short", "is_repeated", "loads", "on_top", "recommendation"]
 
 # Spaces inside a quantity, such as the three of 2 h 35 min.
 _INSIDE = re.compile(
@@ -36,9 +39,16 @@ _PRICED = 3  # ours: policies that tie for the best and are spoken of one by one
 
 def on_top(runs: Sequence[Digest]) -> list[str]:
     """Return what a reader must know before anything else, such as a load that is too light."""
-    light = comparison.waiting(comparison.means(findings.rows(runs)))
-    said = (light, _repeated(runs), *unlike.said(runs))
+    means = comparison.means(findings.rows(runs))
+    load, _ = comparison.load_said(loads(runs), means)
+    said = (load or comparison.waiting(means), _repeated(runs), *unlike.said(runs))
     return [_kept_together(line) for line in said if line]
+
+
+def loads(runs: Sequence[Digest]) -> list[OfferedLoad]:
+    """Return the load that each draw of the trace offers to the cluster."""
+    found = {run.trace_seed: known(run.spec) for run in runs}
+    return [load for load in found.values() if load is not None]
 
 
 def is_repeated(runs: Sequence[Digest]) -> bool:
@@ -65,16 +75,18 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
     """
     if len(means) == 1:
         return _kept_together(_result(means[0]))
+    off = text(reminder(merged(lack for run in runs for lack in run.lacks)))
     if _is_one_schedule(runs):
-        return "Every job started and finished at the same time under all policies."
+        same = "Every job started and finished at the same time under all policies."
+        return _kept_together(_joined(same, off))
     tied = statistics.tied(rows)
     said = comparison.headline(means, tables.name, tied=tied)
     best, others = comparison.ranking(means, tied)
     if not others:
-        return _kept_together(_joined(said, _seeds(best, [], rows)))
-    knows = {run.label: str(run.spec["policy"].get("knowledge")) for run in runs}
-    informed = comparison.informed(means, knows, tables.name, tied=tied)
-    return _kept_together(_joined(said, _seeds(best, others, rows), informed))
+        return _kept_together(_joined(said, _seeds(best, [], rows), off))
+    policies = {run.label: run.spec["policy"] for run in runs}
+    assumed = comparison.assumptions(means, policies, tables.name, tied=tied)
+    return _kept_together(_joined(said, assumed, _seeds(best, others, rows), off))
 
 
 def in_short(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> str:
@@ -112,7 +124,10 @@ def _single(row: Row, runs: Sequence[Digest]) -> list[tuple[str, str]]:
     if not row.get("finished"):
         return []
     wait, used = words.duration(row.get("wait_mean_s")), words.share(row.get("gpu_utilization"))
-    why = f"A job waited {wait} on average; {text(used)} of the GPU time was in use."
+    why = (
+        f"All waiting of a job ({_ALL_WAITING}) came to {wait} on average; {text(used)} of the GPU "
+    )
+    why += "time was in use."
     return [
         (_lead("Price"), comparison.price(row, tables.name)),
         (_lead("Waiting"), _joined(why, _shares([row], "behind_head", "idle_while_waiting"))),
@@ -129,7 +144,7 @@ def _several(
     groups = _groups(runs)
     charged = [comparison.price(row, tables.name) for row in best[:_PRICED]]
     charged.append(_losers(best, others, groups))
-    pair = [others[-1], best[0]]
+    pair = [comparison.reference(means, others) or others[-1], best[0]]
     return [
         (_lead("Why"), _joined(_difference(*pair), _shares(pair))),
         (_lead("Price"), _joined(*charged)),
@@ -148,18 +163,18 @@ def _is_one_schedule(runs: Sequence[Digest]) -> bool:
 
 
 def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> str:
-    """Say how sure the lead over the slowest policy is, if there are several seeds."""
+    """Say how sure the lead over the best of the others is, if there are several seeds."""
     first = best[0]["policy"]
-    last = others[-1]["policy"] if others else first
-    found = {row["policy"]: row for row in statistics.table(rows, baseline=last)}
+    rival = others[0]["policy"] if others else first
+    found = {row["policy"]: row for row in statistics.table(rows, baseline=rival)}
     if first not in found or found[first]["seeds"] < 2:
         return ""
     apart, seeds = found[first]["difference"], found[first]["seeds"]
     what = "draws of the trace" if statistics.seed_key(rows) == "trace_seed" else "seeds"
-    if first == last:
+    if first == rival:
         return f"These are means over {seeds} {what}."
     said = f"These are means over {seeds} {what}; {tables.name(first)} was ahead of "
-    said += f"{tables.name(last)} in {apart['less_in']} of them"
+    said += f"{tables.name(rival)} in {apart['less_in']} of them"
     if apart["equal_in"]:
         said += f" and level with it in {apart['equal_in']}"
     if apart["low"] is None:
@@ -187,15 +202,17 @@ def _difference(worst: Row, best: Row) -> str:
         )
 
     if _MOST * gap <= waited:
-        return f"Jobs waited {both(waits)}."
+        return f"All waiting of a job ({_ALL_WAITING}) came to {both(waits)}."
     if waited <= (1.0 - _MOST) * gap:
         return (
             f"Jobs ran faster rather than waited less: they held GPUs for {both(runs)}, for "
             "reasons such as GPU types, distance, co-runners and restarts."
         )
-    return f"Jobs waited {both(waits)}, and held GPUs for {both(runs)}."
+    said = f"All waiting of a job ({_ALL_WAITING}) came to {both(waits)}"
+    return f"{said}; jobs held GPUs for {both(runs)}."
 
 
+_ALL_WAITING = "all time without GPUs"
 _HEAD = (
     "Head-of-line blocking (waiting although enough GPUs are idle, behind an earlier job that "
     "needs more)"
@@ -205,7 +222,7 @@ _SHARES = (  # lead, key, whole, what is less than chance
      "the GPU time that jobs held", _SMALL),
     ("Lost to co-runners on the same GPUs", "share_fraction", "the GPU time that jobs held",
      _SMALL),
-    (_HEAD, "behind_head", "the time to the first start", _BLOCKED),
+    (_HEAD, "behind_head", "all waits to start", _BLOCKED),
     ("GPUs idle while jobs waited", "idle_while_waiting", "all GPU time", _SMALL),
 )  # fmt: skip
 
@@ -270,7 +287,7 @@ def _sizes(pair: Sequence[Row], groups: Groups) -> str:
 
 
 def _losers(best: Sequence[Row], others: Sequence[Row], groups: Groups) -> str:
-    """Say which group fared worst under the best policy, against the policy best for it."""
+    """Say which group was delayed most under the best policy, against the policy best for it."""
     if len(best) > 1:
         return ""
     worst = (1.0, "")
@@ -290,7 +307,7 @@ def _losers(best: Sequence[Row], others: Sequence[Row], groups: Groups) -> str:
                 worst = (
                     ratio,
                     (
-                        f"It was not best for all: {phrase(name)} ({jobs:,}) took "
+                        f"It does not help every group: {phrase(name)} ({jobs:,}) took "
                         f"{words.duration(took)} on average, under {tables.name(rival)} "
                         f"{words.duration(rivals[rival])}."
                     ),

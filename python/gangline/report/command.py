@@ -9,6 +9,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from gangline._builtin_values import finite
+from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,13 +125,19 @@ def without_folders(value: Any, key: str = "") -> Any:
 
 
 def cluster_argument(cluster: dict[str, Any]) -> str:
-    """Return the preset's name if the cluster is one, else the name of the file to write."""
+    """Return what names the cluster: a preset or `8x8xA100`; else the name of the file to write."""
+    from gangline._cluster_text import keys_of_text
     from gangline.cluster import Cluster
 
     name = str(cluster.get("name", ""))
-    if name in Cluster.presets() and finite(Cluster.preset(name).to_dict()) == finite(cluster):
-        return name
-    return CLUSTER_FILE
+    try:
+        keys = keys_of_text(name)
+        if keys is None and name not in Cluster.presets():
+            return CLUSTER_FILE
+        known = Cluster.preset(name) if keys is None else Cluster.from_dict(keys)
+    except ClusterError:
+        return CLUSTER_FILE
+    return name if finite(known.to_dict()) == finite(cluster) else CLUSTER_FILE
 
 
 def json_object(text: str) -> dict[str, Any] | None:

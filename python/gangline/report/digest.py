@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from gangline.premises import Lack
     from gangline.result import Result
 
     Floats = npt.NDArray[np.float64]
@@ -169,11 +170,13 @@ class Digest:
     unfit : list of (str, int, float)
         By size of gang: name, jobs, and share of all waiting while enough GPUs were free.
     stories : list of Story
-        Jobs that fared worst.
+        The most delayed jobs.
     jct_s : float32 array
         Of every job, in the order of the jobs table; nan if it did not finish.
     excerpt : Excerpt, optional
         Part of a Gantt chart; None on large clusters or without segments.
+    lacks : list of Lack
+        What the cluster lacks for the policy.
     """
 
     spec: dict[str, Any]
@@ -198,6 +201,7 @@ class Digest:
     stories: list[Story] = field(default_factory=list)
     jct_s: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     excerpt: Excerpt | None = None
+    lacks: list[Lack] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -310,6 +314,7 @@ def digest(result: Result) -> Digest:
             stories=told,
             jct_s=took_s,
             excerpt=None if rows is None else excerpt(result, rows),
+            lacks=_lacks(result),
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"
@@ -483,6 +488,15 @@ def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]
     tops = [float(rate[kind == number].max(initial=1.0)) for number in range(len(names))]
     is_uniform = len(names) > 1 and len(speeds) == 1 and set(tops) == {1.0}
     return replace(found, is_uniform=is_uniform), fewest
+
+
+def _lacks(result: Result) -> list[Lack]:
+    from gangline.policies.choice import of_spec
+    from gangline.premises import lacks
+    from gangline.run_spec import cluster_of
+
+    # without the jobs: the page of a saved result has no others than that of the run
+    return lacks(cluster_of(result.spec), None, [of_spec(result.spec["policy"])])
 
 
 def _pairs(result: Result, rows: Segments) -> list[PairTime]:

@@ -30,14 +30,14 @@ _LOSSES = (
 )
 
 _BLOCKED = (
-    "head-of-line blocking: share of the waiting time for a first start in which the job that had "
+    "head-of-line blocking: share of the waits to start, taken together, in which the job that had "
     "come first asked for more GPUs than were idle, and the waiting job for no more"
 )
 # Why a mean time to finish is what it is; explanations are shown below the table.
 REASONS = tuple(words.Measure(*one) for one in (
-    ("wait_mean_s", "Mean waiting", "all time without GPUs", words.duration, -1),
+    ("wait_mean_s", "All waiting, mean", "all time without GPUs", words.duration, -1),
     ("run_mean_s", "Mean running", "all time with GPUs", words.duration, -1),
-    ("behind_head", "Behind a blocked head", _BLOCKED, words.share, -1),
+    ("behind_head", "Head-of-line blocked", _BLOCKED, words.share, -1),
     ("idle_while_waiting", "Idle while jobs wait",
      "share of all GPU time that was idle while at least one job waited", words.share, -1),
     ("stops_per_job", "Stops and moves per job", "", words.times, 0),

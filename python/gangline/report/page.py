@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gangline import _formatting as words
 from gangline import comparison, statistics
 from gangline._files import unsealed
+from gangline.offered_load import in_words, shown
 from gangline.report import _svg, answer, distance, findings, pairs, tables, why
 from gangline.report.charts import charts
 from gangline.report.command import (
@@ -43,6 +44,7 @@ __all__ = [
 
 REPORT = "report"
 """Kind of file, in its seal."""
+_FILE_CHARS = 1_000_000  # ours: of a file that is shown
 _SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
 _BEST = "Green and bold: best of its column, and all within 1 % of it or shown by the same figures."
 _BEST_OF_SEEDS = "Green and bold: best of its column, and all that the seeds do not tell from it."
@@ -186,7 +188,9 @@ def _lede(runs: Sequence[Digest]) -> str:
     drawn = len(trace_seeds(runs))
     jobs = f"{drawn} draws of {jobs}" if drawn else jobs
     source = f" from {trace}," if spec["trace"]["path"] not in ("", "table") else ""
-    return f"<p class=soft>{jobs}{source} on {cluster}: {_gpus(spec['cluster'])}.</p>"
+    loads = answer.loads(runs)
+    load = f" Offered load: {shown(loads)}." if loads else ""
+    return f"<p class=soft>{jobs}{source} on {cluster}: {_gpus(spec['cluster'])}.{load}</p>"
 
 
 def _cut(value: object) -> str:
@@ -269,6 +273,7 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
         ("Left out", _counted(trace["notes"], dropped=True)),
         ("Noted", _counted(trace["notes"], dropped=False)),
         ("Cluster", _cluster_name(drawn[0])),
+        ("Offered load", in_words(answer.loads(runs))),
         ("Options", ", ".join(f"{name} = {value}" for name, value in spec["options"].items())),
         ("Seeds", ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))),
         ("Trace seeds", ", ".join(map(str, trace_seeds(runs)))),
@@ -444,19 +449,21 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
             "run the program again.</p>"
         )
     else:
-        told = f"<pre><code>{text(made)}</code></pre>"
+        told = f"<pre><code>{text(made, None)}</code></pre>"
         if not command and cluster_argument(spec["cluster"]) == CLUSTER_FILE:
             told += f"<p>with <code>{CLUSTER_FILE}</code> as below.</p>"
     # null means NaN in the spec of a run
-    cluster = text(_toml.dumps(_writable(spec["cluster"], null=math.nan)))
+    cluster = _toml.dumps(_writable(spec["cluster"], null=math.nan))
+    if len(cluster) > _FILE_CHARS:
+        cluster = "# too long to be shown here; `spec.json` of the run holds the cluster"
     params = "".join(
         f"<h3><bdi>{text(run.label)}</bdi></h3>"
-        f"<pre>{text(_toml.dumps(_writable(run.spec['policy']['params'])))}</pre>"
+        f"<pre>{text(_toml.dumps(_writable(run.spec['policy']['params'])), None)}</pre>"
         for run in {run.label: run for run in runs}.values()
     )
     return (
         told
-        + tables.folded("The cluster as a file", f"<pre>{cluster}</pre>")
+        + tables.folded("The cluster as a file", f"<pre>{text(cluster, None)}</pre>")
         + tables.folded("Every parameter of every policy", params)
     )
 

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from gangline._files import unsealed, whole
+from gangline._safe import safe
 from gangline.errors import MissingExtraError
 from gangline.explain.life import Segments
 from gangline.report.gantt import gantt
@@ -121,14 +122,14 @@ class _Writer:
             entry = getattr(packet.interned_data, kind).add()
             entry.iid = number
             if kind == "debug_annotation_string_values":
-                entry.str = text.encode("utf-8", "replace")
+                entry.str = _utf8(text).encode()
             else:
                 entry.name = _utf8(text)
         return number
 
 
 def _utf8(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return safe(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def _gpu_track(server: int, slot: int, lane: int) -> int:

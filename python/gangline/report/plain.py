@@ -72,7 +72,7 @@ def write_tables(
             pairs = enumerate(drawn.items())
             body += [section(f"figure{at}", text(name), shown) for at, (name, shown) in pairs]
     if command:
-        body.append(section("repeat", "To repeat it", f"<pre>{text(command)}</pre>"))
+        body.append(section("repeat", "To repeat it", f"<pre>{text(command, None)}</pre>"))
     body.append(f"</main>{footer(_core.__version__)}")
     put(path, document(title, "".join(body)))
     return path

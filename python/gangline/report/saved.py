@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gangline._json_files import read_sealed
+from gangline.comparison import KIND
 from gangline.errors import ResultError
 from gangline.load import load_result
 
@@ -103,10 +105,12 @@ class _Table(msgspec.Struct):
 
 
 def _order(path: Path) -> list[_Row]:
-    if not path.is_file():
+    if not path.exists():
         return []
+    advice = "run `compare` again, or remove the file to take the runs by name"
+    data = read_sealed(path, KIND, advice)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Table).runs
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"{path}: not the table of a comparison: {error}; run `compare` again"
+        return msgspec.convert(data, _Table).runs
+    except msgspec.ValidationError as error:
+        message = f"{path}: not the table of a comparison: {error}; {advice}"
         raise ResultError(message, path=str(path)) from None

@@ -1,4 +1,4 @@
-"""What happened to the jobs that fared worst, and which jobs were stopped for which others."""
+"""What happened to the most delayed jobs, and which jobs were stopped for which others."""
 
 from __future__ import annotations
 

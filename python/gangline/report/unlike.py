@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangline import _formatting as words
+from gangline.premises import merged
 from gangline.report import tables
+from gangline.report.tables import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,13 @@ def said(runs: Sequence[Digest]) -> list[str]:
     """
     first = {run.label: run for run in reversed(runs)}
     drawn = [first[label] for label in dict.fromkeys(run.label for run in runs)]
-    return [_elastic(drawn), _copies(drawn), _speeds(drawn)]
+    found = merged(lack for run in drawn for lack in run.lacks if lack.mechanism)
+    told = [text(_capital(lack.sentence())) + "." for lack in found]
+    return [_elastic(drawn), _copies(drawn), _speeds(drawn), *told]
+
+
+def _capital(line: str) -> str:
+    return line[0].upper() + line[1:]
 
 
 def _elastic(drawn: Sequence[Digest]) -> str:

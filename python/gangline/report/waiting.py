@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangline.explain.free import FITS, SHORT, Free, free_of_segments
+from gangline.explain.free import FITS, SHORT, Free, arrivals, free_of_segments
 from gangline.explain.life import Segments
 from gangline.run_spec import cluster_of
 
@@ -119,7 +119,7 @@ def waits(
 
     cluster = cluster_of(result.spec)
     jobs = result.jobs
-    arrival, start = floats(jobs, "arrival_s"), floats(jobs, "first_start_s")
+    arrival, start = arrivals(jobs), floats(jobs, "first_start_s")
     could_run = np.asarray(pc.not_equal(jobs["status"], "dropped"), bool)
     if result.has_segments:
         rows = Segments(result.segments, jobs) if rows is None else rows

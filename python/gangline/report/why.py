@@ -1,4 +1,4 @@
-"""Why policies differ: what jobs waited for, what was stopped, the jobs that fared worst."""
+"""Why policies differ: what jobs waited for, what was stopped, the most delayed jobs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _BLOCKED = (
 _BY_REASON = tuple(words.Measure(*one) for one in (
     ("waited_busy_s", "Too few GPUs free", "fewer GPUs of one type were free than the job needs",
      words.duration, 0),
-    ("waited_head_s", "Behind a blocked head", _BLOCKED, words.duration, 0),
+    ("waited_head_s", "Head-of-line blocked", _BLOCKED, words.duration, 0),
     ("waited_scattered_s", "Scattered",
      "enough GPUs were free, but on more servers than such a gang needs", words.duration, 0),
-    ("waited_held_s", "Held back",
+    ("waited_held_s", "Deferred by policy",
      "enough GPUs were free on few servers, and the policy let it wait", words.duration, 0),
     ("run_mean_s", "Mean running", "all time with GPUs", words.duration, 0),
     ("idle_while_waiting", "Idle while jobs wait",
@@ -45,7 +45,7 @@ _PARTS = (
         "fragment",
         "idle, while a waiting job asked for no more GPUs than were idle",
         "Idle, a job would fit",
-        "It waited behind a blocked head, because idle GPUs were scattered, or was held back",
+        "It was head-of-line blocked, idle GPUs were scattered, or the policy deferred it",
     ),
     ("idle", "idle otherwise", "Idle otherwise", "No job waited that was small enough"),
 )
@@ -71,7 +71,7 @@ def content(
     parts = [
         ("", _waiting(means, drawn)),
         ("Stopped jobs", _stopped(means, drawn)),
-        ("What the GPU time went into", _cost(means, drawn)),
+        ("GPU time breakdown", _cost(means, drawn)),
         *_told(drawn, [*best[:1], *([] if worst is None else [worst])]),
     ]
     return "".join(
@@ -106,7 +106,10 @@ def _waiting(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
 
 def _put_bars(table: Table, rows: Sequence[Row]) -> None:
     """Put the mean waiting after the policy of each row: as a bar in parts, and as a time."""
-    table.titles[1:1] = [("Mean waiting, by reason", ""), ("Mean waiting", "All time without GPUs")]
+    table.titles[1:1] = [
+        ("All waiting, by reason", ""),
+        ("All waiting, mean", "All time without GPUs of a job, from arrival to finish"),
+    ]
     longest = max((row.get("wait_mean_s") or 0.0 for row in rows), default=0.0) or 1.0
     for cell, row in zip(table.rows, rows, strict=True):
         wait = row.get("wait_mean_s")
@@ -187,12 +190,12 @@ def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
     titles = [("Policy", ""), ("All GPU time until the last job is done", "")]
     titles += [(title, hint) for _, _, title, hint in seen]
     legend = "".join(f'<li><i class="{name}"></i>{word}</li>' for name, word, _, _ in seen)
-    table = Table(titles, rows).html("What the GPU time went into, by policy")
+    table = Table(titles, rows).html("GPU time breakdown by policy")
     return f'<ul class="legend">{legend}</ul>{table}'
 
 
 def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str]]:
-    """Return titles and contents: the jobs that fared worst, and the cluster for some time."""
+    """Return titles and contents: the most delayed jobs, and the cluster for some time."""
     found = []
     for label in labels:
         run = next(run for run in drawn if run.label == label)
@@ -200,7 +203,7 @@ def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str
         mine = []
         if run.stories:
             many = len(run.stories)
-            what = f"The {many} jobs that fared worst" if many > 1 else "The job that fared worst"
+            what = f"The {many} most delayed jobs" if many > 1 else "The most delayed job"
             mine.append((f"{what}{under}", _worst(run, drawn)))
         if run.excerpt is not None:
             mine.append((f"Jobs on GPUs{under}", _gantt(run)))
@@ -219,7 +222,7 @@ def _gantt(run: Digest) -> str:
     ends = f"; a dark end is {' or '.join(dark)}" if dark else ""
     about = (
         f"<p class=about>Each row is a GPU, each bar a job, in eight colours in turn{ends}. Shown "
-        "is the time when most work was at hand; <code>gangline gantt</code> draws all of it.</p>"
+        "is the busiest period; <code>gangline gantt</code> draws all of it.</p>"
     )
     picture = _gantt_svg.draw(run.excerpt, f"Jobs on GPUs under {run.label}")
     frame = '<div class="scroll gantt" tabindex="0" role="group" aria-label="Jobs on GPUs">'
@@ -267,6 +270,6 @@ def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
         rows.append(row)
     about = (
         "<p class=about>Those with the longest delay: time from arrival to finish, less the run "
-        "time alone. <code>gangline explain DIR --job ID</code> tells the story of any job.</p>"
+        "time alone. <code>gangline explain DIR --job ID</code> explains any job.</p>"
     )
-    return about + Table(titles, rows).html("Jobs that fared worst", kind="told")
+    return about + Table(titles, rows).html("The most delayed jobs", kind="told")
