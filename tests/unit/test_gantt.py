@@ -346,8 +346,10 @@ def test_names_of_people_survive(tmp_path: Path) -> None:
     }  # fmt: skip
     run = gl.simulate(LAB, gl.Trace.from_arrow(pa.table(rows)), "fifo", segments=True)
     drawn = chart(run, tmp_path / "g.pftrace")
-    assert {slice_.name for slice_ in drawn.slices} == set(names)
-    assert {slice_.notes["user"] for slice_ in drawn.slices} == set(names)
+    # what steers a terminal or turns the writing is shown as an escape
+    shown = {"</script>", "\\u202egnp", "日本 \\x00", "'\"\\"}
+    assert {slice_.name for slice_ in drawn.slices} == shown
+    assert {slice_.notes["user"] for slice_ in drawn.slices} == shown
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:

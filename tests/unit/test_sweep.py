@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
-from gangline import _toml
+from gangline import _tables, _toml
 from gangline.cli.app import main
 from gangline.errors import ClusterError, OptionError, PolicyError
 from gangline.sweep import sweep
@@ -213,6 +214,48 @@ def test_a_damaged_result_is_run_again(tmp_path: Path, name: str) -> None:
     assert settled(tmp_path) == whole
 
 
+@pytest.mark.parametrize(("times", "is_kept"), [(1, True), (4, True), (99, False)])
+def test_a_folder_that_is_removed_meanwhile_ends_no_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, is_kept: bool
+) -> None:
+    """Another sweep may take what is being written for something that a killed process left."""
+    left = [times]
+    write = _tables.write
+
+    def removing(table: Any, path: Path) -> None:
+        write(table, path)
+        if left[0] > 0:
+            left[0] -= 1
+            shutil.rmtree(path.parent)
+
+    monkeypatch.setattr(_tables, "write", removing)
+    done = sweep({"grid": GRID | {"trace_seed": [0], "policy": ["fifo"]}}, out=tmp_path, workers=1)
+    assert done.counts["finished"] == is_kept
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [
+        run["digest"] for run in done.runs if run["status"] == "finished"
+    ]
+    if not is_kept:
+        assert "was removed while it was written" in done.failed[0]["message"]
+        monkeypatch.setattr(_tables, "write", write)
+        again = sweep({"grid": GRID | {"trace_seed": [0], "policy": ["fifo"]}}, out=tmp_path)
+        assert again.counts["finished"] == 1
+
+
+def test_a_clock_that_is_ahead_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, left = (tmp_path / "runs" / f".gangline-{name}" for name in ("begun", "left"))
+    for folder in (begun, left):
+        folder.mkdir(parents=True)
+    old = begun.stat().st_mtime - 7000.0
+    os.utime(left, (old, old))
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 7200.0)
+    sweep({"grid": GRID | {"policy": ["fifo"]}}, out=tmp_path, workers=1)
+    assert begun.is_dir()
+    assert not left.exists()
+
+
 def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
     wide = "synth:dally-batch?jobs=50&seed={trace_seed}"
     small = {"from": "pollux-64", "scale": 0.1}
@@ -225,6 +268,25 @@ def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
     assert recorded[0]["message"]
     statuses = done.table["status"].to_pylist()
     assert sorted(statuses) == ["failed"] * 4 + ["finished"] * 4
+
+
+def test_the_lines_of_failed_runs_tell_them_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gang that is larger than the cluster fails with each policy, draw of the trace and seed."""
+    spec = tmp_path / "fails.toml"
+    spec.write_text(
+        f'[grid]\ntrace = ["{SYNTH}"]\ntrace_seed = [0, 7]\nseed = [1, 2]\n'
+        'cluster = ["1x1xV100"]\npolicy = ["fifo", "sjf"]\n'
+    )
+    assert main(["sweep", str(spec), "--out", str(tmp_path / "out"), "--workers", "1"]) == 3
+    lines = [x for x in capsys.readouterr().err.splitlines() if x.startswith("failed: ")]
+    where = [line.removeprefix("failed: ").partition(": InfeasibleJobError: ")[0] for line in lines]
+    assert where == [
+        f"{policy} on synth:philly?jobs=20&seed=7&max_gpus=4, seed {seed}"
+        for seed in (1, 2)
+        for policy in ("fifo", "sjf")
+    ]
 
 
 def test_policies_in_python_run_in_processes(

@@ -114,9 +114,9 @@ class World:
         self.server_gpus: Ints = servers["gpus"].astype(np.int64)
         self.server_rack: Ints = servers["rack"].astype(np.int64)
         self.types = [gpu.name for gpu in cluster.gpu_types]
-        self.type_memory: Ints = np.floor(
-            np.asarray([gpu.memory_gb for gpu in cluster.gpu_types]) * GIB + 0.5
-        ).astype(np.int64)
+        self.type_memory: Ints = np.floor(np.asarray(cluster.memories_gb()) * GIB + 0.5).astype(
+            np.int64
+        )
         self.gpus_by_type: Ints = np.bincount(
             self.server_type, weights=self.server_gpus, minlength=len(self.types)
         ).astype(np.int64)
@@ -371,7 +371,7 @@ class World:
         usable: Bools = ((self.allowed[:, None] & bit) != 0) & (self.base > 0.0)
         if "memory_gb" in self.trace.columns:
             memory = np.nan_to_num(self.trace.numbers("memory_gb"))
-            usable &= memory[:, None] <= [gpu.memory_gb for gpu in self.cluster.gpu_types]
+            usable &= memory[:, None] <= self.cluster.memories_gb()
         return usable
 
     def restarts(self, options: Mapping[str, Any]) -> Floats:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     Scores = dict[str, dict[tuple[World, int], float]]
 
-__all__ = ["Bench", "bench"]
+__all__ = ["KIND", "Bench", "bench"]
+
+KIND = "bench"
+"""Kind of file, in the seal of bench.json."""
 
 
 class Bench:

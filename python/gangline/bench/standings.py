@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gangline.bench.entries import CLASSES
-from gangline.statistics import difference, estimate, ranks
+from gangline.statistics import Range, difference, estimate, range_of, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,20 +68,22 @@ def _of_class(
         for seed in seeds
     ]
     found = {label: [one[label] for one in by_seed] for label in mine}
-    means = {label: estimate(values) for label, values in found.items()}
+    places = Range(1.0, float(len(mine)))
+    means = {label: estimate(values, places) for label, values in found.items()}
     ordered = sorted(mine, key=lambda label: means[label].mean)
     best = found[ordered[0]]
     rows = []
     for label in ordered:
         rank = means[label]
-        apart = difference(found[label], best)
+        apart = difference(found[label], best, places)
         tied = apart.low is not None and not apart.is_clear
         before = sum(other.mean < rank.mean for other in means.values())
         place = 1 if tied else before + 1
         row = {"policy": label, "knowledge": name, "place": place}
         row |= {"rank": rank.mean, "rank_low": rank.low, "rank_high": rank.high}
         if base is not None:
-            speed = estimate([_speedup(mine[label], base, worlds, seed) for seed in seeds])
+            speedups = [_speedup(mine[label], base, worlds, seed) for seed in seeds]
+            speed = estimate(speedups, range_of("speedup"))
             row |= {"speedup": speed.mean, "speedup_low": speed.low, "speedup_high": speed.high}
         rows.append(row)
     return rows

@@ -41,8 +41,8 @@ def audit(
     table
         Parquet, Arrow or CSV file, or the folder of a result.
     cluster
-        A TOML file, the node list of a public trace, or the name of a preset; default: what the
-        folder of a result says.
+        A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8);
+        default: what the folder of a result says.
     jobs
         The jobs table beside a segments table.
     trace

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gangline.policies.choice import PolicyLike
 
 _CHARACTERS = 88  # of a line of text
+_TABLES = ("bench.csv", "bench.parquet")
+_JSON = "bench.json"
 
 
 def bench(
@@ -58,8 +60,7 @@ def bench(
     version = benchmark.load_suite(suite).version
     folder = Path(f"gangline-bench-{version}") if out is None else out
     page = folder / "bench.html"
-    if folder.is_dir():
-        _page.check(page)
+    _check(folder, page)
     policies = None if policy is None else [_named(name) for name in policy]
     done = benchmark.bench(
         policies,
@@ -83,16 +84,28 @@ def _named(name: str) -> PolicyLike:
     return _inputs.policy(name, {}) if ":" in name else name
 
 
-def _write(done: Bench, folder: Path, page: Path) -> None:
-    from gangline import plot
-    from gangline._files import whole
-    from gangline._result_folder import write_json
-    from gangline.bench import show
+def _check(folder: Path, page: Path) -> None:
+    """Raise before the runs if something could not be written after them."""
+    from gangline import _listed_files
+    from gangline._files import check_free
+    from gangline.bench.run import KIND
 
-    plot.write_table(done.table, folder / "bench.csv")
-    plot.write_table(done.table, folder / "bench.parquet")
-    with whole(folder / "bench.json") as part:
-        write_json(part, done.to_dict())
+    _listed_files.check(folder, _TABLES)
+    check_free(folder / _JSON, KIND)
+    if folder.is_dir():
+        _page.check(page)
+
+
+def _write(done: Bench, folder: Path, page: Path) -> None:
+    from gangline import _listed_files, plot
+    from gangline._json_files import write_sealed
+    from gangline.bench import show
+    from gangline.bench.run import KIND
+
+    with _listed_files.replacing(folder, _TABLES) as part:
+        for name in _TABLES:
+            plot.write_table(done.table, part / name)
+    write_sealed(folder / _JSON, KIND, done.to_dict())
     show.write_page(done, page, _page.typed())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gangline import _formatting
-from gangline.cli import _console, _exit
+from gangline.cli import _console, _exit, _inputs
 from gangline.cli._inputs import Flag, Json, MaybeWhole, find_modules_here
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _ROWS_SHOWN = 40
 _FAILED_SHOWN = 5
+_NAMED = ("policy", "trace", "trace_seed")  # what the line of a failed run names anyway
 
 
 def sweep(
@@ -47,14 +48,20 @@ def sweep(
         Print one JSON document instead of a table.
     """
     from gangline.errors import OptionError
+    from gangline.execution import Worlds
     from gangline.sweep import sweep as carry_out
+    from gangline.sweep.lacks import lacks_of
     from gangline.sweep.plan import read_plan
+    from gangline.sweep.run import check_executor
 
     find_modules_here()
-    folder = read_plan(spec).name if out is None else out
+    check_executor(executor, address)
+    plan = read_plan(spec)
+    folder = plan.name if out is None else out
     if resume and not Path(folder, "runs").is_dir():
         message = f"--resume: {folder} holds no earlier sweep; leave it out, or check --out"
         raise OptionError(message, field="resume", value=str(folder))
+    _inputs.say_each(lack for lack in lacks_of(plan, Worlds(1)) if lack.mechanism)
     done = carry_out(
         spec, out=folder, executor=executor, workers=workers, address=address, progress=True
     )
@@ -69,6 +76,8 @@ def sweep(
 
 
 def _show(done: Sweep) -> None:
+    from gangline.sweep.plan import drawn_trace
+
     counts = done.counts
     table = done.table
     varied = [key for key in done.keys if len(table[key].unique()) > 1]
@@ -85,4 +94,8 @@ def _show(done: Sweep) -> None:
         f"{counts['failed']:,} failed"
     )
     for run in done.failed[:_FAILED_SHOWN]:
-        _console.say(f"failed: {run['policy']} on {run['trace']}: {run['error']}: {run['message']}")
+        others = (key for key in varied if key in run and key not in _NAMED)
+        where = ", ".join(
+            [f"{run['policy']} on {drawn_trace(run)}", *(f"{key} {run[key]}" for key in others)]
+        )
+        _console.say(f"failed: {where}: {run['error']}: {run['message']}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from gangline import _formatting, _toml
-from gangline._builtin_values import to_builtins
+from gangline._builtin_values import flaw, to_builtins
 from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.run_inputs import as_cluster, make_options, override
@@ -30,7 +30,7 @@ from gangline.trace.reference import TraceReference
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = ["KEYS", "Listed", "Plan", "Runs", "read_plan"]
+__all__ = ["KEYS", "Listed", "Plan", "Runs", "drawn_trace", "read_plan"]
 
 KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale")
 _NEEDED = ("trace", "cluster", "policy")
@@ -227,7 +227,7 @@ class Plan:
                 message = f"{path}: has no {_SEED}, so `trace_seed` would change nothing"
                 place = f"{self._where}: {self._written['trace']}"
                 raise OptionError(f"{place}: {message}", field="trace", value=path)
-            path = path.replace(_SEED, str(keys["trace_seed"]))
+            path = drawn_trace(keys)
         options = dict(self._trace_options)
         if "rescale" in keys:
             options["rescale"] = keys["rescale"]
@@ -249,6 +249,12 @@ class Plan:
                 words = words[found.end() :]
             error.args = (f"{self._where}: {self._written.get(key, self._written[part])}: {words}",)
             raise
+
+
+def drawn_trace(keys: Keys) -> str:
+    """Return the trace of a run, with its `trace_seed` filled in."""
+    path = str(keys["trace"])
+    return path.replace(_SEED, str(keys["trace_seed"])) if "trace_seed" in keys else path
 
 
 def _part(key: str) -> str:
@@ -306,7 +312,11 @@ def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
         If the file cannot be read.
     """
     if isinstance(source, Mapping):
-        where, data, name = "sweep", to_builtins(source), "sweep"
+        where, name = "sweep", "sweep"
+        wrong = flaw(source)
+        if wrong is not None:
+            raise OptionError(f"sweep: {wrong}", field="sweep")
+        data = to_builtins(source)
     else:
         path = Path(source)
         where, name = str(path), path.stem

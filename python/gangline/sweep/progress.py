@@ -21,7 +21,12 @@ _EVERY_S = 10.0  # between two lines of a log
 
 @contextmanager
 def showing(
-    progress: bool | Callable[[int, int, int], None], name: str, runs: int, done: int
+    progress: bool | Callable[[int, int, int], None],
+    name: str,
+    runs: int,
+    done: int,
+    *,
+    is_passing: bool = False,
 ) -> Iterator[Callable[[bool], None]]:
     """Yield what is called after each run, with whether it failed.
 
@@ -33,6 +38,9 @@ def showing(
         Of the sweep.
     runs, done : int
         How many runs there are, and how many were done before.
+    is_passing : bool
+        Whether this is one of many that follow each other: its bar is removed at its end, and in a
+        log there is no line for its end.
     """
     count = _Count(runs, done)
     if callable(progress):
@@ -53,7 +61,7 @@ def showing(
 
         yield show
     elif sys.stderr is not None and sys.stderr.isatty():
-        with _bar() as bar:
+        with _bar(is_passing=is_passing) as bar:
             task = bar.add_task(safe(name), total=runs, completed=done, failed="")
 
             def draw(has_failed: bool) -> None:
@@ -66,7 +74,7 @@ def showing(
 
         def write(has_failed: bool) -> None:
             count.add(has_failed=has_failed)
-            if count.is_due() and sys.stderr is not None:
+            if count.is_due(at_end=not is_passing) and sys.stderr is not None:
                 sys.stderr.write(f"{safe(name)}: {count.words()}\n")
 
         yield write
@@ -83,9 +91,10 @@ class _Count:
         self.done += 1
         self.failed += has_failed
 
-    def is_due(self) -> bool:
+    def is_due(self, *, at_end: bool) -> bool:
         now = time.monotonic()
-        if now - self._last < _EVERY_S and self.done < self.runs:
+        is_last = at_end and self.done >= self.runs
+        if now - self._last < _EVERY_S and not is_last:
             return False
         self._last = now
         return True
@@ -108,7 +117,7 @@ class _Count:
         return said
 
 
-def _bar() -> Any:
+def _bar(*, is_passing: bool) -> Any:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -125,4 +134,5 @@ def _bar() -> Any:
         TextColumn("{task.fields[failed]}", markup=False),
         TimeRemainingColumn(),
         console=Console(stderr=True),
+        transient=is_passing,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from gangline.errors import GanglineError, OptionError
+from gangline.errors import GanglineError, OptionError, ResultError
 from gangline.execution import Run, Worlds
 from gangline.executors import EXECUTORS, check_workers, in_dask, in_processes, in_threads
 from gangline.sweep.ledger import Ledger, Outcome, State
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gangline.sweep.plan import Runs
     from gangline.sweep.store import Store
 
-__all__ = ["Sweep", "carry_out_all", "sweep"]
+__all__ = ["Sweep", "carry_out_all", "check_executor", "sweep"]
 
 _WORLDS_MAX = 4  # ours: traces in memory at once
 
@@ -80,9 +80,9 @@ class Sweep:
     @property
     def table(self) -> pa.Table:
         """One row per run: the keys that vary, every summary key, digest and status."""
-        import pyarrow.parquet as pq
+        from gangline.sweep.table import read
 
-        return pq.read_table(self.folder / "table.parquet", partitioning=None)
+        return read(self.folder)
 
     def results(self) -> Iterator[Result]:
         """Yield the results that are there, one by one, read when asked for."""
@@ -143,7 +143,11 @@ def sweep(
     OptionError
         If the description is wrong.
     TraceError, ClusterError, PolicyError, OSError
-        If an input cannot be read; before the first run.
+        If an input cannot be read, or a world lacks what a policy cannot run without; before the
+        first run.
+    FileExistsError
+        If a table of the store would replace a file that gangline did not write; before the first
+        run.
     ConnectionError
         If the scheduler of a Dask cluster is lost; what is finished is kept.
 
@@ -155,12 +159,7 @@ def sweep(
     >>> gl.sweep({"name": "load", "grid": grid}, out=tempfile.mkdtemp(), workers=1)
     Sweep(load: 4 finished, 0 failed)
     """
-    if executor not in EXECUTORS:
-        message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
-        raise OptionError(message, field="executor", value=executor)
-    if address is not None and executor != "dask":
-        message = 'address: only for the executor "dask"'
-        raise OptionError(message, field="address", value=address)
+    check_executor(executor, address)
     from gangline.sweep.plan import read_plan
 
     plan = read_plan(spec)
@@ -174,6 +173,16 @@ def sweep(
     )
 
 
+def check_executor(executor: str, address: str | None) -> None:
+    """Refuse an executor that there is not, or an address for one that takes none."""
+    if executor not in EXECUTORS:
+        message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
+        raise OptionError(message, field="executor", value=executor)
+    if address is not None and executor != "dask":
+        message = 'address: only for the executor "dask"'
+        raise OptionError(message, field="address", value=address)
+
+
 def carry_out_all(
     runs: Runs,
     folder: Path,
@@ -183,20 +192,27 @@ def carry_out_all(
     address: str | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
     worlds: Worlds | None = None,
+    is_passing: bool = False,
 ) -> Sweep:
     """Carry out the runs that are not in the store at `folder` yet; arguments as for `sweep`.
 
-    `worlds` has traces that are in memory, for runs in threads.
+    `worlds` has traces that are in memory, for runs in threads; `is_passing` is said of one of many
+    sweeps that follow each other, whose progress leaves no trace.
     """
+    from gangline.premises import require
+    from gangline.sweep.lacks import lacks_of
     from gangline.sweep.progress import showing
     from gangline.sweep.store import Store
-    from gangline.sweep.table import write
+    from gangline.sweep.table import check, write
 
     workers = check_workers(workers)
     store = Store(folder.absolute())
+    check(store.folder)
     store.prepare()
+    require(lacks_of(runs, worlds or _WORLDS))
     ledger = Ledger(runs, store)
-    with showing(progress, runs.name, len(ledger), len(ledger) - ledger.new) as show:
+    done = len(ledger) - ledger.new
+    with showing(progress, runs.name, len(ledger), done, is_passing=is_passing) as show:
         for outcome in _outcomes(
             runs, ledger, store, executor, workers, address, worlds or _WORLDS
         ):
@@ -258,7 +274,10 @@ def _carry_out(worlds: Worlds, task: Task, report: Progress | None) -> Outcome:
         if not spec.policy.python:
             raise
         return Outcome(task.run, type(error).__name__, str(error))
-    store.add(task.digest, result)
+    try:
+        store.add(task.digest, result)
+    except ResultError as error:
+        return Outcome(task.run, type(error).__name__, str(error))
     return Outcome(task.run)
 
 

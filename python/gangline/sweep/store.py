@@ -6,7 +6,6 @@ import contextlib
 import json
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ __all__ = ["Store"]
 
 _FLUSH_FROM_S = 0.1  # ours: after a loss of power a shorter run is sooner done than waited for
 _STALE_S = 3600.0  # ours: no result takes an hour to write
+_TRIES = 5  # ours: to write a result whose temporary folder another process removes
 
 
 class Store:
@@ -39,9 +39,12 @@ class Store:
     def prepare(self) -> None:
         """Make the folder, and remove what killed processes left there more than an hour ago."""
         self.runs.mkdir(parents=True, exist_ok=True)
+        newest = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))
+        now = newest.stat().st_mtime  # machines that share the folder may differ in their clocks
+        newest.rmdir()
         for path in self.runs.glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):  # another sweep may remove it as well
-                if time.time() - path.stat().st_mtime > _STALE_S:
+                if now - path.stat().st_mtime > _STALE_S:
                     shutil.rmtree(path, ignore_errors=True)
 
     def place(self, digest: str) -> Path:
@@ -49,24 +52,48 @@ class Store:
         return self.runs / digest
 
     def has(self, digest: str) -> bool:
-        """Whether the result is there and whole; a damaged one is removed."""
+        """Whether the result is there and whole; a damaged one is removed.
+
+        Raises
+        ------
+        OSError
+            If it cannot be read now, as without rights or free file descriptors: that says nothing
+            about the result, which stays.
+        """
         folder = self.place(digest)
-        if not folder.exists():
-            return False
         try:
+            folder.lstat()
             spec, *_ = _result_folder.read(folder)
             if spec.get("digest") == digest:
                 return True
-        except (ResultError, OSError):
+        except FileNotFoundError:
+            if not folder.is_symlink():
+                return False
+        except ResultError:
             pass
+        except OSError as error:
+            if error.errno not in _result_folder.NO_RESULT:
+                raise
         self._remove(folder)
         return False
 
     def add(self, digest: str, result: Result) -> None:
-        """Save a result; if another process was sooner, its own stays: it has the same bytes."""
-        if not self.place(digest).exists():
-            is_long = result.summary["wall_s"] >= _FLUSH_FROM_S
-            result.add_to(self.runs, digest, durable=is_long)
+        """Save a result; if another process was sooner, its own stays: it has the same bytes.
+
+        Raises
+        ------
+        ResultError
+            If the temporary folder in which it is written is removed again and again.
+        """
+        is_long = result.summary["wall_s"] >= _FLUSH_FROM_S
+        for _ in range(_TRIES):
+            if self.place(digest).exists():
+                return
+            with contextlib.suppress(FileNotFoundError):
+                result.add_to(self.runs, digest, durable=is_long)
+                return
+        message = f"{self.place(digest)}: was removed while it was written; run the sweep again"
+        raise ResultError(message, path=str(self.place(digest)))
 
     def summary(self, digest: str) -> dict[str, Any] | None:
         """Return the summary of a result, None if it is not there."""

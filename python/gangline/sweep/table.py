@@ -9,10 +9,12 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from gangline import _listed_files
 from gangline.sweep.ledger import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
     from gangline.sweep.plan import Runs
     from gangline.sweep.store import Store
 
-__all__ = ["write"]
+__all__ = ["check", "read", "write"]
 
 _ROWS_AT_ONCE = 500  # ours: rows that are Python objects at once, and a row group
 _LAST = ("digest", "status")
+_NAMES = _TABLE, _TEXT, _FAILED = "table.parquet", "table.csv", "failed.json"
 
 
 def write(store: Store, runs: Runs, ledger: Ledger) -> None:
@@ -31,26 +34,35 @@ def write(store: Store, runs: Runs, ledger: Ledger) -> None:
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
-    from gangline._files import whole
-    from gangline._result_folder import write_json
+    from gangline._json_files import write_json
 
     schema = _schema(_rows(store, runs, ledger))
     rows = _rows(store, runs, ledger)
-    with (
-        whole(store.folder / "table.parquet") as parquet,
-        whole(store.folder / "table.csv") as text,
-        pq.ParquetWriter(parquet, schema) as first,
-        pc.CSVWriter(text, schema) as second,
-    ):
-        while table := _batch(rows, schema):
-            first.write_table(table)
-            second.write_table(table)
     failed = [
         {**runs.keys(i), "digest": ledger.digest(i), "error": e.error, "message": e.message}
         for i, e in sorted(ledger.errors.items())
     ]
-    with whole(store.folder / "failed.json") as part:
-        write_json(part, json.loads(json.dumps(failed, default=str)))
+    with _listed_files.replacing(store.folder, _NAMES) as part:
+        with (
+            pq.ParquetWriter(part / _TABLE, schema) as first,
+            pc.CSVWriter(part / _TEXT, schema) as second,
+        ):
+            while table := _batch(rows, schema):
+                first.write_table(table)
+                second.write_table(table)
+        write_json(part / _FAILED, json.loads(json.dumps(failed, default=str)))
+
+
+def check(folder: Path) -> None:
+    """Raise an OSError now if the tables could not be written into a folder later."""
+    _listed_files.check(folder, _NAMES)
+
+
+def read(folder: Path) -> pa.Table:
+    """Read table.parquet; a ResultError if it was changed since it was written."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(_listed_files.check_unchanged(folder, _TABLE), partitioning=None)
 
 
 def _rows(store: Store, runs: Runs, ledger: Ledger) -> Iterator[dict[str, Any]]:
