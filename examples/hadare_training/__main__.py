@@ -1,17 +1,23 @@
 """Is a model that was trained as copies as good? Digits of scikit-learn, on a CPU, in minutes.
 
-python -m examples.hadare_training [--seeds 10] [--quick]
+python -m examples.hadare_training [--seeds 10] [--quick] [--data FILE]
+
+`--data FILE` keeps what was measured; tables are made from a file that exists, in a second.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import csv
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from itertools import product
-from typing import TYPE_CHECKING
+from itertools import groupby, product
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from gangline.statistics import ANY, interval
 
 from .training import (
     MODELS,
@@ -23,18 +29,16 @@ from .training import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
+    from collections.abc import Iterator, Sequence
 
 SPEEDS = (10.0, 5.0, 2.0, 2.0, 1.0)  # steps per second; the single worker is the fastest
 WAYS = tuple(product((3, 5), (5.0, 20.0, 80.0)))  # workers, length of a round in seconds
 CONSOLIDATE_S = 1.0
 RATES = {"softmax": (0.05, 0.5, 2.0), "mlp": (0.05, 0.2, 0.5)}
 STEPS = (1000, 8000)
-RESAMPLES = 10_000
 COLUMNS = ("learning rate", "workers", "round, s", "time, s", "accuracy, %")
 LEADS = ("lead: same steps", "same time", "mean steps")
+MARKS = ("same_steps", "same_time", "mean_steps")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,27 @@ class Result:
     same_time: float  # after as many seconds
     mean_steps: float  # after as many steps as a copy does on average (with the merge's weights)
 
+    def lead(self, over: str) -> float:
+        """Return how much more accurate it is than one worker, in points."""
+        return 100.0 * (self.accuracy - float(getattr(self, over)))
+
+
+class Row(NamedTuple):
+    """One training, as the file of measurements has it."""
+
+    model: str
+    steps: int
+    rate: float
+    workers: int
+    round_s: float  # 0 = one worker
+    seed: int
+    result: Result
+
+    @property
+    def way(self) -> tuple[str, int, float, int, float]:
+        """All but the seed and the result."""
+        return self[:5]
+
 
 def digits(seed: int) -> Task:
     """Return 8 x 8 images of digits, scaled to [0, 1]; a quarter of each class is for the test."""
@@ -56,14 +81,6 @@ def digits(seed: int) -> Task:
     x, y = load_digits(return_X_y=True)
     parts = train_test_split(x / 16.0, y, test_size=0.25, random_state=seed, stratify=y)
     return Task(parts[0], parts[2], parts[1], parts[3])
-
-
-def interval(values: npt.NDArray[np.float64]) -> tuple[float, float, float]:
-    """Return the mean and a bootstrap 95 % interval of it."""
-    rng = np.random.default_rng(0)
-    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(values.mean()), float(low), float(high)
 
 
 def measure(kind: str, rate: float, steps: int, seed: int) -> list[Result]:
@@ -99,18 +116,73 @@ def measure(kind: str, rate: float, steps: int, seed: int) -> list[Result]:
     ]
 
 
-def cells(results: list[Result], *, is_alone: bool) -> list[str]:
+def trainings(seeds: int, *, is_quick: bool) -> Iterator[Row]:
+    """Yield every training, ways outermost and seeds innermost."""
+    for kind, steps in product(MODELS, STEPS[:1] if is_quick else STEPS):
+        for rate in RATES[kind][1:2] if is_quick else RATES[kind]:
+            by_seed = [measure(kind, rate, steps, seed) for seed in range(seeds)]
+            ways = [(1, 0.0), *WAYS]
+            for (workers, round_s), results in zip(ways, zip(*by_seed, strict=True), strict=True):
+                for seed, result in enumerate(results):
+                    yield Row(kind, steps, rate, workers, round_s, seed, result)
+
+
+def write(rows: Sequence[Row], file: Path) -> None:
+    """Keep the measurements, one training per line."""
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([*Row._fields[:-1], *Result.__dataclass_fields__])
+        for row in rows:
+            writer.writerow([*row[:-1], *asdict(row.result).values()])
+
+
+def read(file: Path) -> list[Row]:
+    """Read the measurements that were kept."""
+    with file.open(encoding="utf-8", newline="") as lines:
+        _, *found = csv.reader(lines)
+    return [
+        Row(
+            line[0], int(line[1]), float(line[2]), int(line[3]), float(line[4]), int(line[5]),
+            Result(*map(float, line[6:])),
+        )
+        for line in found
+    ]  # fmt: skip
+
+
+def cells(results: Sequence[Result], *, is_alone: bool) -> list[str]:
     """Return time, accuracy, and the lead over one worker with the same steps, time, mean steps."""
+    found = [f"{mean([result.seconds for result in results]):.1f}"]
+    found.append(shown([100.0 * result.accuracy for result in results]))
+    for name in MARKS:
+        leads = [result.lead(name) for result in results]
+        found.append("" if is_alone else shown(leads, sign="+"))
+    return found
 
-    def percents(name: str) -> npt.NDArray[np.float64]:
-        return 100 * np.array([getattr(result, name) for result in results])
 
-    own = percents("accuracy")
-    found = [f"{np.mean([result.seconds for result in results]):.1f}"]
-    found.append("{:.2f} [{:.2f}, {:.2f}]".format(*interval(own)))
-    for name in ("same_steps", "same_time", "mean_steps"):
-        lead = "{:+.2f} [{:+.2f}, {:+.2f}]".format(*interval(own - percents(name)))
-        found.append("" if is_alone else lead)
+def mean(values: Sequence[float]) -> float:
+    """Return the mean."""
+    return sum(values) / len(values)
+
+
+def shown(values: Sequence[float], *, sign: str = "") -> str:
+    """Return a mean and its 95 % interval, which takes five seeds."""
+    numbers = [mean(values), *(interval(values, ANY) or ())]
+    first, *ends = (f"{number:{sign}.2f}" for number in numbers)
+    return f"{first} [{', '.join(ends)}]" if ends else first
+
+
+def counts(rows: Sequence[Row]) -> list[str]:
+    """Return in how many comparisons the whole interval of the lead lies on either side of 0."""
+    ways = [list(group) for _, group in groupby(rows, key=lambda row: row.way)]
+    copies = [[row.result for row in way] for way in ways if way[0].workers > 1]
+    found = []
+    for title, name in zip(LEADS, MARKS, strict=True):
+        ends = [interval([result.lead(name) for result in way], ANY) for way in copies]
+        worse = sum(one is not None and one[1] < 0.0 for one in ends)
+        better = sum(one is not None and one[0] > 0.0 for one in ends)
+        left = len(copies) - worse - better
+        words = title.removeprefix("lead: ")
+        found.append(line([words, str(len(copies)), str(worse), str(better), str(left)]))
     return found
 
 
@@ -119,23 +191,44 @@ def line(row: Sequence[str]) -> str:
     return "| " + " | ".join(row) + " |"
 
 
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the lines of one table per model and number of steps, then of the counts."""
+    seeds = len({row.seed for row in rows})
+    for (kind, steps), group in groupby(rows, key=lambda row: (row.model, row.steps)):
+        yield f"\n### {kind}, {steps} steps, {seeds} seeds\n"
+        yield from head([*COLUMNS, *LEADS])
+        for way, trained in groupby(group, key=lambda row: row.way):
+            _, _, rate, workers, round_s = way
+            is_alone = workers == 1
+            place = [f"{rate:g}", str(workers), "" if is_alone else f"{round_s:g}"]
+            yield line(place + cells([row.result for row in trained], is_alone=is_alone))
+    yield "\n### Leads whose whole 95 % interval lies on one side of 0\n"
+    yield from head(["copies against one worker", "comparisons", "worse", "better", "undecided"])
+    yield from counts(rows)
+
+
+def head(titles: Sequence[str]) -> list[str]:
+    """Return the head of a table."""
+    return [line(titles), line(["---"] * len(titles))]
+
+
 def main() -> None:
-    """Print one table per model and number of steps."""
+    """Print one table per model and number of steps, and how often copies are better or worse."""
     parser = argparse.ArgumentParser(prog="python -m examples.hadare_training")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="few steps, one learning rate")
+    parser.add_argument("--data", type=Path, help="CSV file that keeps what was measured")
     options = parser.parse_args()
-    if find_spec("sklearn") is None:
-        parser.error("the digits come with scikit-learn: pip install 'gangline[examples]'")
-    for kind, steps in product(MODELS, STEPS[:1] if options.quick else STEPS):
-        print(f"\n### {kind}, {steps} steps, {options.seeds} seeds\n")
-        print(line(COLUMNS + LEADS), line(["---"] * len(COLUMNS + LEADS)), sep="\n")
-        for rate in RATES[kind][1:2] if options.quick else RATES[kind]:
-            by_seed = [measure(kind, rate, steps, seed) for seed in range(options.seeds)]
-            names = [("1", "")] + [(str(workers), f"{round_s:g}") for workers, round_s in WAYS]
-            for name, results in zip(names, zip(*by_seed, strict=True), strict=True):
-                row = [f"{rate:g}", *name, *cells(list(results), is_alone=name[0] == "1")]
-                print(line(row), flush=True)
+    if options.data is not None and options.data.exists():
+        rows = read(options.data)
+    else:
+        if find_spec("sklearn") is None:
+            parser.error("the digits come with scikit-learn: pip install 'gangline[examples]'")
+        rows = list(trainings(options.seeds, is_quick=options.quick))
+        if options.data is not None:
+            write(rows, options.data)
+    for text in tables(rows):
+        print(text)
 
 
 if __name__ == "__main__":
