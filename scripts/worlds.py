@@ -1,0 +1,192 @@
+"""Write what policies do in two worlds each into their pages, from runs.
+
+    .venv/bin/python scripts/worlds.py            # writes; needs a build of the current Rust
+    .venv/bin/python scripts/worlds.py --check    # writes nothing; fails if a page is stale
+
+`scripts/worlds.toml` has the worlds, and for each policy one in which it does what it is for and
+one in which it does not. In Markdown the script writes between markers and nowhere else:
+
+    <!-- worlds: NAME -->
+    <!-- end of worlds -->
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gangline as gl
+from gangline import _formatting
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = ".venv/bin/python scripts/worlds.py"
+END = "<!-- end of worlds -->"
+FILE = re.compile(r"<!-- file: (\S+) -->\n```toml\n(.*?)```", re.S)
+TITLES = {
+    "jct_mean_s": "mean JCT",
+    "jct_p99_s": "99th percentile of JCT",
+    "makespan_s": "makespan",
+    "ftf_max": "largest rho",
+    "migrations": "moves",
+    "cost": "cost",
+}
+"""Measures, of which less is better."""
+LABELS = {("yarn-cs", "users"): {"queue_by": "user"}}
+"""Parameters of a policy in a world."""
+
+
+class Shown(NamedTuple):
+    """A policy and its rivals in a world."""
+
+    world: str
+    policies: tuple[str, ...]
+    measure: str
+    why: str
+    rows: tuple[dict[str, Any], ...]
+    """Summaries, in the order of the policies."""
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the first policy has the least value of the measure."""
+        values = [row[self.measure] for row in self.rows]
+        return bool(values[0] < min(values[1:]))
+
+
+def declared() -> dict[str, Any]:
+    """Return worlds and pages."""
+    return tomllib.loads((ROOT / "scripts/worlds.toml").read_text("utf-8"))
+
+
+def page_of(policy: str) -> Path:
+    """Return the page of a policy."""
+    return ROOT / "docs" / "policies" / f"{policy}.md"
+
+
+@cache
+def _jobs(trace: str, max_gpus: int | None) -> gl.Trace:
+    return gl.read_trace(trace, max_gpus=max_gpus)
+
+
+@cache
+def _cluster(name: str) -> gl.Cluster:
+    if not name.endswith(".toml"):
+        return gl.Cluster.preset(name)
+    for page in sorted((ROOT / "docs/policies").glob("*.md")):
+        for file, text in FILE.findall(page.read_text("utf-8")):
+            if file == name:
+                return gl.Cluster.from_dict(tomllib.loads(text))
+    raise FileNotFoundError(name)
+
+
+@cache
+def summary(name: str, policy: str) -> dict[str, Any]:
+    """Return the summary of a policy in a world."""
+    world = declared()["worlds"][name]
+    options: dict[str, Any] = {"sharing": {"xi": world["xi"]}} if "xi" in world else {}
+    params = LABELS.get((policy, name))
+    return gl.simulate(
+        _cluster(world["cluster"]),
+        _jobs(world["trace"], world.get("max_gpus")),
+        policy,
+        params=params,
+        restart_s=world.get("restart_s", 0),
+        **options,
+    ).summary
+
+
+def shown(policy: str) -> tuple[Shown, Shown]:
+    """Run a policy and its rivals in both of its worlds."""
+    page = declared()["pages"][policy]
+
+    def one(entry: dict[str, Any]) -> Shown:
+        policies = (policy, *entry["rivals"])
+        rows = tuple(summary(entry["world"], name) for name in policies)
+        return Shown(entry["world"], policies, entry["measure"], entry["why"], rows)
+
+    return one(page["works"]), one(page["fails"])
+
+
+def _command(one: Shown) -> str:
+    world = declared()["worlds"][one.world]
+    words = [f'gangline compare --trace "{world["trace"]}" --cluster {world["cluster"]}']
+    words.append(f"--policies {','.join(one.policies)}")
+    words += [f"--max-gpus {world['max_gpus']}"] if "max_gpus" in world else []
+    words += [f"--restart-s {world['restart_s']}"] if "restart_s" in world else []
+    words += [f"--set sharing.xi={world['xi']}"] if "xi" in world else []
+    for policy in one.policies:
+        params = LABELS.get((policy, one.world), {})
+        words += [f"--set {policy}.{key}={value}" for key, value in params.items()]
+    return " ".join(words)
+
+
+def _text(measure: str, value: float) -> str:
+    if measure.endswith("_s"):
+        return _formatting.duration(value)
+    return _formatting.count(value) if measure == "migrations" else f"{value:,.2f}"
+
+
+def _table(one: Shown) -> str:
+    measures = list(dict.fromkeys(["jct_mean_s", one.measure]))
+    head = ["policy", *(TITLES[measure] for measure in measures), "GPUs in use"]
+    rows = [head, ["---"] * len(head)]
+    least = {measure: min(row[measure] for row in one.rows) for measure in measures}
+    for policy, row in zip(one.policies, one.rows, strict=True):
+        cells = [f"`{policy}`"]
+        for measure in measures:
+            text = _text(measure, row[measure])
+            cells.append(f"**{text}**" if row[measure] == least[measure] else text)
+        cells.append(_formatting.percent(row["gpu_utilization"]))
+        rows.append(cells)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+
+
+def body(policy: str) -> str:
+    """Return what the page of a policy has between its markers."""
+    about = declared()["worlds"]
+    parts = []
+    for one, lead in zip(shown(policy), ("It works.", "It does not."), strict=True):
+        parts.append(
+            f"**{lead}** {about[one.world]['about']}. {one.why} The measure is the "
+            f"{TITLES[one.measure]}.\n\n```console\n$ {_command(one)}\n```\n\n{_table(one)}"
+        )
+    return "\n".join(parts)
+
+
+def written(policy: str) -> str:
+    """Return the text of a page with its tables."""
+    path = page_of(policy)
+    text = path.read_text("utf-8")
+    start = f"<!-- worlds: {policy} -->\n"
+    head, found, rest = text.partition(start)
+    _, closed, tail = rest.partition(END)
+    if not found or not closed:
+        message = f"{path.name}: expected the lines `{start.strip()}` and `{END}`"
+        raise ValueError(message)
+    return f"{head}{start}{body(policy)}{END}{tail}"
+
+
+def main() -> int:
+    """Write the pages, or say which are out of date."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
+    options = parser.parse_args()
+    stale = 0
+    for policy in declared()["pages"]:
+        path, text = page_of(policy), written(policy)
+        if text != path.read_text("utf-8"):
+            stale += 1
+            if options.check:
+                print(f"{path.name}: out of date; run {COMMAND}", file=sys.stderr)
+            else:
+                path.write_text(text, "utf-8")
+                print(path.name)
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
