@@ -2,7 +2,8 @@
 
     python benches/run.py [--quick] [--skip peers,venus] [--write]
 
-Ratios are of one run on one machine; absolute times are shown beside them and never judged.
+Ratios are of one run on one machine. Absolute times are shown next to them; they are judged only
+where a user waits for them, such as a whole public trace.
 ``--write`` also writes benches/RESULTS.md. Exit code 1 if a limit is broken.
 """
 

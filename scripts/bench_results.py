@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import math
 import sys
 import time
@@ -22,8 +21,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangline._json_files import read_sealed
 from gangline.bench import load_suite, published
 from gangline.bench.entries import CLASSES, default_policies, entries
+from gangline.bench.run import KIND
 from gangline.bench.show import TITLES, cells
 from gangline.bench.standings import standings
 from gangline.bench.suite import Suite, World
@@ -61,7 +62,7 @@ def main() -> int:
             sys.stderr.write(f"{PAGE}: not that of the data; run {sys.argv[0]} --page\n")
         return 0 if is_same else 1
     if given.add:
-        write(suite, *submitted(suite, json.loads(given.add.read_text("utf-8"))))
+        write(suite, *submitted(suite, read_sealed(given.add, KIND, "run the bench again")))
     elif not given.page:
         write(suite, *run(suite, given.policies or None))
     PAGE.write_text(page(suite), "utf-8")
