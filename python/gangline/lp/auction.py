@@ -7,6 +7,7 @@ which bid is decided gang by gang.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from gangline.lp.highs import TOLERANCE, Solver, version
 from gangline.lp.rounds import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gangline.lp.arrays import F64, I64
     from gangline.lp.highs import Solution
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["NETWORK", "OWN", "RACK", "SERVER", "Ask", "Auctions", "award"]
 
 SERVER, RACK, NETWORK, OWN = range(4)  # what a bid is for
+# Choices of some bidders that one program ranks: their numbers stay within the solver's tolerances.
+_CHOICES_MAX = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +106,9 @@ class Auctions:
 def award(ask: Ask, solver: Solver) -> I64:
     """Return the winning bids, in their order, with a room for each.
 
-    The product of v is the largest there is; of several such choices one that leaves the most
-    bidders where they are.
+    The product of v is the largest there is. Of several such choices (sums of ln(v) that agree to a
+    relative 1e-9), those that leave the most bidders where they are count. Of these the first
+    bidder gets the first of its bids that one of them serves, then the second bidder, and so on.
 
     Returns
     -------
@@ -121,9 +125,17 @@ def award(ask: Ask, solver: Solver) -> I64:
         return np.empty((0, 2), dtype=np.int64)
     program = _Program(ask)
     solution = solver.run(program.model)
-    stays = ask.bid_tier == OWN
-    if (solution.x[: len(stays)][stays] < 0.5).any():
-        solution = solver.run(program.staying(solution, stays))
+    program.keep(ask.bid_value, solution)
+    stays = (ask.bid_tier == OWN).astype(float)
+    if (program.wins(solution) < stays).any():
+        solution = solver.run(program.aim(stays))
+    program.keep(stays, solution)
+    others = solver.run(program.aim(1.0 - 2.0 * program.wins(solution)))
+    if (program.wins(others) == program.wins(solution)).all():
+        return program.read(solution)
+    for worth in program.turns():
+        solution = solver.run(program.aim(worth))
+        program.hold(worth > 0.0, solution)
     return program.read(solution)
 
 
@@ -140,6 +152,7 @@ class _Program:
         racks = zip(ask.room_type.tolist(), ask.room_rack.tolist(), strict=True)
         self.rack_of = list(racks)
         self.bids = len(ask.bid_bidder)
+        self.by_bidder: dict[int, list[int]] = defaultdict(list)
         self.kinds = self._kinds()
         self.on_room = self._columns(
             SERVER, [(kind, int(f)) for kind, f in enumerate(ask.room_free)], self.bids
@@ -210,10 +223,9 @@ class _Program:
             self.upper.append(upper)
 
     def _one_bid_each(self) -> None:
-        by_bidder: dict[int, list[int]] = defaultdict(list)
         for bid, bidder in enumerate(self.ask.bid_bidder.tolist()):
-            by_bidder[bidder].append(bid)
-        for bids in by_bidder.values():
+            self.by_bidder[bidder].append(bid)
+        for bids in self.by_bidder.values():
             self._add([(bid, 1.0) for bid in bids], -np.inf, 1.0)
 
     def _as_many_as_win(self) -> None:
@@ -253,19 +265,47 @@ class _Program:
         for own_type, terms in types.items():
             self._add(terms, -np.inf, float(ask.room_free[ask.room_type == own_type].sum()))
 
-    def staying(self, best: Solution, stays: np.ndarray) -> Model:
-        """Build the program that keeps the product and leaves the most bidders where they are."""
-        wins = best.x[: self.bids] > 0.5
-        worth = float(self.ask.bid_value[wins].sum())
-        bids = np.arange(self.bids, dtype=np.int64)
-        product = Rows(
-            Entries(np.zeros_like(bids), bids, self.ask.bid_value),
-            np.array([worth - TOLERANCE * max(1.0, worth)]),
+    def wins(self, solution: Solution) -> F64:
+        """Return 1 for each bid that wins and 0 for the others."""
+        return np.rint(solution.x[: self.bids])
+
+    def keep(self, worth: F64, solution: Solution) -> None:
+        """Leave only choices that are worth as much as this one; `worth` has a number per bid."""
+        least = float(worth @ self.wins(solution))
+        bids = np.flatnonzero(worth)
+        row = Rows(
+            Entries(np.zeros_like(bids), bids, worth[bids]),
+            np.array([least - TOLERANCE * max(1.0, least)]),
             np.array([np.inf]),
         )
+        self.model = replace(self.model, rows=Rows.stack([self.model.rows, row]))
+
+    def aim(self, worth: F64) -> Model:
+        """Return the program that serves bids of the largest sum of `worth`."""
         cost = np.zeros_like(self.model.cost)
-        cost[: self.bids] = stays
-        return replace(self.model, cost=cost, rows=Rows.stack([self.model.rows, product]))
+        cost[: self.bids] = worth
+        return replace(self.model, cost=cost)
+
+    def turns(self) -> Iterator[F64]:
+        """Yield what bids are worth if bidders choose in turn, for some bidders after the other."""
+        some: list[list[int]] = []
+        for bids in [*self.by_bidder.values(), None]:
+            choices = math.prod(len(other) + 1 for other in [*some, bids or []])
+            if some and (bids is None or choices > _CHOICES_MAX):
+                worth, unit = np.zeros(self.bids), 1
+                for other in reversed(some):
+                    worth[other] = unit * np.arange(len(other), 0, -1)
+                    unit *= len(other) + 1
+                yield worth
+                some = []
+            some += [] if bids is None else [bids]
+
+    def hold(self, some: np.ndarray, solution: Solution) -> None:
+        """Leave only choices that serve the same ones of these bids."""
+        lower, upper = self.model.lower.copy(), self.model.upper.copy()
+        held = np.flatnonzero(some)
+        lower[held] = upper[held] = self.wins(solution)[held]
+        self.model = replace(self.model, lower=lower, upper=upper)
 
     def read(self, solution: Solution) -> I64:
         """Return the awards; places of a size are dealt out in the order of the bids."""
