@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import placement
@@ -74,7 +75,7 @@ class Dally(Policy):
     # What a decision knows
 
     def score(self, job: Job) -> int:
-        """Mean locality over the time with GPUs, in 2^-40."""
+        """Mean locality over the time with GPUs, in 10^-12."""
         parts = list(job.localities)
         if job.status == "running":
             parts.append((job.only.kept, max(0, self.ref.now - since(job, job.only))))
@@ -84,7 +85,7 @@ class Dally(Policy):
             time += self.ref.now - job.only.booked_from if job.status == "running" else 0
         if time == 0:
             return 0
-        return sum(nearest(s * 2.0**40) * ns for s, ns in parts) // time
+        return sum(nearest(s * 1e12) * ns for s, ns in parts) // time
 
     def extent(self, job: Job) -> tuple[int, int]:
         """G and Gr: the largest up server and rack over the job's types."""
@@ -111,7 +112,7 @@ class Dally(Policy):
         if self.p["mode"] == "auto":
             h = self.p["history_leases"]
             rack = min(
-                math.ceil(self.p["rack_cap_share"] * h),
+                math.ceil(Fraction(repr(self.p["rack_cap_share"])) * Fraction(repr(h))),
                 max(self.p["rack_floor"], self.tuned(d, "server")),
             )
             network = min(h, max(self.p["network_floor"], self.tuned(d, "rack")))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .actions import Move, Plan, Preempt, Start
 from .philox import PLATFORM, Maths
 from .policies import Policy
-from .world import PolicyError, to_ns
+from .world import PolicyError, nearest, to_ns
 
 if TYPE_CHECKING:
     from .engine import Reference
@@ -408,9 +408,9 @@ class Hadar(Policy):
     def key(self, job: Job) -> tuple[Any, ...]:
         left, best = self.ref.left_now(job), self.best(job)
         if self.p["utility"] == "makespan":
-            return (-(left / best), job.arrival, job.index)
+            return (-nearest(left / best * 1e9), job.arrival, job.index)
         if self.p["order"] == "srtf":
-            return (left / best, job.arrival, job.index)
+            return (nearest(left / best * 1e9), job.arrival, job.index)
         if self.p["order"] == "arrival":
             return (job.arrival, job.index)
         seconds = (self.ref.now - job.arrival) / 1e9 + left / best

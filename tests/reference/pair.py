@@ -28,8 +28,8 @@ def threshold(xi_a: float, xi_b: float, g: float = 1.0) -> float:
 
 
 def shares(a: float, b: float, xi_a: float, xi_b: float, g: float = 1.0) -> bool:
-    """Whether the two should overlap now; a tie waits."""
-    return b > threshold(xi_a, xi_b, g) * a
+    """Whether the two should overlap now; a tie in decimals waits."""
+    return b - threshold(xi_a, xi_b, g) * a > 1e-12 * (a + b)
 
 
 def joined_at(kappa: float, a: float, b: float, xi_a: float, xi_b: float, g: float = 1.0) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import philox, placement
 from .actions import Move, Plan, Preempt, Start
 from .policies import Policy
-from .world import PolicyError, to_ns
+from .world import PolicyError, nearest, to_ns
 from .yarn import pick
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .world import Gpu, Job
 
 Row = list[float]
-Claim = tuple[float, float, float]  # priority, deficit, share
+Claim = tuple[Fraction, float, float]  # priority, deficit, share
 Kind = tuple[Any, ...]
 Place = tuple[int, Kind, int]  # job, kind of the one beside it, type
 Choice = tuple[int, int | None, int]  # job, the one beside it, type
@@ -387,23 +388,23 @@ class Rounds(Policy):
             if average > 0:
                 for t in types:
                     better[t] += row[t] / average
-        return sorted(types, key=lambda t: (-better[t], t))
+        return sorted(types, key=lambda t: (-nearest(better[t] * 1e9), t))
 
-    def claim(self, job: Job, t: int) -> tuple[float, float, float]:
+    def claim(self, job: Job, t: int) -> Claim:
         """Priority, deficit and share of a job on a type."""
         assert self.round_ns is not None
         at = (job.index, t)
         share = self.share.get(at, 0.0)
-        held = (self.round_ns // 2 + self.held.get(at, 0)) / 1e9
-        return share / held, self.deficit.get(at, 0.0), share
+        held = self.round_ns // 2 + self.held.get(at, 0)
+        return Fraction(nearest(share * 1e8), held), self.deficit.get(at, 0.0), share
 
-    def claim_beside(self, job: Job, kind: Kind, t: int) -> tuple[float, float, float]:
+    def claim_beside(self, job: Job, kind: Kind, t: int) -> Claim:
         """Priority, deficit and share of a job beside one of a kind."""
         assert self.round_ns is not None
         place = (job.index, kind, t)
         share = self.company.get(place, 0.0)
-        held = (self.round_ns // 2 + self.company_held.get(place, 0)) / 1e9
-        return share / held, self.company_deficit.get(place, 0.0), share
+        held = self.round_ns // 2 + self.company_held.get(place, 0)
+        return Fraction(nearest(share * 1e8), held), self.company_deficit.get(place, 0.0), share
 
     def pairs(self, jobs: list[Job], t: int) -> list[tuple[Claim, Job, Job, Any]]:
         """Return the two that go next of each two kinds, with the lesser of their claims."""

@@ -125,7 +125,9 @@ class Themis(Policy):
     def auction(self, bidders: list[Job], free: set[Gpu]) -> dict[int, Gpus]:
         rho = {j.index: self.rho(j) for j in bidders}
         worst_first = sorted(bidders, key=lambda j: (-rho[j.index], j.index))
-        invited = max(1, len(bidders) - floor(self.p["fairness"] * float(len(bidders))))
+        # of the decimal that was written, not of the float next to it
+        fairness = Fraction(repr(self.p["fairness"]))
+        invited = max(1, len(bidders) - floor(fairness * len(bidders)))
         given: dict[int, Gpus] = {}
 
         def give(job: Job, gpus: Gpus) -> None:

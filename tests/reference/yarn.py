@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import philox, placement
@@ -60,7 +62,13 @@ class Yarn(Policy):
         lacking = [name for name in names if given is not None and name not in given]
         if lacking:
             raise PolicyError("no share", field="queue_shares", value=lacking)
-        self.shares = {name: given[name] if given else 1.0 / len(names) for name in names}
+        # the decimals or simple fractions that were meant, not the floats next to them
+        whole = Fraction(sum(given.values())) if given else 1
+        scale = next(2**k for k in count() if whole * 2 ** (k + 1) >= 1)
+        self.shares = {
+            name: (Fraction(given[name]) * scale).limit_denominator(10**6) if given else 1
+            for name in names
+        }
 
     def queue_of(self, job: Job) -> str:
         by = self.p["queue_by"]
@@ -80,7 +88,7 @@ class Yarn(Policy):
             open_ = [name for name in heads if name not in blocked]
             if not open_:
                 return plan
-            name = min(open_, key=lambda name: (used[name] / self.shares[name], name))
+            name = min(open_, key=lambda name: (Fraction(used[name]) / self.shares[name], name))
             job = heads[name]
             gpus = pick(self, self.p["gpu_pick"], job, free)
             if gpus is None:

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const SECOND: i64 = 1_000_000_000;
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 
-/// In 2^-40, rounded down; 0 before any progress.
+/// In 10^-12, rounded down; 0 before any progress.
 fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
     let time = i128::from(time.0);
     if time == 0 {
@@ -115,9 +115,9 @@ fn moved(restart: i64) -> Mover {
 #[test]
 fn the_engine_keeps_its_terms() {
     let plain = moved(0);
-    let five_eighths = 5 << 37;
+    let five_eighths = 625_000_000_000;
     assert_eq!(plain.first, Some(0), "never run");
     assert_eq!(plain.seen, [(five_eighths, five_eighths)]);
     // 100 s of overhead are no progress; with `score_includes_overhead` they count as time
-    assert_eq!(moved(100).seen, [(five_eighths, 1 << 39)]);
+    assert_eq!(moved(100).seen, [(five_eighths, 500_000_000_000)]);
 }

@@ -37,7 +37,7 @@ pub(crate) struct JobColumnsOut {
     pub(crate) share_ns: Vec<i64>,
     /// Seconds with progress that co-runners and sub-batches cost.
     pub(crate) share_lost_s: Vec<f64>,
-    /// The share of its base rate that a job kept, in units of 2^-40, summed over its ns with progress in closed
+    /// The share of its base rate that a job kept, in units of 10^-12, summed over its ns with progress in closed
     /// segments.
     pub(crate) kept_ns: Vec<i128>,
     /// Time that its parts held GPUs, summed over them; only of policies that fork jobs.
@@ -389,7 +389,7 @@ impl State {
         base + SimSpan(self.restart_per_gpu.0 * i64::from(self.jobs.gpus(job)))
     }
 
-    /// Share of its base rate that the job kept, in units of 2^-40, summed over its ns with progress so far.
+    /// Share of its base rate that the job kept, in units of 10^-12, summed over its ns with progress so far.
     pub(crate) fn kept_ns(&self, job: JobId) -> i128 {
         let closed = self.out.kept_ns.get(job.index()).copied().unwrap_or(0);
         let parts = self.run(job).map_or(&[][..], |run| run.parts());

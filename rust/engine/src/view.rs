@@ -354,7 +354,7 @@ impl<'a> ClusterView<'a> {
         self.state.held(job)
     }
 
-    /// Share of its base rate that the job kept so far, in 2^-40, summed over the nanoseconds with
+    /// Share of its base rate that the job kept so far, in 10^-12, summed over the nanoseconds with
     /// progress. Needs [`crate::Policy::watches_locality`].
     pub fn kept_ns(&self, job: JobId) -> i128 {
         self.state.kept_ns(job)

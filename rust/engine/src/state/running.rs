@@ -106,9 +106,9 @@ impl Part {
         self.quota <= 0.0
     }
 
-    /// Share of its base rate that distance leaves, to the nearest 2^-40, in that unit.
+    /// Share of its base rate that distance leaves, to the nearest 10^-12, in that unit: exact for decimals.
     pub(crate) fn kept(&self) -> i128 {
-        (self.locality * (1_u64 << 40) as f64).round() as i128
+        (self.locality * 1e12).round() as i128
     }
 
     /// Share of its base rate that it really has, alone on none of its GPUs or not.

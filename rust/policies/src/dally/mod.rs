@@ -9,7 +9,7 @@
 //! | L | `lease` | length of a lease |
 //! | w | now - `since` | time waited since arrival or since the GPUs were lost |
 //! | `T_r`, `T_n` | [`tuner::Delays`] | waits before a rack, before the network is accepted |
-//! | Nw | [`queue::Rank::score`] | mean locality so far, in 2^-40 |
+//! | Nw | [`queue::Rank::score`] | mean locality so far, in 10^-12 |
 //! | G, Gr | [`offer::Extent`] | largest up server, most up GPUs of one rack |
 //!
 //! The rules: [`offer`] (one decision), [`rooms`] and [`claims`] (where there is room), [`tuner`]

@@ -9,7 +9,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 /// Place of a job among the candidates of a decision: lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// Mean locality so far, in 2^-40; 0 before the first run.
+    /// Mean locality so far, in 10^-12; 0 before the first run.
     pub(super) score: u64,
     /// Since when it waits, ns.
     pub(super) since: i64,

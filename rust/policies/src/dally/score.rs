@@ -2,7 +2,7 @@
 
 use gangline_model::SimSpan;
 
-/// Mean share in 2^-40, rounded down, of a sum over nanoseconds; 0 before any progress.
+/// Mean share in 10^-12, rounded down, of a sum over nanoseconds; 0 before any progress.
 pub(super) fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
     if time.0 == 0 {
         return 0;
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ONE: i128 = 1 << 40;
+    const ONE: i128 = 1_000_000_000_000;
     const SECOND: i64 = 1_000_000_000;
 
     #[test]
@@ -23,8 +23,19 @@ mod tests {
         // S = 1 for 100 s, then 0.5 for 300 s: 250 / 400
         let kept = ONE * 100 * i128::from(SECOND) + ONE / 2 * 300 * i128::from(SECOND);
         let score = mean_share(kept, SimSpan(400 * SECOND));
-        assert_eq!(u128::from(score) * 1000, 625 << 40);
+        assert_eq!(score, 625_000_000_000);
         assert_eq!(mean_share(0, SimSpan(0)), 0);
+    }
+
+    /// 0.3 all the time, and 0.2 and 0.4 for equal times.
+    #[test]
+    fn means_that_are_equal_in_decimals_tie() {
+        let unit = |share: f64| (share * 1e12).round() as i128;
+        let time = 7 * i128::from(SECOND);
+        let (even, mixed) = (2 * time * unit(0.3), time * (unit(0.2) + unit(0.4)));
+        let score = |kept| mean_share(kept, SimSpan(14 * SECOND));
+        assert_eq!(score(even), score(mixed));
+        assert_eq!(score(even), 300_000_000_000);
     }
 
     proptest! {

@@ -125,7 +125,9 @@ impl Tuner {
         let lease = params.lease.0;
         let server = self.server.bound(params.sd_factor, lease).ceil();
         let rack = self.rack.bound(params.sd_factor, lease).ceil();
-        let cap = (params.rack_cap_share * params.history_leases).ceil();
+        // a decimal such as 0.07 is no float: 100 times it is 7, and rounded 7.000000000000001
+        let cap = params.rack_cap_share * params.history_leases;
+        let cap = (cap * (1.0 - 4.0 * f64::EPSILON)).ceil();
         Delays {
             rack: params.leases(cap.min(params.rack_floor.max(server))),
             network: params.leases(params.history_leases.min(params.network_floor.max(rack))),

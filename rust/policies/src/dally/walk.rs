@@ -64,7 +64,7 @@ impl Dally {
         usize::from(self.class[job.index()])
     }
 
-    /// Mean locality over the time with GPUs so far, in 2^-40.
+    /// Mean locality over the time with GPUs so far, in 10^-12.
     fn score_now(&self, view: &ClusterView<'_>, job: JobId) -> u64 {
         let time = if self.params.counts_overhead {
             view.held(job)

@@ -4,6 +4,9 @@ use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId};
 use rustc_hash::FxHashMap;
 
+/// Sums of speeds that are equal in decimals, which floats are not, differ by less.
+const ROUNDING: f64 = 1e-12; // ours: thousands of times what the roundings come to
+
 /// What is known of a pair before it runs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -64,9 +67,13 @@ impl Pairs {
         }
         match self.sums.get(&Self::key(view, a, b, gpu_type)) {
             None => Verdict::Unknown,
-            Some(&sum) if sum > self.gain => Verdict::Together,
+            Some(&sum) if self.is_worth(sum) => Verdict::Together,
             Some(_) => Verdict::Apart,
         }
+    }
+
+    fn is_worth(&self, sum: f64) -> bool {
+        sum - self.gain > ROUNDING
     }
 
     /// Measures a pair that runs together; whether it is worth it. The first measurement stays.
@@ -84,7 +91,8 @@ impl Pairs {
         let (first, second) = (a.min(b), a.max(b));
         let sum = speed(first) + speed(second);
         let known = self.sums.entry(Self::key(view, a, b, gpu_type));
-        let is_worth = *known.or_insert(sum) > self.gain;
+        let sum = *known.or_insert(sum);
+        let is_worth = self.is_worth(sum);
         if is_worth {
             self.kept += 1;
         } else {

@@ -6,7 +6,7 @@
 
 use super::facts::{Facts, Line};
 use super::kinetic::Lines;
-use gangline_model::{JobId, SimTime};
+use gangline_model::{JobId, NANOS_PER_SECOND, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
@@ -35,12 +35,13 @@ pub(super) struct Rank {
 impl Rank {
     /// The rank of a job with so much work left.
     pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
-        let left_s = || remaining / facts.best_rate;
+        // whole nanoseconds, so that times that are equal in decimals tie
+        let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
         let main = match sorting {
             Sorting::Density => return Self::dense(&facts.line(remaining), now),
             Sorting::Arrival => 0.0,
-            Sorting::ShortestRemaining => left_s(),
-            Sorting::LongestRemaining => -left_s(),
+            Sorting::ShortestRemaining => left_ns(),
+            Sorting::LongestRemaining => -left_ns(),
         };
         Self {
             main,

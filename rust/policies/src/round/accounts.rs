@@ -25,7 +25,7 @@ pub(crate) struct Accounts {
 /// Place of a job in the queue of a type; the greatest comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Claim {
-    /// `X / t`.
+    /// `X / t`, see [`priority`].
     pub priority: f64,
     pub deficit_s: f64,
     pub share: f64,
@@ -48,6 +48,12 @@ impl Ord for Claim {
             .then(self.share.total_cmp(&other.share))
             .then(other.job.cmp(&self.job))
     }
+}
+
+/// Share over time held. Shares are on a grid of 1e-8, so this is a quotient of whole numbers, and equal ones are the
+/// same float.
+pub(super) fn priority(share: f64, held_ns: i64) -> f64 {
+    (share * 1e8).round() / held_ns as f64
 }
 
 impl Accounts {
@@ -95,10 +101,9 @@ impl Accounts {
 
     pub(crate) fn claim(&self, job: JobId, gpu_type: usize) -> Claim {
         let at = self.at(job, gpu_type);
-        let held_s = self.held_ns(job, gpu_type) as f64 / 1e9;
         let share = self.share[at];
         Claim {
-            priority: share / held_s,
+            priority: priority(share, self.held_ns(job, gpu_type)),
             deficit_s: self.deficit_s[at],
             share,
             job,
@@ -130,7 +135,7 @@ mod tests {
     fn claims_start_at_half_a_round_and_fall_with_time_held() {
         let mut accounts = Accounts::new(2, 1, 180_000_000_000);
         accounts.reset(0.0, &[JobId(0), JobId(1)], &[0.5, 0.25]);
-        assert!((accounts.claim(JobId(0), 0).priority - 0.5 / 180.0).abs() < 1e-15);
+        assert!((accounts.claim(JobId(0), 0).priority - 0.5e8 / 180e9).abs() < 1e-15);
         accounts.credit(JobId(0), 0, 360_000_000_000);
         assert!(accounts.claim(JobId(0), 0) < accounts.claim(JobId(1), 0));
     }
@@ -142,6 +147,21 @@ mod tests {
         accounts.credit(JobId(0), 0, 3_000_000_000);
         accounts.reset(10.0, &[JobId(0)], &[1.0]);
         assert!((accounts.claim(JobId(0), 0).deficit_s - 2.0).abs() < 1e-12);
+    }
+
+    /// 0.07 over 7 s and 0.01 over 1 s: as floats 0.010000000000000002 and 0.01.
+    #[test]
+    fn equal_quotients_tie() {
+        let priority = |share, seconds: i64| priority(share, seconds * 1_000_000_000);
+        assert_eq!(
+            priority(0.07, 7).total_cmp(&priority(0.01, 1)),
+            Ordering::Equal
+        );
+        assert_eq!(
+            priority(0.29, 29).total_cmp(&priority(0.03, 3)),
+            Ordering::Equal
+        );
+        assert!(priority(0.070_000_01, 7) > priority(0.01, 1));
     }
 
     #[test]

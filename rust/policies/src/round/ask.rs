@@ -102,6 +102,8 @@ pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>)
         }
     }
     let mut order: Vec<usize> = (0..types).collect();
-    order.sort_by(|&a, &b| better[b].total_cmp(&better[a]).then(a.cmp(&b)));
+    // sums of the same numbers in another order are equal
+    let rank = |at: usize| (better[at] * 1e9).round();
+    order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)).then(a.cmp(&b)));
     order.into_iter().map(GpuTypeId::new).collect()
 }

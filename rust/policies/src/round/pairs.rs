@@ -11,7 +11,7 @@
 //! partner is changes nothing for a job, and there are as many books as a program has shares, not jobs squared.
 
 use super::Partners;
-use super::accounts::Claim;
+use super::accounts::{Claim, priority};
 use super::ask::{rate, types};
 use crate::class::Places;
 use gangline_allocation::{Ask, PairShare};
@@ -183,9 +183,8 @@ impl Pairs {
     }
 
     fn claim(&self, job: JobId, book: &Book) -> Claim {
-        let held_s = (self.half_round_ns + book.held_ns) as f64 / 1e9;
         Claim {
-            priority: book.share / held_s,
+            priority: priority(book.share, self.half_round_ns + book.held_ns),
             deficit_s: book.deficit_s,
             share: book.share,
             job,

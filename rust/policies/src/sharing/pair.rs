@@ -1,5 +1,8 @@
 //! When two jobs should share a GPU: the pair rule of SJF-BSBF.
 
+/// Times that are equal in decimals, which floats are not, differ by less, relative to them.
+const ROUNDING: f64 = 1e-12; // ours: thousands of times what the roundings come to
+
 /// A job that could join another one, and what each would do to the other. All times are in seconds.
 ///
 /// # Examples
@@ -55,7 +58,8 @@ impl Pair {
 
     /// Whether sharing lowers the mean completion time; a tie does not.
     pub fn shares(&self) -> bool {
-        self.resident_s > self.threshold() * self.new_s
+        let (a, b) = (self.new_s, self.resident_s);
+        b - self.threshold() * a > ROUNDING * (a + b)
     }
 }
 
@@ -113,6 +117,20 @@ mod tests {
         ([100.0, 30.0, 1.1, 1.1, 1.2], [78.0, 80.0, 0.25], true),
         ([100.0, 20.0, 1.1, 1.1, 1.2], [72.0, 70.0, 0.25], false),
     ];
+
+    /// Equal in decimals: B = c A, with c = 2 xi - 2 for equal slowdown factors from 1.5 on and g = 1.
+    #[test]
+    fn a_tie_in_decimals_does_not_share() {
+        for (xi, a, b) in [
+            (1.7, 1.5, 2.1),
+            (1.7, 7.0, 9.8),
+            (1.6, 5.0, 6.0),
+            (1.9, 0.5, 0.9),
+        ] {
+            assert!(!pair(a, b, xi, xi, 1.0).shares(), "{xi} {a} {b}");
+            assert!(pair(a, b + 1e-9, xi, xi, 1.0).shares(), "{xi} {a} {b}");
+        }
+    }
 
     #[test]
     fn golden_pairs() {

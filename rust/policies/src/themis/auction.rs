@@ -90,6 +90,13 @@ pub(super) struct Auction {
     has_won: FxHashSet<JobId>,
 }
 
+/// How many bidders are invited, the worst off: at least one.
+fn invited(fairness: f64, bidders: usize) -> usize {
+    // a decimal such as 0.58 is no float: 50 times it is 29, and rounded 28.999999999999996
+    let left_out = fairness * bidders as f64 * (1.0 + 4.0 * f64::EPSILON);
+    (bidders - left_out.floor() as usize).max(1)
+}
+
 impl Auction {
     pub(super) fn new(fairness: f64, leftover: Leftover, exact: Option<Exact>) -> Self {
         Self {
@@ -113,8 +120,7 @@ impl Auction {
     ) -> Result<(), PolicyError> {
         self.winners.clear();
         self.has_won.clear();
-        let left_out = (self.fairness * standings.len() as f64).floor() as usize;
-        let invited = (standings.len() - left_out).max(1);
+        let invited = invited(self.fairness, standings.len());
         if invited < standings.len() {
             standings.select_nth_unstable_by(invited, Standing::order);
         }
@@ -259,4 +265,18 @@ fn bid(
     }
     let gang = f64::from(view.jobs().gpus(job));
     found.map(|(v, gpus)| (libm::log(v) / gang, gpus))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_left_out_is_that_of_the_decimal() {
+        assert_eq!(invited(0.58, 50), 50 - 29);
+        assert_eq!(invited(0.579, 50), 50 - 28);
+        assert_eq!(invited(0.8, 4), 4 - 3);
+        assert_eq!(invited(0.0, 7), 7);
+        assert_eq!(invited(0.999, 3), 1);
+    }
 }

@@ -4,7 +4,7 @@ use super::owners::Owners;
 use crate::params::words;
 use gangline_engine::PolicyError;
 use gangline_model::{JobFacts, JobId};
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 words! {
@@ -30,14 +30,45 @@ pub struct QueueParams {
 
 #[derive(Debug)]
 struct Queue {
-    share: f64,
+    share: Share,
     used: u32,
     waiting: BinaryHeap<Reverse<JobId>>,
 }
 
-/// Place of a queue among those that may go next: used / share, which is >= 0, so its bits are in order;
-/// then its number, which is in order of names.
-type Place = (u64, u32);
+/// A share in whole units, at least one.
+type Share = u64;
+
+/// Units of a whole: 10^6 times the least common multiple of 1 to 15. So decimals of six digits, halves, thirds and so
+/// on to fifteenths are whole numbers.
+const UNITS: f64 = 360_360e6;
+
+/// GPUs used by a queue over its share, in order of the exact quotient.
+#[derive(Clone, Copy, Debug)]
+struct Load(u32, Share);
+
+impl Ord for Load {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let cross = |one: &Self, two: &Self| u128::from(one.0) * u128::from(two.1);
+        cross(self, other).cmp(&cross(other, self))
+    }
+}
+
+impl PartialOrd for Load {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Load {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Load {}
+
+/// Place of a queue among those that may go next: its load, then its number, which is in order of names.
+type Place = (Load, u32);
 
 /// The queues of a trace, numbered in order of their names.
 #[derive(Debug, Default)]
@@ -67,7 +98,7 @@ impl Queues {
             .iter()
             .map(|name| {
                 Ok(Queue {
-                    share: share_of(name, params, names.len())?,
+                    share: share_of(name, params)?,
                     used: 0,
                     waiting: BinaryHeap::new(),
                 })
@@ -83,7 +114,7 @@ impl Queues {
 
     fn place(&self, queue: u32) -> Place {
         let entry = &self.list[queue as usize];
-        ((f64::from(entry.used) / entry.share).to_bits(), queue)
+        (Load(entry.used, entry.share), queue)
     }
 
     fn head(&self, queue: u32) -> Option<JobId> {
@@ -171,11 +202,17 @@ fn bad(field: &str, value: &str, expected: String) -> PolicyError {
     }
 }
 
-fn share_of(name: &str, params: &QueueParams, queues: usize) -> Result<f64, PolicyError> {
+fn share_of(name: &str, params: &QueueParams) -> Result<Share, PolicyError> {
     let Some(shares) = &params.shares else {
-        return Ok(1.0 / queues as f64);
+        return Ok(1);
     };
-    shares.get(name).copied().ok_or_else(|| {
+    // only their ratios count, and powers of 2 keep whole numbers whole
+    let (sum, mut scale) = (shares.values().sum::<f64>(), UNITS);
+    while sum * scale < UNITS / 2.0 {
+        scale *= 2.0;
+    }
+    let units = |share: &f64| ((share * scale).round() as Share).max(1);
+    shares.get(name).map(units).ok_or_else(|| {
         let known: Vec<&str> = shares.keys().map(String::as_str).collect();
         let expected = format!("a share for queue `{name}` too: the trace has jobs of it");
         bad("queue_shares", &known.join(", "), expected)
