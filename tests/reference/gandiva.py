@@ -198,7 +198,12 @@ class Gandiva(Policy):
         if not rates.can_pair(a, b, t) or used > self.ref.types[t].memory:
             return False
         known = self.sums.get(self.pair_key(group, a, b))
-        return None if known is None else known > self.p["pack_gain"]
+        return None if known is None else self.is_worth(known)
+
+    def is_worth(self, total: float) -> bool:
+        """Whether two relative speeds add up to more; a tie in decimals does not."""
+        gain: float = self.p["pack_gain"]
+        return total - gain > 1e-12
 
     def pair_up(self, group: Group, order: list[Member]) -> None:
         if not self.p["pack"] or len(group.running) != 1:
@@ -306,7 +311,7 @@ class Gandiva(Policy):
                 assert rate is not None
                 alone = rates.base(job, job.gpu_set) * rates.locality(job, job.gpu_set)
                 total += rate / alone
-            if self.sums.setdefault(self.pair_key(group, a, b), total) <= self.p["pack_gain"]:
+            if not self.is_worth(self.sums.setdefault(self.pair_key(group, a, b), total)):
                 group.running.remove(b)
         return ended
 

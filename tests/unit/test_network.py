@@ -341,6 +341,61 @@ def test_demands_of_gangs_over_racks() -> None:
     assert third[0] == 2e9 * 2 / 3
 
 
+def test_with_tiers_a_gang_sends_what_its_canonical_place_would() -> None:
+    """Racks of 3 GPUs: two of them would hold the gang of 4 that lies over four."""
+    world = racks(contention="maxmin", detail="tier")
+    world["servers"] = [{"count": 12, "gpu": "g", "gpus": 1, "rack": "fill:3"}]
+    core = network.to_core(gl.Cluster.from_dict(world), ["m"])
+    assert core is not None
+    load = core.load(0, 0, 4, (1, 1, 1, 1, 4))
+    assert load is not None
+    assert load[0] == 1e9
+
+
+def test_peak_counts_every_bucket_as_one_of_equal_size() -> None:
+    """Four buckets of 0.25e9 bytes are sent in 1 s, whatever the last one exposes."""
+    world = racks(contention="peak", background=0.5)
+    world["network"]["models"]["m"] |= {"buckets": 4, "last_bytes": 1e6}
+    core = network.to_core(gl.Cluster.from_dict(world), ["m"])
+    assert core is not None
+    assert core.load(0, 0, 2, (1, 1, 1, 1, 2)) == (1e9, 1e9)
+
+
+def layered(servers: list[tuple[int, int, int]], model: dict[str, Any]) -> float:
+    """S of a gang that fills servers of (count, GPUs, rack), by the end of 10 s of work."""
+    world = {
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": n, "gpu": "g", "gpus": g, "rack": k} for n, g, k in servers],
+        "network": {
+            "detail": "layers",
+            "server": {"algo": "ring", "alpha_s": 0.0, "port_bw": 1.0},
+            "rack": {"algo": "ring", "alpha_s": 0.0, "port_bw": 0.25},
+            "network": {"algo": "ring", "alpha_s": 0.0, "port_bw": 0.25},
+            "models": {"m": model},
+        },
+    }
+    gang = sum(n * g for n, g, _ in servers)
+    result = gl.simulate(world, trace({"gpus": gang, "model": "m"}), "fifo")
+    return 10.0 / float(result.jobs["finish_s"][0].as_py())
+
+
+def test_each_tier_serves_the_bucket_that_reached_it_last() -> None:
+    """The example of docs/concepts/network.md. L1 takes 1-5, 5-13 and 13-17. L3 overtakes L2 inside
+    the servers (5-6, 6-8), so L2 is the last to reach the racks: L2 13-17, L3 17-19. Over racks L2
+    takes 17-19 and L3 19-20: 17 s after the last backward pass, and S = 5 / 22. If the racks served
+    L3 first, L2 would come over racks at 19 and end at 21.
+    """
+    layers = [[1.0, 4.0], [1.0, 2.0], [1.0, 1.0]]
+    model = {"compute_s": 5.0, "grad_bytes": 7.0, "buckets": 3, "layers": layers}
+    assert layered([(2, 2, 0), (2, 2, 1)], model) == pytest.approx(5 / 22, rel=1e-9)
+
+
+def test_default_layers_share_the_overlapped_part_of_the_compute_time() -> None:
+    """Half of 8 s is 2 s per layer: buckets of 3 s take 2-5 and 5-8, 4 s after the last pass."""
+    model = {"compute_s": 8.0, "grad_bytes": 6.0, "buckets": 2, "overlap": 0.5}
+    assert layered([(1, 2, 0)], model) == pytest.approx(8 / 12, rel=1e-9)
+
+
 def test_background_alone_slows_a_gang() -> None:
     """Of 2e9 a tenth is left: 1e9 bytes take 5 s, so S = 1/5 instead of 1/2."""
     jobs = trace({"gpus": 2, "model": "m"})

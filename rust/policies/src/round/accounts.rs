@@ -130,6 +130,7 @@ impl Accounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cmp::Ordering;
 
     #[test]
     fn claims_start_at_half_a_round_and_fall_with_time_held() {
