@@ -85,8 +85,9 @@ def pair(
     -----
     Source: the two-job theorem of SJF-BSBF (arXiv 2407.13088), derived anew and extended to an
     inflation above 1. The rule assumes that both jobs are on the same GPUs and have no other
-    co-runner. The decision compares resident_s with threshold x new_s; outside rounding (a relative
-    1e-12) this is t_con < t_seq. Cost: O(1).
+    co-runner. The decision compares resident_s with threshold x new_s, which is t_con < t_seq; if
+    they differ by less than 1e-12 of the two times, that is a tie, and a tie does not share. Cost:
+    O(1).
 
     Examples
     --------
