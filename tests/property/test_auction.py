@@ -213,7 +213,7 @@ def gain(job: dict[str, Any], tier: str, lease_s: float) -> float:
     return math.log((lease_s + job["duration_s"]) / (job["duration_s"] / kept))
 
 
-@settings(max_examples=60)
+@settings(max_examples=120)
 @given(world=crowds(), lease_s=st.sampled_from([30.0, 100.0, 1000.0]))
 def test_a_run_serves_the_choice_of_the_rule_and_greedy_never_gains_more(
     world: tuple[dict[str, Any], list[dict[str, Any]]], lease_s: float

@@ -53,7 +53,8 @@ impl Ord for Claim {
 /// Share over time held. Shares are on a grid of 1e-8, so this is a quotient of whole numbers, and equal ones are the
 /// same float.
 pub(super) fn priority(share: f64, held_ns: i64) -> f64 {
-    (share * 1e8).round() / held_ns as f64
+    let cells = (share * 1e8 + 0.5) as i64; // to the nearest, as a share is not negative
+    cells as f64 / held_ns as f64
 }
 
 impl Accounts {

@@ -68,7 +68,8 @@ pub struct Award {
     pub room: usize,
 }
 
-/// Finds the bids of largest product that can be served together.
+/// Finds the bids of largest product that can be served together: of equal products one that leaves most bidders on
+/// their own GPUs, then the one that gives the first bidder the first of its bids that it can, then the second, and so on.
 pub trait Auctioneer: Send {
     /// The awards, at most one per bidder, in order of the bidders.
     ///
