@@ -6,6 +6,7 @@ import math
 from functools import cache
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -130,12 +131,13 @@ def best(gangs: list[int], rooms: list[Room], bids: list[Bid]) -> tuple[float, l
 
 
 @settings(max_examples=200)
-@given(auction=auctions())
+@given(auction=auctions(), at_once=st.sampled_from([8, 1 << 24]))
 def test_the_choice_is_the_one_that_the_rule_names(
-    auction: tuple[list[int], list[Room], list[Bid]],
+    auction: tuple[list[int], list[Room], list[Bid]], at_once: int
 ) -> None:
     gangs, _, bids = auction
-    awards = award(ask_of(*auction), Solver("themis"))[:, 0].tolist()
+    with mock.patch("gangline.lp.auction._CHOICES_MAX", at_once):
+        awards = award(ask_of(*auction), Solver("themis"))[:, 0].tolist()
     value, chosen = best(*auction)
     assert math.fsum(bids[at][3] for at in awards) == pytest.approx(value, abs=CLOSE)
     assert awards == chosen, "of equal choices the calmest, then that of the first bids"

@@ -289,16 +289,21 @@ class _Program:
     def turns(self) -> Iterator[F64]:
         """Yield what bids are worth if bidders choose in turn, for some bidders after the other."""
         some: list[list[int]] = []
-        for bids in [*self.by_bidder.values(), None]:
-            choices = math.prod(len(other) + 1 for other in [*some, bids or []])
-            if some and (bids is None or choices > _CHOICES_MAX):
-                worth, unit = np.zeros(self.bids), 1
-                for other in reversed(some):
-                    worth[other] = unit * np.arange(len(other), 0, -1)
-                    unit *= len(other) + 1
-                yield worth
+        for bids in self.by_bidder.values():
+            choices = math.prod(len(other) + 1 for other in [*some, bids])
+            if some and choices > _CHOICES_MAX:
+                yield self._in_turn(some)
                 some = []
-            some += [] if bids is None else [bids]
+            some.append(bids)
+        yield self._in_turn(some)
+
+    def _in_turn(self, some: list[list[int]]) -> F64:
+        """Return what bids are worth if each of these bidders outweighs all that follow."""
+        worth, unit = np.zeros(self.bids), 1
+        for bids in reversed(some):
+            worth[bids] = unit * np.arange(len(bids), 0, -1)
+            unit *= len(bids) + 1
+        return worth
 
     def hold(self, some: np.ndarray, solution: Solution) -> None:
         """Leave only choices that serve the same ones of these bids."""
