@@ -43,6 +43,9 @@ class Result:
         Averages, percentiles and totals; seconds unless the name says otherwise.
     spec : dict
         Everything needed to repeat the run, and under `measured` what it cost.
+    again : callable or None
+        Repeats the run and records why some jobs wait, for `explain` and for reports. None if the
+        result came from another process.
 
     Examples
     --------
@@ -70,7 +73,7 @@ class Result:
         self._timeline = timeline
         self._segments = segments
         self._trace = trace
-        self._again = again
+        self.again = again
 
     @classmethod
     def from_run(
@@ -199,7 +202,7 @@ class Result:
         """
         from gangline.explain.face import explain
 
-        return explain(self, job, self._again, progress=progress)
+        return explain(self, job, self.again, progress=progress)
 
     def save(self, folder: str | PathLike[str], *, explain: bool = False) -> Path:
         """Write spec.json, summary.json and the tables; a new folder appears whole or not at all.
@@ -268,7 +271,7 @@ class Result:
         self._jobs = lambda: jobs
         self._timeline = lambda: timeline
         self._segments = None if segments is None else lambda: segments
-        self._trace = self._again = None
+        self._trace = self.again = None
 
     def __repr__(self) -> str:
         s = self.summary

@@ -17,6 +17,7 @@ from gangline.explain.free import Free, arrivals, free_of_segments, gpus_of
 from gangline.explain.life import Segments
 from gangline.explain.rows import Rows
 from gangline.explain.stretches import Down, Stretch, stretches
+from gangline.run_spec import cluster_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Records = npt.NDArray[np.void]
 
-__all__ = ["Again", "Tables", "explain"]
+__all__ = ["Again", "Tables", "explain", "explain_rows"]
 
 _PASSING = np.dtype([("job", "i8"), ("time_s", "f8"), ("gpus", "i8"), ("outranks", "?")])
 _LOST = ("overhead_s", "comm_s", "share_s", "preemptions", "migrations")
@@ -84,13 +85,45 @@ def explain(
     result: Tables, job: str | int, again: Again | None, *, progress: bool | Progress = False
 ) -> Explanation:
     """Return why a job waited; see `Result.explain`."""
-    from gangline.run_spec import cluster_of
-
     row = _row_of(result.jobs, str(job))
+    facts = _facts(result, row)
+    if facts["status"] == "dropped":
+        return Explanation(**facts)
+    tables, watched, note = _repeated(result, row, again, progress)
+    return _Story(tables, cluster_of(result.spec), row, watched).tell(facts, note)
+
+
+def explain_rows(again: Again, log_hash: str, rows: Sequence[int]) -> list[Explanation] | None:
+    """Return why some jobs of a run waited, from one repetition of it.
+
+    Parameters
+    ----------
+    again : Again
+        Repeats the run.
+    log_hash : str
+        Of the run.
+    rows : sequence of int
+        Rows of the jobs table; none of a job that was dropped.
+
+    Returns
+    -------
+    list of Explanation or None
+        None if the run cannot be repeated, or gives another result.
+    """
+    try:
+        tables, watched = again(rows, False)
+    except (GanglineError, OSError):
+        return None
+    if tables.log_hash != log_hash:
+        return None
+    cluster = cluster_of(tables.spec)
+    return [_Story(tables, cluster, row, watched).tell(_facts(tables, row), "") for row in rows]
+
+
+def _facts(result: Tables, row: int) -> dict[str, Any]:
+    """Return what the tables say of a job at once."""
     facts = {name: result.jobs[name][row].as_py() for name in result.jobs.column_names}
-    cluster = cluster_of(result.spec)
-    params = result.spec["policy"]["params"]
-    made = {
+    return {
         "job_id": facts["job_id"],
         "policy": result.spec["policy"]["name"],
         "gpus": facts["gpus"],
@@ -99,13 +132,9 @@ def explain(
         "arrival_s": float(arrivals(result.jobs.slice(row, 1))[0]),
         "finish_s": math.nan if facts["finish_s"] is None else facts["finish_s"],
         "lost": {name: facts[name] for name in _LOST},
-        "placement": str(params.get("placement", "")),
+        "placement": str(result.spec["policy"]["params"].get("placement", "")),
         "rule": _rule(result.spec["policy"]),
     }
-    if facts["status"] == "dropped":
-        return Explanation(**made)
-    tables, watched, note = _repeated(result, row, again, progress)
-    return _Story(tables, cluster, row, watched).tell(made, note)
 
 
 def _repeated(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from gangline.explain.face import Again
     from gangline.premises import Lack
     from gangline.result import Result
 
@@ -177,6 +178,8 @@ class Digest:
         Part of a Gantt chart; None on large clusters or without segments.
     lacks : list of Lack
         What the cluster lacks for the policy.
+    again : Again, optional
+        Repeats the run: the page asks it why the jobs of the stories waited. It holds the trace.
     """
 
     spec: dict[str, Any]
@@ -202,6 +205,7 @@ class Digest:
     jct_s: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     excerpt: Excerpt | None = None
     lacks: list[Lack] = field(default_factory=list)
+    again: Again | None = None
 
     @property
     def label(self) -> str:
@@ -315,6 +319,7 @@ def digest(result: Result) -> Digest:
             jct_s=took_s,
             excerpt=None if rows is None else excerpt(result, rows),
             lacks=_lacks(result),
+            again=None if rows is None else result.again,
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gangline import _formatting as words
+from gangline.explain.face import explain_rows
+from gangline.explain.words import reasons
 from gangline.report.waiting import REASONS, floats
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     import pyarrow as pa
 
+    from gangline.explain.face import Again
     from gangline.explain.life import Segments
     from gangline.report.waiting import Waits
     from gangline.result import Result
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["PHRASES", "Story", "alone_s", "sentences", "stops", "worst"]
+__all__ = ["PHRASES", "Story", "alone_s", "sentences", "stops", "tell", "with_causes", "worst"]
 
 _TOLD = 10  # ours: jobs on a page
 _NAMED = 2  # ours: takers of a job's GPUs that are named
@@ -52,6 +58,9 @@ class Story:
         All time without GPUs; lost to starts and restarts, to distance, to co-runners.
     reasons_s : tuple of float
         The waiting by `waiting.REASONS`; empty if the tables do not tell all of it.
+    causes : tuple of (float, str)
+        The waiting by the reasons of the policy, in sentences, the longest first; empty where they
+        are not known.
     preemptions, migrations : int
         How often the policy stopped and moved it.
     takers : tuple of (str, int)
@@ -74,6 +83,7 @@ class Story:
     migrations: int
     takers: tuple[tuple[str, int], ...]
     taker_jobs: int
+    causes: tuple[tuple[float, str], ...] = ()
 
 
 def alone_s(jobs: pa.Table) -> Floats:
@@ -85,14 +95,32 @@ def alone_s(jobs: pa.Table) -> Floats:
 def worst(
     result: Result, found: Waits | None, rows: Segments | None, pairs: tuple[Ints, Ints]
 ) -> list[Story]:
-    """Return the finished jobs with the longest delay, the longest first.
+    """Return the stories of the finished jobs with the longest delay, the longest first.
 
-    The delay is the time from arrival to finish less the run time alone.
+    The delay is the time from arrival to finish less the run time alone. Parameters as for `tell`.
+    """
+    alone, took = alone_s(result.jobs), floats(result.jobs, "jct_s")
+    delay = np.where(np.isfinite(took), took - alone, -np.inf)
+    most = np.argsort(-delay, kind="stable")[:_TOLD]
+    most = most[delay[most] > 1e-6 * took[most]]
+    return tell(result, most.tolist(), found, rows, pairs)
+
+
+def tell(
+    result: Result,
+    chosen: Sequence[int],
+    found: Waits | None,
+    rows: Segments | None,
+    pairs: tuple[Ints, Ints],
+) -> list[Story]:
+    """Return the stories of some jobs that finished.
 
     Parameters
     ----------
     result : Result
         Of a run.
+    chosen : sequence of int
+        Rows of the jobs table.
     found : Waits, optional
         Why its jobs waited.
     rows : Segments, optional
@@ -101,15 +129,12 @@ def worst(
         Jobs that were stopped, and those that took their GPUs, as `Segments.preempted` tells them.
     """
     jobs = result.jobs
-    alone, took = alone_s(jobs), floats(jobs, "jct_s")
-    delay = np.where(np.isfinite(took), took - alone, -np.inf)
-    most = np.argsort(-delay, kind="stable")[:_TOLD]
-    most = most[delay[most] > 1e-6 * took[most]]
+    alone = alone_s(jobs)
     shared = np.zeros(jobs.num_rows)
     by: dict[int, list[int]] = {}
     if rows is not None:
         stopped, taker = pairs
-        for one in most.tolist():
+        for one in chosen:
             by[one] = taker[stopped == one].tolist()
         if "xi" in rows.table.column_names:
             lost = (rows.end - rows.start) * (1.0 - 1.0 / floats(rows.table, "xi"))
@@ -122,7 +147,7 @@ def worst(
         )
     ids = jobs["job_id"]
     stories = []
-    for row in most.tolist():
+    for row in chosen:
         names, counts = np.unique(np.array(by.get(row, []), np.int64), return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_NAMED]
         one = {name: jobs[name][row].as_py() for name in _TAKEN}
@@ -148,6 +173,29 @@ def worst(
 _TAKEN = ("gpus", "jct_s", "wait_s", "overhead_s", "comm_s", "preemptions", "migrations")
 
 
+def with_causes(stories: Sequence[Story], again: Again | None, log_hash: str) -> list[Story]:
+    """Add why the jobs waited in the eyes of the policy, from one repetition of the run.
+
+    Parameters
+    ----------
+    stories : sequence of Story
+        Of one run.
+    again : Again, optional
+        Repeats the run. Without it, or if it gives another result, the stories stay as they are.
+    log_hash : str
+        Of the run.
+    """
+    told = None
+    if again is not None and any(story.wait_s for story in stories):
+        told = explain_rows(again, log_hash, [story.row for story in stories])
+    if told is None:
+        return list(stories)
+    return [
+        dataclasses.replace(story, causes=tuple(reasons(why)) if why.waits else ())
+        for story, why in zip(stories, told, strict=True)
+    ]
+
+
 def sentences(story: Story) -> str:
     """Tell what happened to a job.
 
@@ -169,17 +217,7 @@ it, but not for the job that had come first
     least = _SMALL * delay
     told = []
     if story.wait_s > least:
-        said = f"It waited {words.duration(story.wait_s)}"
-        parts = [
-            f"{words.duration(length)} while {PHRASES[reason]}"
-            for reason, length in zip(REASONS, story.reasons_s, strict=False)
-            if length > _SMALL * story.wait_s
-        ]
-        if len(parts) == 1:
-            parts = [parts[0].partition(" while ")[2]]
-            told.append(f"{said}, because {parts[0]}")
-        else:
-            told.append(f"{said}: {', '.join(parts)}" if parts else said)
+        told += _waiting(story)
     done = []
     if story.preemptions:
         done.append(f"stopped {_times(story.preemptions)}")
@@ -207,6 +245,25 @@ it, but not for the job that had come first
     if said:
         told.append(said[0].upper() + said[1:])
     return ". ".join(told) + "." if told else ""
+
+
+def _waiting(story: Story) -> list[str]:
+    """Return how long a job waited, and why: in the words of `explain` where they are known."""
+    said = f"It waited {words.duration(story.wait_s)}"
+    least = _SMALL * story.wait_s
+    causes = [(words.duration(length), why) for length, why in story.causes if length > least]
+    if len(causes) == 1:
+        return [f"{said}: {causes[0][1]}"]
+    if causes:
+        return [said, *(f"{length} of it: {why}" for length, why in causes)]
+    parts = [
+        f"{words.duration(length)} while {PHRASES[reason]}"
+        for reason, length in zip(REASONS, story.reasons_s, strict=False)
+        if length > least
+    ]
+    if len(parts) == 1:
+        return [f"{said}, because {parts[0].partition(' while ')[2]}"]
+    return [f"{said}: {', '.join(parts)}" if parts else said]
 
 
 def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:

@@ -204,7 +204,7 @@ def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str
         if run.stories:
             many = len(run.stories)
             what = f"The {many} most delayed jobs" if many > 1 else "The most delayed job"
-            mine.append((f"{what}{under}", _worst(run, drawn)))
+            mine.append((f"{what}{under}", _delayed(run, drawn)))
         if run.excerpt is not None:
             mine.append((f"Jobs on GPUs{under}", _gantt(run)))
         if label == labels[0]:
@@ -229,7 +229,7 @@ def _gantt(run: Digest) -> str:
     return f"{about}{frame}{picture}</div>"
 
 
-def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
+def _delayed(run: Digest, drawn: Sequence[Digest]) -> str:
     """Return the jobs with the longest delay, with their times elsewhere and their stories."""
     others = [
         other
@@ -247,7 +247,8 @@ def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
     titles += [("Elsewhere", "Under the other policy that served it best")] if others else []
     titles.append(("What happened", ""))
     rows = []
-    for story in run.stories:
+    told = stories.with_causes(run.stories, run.again, str(run.spec["log_hash"]))
+    for story in told:
         row = [
             tables.label_cell(story.job, "name"),
             of(story.gpus, words.count),
@@ -270,6 +271,9 @@ def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
         rows.append(row)
     about = (
         "<p class=about>Those with the longest delay: time from arrival to finish, less the run "
-        "time alone. <code>gangline explain DIR --job ID</code> explains any job.</p>"
+        "time alone. <code>gangline explain DIR --job ID</code> explains any job."
     )
+    if not any(story.causes for story in told) and any(story.wait_s for story in told):
+        about += " The run was not repeated: what the policy had in mind is not known."
+    about += "</p>"
     return about + Table(titles, rows).html("The most delayed jobs", kind="told")
