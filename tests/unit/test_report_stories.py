@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.report import _gantt_svg, why
-from gangline.report.stories import sentences
+from gangline.report.page import render
+from gangline.report.stories import sentences, with_causes
 
 ONE = gl.Cluster.homogeneous(servers=1, gpus=1)
 
@@ -47,6 +48,43 @@ def test_a_story_by_hand() -> None:
         1,
         0,
     ]
+
+
+def test_a_story_has_the_reasons_of_the_policy() -> None:
+    """j0 of 100 s gives its GPU to j1 at 10 s; a run that gives another log has no say."""
+    run = digest([(0, 1, 100), (10, 1, 20)], "srtf")
+    (story,) = with_causes(run.stories, run.again, run.spec["log_hash"])
+    assert story.causes == (
+        (20.0, "jobs that srtf ranks before it held the GPUs, such as job j1 (1 GPU)"),
+    )
+    assert sentences(story) == (
+        "It waited 20 s: jobs that srtf ranks before it held the GPUs, such as job j1 (1 GPU). It "
+        "was stopped once; job j1 took its GPUs."
+    )
+    assert story.causes[0][1] in render([run])
+    assert with_causes(run.stories, run.again, "another") == run.stories
+    assert with_causes(run.stories, None, run.spec["log_hash"]) == run.stories
+
+
+def test_several_reasons_are_sentences_of_their_own() -> None:
+    """Two GPUs; j0 holds one to 10 s, j1 wants both and runs to 15 s; j2, of one, is behind it."""
+    two = gl.Cluster.homogeneous(servers=1, gpus=2)
+    run = digest([(0, 1, 10), (1, 2, 5), (2, 1, 3)], "fifo", two)
+    told = with_causes(run.stories, run.again, run.spec["log_hash"])
+    (last,) = [sentences(story) for story in told if story.job == "j2"]
+    assert last == (
+        "It waited 13 s. 8 s of it: job j1 (2 GPUs) came first in its queue and had no place; fifo "
+        "starts no job before the first of its queue (meanwhile 1 of the GPUs it can use was free, "
+        "for 8 s enough of them together). 5 s of it: none of the GPUs it can use was free."
+    )
+
+
+def test_a_page_says_that_reasons_are_not_known() -> None:
+    run = digest([(0, 1, 100), (10, 1, 20)], "srtf")
+    page = render([dataclasses.replace(run, again=None)])
+    assert "because too few GPUs were free" in page
+    assert "The run was not repeated: what the policy had in mind is not known." in page
+    assert "The run was not repeated" not in render([run])
 
 
 def test_what_waited_while_gpus_were_free_is_told() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Any
@@ -79,7 +78,7 @@ def compare(
     names = [run_name(one, seed, t) for t in drawn for one in labels for seed in chosen["seeds"]]
     if out is not None:
         check_out(out, names)
-    in_turn = iter(names)
+    in_turn, seen = iter(names), set[str]()
     digests: list[Digest] = []
 
     def each(result: Result) -> None:
@@ -91,10 +90,8 @@ def compare(
         if kept.html is not None:
             from gangline.report import digest
 
-            one = digest(result)
-            # the page repeats the first run of a policy; others would keep their draw of the trace
-            is_first = all(one.label != other.label for other in digests)
-            digests.append(one if is_first else dataclasses.replace(one, again=None))
+            digests.append(digest(result, repeats=result.policy not in seen))
+            seen.add(result.policy)
 
     jobs = world.read(choice)
     drops = kept.on_infeasible == "drop"

@@ -93,7 +93,9 @@ def explain(
     return _Story(tables, cluster_of(result.spec), row, watched).tell(facts, note)
 
 
-def explain_rows(again: Again, log_hash: str, rows: Sequence[int]) -> list[Explanation] | None:
+def explain_rows(
+    again: Again, log_hash: str, rows: Sequence[int], *, progress: bool | Progress = False
+) -> list[Explanation] | None:
     """Return why some jobs of a run waited, from one repetition of it.
 
     Parameters
@@ -104,6 +106,8 @@ def explain_rows(again: Again, log_hash: str, rows: Sequence[int]) -> list[Expla
         Of the run.
     rows : sequence of int
         Rows of the jobs table; none of a job that was dropped.
+    progress : bool or callable
+        As for `gangline.simulate`.
 
     Returns
     -------
@@ -111,7 +115,7 @@ def explain_rows(again: Again, log_hash: str, rows: Sequence[int]) -> list[Expla
         None if the run cannot be repeated, or gives another result.
     """
     try:
-        tables, watched = again(rows, False)
+        tables, watched = again(rows, progress)
     except (GanglineError, OSError):
         return None
     if tables.log_hash != log_hash:

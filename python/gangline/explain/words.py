@@ -116,6 +116,8 @@ def headline(said: Facts) -> str:
 
 def reasons(said: Facts) -> list[tuple[float, str]]:
     """Return why it waited, each reason with how long; the longest first, all sum to the wait."""
+    if not said.waits:
+        return []
     every = Rows.join([wait.stretches for wait in said.waits])
     group = _groups(every.columns)
     found = []

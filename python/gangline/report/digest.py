@@ -252,8 +252,16 @@ class Digest:
         return {key: value for key, value in given.items() if default.get(key) != value}
 
 
-def digest(result: Result) -> Digest:
+def digest(result: Result, *, repeats: bool = True) -> Digest:
     """Return the digest of a run.
+
+    Parameters
+    ----------
+    result : Result
+        The run.
+    repeats : bool
+        Whether the page may repeat the run, for which its trace is kept. A page tells the stories
+        of the first run of a policy only.
 
     Raises
     ------
@@ -319,7 +327,7 @@ def digest(result: Result) -> Digest:
             jct_s=took_s,
             excerpt=None if rows is None else excerpt(result, rows),
             lacks=_lacks(result),
-            again=None if rows is None else result.again,
+            again=result.again if repeats and rows is not None else None,
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"

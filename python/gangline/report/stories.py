@@ -150,8 +150,8 @@ def tell(
     for row in chosen:
         names, counts = np.unique(np.array(by.get(row, []), np.int64), return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_NAMED]
-        one = {name: jobs[name][row].as_py() for name in _TAKEN}
-        if None in one.values():  # of a table that was changed by hand
+        taken = {name: jobs[name][row].as_py() for name in _TAKEN}
+        if None in taken.values():  # of a table that was changed by hand
             continue
         stories.append(
             Story(
@@ -164,7 +164,7 @@ def tell(
                 takers=tuple(
                     (str(ids[int(names[i])].as_py()), int(counts[i])) for i in order.tolist()
                 ),
-                **one,
+                **taken,
             )
         )
     return stories
@@ -191,7 +191,7 @@ def with_causes(stories: Sequence[Story], again: Again | None, log_hash: str) ->
     if told is None:
         return list(stories)
     return [
-        dataclasses.replace(story, causes=tuple(reasons(why)) if why.waits else ())
+        dataclasses.replace(story, causes=tuple(reasons(why)))
         for story, why in zip(stories, told, strict=True)
     ]
 
