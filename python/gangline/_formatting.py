@@ -31,7 +31,7 @@ LIGHT_LOAD = "take a smaller cluster, or squeeze the arrivals: --rescale 0.5 dou
 
 TIE = 0.01  # ours: one run on one trace does not tell smaller relative differences from chance
 
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_MILLISECOND, _MINUTE, _HOUR, _DAY = 0.001, 60.0, 3600.0, 86400.0
 
 
 def did_you_mean(name: str, known: Iterable[str], listing: str = "", cutoff: float = 0.6) -> str:
@@ -58,15 +58,19 @@ def duration(seconds: float | None) -> str:
 
     Examples
     --------
-    >>> [duration(x) for x in (0.25, 42, 90, 13865, 10 * 86400 + 72000, 100.6 * 86400)]
-    ['0.25 s', '42 s', '1 min 30 s', '3 h 51 min', '10 d 20 h', '101 d']
+    >>> [duration(x) for x in (0.0739, 42, 90, 13865, 10 * 86400 + 72000, 100.6 * 86400)]
+    ['0.074 s', '42 s', '1 min 30 s', '3 h 51 min', '10 d 20 h', '101 d']
+    >>> duration(2e-13), duration(0)
+    ('< 1 ms', '0 s')
     """
     if seconds is None or not math.isfinite(seconds):
         return "–"
     if seconds < 0.0:
         return "-" + duration(-seconds)
-    if seconds < 10.0:
-        return f"{seconds:.3g} s"
+    if 0.0 < seconds < _MILLISECOND:
+        return "< 1 ms"
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
     for size, word, below, small in (
         (_DAY, "d", _HOUR, "h"),
         (_HOUR, "h", _MINUTE, "min"),
@@ -244,20 +248,41 @@ class Measure(NamedTuple):
 
 MEASURES: tuple[Measure, ...] = (
     Measure(
-        "jct_mean_s", "Mean time to finish", "From arrival to finish", duration, -1, "mean JCT"
+        "jct_mean_s",
+        "Mean time to finish (JCT)",
+        "From arrival to finish",
+        duration,
+        -1,
+        "mean JCT",
     ),
-    Measure("jct_p50_s", "Half are done within", "Median, from arrival", duration, -1, "p50"),
-    Measure("jct_p99_s", "99 % are done within", "From arrival", duration, -1, "p99"),
     Measure(
-        "queue_mean_s", "Mean wait to start", "Arrival to first start", duration, -1, "mean queue"
+        "jct_p50_s", "Half are done within (p50)", "Median JCT, from arrival", duration, -1, "p50"
     ),
-    Measure("makespan_s", "All done after", "Since the first arrival", duration, -1, "makespan"),
+    Measure("jct_p99_s", "99 % are done within (p99)", "JCT, from arrival", duration, -1, "p99"),
+    Measure(
+        "queue_mean_s",
+        "Mean wait to start (queueing delay)",
+        "Arrival to first start",
+        duration,
+        -1,
+        "mean queue",
+    ),
+    Measure(
+        "makespan_s",
+        "All done after (makespan)",
+        "Since the first arrival",
+        duration,
+        -1,
+        "makespan",
+    ),
     # Neither is better: a GPU is as busy with restarts and on slow placements as with work.
-    Measure("gpu_utilization", "GPUs busy", "Share of all GPU time", share, 0, "GPU util."),
+    Measure(
+        "gpu_utilization", "GPUs busy (utilization)", "Share of all GPU time", share, 0, "GPU util."
+    ),
     Measure(
         "ftf_mean",
-        "Against an equal share",
-        "Time taken / time on such a share",
+        "Against an equal share (rho)",
+        "Finish-time fairness: time taken / time on such a share",
         times,
         -1,
         "mean FTF",

@@ -209,7 +209,9 @@ def test_wrong_usage_points_to_the_help_of_the_command(line: str, help_of: str) 
     done = gangline(*line.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith(f"({help_of} --help lists the options)\n")
+    listed = "commands" if line in ("trace infoo x", "nonsense") else "options"
+    assert done.stderr.endswith(f"({help_of} --help lists the {listed})\n")
+    assert ("did you mean `info`?" in done.stderr) == (line == "trace infoo x")
 
 
 def test_cluster_commands(tmp_path: Path) -> None:
@@ -452,7 +454,7 @@ def test_trace_info_says_what_was_left_out_and_why(tmp_path: Path) -> None:
     ):
         assert words in done.stdout
     assert (
-        "warning: durations are cut at 172,800 s"
+        "warning: durations are cut at 2 d;"
         in gangline("trace", "info", "v.csv", cwd=tmp_path).stdout
     )
     facts = json.loads(gangline("trace", "info", "h.csv", "--json", cwd=tmp_path).stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -15,14 +16,16 @@ from gangline._builtin_values import finite
 from gangline._safe import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-__all__ = ["columns", "document", "open_voices", "prose", "say", "table", "write"]
+__all__ = ["columns", "document", "open_voices", "paragraphs", "prose", "say", "table", "write"]
 
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
 """Bars for a terminal whose encoding has none."""
 _CELL_LONGEST = 500  # ours: characters of a cell
+_READABLE = 88  # ours: characters of a line of text
 _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
+_PIECE = re.compile(r"[^\s-]*-+|[^\s-]+")  # of a text that is folded after spaces and hyphens
 
 
 def open_voices() -> None:
@@ -64,6 +67,12 @@ def prose(text: str) -> None:
     write(*lines)
 
 
+def paragraphs(*sentences: str) -> None:
+    """Write each text as lines that are read with ease, no wider than the terminal."""
+    for text in sentences:
+        write(*_folded(text, min(_READABLE, columns())))
+
+
 def _folded(line: str, width: int) -> list[str]:
     indent = " " * (len(line) - len(line.lstrip()))
     more = f"{indent}    " if indent else ""
@@ -83,10 +92,12 @@ def table(
     title: str = "",
     best: Sequence[Sequence[bool]] | None = None,
     is_formatted: bool = False,
+    numbers: Collection[int] = (),
 ) -> None:
     """Draw a table on stdout; numbers to the right, the best of a column in bold and marked `*`.
 
-    With `is_formatted` every column but the first holds numbers that are text already.
+    Numbers that are text already: with `is_formatted` in every column but the first, else in the
+    columns `numbers`.
     """
     from rich import box
     from rich.console import Console
@@ -107,36 +118,64 @@ def table(
         for row, marked in zip(rows, marks, strict=True)
     ]
     numeric = [
-        (is_formatted and i > 0) or any(isinstance(row[i], (int, float)) for row in rows)
+        (is_formatted and i > 0)
+        or i in numbers
+        or any(isinstance(row[i], (int, float)) for row in rows)
         for i in range(len(titles))
     ]
     widths, is_wide = _widths(titles, cells, numeric, console.width)
-    least = sum(_NAME_LEAST if width is None else width for width in widths) + len(titles) + 1
-    console.width = console.width if is_wide else max(console.width, least)
-    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1) if is_wide else (0, 0))
+    if not is_wide:
+        console.width = max(console.width, sum(widths) + len(titles) + 1)
+        cells = [
+            [
+                cell if right else _wrapped(cell, width)
+                for cell, right, width in zip(row, numeric, widths, strict=True)
+            ]
+            for row in cells
+        ]
+    padding = (0, 1) if is_wide else (0, 0)
+    drawn = Table(box=box.SIMPLE_HEAD, padding=padding, show_header=any(titles))
     for name, right, width in zip(titles, numeric, widths, strict=True):
         justify: Literal["left", "right"] = "right" if right else "left"
-        drawn.add_column(Text(safe(name)), justify=justify, width=width, overflow="fold")
+        fixed = None if is_wide else width
+        drawn.add_column(Text(safe(name)), justify=justify, width=fixed, overflow="fold")
     for row, marked in zip(cells, marks, strict=True):
         pairs = zip(row, marked, strict=True)
         drawn.add_row(*(Text(cell, "bold" if mark else "") for cell, mark in pairs))
     console.print(drawn)
 
 
+def _wrapped(cell: str, width: int) -> str:
+    """Fold a cell after spaces and hyphens; only a longer word is cut."""
+    return "\n".join(textwrap.wrap(cell, width)) or cell
+
+
 def _widths(
     titles: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], room: int
-) -> tuple[list[int | None], bool]:
+) -> tuple[list[int], bool]:
     """Return the widths of columns and whether there is room for all as they are.
 
-    Where there is not, titles of numbers are folded, and numbers are never cut; words may be folded
-    too, so that their columns have no width of their own.
+    Where there is not, titles of numbers are folded and numbers are never cut. Columns of words
+    share what is left: each gets its longest word, as far as there is room, and more by its length.
     """
     longest = [max((len(row[i]) for row in cells), default=0) for i in range(len(titles))]
     natural = [max(len(name), size) for name, size in zip(titles, longest, strict=True)]
     if sum(natural) + 3 * len(titles) + 1 <= room:
-        return [None] * len(titles), True
+        return natural, True
     words = [max(map(len, name.split()), default=0) for name in titles]
-    return [
-        max(size, word) if right else None
-        for size, word, right in zip(longest, words, numeric, strict=True)
-    ], False
+    widths = [max(pair) for pair in zip(longest, words, strict=True)]
+    folded = [i for i, right in enumerate(numeric) if not right]
+    left = room - len(titles) - 1 - sum(widths[i] for i in range(len(titles)) if numeric[i])
+    pieces = {
+        i: max([words[i], *(len(piece) for row in cells for piece in _PIECE.findall(row[i]))])
+        for i in folded
+    }
+    if sum(pieces.values()) > left:  # the longest words are cut
+        pieces = {i: min(size, _NAME_LEAST) for i, size in pieces.items()}
+    spare = max(left - sum(pieces.values()), 0)
+    wished = {i: max(natural[i] - pieces[i], 0) for i in folded}
+    for i in sorted(folded, key=lambda i: wished[i]):
+        more = min(wished[i], spare // max(sum(wished[k] >= wished[i] for k in folded), 1))
+        widths[i] = pieces[i] + more
+        spare -= more
+    return widths, False

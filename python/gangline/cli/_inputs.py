@@ -43,6 +43,8 @@ Json = Annotated[bool, Parameter(name="--json", negative="")]
 Settings = Annotated[
     list[str] | None, Parameter(name="--set", negative="", allow_leading_hyphen=True)
 ]
+Names = Annotated[str, Parameter(name=["--policies", "--policy"])]
+MaybeNames = Annotated[str | None, Parameter(name=["--policies", "--policy"])]
 _SHARING = "sharing."
 
 
@@ -251,7 +253,7 @@ def say_notes(trace: Trace) -> None:
     from gangline.trace.jobs.notes import explain
 
     for name, count in trace.notes.items():
-        _console.say(f"note: {name} {count:,}: {explain(name)}")
+        _console.say(f"note: {name} {count:,}: {explain(name, trace.metadata)}")
 
 
 def _say_types(trace: Trace, cluster: Cluster) -> None:

@@ -8,8 +8,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownCommandError
 
+from gangline import _formatting
 from gangline._safe import safe
 from gangline.cli import _console, _exit
 from gangline.cli.audit import audit
@@ -95,7 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         command = " ".join(["gangline", *(error.command_chain or ())])
-        _console.say(f"gangline: {_one_line(str(error))} ({command} --help lists the options)")
+        if isinstance(error, UnknownCommandError):
+            _console.say(f"gangline: {_unknown_command(error)} ({command} --help lists the commands)")
+        else:
+            _console.say(f"gangline: {_one_line(str(error))} ({command} --help lists the options)")
         return _exit.USAGE
     except GanglineError as error:
         notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
@@ -150,6 +154,14 @@ def _as_typed(words: str, tokens: Sequence[str]) -> str:
         return found[0] if flag is None else f"`{flag} {found[2] or ''}".rstrip() + "`"
 
     return _ARGUMENT_WITHIN.sub(within, _ARGUMENT_FIRST.sub(first, words))
+
+
+def _unknown_command(error: UnknownCommandError) -> str:
+    """Name the command that was meant."""
+    above = app.parse_commands(error.command_chain or ())[1][-1]
+    known = [name for name in above if not name.startswith("-")]
+    typed = (error.unused_tokens or [""])[0]
+    return f"unknown command `{typed}`{_formatting.did_you_mean(typed, known)}"
 
 
 def _one_line(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,14 +14,15 @@ if TYPE_CHECKING:
     from gangline.bench import Bench
     from gangline.policies.choice import PolicyLike
 
-_CHARACTERS = 88  # of a line of text
 _TABLES = ("bench.csv", "bench.parquet")
 _JSON = "bench.json"
 
 
 def bench(
     *,
-    policy: Annotated[list[str] | None, Parameter(negative="")] = None,
+    policies: Annotated[
+        list[str] | None, Parameter(name=["--policies", "--policy"], negative="")
+    ] = None,
     quick: Flag = False,
     suite: MaybeWhole = None,
     traces: Path | None = None,
@@ -37,9 +37,9 @@ def bench(
 
     Parameters
     ----------
-    policy
-        Name of a policy, or module:Class of one in Python; repeatable. Default: all that solve no
-        linear programs. Others stand in the tables as published.
+    policies
+        Names separated by commas; module:Class is a policy in Python. Default: all that solve no
+        linear programs. Others are in the tables as published.
     quick
         A small part of the suite, in seconds.
     suite
@@ -61,9 +61,9 @@ def bench(
     folder = Path(f"gangline-bench-{version}") if out is None else out
     page = folder / "bench.html"
     _check(folder, page)
-    policies = None if policy is None else [_named(name) for name in policy]
+    names = [name.strip() for text in policies or () for name in text.split(",") if name.strip()]
     done = benchmark.bench(
-        policies,
+        [_named(name) for name in names] or None,
         suite=version,
         quick=quick,
         traces=traces,
@@ -114,5 +114,4 @@ def _show(done: Bench) -> None:
 
     for title, titles, rows in show.tables(done):
         _console.table(titles, rows, title=title)
-    for line in show.sentences(done):
-        _console.write(*textwrap.wrap(line, _CHARACTERS))
+    _console.paragraphs(*show.sentences(done))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting
 from gangline.cli import _console, _inputs, _page
-from gangline.cli._inputs import Json, Kept, Replicates, Settings, TraceChoice, Whole, World
+from gangline.cli._inputs import Json, Kept, Names, Replicates, Settings, TraceChoice, Whole, World
 from gangline.errors import PolicyError
 from gangline.statistics import LEAST_SEEDS
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from gangline.report import Digest
     from gangline.result import Result
 
-_CHARACTERS = 88  # of a line of text
 LEGEND = """\
 *: best value of the column, and all values within 1 % of it or shown alike
 JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
@@ -27,7 +25,7 @@ over the time on an equal share of the cluster; preempt.: running jobs stopped""
 def compare(
     *,
     world: World,
-    policies: str,
+    policies: Names,
     settings: Settings = None,
     replicates: Replicates | None = None,
     baseline: str | None = None,
@@ -126,8 +124,7 @@ def compare(
     is_marked = any(any(row) for row in best)
     _console.say(*LEGEND.splitlines()[0 if is_marked else 1 :])
     _show_statistics(comparison, baseline)
-    for line in comparison.sentences(baseline=baseline):
-        _console.write(*textwrap.wrap(line, _CHARACTERS))
+    _console.paragraphs(*comparison.sentences(baseline=baseline))
     _inputs.say_about(jobs, comparison.cluster, configs)
     for path in (out, kept.html):
         if path is not None:

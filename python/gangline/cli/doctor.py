@@ -20,7 +20,9 @@ def doctor(*, json: Json = False) -> int:
     if json:
         _console.document(report.to_dict())
     else:
-        _console.table(["", ""], [[name, text] for name, text in report.versions.items()])
+        _console.table(
+            ["part", "version"], [[name, text] for name, text in report.versions.items()]
+        )
         rows = [
             [
                 item.name,

@@ -15,6 +15,7 @@ from gangline.cli._inputs import (
     Flag,
     Json,
     MaybeWhole,
+    Names,
     Replicates,
     Settings,
     TraceChoice,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def plan(
     *,
     world: World,
-    policies: Annotated[str, Parameter(name=["--policies", "--policy"])],
+    policies: Names,
     keep: Annotated[list[str], Parameter(negative="")],
     gpu: str | None = None,
     load: Flag = False,

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.cli import _console
 from gangline.cli._inputs import Json  # noqa: TC001 - cyclopts reads the annotations
-from gangline.policies.registry import find, registry
+from gangline.policies.registry import find, make, registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 def policies(name: str | None = None, /, *, json: Json = False) -> int:
-    """List the policies, or the parameters of one.
+    """List the policies and their presets, or the parameters of one.
 
     Parameters
     ----------
     name
-        A policy; without it all are listed.
+        A policy or a preset; without it all are listed.
     json
         Print one JSON document instead of a table.
     """
@@ -27,7 +27,7 @@ def policies(name: str | None = None, /, *, json: Json = False) -> int:
 
     entries = {entry["name"]: entry for entry in _core.registry() if entry["name"] in registry}
     if name is not None:
-        return _one(entries[find(name).name], json=json)
+        return _one(entries[find(name).name], name, json=json)
     listed = [entries[key] for key in registry if key in entries]
     if json:
         _console.document(listed)
@@ -37,21 +37,43 @@ def policies(name: str | None = None, /, *, json: Json = False) -> int:
     _console.say(
         "online: does not see how long jobs run; remaining: sees how long each job still runs"
     )
-    _console.say("gangline policies NAME shows the parameters of one")
+    presets = [
+        [preset, entry["name"], _settings(values)]
+        for entry in listed
+        for preset, values in entry["presets"].items()
+    ]
+    _console.table(["preset", "of", "what it sets"], presets)
+    _console.say("gangline policies NAME shows the parameters of a policy or a preset")
     return 0
 
 
-def _one(entry: Mapping[str, Any], *, json: bool) -> int:
+def _one(entry: Mapping[str, Any], name: str, *, json: bool) -> int:
     if json:
         _console.document(entry)
         return 0
-    rows = [
-        [item["name"], _default(item["default"]), item["unit"], _meaning(item)]
-        for item in entry["parameters"]
-    ]
-    title = f"{entry['name']}: {entry['summary']} ({entry['source']})"
-    _console.table(["parameter", "default", "unit", "meaning"], rows, title=title)
+    of = entry["name"]
+    title = f"{of}: {entry['summary']} ({entry['source']})"
+    preset = make(name).params() if name != of else None
+    if preset is not None:
+        title = f"{name}: {of} with {_settings(entry['presets'][name])}"
+    rows = []
+    for item in entry["parameters"]:
+        values = [] if preset is None else [_default(preset[item["name"]])]
+        rows.append(
+            [item["name"], *values, _default(item["default"]), item["unit"], _meaning(item)]
+        )
+    values = [] if preset is None else [name]
+    default = "default" if preset is None else f"default of {of}"
+    _console.table(["parameter", *values, default, "unit", "meaning"], rows, title=title)
+    if preset is None and entry["presets"]:
+        presets = [[one, _settings(values)] for one, values in entry["presets"].items()]
+        _console.table(["preset", "what it sets"], presets)
     return 0
+
+
+def _settings(values: Mapping[str, Any]) -> str:
+    said = ", ".join(f"{key} = {_default(value)}" for key, value in values.items())
+    return said or "nothing changed"
 
 
 def _meaning(item: Mapping[str, Any]) -> str:

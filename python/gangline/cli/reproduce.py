@@ -6,7 +6,7 @@ from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import Any
 
 from gangline.cli import _console, _inputs
-from gangline.cli._inputs import Flag, Json, Whole  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Flag, Json, MaybeNames, Whole  # noqa: TC001 - cyclopts reads the annotations
 
 
 def reproduce(
@@ -17,7 +17,7 @@ def reproduce(
     clusters: str | None = None,
     networks: str | None = None,
     workloads: str | None = None,
-    policies: str | None = None,
+    policies: MaybeNames = None,
     seeds: str | None = None,
     restart_s: float | None = None,
     workers: Whole = 1,

@@ -7,6 +7,7 @@ from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangline import _formatting
+from gangline._formatting import count, duration, share, times
 from gangline.cli import _console, _exit, _inputs, _page, _pandas
 from gangline.cli._inputs import Json, Kept, MaybeWhole, Settings, TraceChoice
 from gangline.errors import OptionError
@@ -19,28 +20,29 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
 
 _SHOWN = (
-    "jobs",
-    "finished",
-    "dropped",
-    "jct_mean_s",
-    "jct_p50_s",
-    "jct_p99_s",
-    "queue_mean_s",
-    "wait_mean_s",
-    "makespan_s",
-    "gpu_utilization",
-    "ftf_mean",
-    "cost",
-    "deadlines",
-    "deadlines_met",
-    "deadlines_dropped",
-    "preemptions",
-    "migrations",
-    "decisions",
-    "events",
-    "solver_s",
-    "wall_s",
+    ("jobs", "jobs", count),
+    ("finished", "finished", count),
+    ("dropped", "dropped", count),
+    ("mean JCT, from arrival to finish", "jct_mean_s", duration),
+    ("median JCT", "jct_p50_s", duration),
+    ("99th percentile of the JCT", "jct_p99_s", duration),
+    ("mean queueing delay, to the first start", "queue_mean_s", duration),
+    ("mean waiting, all time without GPUs", "wait_mean_s", duration),
+    ("makespan, since the first arrival", "makespan_s", duration),
+    ("GPU utilization", "gpu_utilization", share),
+    ("mean finish-time fairness (rho)", "ftf_mean", times),
+    ("cost", "cost", times),
+    ("jobs with a deadline", "deadlines", count),
+    ("deadlines met", "deadlines_met", count),
+    ("deadlines of dropped jobs", "deadlines_dropped", count),
+    ("preemptions", "preemptions", count),
+    ("migrations", "migrations", count),
+    ("decisions", "decisions", count),
+    ("events", "events", count),
+    ("time of the solver", "solver_s", duration),
+    ("time of the run on the clock", "wall_s", duration),
 )
+"""What people see of a summary: in words, its key, and how a value is written."""
 
 
 _BESIDE_SPEC = ("html", "segments", "explain")  # what a run of a spec may keep
@@ -117,10 +119,12 @@ def run(
     if json:
         _console.document({"summary": result.summary, "spec": result.spec})
     else:
-        rows = [[key, result.summary[key]] for key in _SHOWN if key in result.summary]
+        summary = result.summary
+        rows = [[said, form(summary[key]), key] for said, key, form in _SHOWN if key in summary]
         if result.offered_load is not None:
-            rows.append(["offered load", result.offered_load.text()])
-        _console.table(["", "value"], rows, title=f"{result.policy}: {done.jobs!r}")
+            rows.append(["offered load", result.offered_load.text(), "offered_load"])
+        title = f"{result.policy}: {done.jobs!r}"
+        _console.table(["", "value", "key"], rows, title=title, numbers=(1,))
         lab = as_cluster(result.spec["cluster"])
         _inputs.say_lacks(done.jobs, lab, [done.policy], drops=True)
         if result.offered_load is not None and result.offered_load.is_over:

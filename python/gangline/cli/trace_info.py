@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Any
 
+from gangline import _formatting as words
 from gangline.cli import _console
 from gangline.cli._inputs import Flag, Json, TraceChoice
 
 if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
 
-_LINE = 80
 _BAR = 32
 _SPARK = 48
 _STEPS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
@@ -49,18 +48,19 @@ def info(
     if json:
         _console.document(facts)
         return 0
-    _console.table(["", "value"], _summary(facts), title=found.path)
+    _console.table(["", "value"], _summary(facts), title=found.path, is_formatted=True)
     if load is not None:
-        _console.write(*textwrap.wrap(load.in_words(), _LINE), "")
+        _console.paragraphs(load.in_words(), "")
     _histograms(found)
     metadata = facts["metadata"]
-    for name in [*(key for key in _FIRST if key in metadata), *sorted({*metadata} - {*_FIRST})]:
+    others = sorted({*metadata} - {*_FIRST} - {*facts["notes"]})
+    for name in [*(key for key in _FIRST if key in metadata), *others]:
         _console.write(f"{name}: {metadata[name]}")
     _dropped(facts)
     if "clamp_s" in metadata:
-        clamp = float(metadata["clamp_s"])
+        clamp = words.duration(float(metadata["clamp_s"]))
         _console.write(
-            f"warning: durations are cut at {clamp:,.0f} s; the 99th percentile, the maximum and "
+            f"warning: durations are cut at {clamp}; the 99th percentile, the maximum and "
             "any fit to the tail mean little"
         )
     return 0
@@ -142,22 +142,33 @@ def formats(*, json: Json = False) -> int:
     return 0
 
 
-def _summary(facts: dict[str, Any]) -> list[list[object]]:
-    rows: list[list[object]] = [
-        ["jobs", facts["jobs"]],
-        ["span, days", facts["span_s"] / 86400.0],
-        ["GPU-hours", facts["gpu_hours"]],
+def _summary(facts: dict[str, Any]) -> list[list[str]]:
+    """Return what there is to say in a table, as people write it."""
+    rows = [
+        ["jobs", words.count(facts["jobs"])],
+        ["first to last arrival", words.duration(facts["span_s"])],
+        ["GPU-hours", words.times(facts["gpu_hours"])],
     ]
     if "offered_load" in facts:
         load = facts["offered_load"]
-        share = f"share of the work in the {load['largest_jobs']} largest jobs"
-        rows += [["offered load", load["load"]], [share, load["largest_share"]]]
+        held = f"share of the work in the {load['largest_jobs']} largest jobs"
+        rows += [
+            ["offered load", words.times(load["load"])],
+            [held, words.share(load["largest_share"])],
+        ]
         if len(load["by_type"]) > 1:
-            rows += [[f"offered load, {name}", one] for name, one in load["by_type"].items()]
-    rows += [[name, facts[name]] for name in ("users", "vcs", "models") if facts.get(name)]
-    for name in ("duration_s", "gpus"):
-        if name in facts:
-            rows += [[f"{name} {point}", value] for point, value in facts[name].items()]
+            rows += [
+                [f"offered load, {name}", words.times(one)] for name, one in load["by_type"].items()
+            ]
+    rows += [
+        [name, words.count(facts[name])] for name in ("users", "vcs", "models") if facts.get(name)
+    ]
+    for name, word, form in (
+        ("duration_s", "duration", words.duration),
+        ("gpus", "GPUs", words.count),
+    ):
+        for point, value in facts.get(name, {}).items():
+            rows.append([f"{word}, {point}", form(value)])
     return rows
 
 
@@ -180,13 +191,14 @@ def _dropped(facts: dict[str, Any]) -> None:
     left_out = {name: count for name, count in notes.items() if name in DROPPED}
     total = facts["jobs"] + sum(left_out.values())
     rows = [
-        [name, count, f"{count / total:.1%}", explain(name)] for name, count in left_out.items()
+        [name, count, f"{count / total:.1%}", explain(name, facts["metadata"])]
+        for name, count in left_out.items()
     ]
     if rows:
         _console.table(["left out", "records", "share", "why"], rows)
     for name, count in notes.items():
         if name not in left_out:
-            _console.write(f"note: {name} {count:,}: {explain(name)}")
+            _console.write(f"note: {name} {count:,}: {explain(name, facts['metadata'])}")
 
 
 def _histograms(trace: Trace) -> None:
@@ -211,7 +223,7 @@ def _arrivals(arrival: Any) -> None:
 
     span = float(arrival[-1] - arrival[0])
     counts = np.histogram(arrival, bins=_SPARK)[0] if span > 0 else np.asarray([len(arrival)])
-    _console.write(f"arrivals, first to last ({span / 86400.0:,.1f} days, most {counts.max():,}):")
+    _console.write(f"arrivals, first to last ({words.duration(span)}, most {counts.max():,}):")
     _console.write(f"  {_spark(counts)}")
     hours = np.bincount(((arrival - arrival[0]) // 3600 % 24).astype(int), minlength=24)
     _console.write("arrivals by hour since the first:", f"  {_spark(hours)}", "")

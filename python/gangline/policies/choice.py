@@ -51,10 +51,10 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         try:
             found = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            message = (
-                f"{self.python}: cannot be imported ({error}); its module must be in "
-                "the working folder or on PYTHONPATH"
-            )
+            how = "its module must be in the working folder or on PYTHONPATH"
+            if module.endswith(".py"):
+                how = f"give the module without `.py`: {module.removesuffix('.py')}:{name}"
+            message = f"{self.python}: cannot be imported ({error}); {how}"
             raise PolicyError(message, policy=self.name) from None
         try:
             made: Policy = found(**self.params)

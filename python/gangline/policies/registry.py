@@ -107,8 +107,11 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
     if not good:
         kind = "list of numbers" if default is None else type(default).__name__
         kind = "list of numbers" if kind == "tuple" else kind
+        expected = _WORDS.get(kind, kind)
+        if kind == "list of numbers" and not isinstance(value, list | tuple):
+            expected += f", such as `{key}=[200, 1000]` in quotes after --set"
         raise PolicyError(
-            f"{policy}: {key}: expected {_WORDS.get(kind, kind)}, got {value!r}",
+            f"{policy}: {key}: expected {expected}, got {value!r}",
             policy=policy,
             field=key,
             value=value,

@@ -270,8 +270,8 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
         ("To cite", trace["metadata"].get("citation", "")),
         ("Read with", _read_with(trace["metadata"])),
         ("Checksum", str(trace["sha256"])[:16]),
-        ("Left out", _counted(trace["notes"], dropped=True)),
-        ("Noted", _counted(trace["notes"], dropped=False)),
+        ("Left out", _counted(trace, dropped=True)),
+        ("Noted", _counted(trace, dropped=False)),
         ("Cluster", _cluster_name(drawn[0])),
         ("Offered load", in_words(answer.loads(runs))),
         ("Options", ", ".join(f"{name} = {value}" for name, value in spec["options"].items())),
@@ -298,10 +298,11 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     return f"<dl>{listed}</dl>" + Table(titles, rows).html("Policies compared")
 
 
-def _counted(notes: Mapping[str, int], *, dropped: bool) -> str:
+def _counted(trace: Mapping[str, Any], *, dropped: bool) -> str:
     """Say what the counters of a trace mean: those of jobs left out, or the others."""
-    found = [(name, n) for name, n in notes.items() if (name in DROPPED) == dropped]
-    return "; ".join(f"{n:,}: {explain(name).replace('`', '')}" for name, n in found)
+    counted = [(name, n) for name, n in trace["notes"].items() if (name in DROPPED) == dropped]
+    meant = [(n, explain(name, trace["metadata"]).replace("`", "")) for name, n in counted]
+    return "; ".join(f"{n:,} {said}" for n, said in meant)
 
 
 def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:

@@ -193,6 +193,8 @@ def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
     if not is_list and not _is_numeric(kind):
         return array
     with _naming(raw, name, array):
+        if pa.types.is_boolean(getattr(array.type, "value_type", array.type)):
+            raise pa.ArrowNotImplementedError("Unsupported: true and false are no numbers")
         if pa.types.is_dictionary(array.type) and not is_list:
             array = array.dictionary_decode()
         if is_list and not _is_numeric(getattr(array.type, "value_type", kind)):

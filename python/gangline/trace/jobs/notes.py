@@ -40,7 +40,7 @@ COUNTED: Mapping[str, str] = {
     "gpus_cut": "gangs cut to the largest allowed, after a hundred draws above it",
     "gpus_redrawn": "gangs that were drawn again, being larger than allowed (`max_gpus`)",
     "gpus_rounded_up": "tasks that ask for parts of GPUs get whole ones",
-    "ignored_columns": "columns that are not known (see how they are spelt)",
+    "ignored_columns": "columns that are not known",
     "ignored_fields": "fields beyond those of the format",
     "lifted_duration": "durations lifted to `min_duration_s`",
     "mixed_gpu_types": "jobs whose tasks ask for different GPU types may use any",
@@ -54,6 +54,21 @@ COUNTED: Mapping[str, str] = {
 """What else was counted."""
 
 
-def explain(name: str) -> str:
-    """Return what a counter means; its name if it is not ours."""
-    return DROPPED.get(name) or COUNTED.get(name) or name.replace("_", " ")
+def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:
+    """Return what a counter means; its name if it is not ours.
+
+    Parameters
+    ----------
+    name : str
+        Of the counter.
+    metadata : mapping, optional
+        Of the trace, which names what was counted where names say more.
+
+    Examples
+    --------
+    >>> explain("ignored_columns", {"ignored_columns": "status, comment"})
+    'columns that are not known: status, comment'
+    """
+    said = DROPPED.get(name) or COUNTED.get(name) or name.replace("_", " ")
+    named = (metadata or {}).get(name)
+    return f"{said}: {named}" if named else said

@@ -72,6 +72,7 @@ METADATA_KEYS = (
     "options",
     "notes",
     "clamp_s",
+    "ignored_columns",
 )
 
 GPUS_MAX = 2**15

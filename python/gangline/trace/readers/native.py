@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "native"
 _ASCII_MAX = 0x7F
+_NAMED, _NAME_CHARACTERS = 8, 40  # ours: ignored columns that are named, and how much of a name
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -41,21 +42,20 @@ def read(source: Source, options: Options) -> Raw:
 
 def from_table(table: pa.Table, path: str, names: Sequence[str] = ()) -> Raw:
     """Take the columns that are known; count the others, also those among `names`."""
-    notes = {}
+    notes: dict[str, int] = {}
     present = [str(name) for name in names or table.column_names]
     known = [name for name in table.column_names if name in COLUMNS]
     twice = repeated(known)
     if twice is not None:
         message = f"{path}: two columns are named {twice}; expected one"
         raise TraceError(message, path=path, column=twice)
-    if len(known) < len(present):
-        notes["ignored_columns"] = len(present) - len(known)
     stored = table.schema.metadata or {}
     metadata = {
         key: stored[key.encode()].decode("utf-8", "replace")
         for key in METADATA_KEYS
         if key.encode() in stored
     }
+    _note_ignored([name for name in present if name not in COLUMNS], notes, metadata)
     columns = {name: table.column(name) for name in known}
     for name, column in columns.items():
         for chunk in column.chunks:
@@ -159,15 +159,25 @@ def _read_csv(source: Source) -> Raw:
         file, NAME, {}, {name: (name, _csv_type(kind)) for name, kind in COLUMNS.items()}
     )
     raw.foreign = False
-    ignored = sum(simple(name) not in COLUMNS for name in file.names)
-    if ignored:
-        raw.notes["ignored_columns"] = ignored
+    _note_ignored(
+        [one for one in file.names if simple(one) not in COLUMNS], raw.notes, raw.metadata
+    )
     _plain_status(raw)
     if "gpu_types" in raw.columns:
         raw.columns["gpu_types"] = pc.split_pattern(raw.columns["gpu_types"], LIST_SEPARATOR)
     if "stage_times" in raw.columns:
         _split_numbers(raw, "stage_times")
     return raw
+
+
+def _note_ignored(names: Sequence[str], notes: dict[str, int], metadata: dict[str, str]) -> None:
+    """Count the columns that are not known, and name the first of them."""
+    if not names:
+        return
+    notes["ignored_columns"] = len(names)
+    more = len(names) - _NAMED
+    named = ", ".join(name[:_NAME_CHARACTERS] for name in names[:_NAMED])
+    metadata["ignored_columns"] = named + f" and {more} more" * (more > 0)
 
 
 def _split_numbers(raw: Raw, name: str) -> None:
