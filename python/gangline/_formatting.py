@@ -27,7 +27,7 @@ __all__ = [
     "times",
 ]
 
-LIGHT_LOAD = "take a smaller cluster, or squeeze the arrivals: --rescale 0.5 doubles the load"
+LIGHT_LOAD = "take a smaller cluster, or compress the arrivals: --rescale 0.5 doubles the load"
 
 TIE = 0.01  # ours: one run on one trace does not tell smaller relative differences from chance
 

@@ -144,7 +144,7 @@ def test_fifo_stands_behind_the_blocked_head_then_at_the_head() -> None:
     # Job 1 needs all four GPUs and starts at 100; job 2 is first from then on.
     assert spans(said) == [(2.0, 100.0, "behind", "1"), (100.0, 150.0, "no place", None)]
     assert [one.state for one in said.waits[0].stretches] == ["together", "too few"]
-    assert "job 1 (4 GPUs) came first in its queue and had no place; " in str(said)
+    assert "job 1 (4 GPUs) was at the head of its queue and did not fit; " in str(said)
 
 
 def test_easy_names_the_reservation() -> None:
@@ -280,7 +280,7 @@ def test_an_arrival_is_written_as_in_the_trace() -> None:
     jobs = table((epoch_s, 4, 1000), (epoch_s + 80_000, 4, 10))
     result = gl.simulate(LAB, jobs, "fifo", until_s=epoch_s + 500.0)
     runs, comes = (str(result.explain(job)) for job in range(2))
-    assert "asked for 4 GPUs at 1763932933 s and was not done" in runs
+    assert "asked for 4 GPUs at 1,763,932,933 s and was not done" in runs
     assert "It was to arrive at 1764012933 s" in comes
 
 

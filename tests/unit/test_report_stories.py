@@ -73,9 +73,9 @@ def test_several_reasons_are_sentences_of_their_own() -> None:
     told = with_causes(run.stories, run.again, run.spec["log_hash"])
     (last,) = [sentences(story) for story in told if story.job == "j2"]
     assert last == (
-        "It waited 13 s. 8 s of it: job j1 (2 GPUs) came first in its queue and had no place; fifo "
-        "starts no job before the first of its queue (meanwhile 1 of the GPUs it can use was free, "
-        "for 8 s enough of them together). 5 s of it: none of the GPUs it can use was free."
+        "It waited 13 s. 8 s of it: job j1 (2 GPUs) was at the head of its queue and did not fit; "
+        "fifo does not skip the head of a queue (meanwhile 1 of the GPUs it can use was free, for "
+        "8 s enough of them together). 5 s of it: none of the GPUs it can use was free."
     )
 
 

@@ -159,7 +159,7 @@ class CapacityContest:
             if plan.answer is None:
                 none.append(plan.policy)
             elif plan.policy not in self.best:
-                verb = "needs" if self._is_servers else "bears"
+                verb = "needs" if self._is_servers else "sustains"
                 said.append(f"{plan.policy} {verb} {plan.answer:g}")
         lines = [f"{_formatting.listed(said)}."] if said else []
         if none:

@@ -97,7 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         command = " ".join(["gangline", *(error.command_chain or ())])
         if isinstance(error, UnknownCommandError):
-            _console.say(f"gangline: {_unknown_command(error)} ({command} --help lists the commands)")
+            _console.say(
+                f"gangline: {_unknown_command(error)} ({command} --help lists the commands)"
+            )
         else:
             _console.say(f"gangline: {_one_line(str(error))} ({command} --help lists the options)")
         return _exit.USAGE

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEGEND = """\
 *: best value of the column, and all values within 1 % of it or shown alike
 JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
-over the time on an equal share of the cluster; preempt.: running jobs stopped"""
+over that on an equal share of the cluster (rho); preempt.: running jobs stopped"""
 
 
 def compare(
@@ -144,7 +144,13 @@ def _show_statistics(comparison: Comparison, baseline: str | None) -> None:
         cells.append([row["policy"], _between(row), _between(apart), less, f"{row['rank']:.2f}"])
     has_ends = rows[0]["low"] is not None
     ends = ", with 95 % intervals" if has_ends else ""
-    titles = ["policy", "mean JCT", f"minus {rows[0].get('baseline', '')}", "less in", "mean rank"]
+    titles = [
+        "policy",
+        "mean JCT",
+        f"difference to {rows[0].get('baseline', '')}",
+        "better in",
+        "mean rank",
+    ]
     title = f"Over {rows[0]['seeds']} seeds{ends}; differences seed by seed"
     _console.table(titles, cells, title=title, is_formatted=True)
     if not has_ends:

@@ -26,17 +26,18 @@ BAR = 64
 """Characters of the timeline."""
 _SHOWN = 3  # names, or reasons of one kind
 _EVENTS = 14
+_MINUTE_S, _EPOCH_S = 60.0, 1e8  # ours: later instants are on the clock of a calendar
 _SOME = 0.1  # of a character of the timeline
 
 _TOO_FEW, _APART, _TOGETHER = range(len(STATES))
 _TIERS = ("one server", "servers of one rack", "servers anywhere")
 
 _SENTENCES = {
-    "behind": "{others} came first in its queue{in_turn} and had no place{at_round}; {policy} "
-    "starts no job before the first of its queue",
+    "behind": "{others} {were} at the head of its queue{in_turn} and did not fit{at_round}; "
+    "{policy} does not skip the head of a queue",
     "outranked": "jobs that {policy} ranks before it held the GPUs, such as {some}",
     "reserved": "it would have held GPUs that are reserved for {others} from {until} on",
-    "promised": "it was first in the queue and had no place; {detail}",
+    "promised": "it was at the head of the queue and did not fit; {detail}",
     "turn": "it took turns on its GPUs with {others}",
     "delayed": "enough GPUs were free, but not close enough to each other; {detail}",
     "leased": "the GPUs were leased to other jobs until {until}",
@@ -94,7 +95,7 @@ def headline(said: Facts) -> str:
         job += f" ({said.gpus_min} {'is' if said.gpus_min == 1 else 'are'} enough)"
     if said.status == "dropped":
         return f"{job} and was left out of the run: it can never run on this cluster."
-    start = f"{job} at {said.arrival_s:.0f} s"
+    start = f"{job} at {_instant(said.arrival_s)}"
     waited, ran = duration(said.wait_s), duration(said.run_s)
     if said.status == "finished":
         whole = duration(said.finish_s - said.arrival_s)
@@ -105,7 +106,7 @@ def headline(said: Facts) -> str:
             f"held GPUs for {ran}."
         )
     if not said.waits and not said.runs:
-        return f"{job}. It was to arrive at {said.arrival_s:.0f} s, after the end of the run."
+        return f"{job}. It was to arrive at {_instant(said.arrival_s)}, after the end of the run."
     start = f"{start} and was not done when the run ended. Under {said.policy} it"
     if not said.runs:
         return f"{start} had waited for {waited} and had got no GPUs."
@@ -169,8 +170,8 @@ def _reason(said: Facts, same: Rows[Stretch]) -> str:
         if cause != "quota":
             return why
         return (
-            f"it was first in its queue, which held {_count(rows['gpus'], 'GPU')}, and queues "
-            f"that hold less of their share go first; {why}"
+            f"it was at the head of its queue, which held {_count(rows['gpus'], 'GPU')}, and "
+            f"queues that hold less of their share go first; {why}"
         )
     if cause == "own words":
         return _own_words(said, same)
@@ -178,6 +179,7 @@ def _reason(said: Facts, same: Rows[Stretch]) -> str:
     sentence = _SENTENCES[cause].format(
         policy=said.policy,
         others=listed([*some, plural(more, "more job")] if more else some),
+        were="were" if len(some) > 1 else "was",
         in_turn=", one after another," if len(some) > 1 else "",
         some=listed(some),
         until=_until(said, rows),
@@ -312,6 +314,12 @@ def _span(least: int, most: int) -> str:
 
 def _clock(said: Facts, time_s: float) -> str:
     return f"+{duration(time_s - said.arrival_s)}"
+
+
+def _instant(time_s: float) -> str:
+    """Return an instant on the clock of the tables, and in units that people read."""
+    seconds = f"{time_s:,.0f} s"
+    return f"{seconds} ({duration(time_s)})" if _MINUTE_S <= time_s < _EPOCH_S else seconds
 
 
 def _job(name: str | None, gpus: int) -> str:

@@ -50,12 +50,12 @@ _ADDED = ("worse_off", "jain", "behind_head", "idle_while_waiting")
 def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
     """Return the columns of the fairness table; `whom` evenness is taken between."""
     return (
-        words.Measure("ftf_mean", "Mean", "1: as on an equal share", words.times, -1),
+        words.Measure("ftf_mean", "Mean rho", "1: as on an equal share", words.times, -1),
         words.Measure("ftf_p99", "99 % are below", "", words.times, -1),
         words.Measure("ftf_max", "Worst job", "", words.times, -1),
         words.Measure("worse_off", "Jobs worse off", "Share of jobs above 1", words.share, -1),
         words.Measure(
-            "jain", f"Evenness between {whom}", "Jain's index: 1 is even", words.times, 1
+            "jain", f"Jain's fairness index of {whom}", "1: the same rho for all", words.times, 1
         ),
     )
 

@@ -47,7 +47,9 @@ REPORT = "report"
 _FILE_CHARS = 1_000_000  # ours: of a file that is shown
 _SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
 _BEST = "Green and bold: best of its column, and all within 1 % of it or shown by the same figures."
-_BEST_OF_SEEDS = "Green and bold: best of its column, and all that the seeds do not tell from it."
+_BEST_OF_SEEDS = (
+    "Green and bold: best of its column, and all that do not differ from it significantly."
+)
 _KNOWS = {
     "online": "not how long jobs run",
     "remaining": "how long each job still has to run",
@@ -432,9 +434,9 @@ def _fairness(
     means, columns = comparison.means(rows), findings.fairness_columns(whom)
     table = tables.ranked([run.label for run in drawn], means, columns, rows)
     about = (
-        "<p class=about>For each job: the time it took, divided by the time it would have taken "
-        "alone on an equal share of the cluster. Above 1 the job would have been better off with "
-        "an equal split; the largest values show which jobs were starved.</p>"
+        "<p class=about>Finish-time fairness (rho) of a job: the time it took, divided by the time "
+        "it would have taken alone on an equal share of the cluster. Above 1 the job would have "
+        "been better off with an equal split; the largest values show which jobs were starved.</p>"
     )
     return about + table.html("Fairness by policy") + _side_by_side([blocks["ftf"]])
 

@@ -76,8 +76,7 @@ const PRESETS: &[Preset] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "dally",
-    summary: "delay scheduling with tuned delays, and leases; jobs most slowed by the network \
-              first",
+    summary: "delay scheduling with tuned delays, and leases; most communication slowdown first",
     stops: Stops::AtLeaseEnds,
     family: "locality",
     source: "Dally (arXiv 2401.16492), our implementation",

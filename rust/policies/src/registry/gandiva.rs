@@ -23,8 +23,7 @@ const GANDIVA: &[ParamSpec] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "gandiva",
-    summary: "time slicing: gangs of one size take turns on shared GPUs; migration, optional \
-              packing",
+    summary: "time slicing of gangs of equal size on shared GPUs; migration, optional packing",
     stops: Stops::AtTurnEnds,
     family: "time slicing",
     source: "Gandiva (OSDI 2018)",

@@ -244,7 +244,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-cost",
-        summary: "largest throughput per cost, deadlines first; needs a price for every GPU type",
+        summary: "largest throughput per dollar, subject to SLOs; needs a price for every GPU type",
         premises: &[
             Premise::required(Fact::Prices),
             TYPES,
@@ -269,7 +269,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-isolated",
-        summary: "an equal split of every GPU type",
+        summary: "isolated baseline: each job has an equal share of every GPU type",
         own: CLOSED,
         make: |params, _| rounds(params, Box::new(EqualSplit)),
         ..CLOSED_FORM

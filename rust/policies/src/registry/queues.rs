@@ -28,7 +28,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "fifo-skip",
-        summary: "order of arrival; jobs that do not fit are skipped",
+        summary: "backfilling in order of arrival: jobs that do not fit are skipped",
         is_work_conserving: true,
         family: "queue",
         source: OF_QUEUES,
