@@ -34,6 +34,7 @@ _LARGEST = 10
 _LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
 _DIGITS = 12  # equal ratios of rates can differ in the last bits
 _BINDING = 1e-7  # a multiplier above this is no rounding; those of one program add up to 1
+_ALIKE = "so all policies that start jobs as soon as they fit look the same, except in placement"
 # Loads from here on are close to 1: waits are long and depend on the draw. Ours.
 _NEAR, _OVER = 0.9, 1.005
 
@@ -136,7 +137,7 @@ class OfferedLoad:
             return (
                 f"The offered load is {self.text()}{late}. The jobs never ask for more than "
                 f"{_formatting.percent(self.peak_share)} of the GPUs at once: no job has to wait "
-                "for lack of GPUs, so most policies look the same."
+                f"for lack of GPUs, {_ALIKE}."
             )
         if self.is_over:
             return (
@@ -210,7 +211,7 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
     if light:
         said += (
             f" In {'all' if light == count else light} of them no job has to wait for lack of "
-            "GPUs, so most policies look the same."
+            f"GPUs, {_ALIKE}."
         )
     if any(load.is_uneven for load in loads):
         low, high = (

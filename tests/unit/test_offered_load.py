@@ -379,7 +379,7 @@ def test_words_of_each_level() -> None:
     assert "the queue grows until arrivals end" in words(2, 150)
     assert "never ask for more than 50 % of the GPUs at once" in words(1, 90)
     assert "The jobs ask for 99 % of what these GPUs can do" not in words(2, 90)
-    assert "so most policies look the same" in words(2, 90)
+    assert "so all policies that start jobs as soon as they fit look the same" in words(2, 90)
 
 
 def test_the_largest_jobs_are_told_of_where_they_hold_much() -> None:

@@ -127,8 +127,9 @@ def run(
         _console.table(["", "value", "key"], rows, title=title, numbers=(1,))
         lab = as_cluster(result.spec["cluster"])
         _inputs.say_lacks(done.jobs, lab, [done.policy], drops=True)
-        if result.offered_load is not None and result.offered_load.is_over:
-            _console.say(f"note: {result.offered_load.in_words()}")
+        load = result.offered_load
+        if load is not None and (load.is_over or load.is_light):
+            _console.say(f"note: {load.in_words()}")
         _inputs.say_about(done.jobs, lab, [done.policy])
         if out is not None:
             _console.say(f"saved in {out}")
