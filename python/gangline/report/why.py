@@ -24,8 +24,8 @@ _BLOCKED = (
 )
 _BY_REASON = tuple(words.Measure(*one) for one in (
     ("waited_busy_s", "Too few GPUs free",
-     "fewer GPUs of one type were free than the job needs; the stories below name jobs that held "
-     "them", words.duration, 0),
+     "fewer GPUs of one type were free than the job needs; stories below name jobs that held them",
+     words.duration, 0),
     ("waited_head_s", "Head-of-line blocked", _BLOCKED, words.duration, 0),
     ("waited_scattered_s", "Scattered",
      "enough GPUs were free, but on more servers than such a gang needs", words.duration, 0),
