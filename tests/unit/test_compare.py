@@ -261,7 +261,7 @@ def test_a_best_policy_that_knows_durations_is_said_to() -> None:
     assert means[2] < means[1] < means[0]
     (told,) = [line for line in three.sentences() if "assumes" in line]
     assert told.startswith("srtf assumes free preemption (--restart-s 30 charges 30 s for each")
-    assert told.endswith("needs no durations is las(limits=[5.0]) (7.75 s).")
+    assert told.endswith("needs no durations is las(limits=[5.0]) (7.8 s).")
     # with restarts that cost something, and errors of the durations, neither is assumed
     for policy in (gl.policies.Srtf(), gl.policies.Srtf(estimate_error=0.5)):
         paid = gl.compare(LAB, jobs, ["fifo", policy], restart_s=0.5).sentences()[1:]

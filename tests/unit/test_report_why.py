@@ -149,7 +149,7 @@ def test_the_answer_by_hand() -> None:
         "without preempting or moving a job."
     ) in answered
     assert "fifo-skip preempted and moved no job." in answered
-    assert "came to 7.33 s on average under fifo and 3 s under fifo-skip." in answered
+    assert "came to 7.3 s on average under fifo and 3 s under fifo-skip." in answered
     assert "needs more): 36 % of all waits to start under fifo, 0 % under" in answered
     assert "GPUs idle while jobs waited: 25 % of all GPU time under fifo, 20 % under" in answered
     assert "idle:" not in answered
@@ -159,7 +159,7 @@ def test_the_answer_by_hand() -> None:
 def test_one_policy_is_described() -> None:
     answered = said(digests(LAB, BLOCKED, "fifo"))
     assert "3 jobs finished; all was done after 18 s." in answered
-    assert "All waiting of a job (all time without GPUs) came to 7.33 s on average" in answered
+    assert "All waiting of a job (all time without GPUs) came to 7.3 s on average" in answered
     assert "needs more): 36 % of all waits to start." in answered
     assert "mean time to finish by" not in answered
 
