@@ -144,7 +144,8 @@ def test_missing_columns_and_wrong_types_are_named() -> None:
         ("gpus", ["0", "1", "1", "1"], 'row 0: gpus: expected an integer from 1 to 32768, got "0'),
         ("gpus", ["1", "1.5", "1", "1"], 'row 1: gpus: .*got "1.5"'),
         ("gpus", ["1", "-5", "1", "1"], 'row 1: gpus: .*got "-5'),
-        ("gpus", [True, False, True, True], 'row 1: gpus: .*got "0'),
+        ("gpus", [True] * 4, "gpus: expected integers, got bool"),
+        ("priority", [True] * 4, "priority: expected numbers, got bool"),
         ("gpus", [Decimal("-1"), Decimal(1), Decimal(1), Decimal(1)], 'row 0: gpus: .*got "-1'),
         ("gpus", [Decimal(1), Decimal("2.5"), Decimal(1), Decimal(1)], 'row 1: gpus: .*got "2.5"'),
         ("gpus", [None] * 4, "row 0: gpus: expected an integer from 1"),
@@ -176,12 +177,12 @@ def test_what_is_out_of_bounds_is_refused_whatever_its_type(
         Trace.from_arrow(jobs(**{column: values}))
 
 
-def test_numbers_may_come_as_text_decimals_or_truth_values() -> None:
+def test_numbers_may_come_as_text_or_decimals() -> None:
     table = jobs(
         arrival_s=["0", "1e1", "10", "30"],
         gpus=pa.array(["1", "2", "8", "4"]).dictionary_encode(),
         duration_s=[Decimal("5.5"), Decimal(50), Decimal(500), Decimal(7)],
-        priority=[True, False, None, True],
+        priority=[Decimal(1), Decimal(0), None, Decimal(1)],
         stage_times=[["1.5", "2"], None, [], None],
     )
     trace = Trace.from_arrow(table)

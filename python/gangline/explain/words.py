@@ -318,7 +318,7 @@ def _clock(said: Facts, time_s: float) -> str:
 
 def _instant(time_s: float) -> str:
     """Return an instant on the clock of the tables, and in units that people read."""
-    seconds = f"{time_s:,.0f} s"
+    seconds = f"{time_s:.0f} s"
     return f"{seconds} ({duration(time_s)})" if _MINUTE_S <= time_s < _EPOCH_S else seconds
 
 
