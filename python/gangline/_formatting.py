@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "listed",
     "percent",
     "plural",
+    "seconds",
     "share",
     "times",
 ]
@@ -32,6 +34,15 @@ LIGHT_LOAD = "take a smaller cluster, or compress the arrivals: --rescale 0.5 do
 TIE = 0.01  # ours: one run on one trace does not tell smaller relative differences from chance
 
 _MILLISECOND, _MINUTE, _HOUR, _DAY = 0.001, 60.0, 3600.0, 86400.0
+QUANTITY = re.compile(
+    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z%]*)"
+)
+"""A number and its unit, which may be absent."""
+_SECONDS = {
+    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
+    "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0,
+    "week": 604800.0,
+}  # fmt: skip
 
 
 def did_you_mean(name: str, known: Iterable[str], listing: str = "", cutoff: float = 0.6) -> str:
@@ -87,6 +98,28 @@ def duration(seconds: float | None) -> str:
                 return f"{whole} {word}"
             return f"{whole} {word} {rest} {small}"
     return f"{seconds:.0f} s"
+
+
+def seconds(text: str) -> float | None:
+    """Read a length of time as people type it; None for anything else.
+
+    Examples
+    --------
+    >>> seconds("3600"), seconds("1h30min"), seconds("1.5 d"), seconds("9 furlongs")
+    (3600.0, 5400.0, 129600.0, None)
+    """
+    parts = list(QUANTITY.finditer(text))
+    is_whole = "".join(part[0] for part in parts).replace(" ", "") == text.replace(" ", "")
+    numbers = [float(part["number"]) for part in parts]
+    if not is_whole or not numbers or not all(map(math.isfinite, numbers)):
+        return None
+    units = [part["unit"].lower() for part in parts]
+    if units == [""]:
+        return numbers[0]
+    scales = [_SECONDS.get(unit, _SECONDS.get(unit.removesuffix("s"))) for unit in units]
+    if not all(scales):
+        return None
+    return math.fsum(n * (scale or 0.0) for n, scale in zip(numbers, scales, strict=True))
 
 
 def share(value: float | None) -> str:

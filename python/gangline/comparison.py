@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from gangline import _formatting, statistics
+from gangline import _formatting, arrival_window, statistics
 from gangline._files import check_free
 from gangline._json_files import write_sealed
 from gangline._plots import ComparisonPlots
@@ -76,6 +76,7 @@ class Comparison:
         self.results: list[Result] = []
         self._log_hashes: list[str] = []
         self._loads: dict[int | None, OfferedLoad] = {}  # by the seed of the trace
+        self._window: arrival_window.Window | None = None
         self._contenders: dict[str, ChosenPolicy] = {}
         self._policies: dict[str, dict[str, Any]] = {}  # what the specs of the runs say of them
 
@@ -85,6 +86,7 @@ class Comparison:
         row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
         self.rows.append(row)
         self._log_hashes.append(result.log_hash)
+        self._window = arrival_window.of_spec(result.spec)
         if result.offered_load is not None:
             self._loads[trace_seed] = result.offered_load
         self._contenders[result.policy] = of_spec(result.spec["policy"])
@@ -101,6 +103,11 @@ class Comparison:
     def offered_loads(self) -> list[OfferedLoad]:
         """The load that the trace offers to the cluster; one per draw of the trace."""
         return list(self._loads.values())
+
+    @property
+    def counted(self) -> str:
+        """Which jobs the numbers are of, in a sentence; empty without `count_arrivals`."""
+        return arrival_window.sentence(self._window, [row["jobs"] for row in self.rows])
 
     @property
     def plot(self) -> ComparisonPlots:
@@ -205,6 +212,7 @@ class Comparison:
         means, tied = self.means(), self.tied()
         first, later = load_said(self.offered_loads, means)
         said = (
+            self.counted,
             first,
             headline(means, tied=tied, baseline=baseline),
             assumptions(means, self._policies, tied=tied),
@@ -227,6 +235,7 @@ class Comparison:
                 "sha256": self.trace.sha256,
             },
             "cluster": self.cluster.to_dict(),
+            **({} if self._window is None else {"count_arrivals": list(self._window)}),
             "offered_load": [load.to_dict() for load in self.offered_loads],
             "policies": self.means(),
             "statistics": self.statistics(),
@@ -284,6 +293,7 @@ class Comparison:
             for row in self.means()
         ]
         caption = f"{self.trace!r} on {self.cluster.name}"
+        caption += f". {self.counted}" if self.counted else ""
         return table(titles, rows, caption=caption, best=best)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gangline import _core
     from gangline.cluster import Cluster
     from gangline.explain.watched import Watched
+    from gangline.arrival_window import Window
     from gangline.offered_load import OfferedLoad
     from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.policies.protocol import Policy
@@ -272,14 +273,15 @@ class _World:
         self._core_jobs = trace.to_core(cluster)
         self._pairs = pairs_of(trace, cluster)
         self._inflations = inflations(cluster, job_keys(trace))
-        self._load = self._offered_load()
+        self._loads: _Shared[OfferedLoad | None] = _Shared(None)
 
-    def _offered_load(self) -> OfferedLoad | None:
+    def _offered_load(self, window: Window | None) -> OfferedLoad | None:
         """Return the load that the jobs offer; None where its program has no optimum."""
         from gangline.offered_load import load_of
 
+        core = self._core_cluster, self._core_jobs
         try:
-            return load_of(self.cluster, self.trace, self._core_cluster, self._core_jobs)
+            return load_of(self.cluster, self.trace, *core, window=window)
         except SolverError:  # rates that differ by many orders of magnitude: no reason not to run
             return None
 
@@ -299,13 +301,14 @@ class _World:
             output = _core.simulate(*arguments, progress=report)
         wall_s = time.perf_counter() - begin
         kept = run._replace(spec=run.spec.with_segments())
+        window = options.count_arrivals
         result = Result.from_run(
             output,
             wall_s=wall_s,
             cluster=self.cluster,
             trace=self.trace,
             pairs=self._pairs,
-            load=self._load,
+            load=self._loads.get(_key(window), lambda: self._offered_load(window)),
             policy=chosen,
             keys=self.keys,
             knowledge=_knowledge(chosen.policy),
@@ -325,12 +328,15 @@ class _World:
         self, chosen: ChosenPolicy, options: RunOptions
     ) -> tuple[_core.Cluster, _core.Jobs, str | Policy, dict[str, Any], dict[str, Any]]:
         """Return what the core is given."""
+        from gangline.arrival_window import require_jobs
         from gangline.elastic_runs import check_ranges
         from gangline.iteration import locality_fits
         from gangline.trace.jobs.to_core import codes
 
         if isinstance(chosen.policy, str) and is_elastic(chosen.policy):
             check_ranges(self.trace, self.cluster, chosen.label)
+        if options.count_arrivals is not None:
+            require_jobs(self.trace.numbers("arrival_s"), options.count_arrivals)
         _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels, self._pairs)
         core_options["inflations"] = self._inflations

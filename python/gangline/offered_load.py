@@ -7,10 +7,10 @@ docs/concepts/metrics.md.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangline import _formatting
+from gangline import _formatting, arrival_window
 from gangline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline import _core
+    from gangline.arrival_window import Window
     from gangline.cluster import Cluster
     from gangline.lp.arrays import F64
     from gangline.run_inputs import ClusterLike, TraceLike
@@ -37,6 +38,7 @@ _BINDING = 1e-7  # a multiplier above this is no rounding; those of one program 
 _ALIKE = "so all policies that start jobs as soon as they fit look the same, except in placement"
 # Loads from here on are close to 1: waits are long and depend on the draw. Ours.
 _NEAR, _OVER = 0.9, 1.005
+_MOST_JOBS = 0.9  # ours: of the jobs take at most the part of the time that a window leaves out
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class OfferedLoad:
     peak_share : float or None
         Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1
         no job has to wait for lack of GPUs. None if some job cannot use every GPU type.
+    window : pair of float or None
+        The window of which this is the load; None if it is that of all jobs.
+    middle : pair of float or None
+        Arrivals that may be counted to come closer to a steady state; see `steady_window`. A saved
+        result does not keep it.
     """
 
     load: float | None
@@ -80,6 +87,8 @@ class OfferedLoad:
     jobs: int
     left_out: int
     peak_share: float | None
+    window: Window | None = None
+    middle: Window | None = field(default=None, compare=False)
 
     @property
     def is_over(self) -> bool:
@@ -102,14 +111,30 @@ class OfferedLoad:
         fair = self.largest_jobs / self.jobs if self.jobs else 1.0
         return self.largest_share >= max(_LARGEST_SHARE, _LARGEST_EXCESS * fair)
 
+    @property
+    def steady_window(self) -> Window | None:
+        """A window for `count_arrivals` where means depend on where the trace stops, else None.
+
+        The first and the last tenth of the time in which jobs arrive are left out. None unless the
+        load is from 0.9 to below 1 and nine of ten jobs take at most such a tenth: at a load of 1
+        or more there is no steady state.
+        """
+        is_near = self.load is not None and _NEAR <= self.load < 1.0
+        return self.middle if is_near and not self.is_light else None
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return asdict(self)
+        """Return the fields as plain values; a window only if there is one."""
+        fields = asdict(self)
+        del fields["middle"]
+        if self.window is None:
+            del fields["window"]
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> OfferedLoad:
         """Return the load with these fields."""
-        return cls(**fields)
+        window = fields.get("window")
+        return cls(**{**fields, "window": None if window is None else tuple(window)})
 
     def text(self) -> str:
         """Return the load for a table: two digits after the point, `–` if there is none."""
@@ -123,32 +148,40 @@ class OfferedLoad:
         return " ".join(sentence for sentence in sentences if sentence)
 
     def _level(self) -> str:
-        between = "between the first and the last arrival"
+        between, jobs, that = "between the first and the last arrival", "The jobs", ""
+        if self.window is not None:
+            that = f" that arrive between {arrival_window.said(self.window)}"
+            between, jobs = "in that time", f"The jobs{that}"
         if not self.jobs:
-            return "There is no offered load: no job fits the cluster."
+            that = that.replace("arrive", "arrives")
+            return f"There is no offered load: no job{that} fits the cluster."
         if self.arrival_span_s == 0.0:
             return "There is no offered load: all jobs arrive at one instant."
         if self.load is None:
-            only = "some jobs can only use GPUs that are away"
+            only = f"some jobs{that} can only use GPUs that are away"
             return f"The offered load has no bound: {only} {between}."
         if self.is_light:
             assert self.peak_share is not None
             late = ", as much of the work is done after the last arrival" if self.exceeds else ""
+            late = late if self.window is None else f" for the jobs{that}"
             return (
                 f"The offered load is {self.text()}{late}. The jobs never ask for more than "
                 f"{_formatting.percent(self.peak_share)} of the GPUs at once: no job has to wait "
                 f"for lack of GPUs, {_ALIKE}."
             )
         if self.is_over:
+            grows = "until arrivals end, and means depend on where the trace stops"
+            if self.window is not None:
+                grows = "in it, and there is no steady state"
             return (
-                f"The jobs ask for {self.text()} times what these GPUs can do {between}: the queue "
-                "grows until arrivals end, and means depend on where the trace stops."
+                f"{jobs} ask for {self.text()} times what these GPUs can do {between}: the queue "
+                f"grows {grows}."
             )
         share = _formatting.percent(self.load)
-        said = f"The jobs ask for {share} of what these GPUs can do {between}"
+        said = f"{jobs} ask for {share} of what these GPUs can do {between}"
         if self.load >= _NEAR:
-            return f"{said}: so close to the limit, waits are long and differ much between draws."
-        return f"{said}."
+            said += ": so close to the limit, waits are long and differ much between draws"
+        return _with_window(f"{said}.", self.steady_window)
 
     def _types(self) -> str:
         loads = [_formatting.times(load) for load in self.by_type.values()]
@@ -165,6 +198,27 @@ class OfferedLoad:
             f"{_formatting.percent(self.largest_share)} of the work: results depend on when they "
             "arrive."
         )
+
+
+def _with_window(said: str, window: Window | None) -> str:
+    """Add which arrivals to count, if it is known."""
+    if window is None:
+        return said
+    return (
+        f"{said} To leave out the first and the last tenth of the time in which jobs arrive, so "
+        "that means depend less on where the trace starts and stops: --count-arrivals "
+        f"{arrival_window.typed(window)}."
+    )
+
+
+def _shared_window(loads: Sequence[OfferedLoad]) -> Window | None:
+    """Return what the windows of several draws have in common; None if a draw has none."""
+    windows = [load.steady_window for load in loads]
+    known = [window for window in windows if window is not None]
+    if len(known) < len(windows):
+        return None
+    begin, end = max(window[0] for window in known), min(window[1] for window in known)
+    return (begin, end) if begin < end else None
 
 
 def known(spec: Mapping[str, Any]) -> OfferedLoad | None:
@@ -213,6 +267,7 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
             f" In {'all' if light == count else light} of them no job has to wait for lack of "
             f"GPUs, {_ALIKE}."
         )
+    said = _with_window(said, _shared_window(loads))
     if any(load.is_uneven for load in loads):
         low, high = (
             _formatting.percent(end(load.largest_share for load in loads)) for end in (min, max)
@@ -310,12 +365,10 @@ def _measure(
     arrival, gpus = trace.numbers("arrival_s"), trace.numbers("gpus").astype(np.float64)
     seconds = _seconds(cluster, trace, core_cluster, core_jobs)
     fits: Bools = np.asarray(np.isfinite(seconds).any(axis=1))
-    in_window = fits.copy()
-    if window is not None:
-        in_window &= (arrival >= window[0]) & (arrival < window[1])
-    elif in_window.any():
-        window = float(arrival[fits][0]), float(arrival[fits][-1])
+    in_window = fits & arrival_window.counted(arrival, window)
     begin, end = window or (0.0, 0.0)
+    if window is None and fits.any():
+        begin, end = float(arrival[fits][0]), float(arrival[fits][-1])
     need = gpus[in_window, None] * seconds[in_window]
     work = need.min(axis=1, initial=np.inf)
     total = float(work.sum())
@@ -340,7 +393,18 @@ def _measure(
         jobs=len(work),
         left_out=len(fits) - int(fits.sum()),
         peak_share=_peak_share(cluster, arrival[fits], gpus[fits], seconds[fits]),
+        window=window,
+        middle=None if window else _middle(begin, end, seconds[fits].min(axis=1, initial=np.inf)),
     )
+
+
+def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
+    """Return the middle of the arrivals, if most jobs are done soon compared with its margins."""
+    import numpy as np
+
+    window = arrival_window.middle(begin, end)
+    margin_s = arrival_window.MARGIN * (end - begin)
+    return window if window and np.quantile(alone_s, _MOST_JOBS) <= margin_s else None
 
 
 def _seconds(

@@ -71,7 +71,8 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
     Parameters
     ----------
     runs : Comparison, Result, or iterable of Result
-        Runs of one policy with several seeds are one line.
+        Runs of one policy with several seeds are one line. The jobs are those that the summary
+        measures: all, unless `count_arrivals` says which.
     column : str
         A column of numbers: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds
         get a logarithmic axis, on which times under one second are drawn at one second; so do
@@ -548,7 +549,8 @@ def _first_of_each(results: Sequence[Result]) -> list[Result]:
 def _by_policy(runs: Runs, name: str, column: str) -> _Pairs:
     held: dict[str, list[npt.NDArray[np.float64]]] = {}
     for result in _results(runs):
-        values = _numbers(getattr(result, name), name, column)
+        table = result.counted_jobs if name == "jobs" else getattr(result, name)
+        values = _numbers(table, name, column)
         held.setdefault(result.policy, []).append(values)
     return [(label, np.concatenate(parts)) for label, parts in held.items()]
 

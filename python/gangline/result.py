@@ -65,6 +65,7 @@ class Result:
         timeline: Callable[[], pa.Table],
         segments: Callable[[], pa.Table] | None,
         trace: Callable[[], Trace] | None = None,
+        load: OfferedLoad | None = None,
         again: Again | None = None,
     ) -> None:
         self.summary = summary
@@ -73,6 +74,7 @@ class Result:
         self._timeline = timeline
         self._segments = segments
         self._trace = trace
+        self._load = load
         self.again = again
 
     @classmethod
@@ -116,6 +118,7 @@ class Result:
             if options.segments
             else None,
             trace=lambda: trace,
+            load=load,
             again=again,
         )
 
@@ -129,7 +132,7 @@ class Result:
         """The load that the trace offers to the cluster; None in results that say none."""
         from gangline.offered_load import known
 
-        return known(self.spec)
+        return self._load or known(self.spec)
 
     @property
     def seed(self) -> int:
@@ -145,6 +148,16 @@ class Result:
     def jobs(self) -> pa.Table:
         """One row per job, in the order of the trace."""
         return self._jobs()
+
+    @property
+    def counted_jobs(self) -> pa.Table:
+        """The rows of `jobs` that the summary measures: all, unless `count_arrivals` says which."""
+        from gangline.arrival_window import counted, of_spec
+
+        window = of_spec(self.spec)
+        if window is None:
+            return self.jobs
+        return self.jobs.filter(counted(self.jobs["arrival_s"].to_numpy(), window))
 
     @cached_property
     def timeline(self) -> pa.Table:
@@ -262,12 +275,13 @@ class Result:
         # What builds the tables stays in this process: the tables themselves go along.
         segments = self.segments if self.has_segments else None
         tables = {"jobs": self.jobs, "timeline": self.timeline, "segments": segments}
-        return {"summary": self.summary, "spec": self.spec, **tables}
+        return {"summary": self.summary, "spec": self.spec, "load": self._load, **tables}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         jobs, timeline, segments = (state[name] for name in ("jobs", "timeline", "segments"))
         self.summary = state["summary"]
         self.spec = state["spec"]
+        self._load = state["load"]
         self._jobs = lambda: jobs
         self._timeline = lambda: timeline
         self._segments = None if segments is None else lambda: segments

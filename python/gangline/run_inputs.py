@@ -37,6 +37,7 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
     import msgspec
 
     from gangline._decode import from_validation_error
+    from gangline.arrival_window import parse
     from gangline.run_options import RunOptions
 
     known = RunOptions.__struct_fields__
@@ -45,7 +46,9 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
             raise OptionError(
                 f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
             )
-    values = to_builtins(values)
+    values = to_builtins(dict(values))
+    if isinstance(values.get("count_arrivals"), str):
+        values["count_arrivals"] = parse(values["count_arrivals"])
     try:
         options = msgspec.convert(values, RunOptions)
     except msgspec.ValidationError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from gangline import network
+from gangline import arrival_window, network
 from gangline.cluster_schema import Sharing
 from gangline.errors import OptionError
 
@@ -40,6 +40,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     skip_rounds: bool = True
     until_s: float | None = None
     max_events: int | None = None
+    count_arrivals: tuple[float, float] | None = None
 
     def check(self) -> None:
         """Raise an OptionError for a value out of range."""
@@ -62,6 +63,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             _bad("timeline", self.timeline, '"auto", "change", "off" or seconds > 0')
         if self.max_events is not None and not 1 <= self.max_events < 2**64:
             _bad("max_events", self.max_events, "an integer from 1 to 2**64 - 1")
+        if self.count_arrivals is not None:
+            arrival_window.check(self.count_arrivals)
 
     def to_core(
         self, cluster: Cluster, labels: Sequence[str], pairs: Pairs | None
@@ -91,6 +94,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "check_invariants": self.check_invariants,
             "until_s": self.until_s,
             "max_events": self.max_events,
+            "count_arrivals": self.count_arrivals,
             "skip_rounds": self.skip_rounds,
         }
 

@@ -52,8 +52,10 @@ def simulate(
         checkpoint_interval_s (seconds of progress; default none: a preempted job keeps all),
         on_infeasible ("error" or "drop"), segments (False; True keeps that table),
         timeline ("auto", "change", "off" or a sampling time in seconds), check_invariants (False),
-        skip_rounds (True), until_s and max_events (where to stop; default never), sharing (keys
-        that override those of the cluster).
+        skip_rounds (True), until_s and max_events (where to stop; default never), count_arrivals
+        (two times such as (172800, 777600), or "2d,9d": all jobs are run, and the summary's
+        measures of jobs are of those that arrive from the first time on and before the second;
+        default all), sharing (keys that override those of the cluster).
 
     Returns
     -------

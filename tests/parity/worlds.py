@@ -124,6 +124,10 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = True) -> dict[str, Any]:
     world["sharing"] = draw(sharings(tuple(row["name"] for row in cluster["gpu_types"])))
     if draw(st.integers(0, 2)) == 0:
         world["throughput"] = draw(throughputs(world))
+    if draw(st.integers(0, 2)) == 0:
+        # a run is refused where no job arrives
+        first = draw(st.sampled_from(world["jobs"]))["arrival_s"]
+        run["count_arrivals"] = [first, first + draw(st.sampled_from([1.0, 8.0, 30.0]))]
     return world
 
 

@@ -106,6 +106,7 @@ class Reference:
         self.overhead_per_gpu_ns = 0  # of restarts, where the policy says so
         interval = run.get("checkpoint_interval_s")
         self.checkpoint_ns = None if interval is None else to_ns(interval)
+        self.count_arrivals = tuple(map(to_ns, run.get("count_arrivals", ()))) or None
         self.walk_rounds = walk_rounds
         self.now = 0
         self.segments: list[dict[str, Any]] = []
@@ -694,12 +695,13 @@ class Reference:
         segments = sorted(
             self.segments, key=lambda s: (s["start_ns"], s["job"], s["part"], s["server"])
         )
+        rows = [self._row(j) for j in self.jobs]
         return Outcome(
-            jobs=[self._row(j) for j in self.jobs],
+            jobs=rows,
             segments=segments,
             timeline=self.timeline,
             events=events,
-            summary=summary.of(self),
+            summary=summary.of(self) | summary.of_jobs(rows, self.count_arrivals),
             decisions=self.decisions,
             preemptions=sum(j.preemptions for j in self.jobs),
             migrations=sum(j.migrations for j in self.jobs),
@@ -715,6 +717,7 @@ class Reference:
             "gpus": job.gpus,
             "status": job.status,
             "arrival_ns": job.arrival,
+            "deadline_ns": job.deadline,
             "first_start_ns": job.first_start,
             "finish_ns": job.finish,
             "jct_ns": jct,

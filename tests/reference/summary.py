@@ -41,6 +41,51 @@ def of(ref: Reference) -> dict[str, float]:
     return found | (of_sharing(ref, busy) if ref.max_share > 1 else {})
 
 
+def of_jobs(rows: list[dict[str, Any]], window: tuple[int, ...] | None) -> dict[str, float]:
+    """Return the numbers of jobs: of all, or of those that arrive from one instant to another."""
+    if window is not None:
+        rows = [row for row in rows if window[0] <= row["arrival_ns"] < window[1]]
+    done = [row for row in rows if row["status"] == "finished"]
+    jct, queue, wait = ([row[f"{key}_ns"] / 1e9 for row in done] for key in ("jct", "queue", "wait"))
+    ftf = [math.nan if row["ftf"] is None else row["ftf"] for row in done]
+    found = {
+        "jobs": len(rows),
+        "finished": len(done),
+        "dropped": sum(row["status"] == "dropped" for row in rows),
+        "preemptions": sum(row["preemptions"] for row in rows),
+        "migrations": sum(row["migrations"] for row in rows),
+        "jct_mean_s": mean(jct),
+        **{f"jct_p{percent}_s": quantile(jct, percent) for percent in (50, 90, 95, 99)},
+        "jct_max_s": quantile(jct, 100),
+        "queue_mean_s": mean(queue),
+        "queue_p99_s": quantile(queue, 99),
+        "wait_mean_s": mean(wait),
+        "ftf_mean": mean(ftf),
+        "ftf_p99": quantile(ftf, 99),
+        "ftf_max": quantile(ftf, 100),
+    }
+    limited = [row for row in rows if row["deadline_ns"] is not None]
+    met = [row for row in limited if row["finish_ns"] is not None]
+    met = [row for row in met if row["finish_ns"] <= row["deadline_ns"]]
+    return found | {"deadlines": len(limited), "deadlines_met": len(met)}
+
+
+def mean(values: list[float]) -> float:
+    """The arithmetic mean; nothing has none."""
+    return sum(values) / len(values) if values else math.nan
+
+
+def quantile(values: list[float], percent: int) -> float:
+    """By linear interpolation between two neighbours; what is no number counts as the largest."""
+    ordered = sorted(values, key=lambda value: (math.isnan(value), value))
+    if not ordered:
+        return math.nan
+    place = percent * (len(ordered) - 1) / 100
+    low = ordered[int(place)]
+    high = ordered[min(int(place) + 1, len(ordered) - 1)]
+    return low + (high - low) * (place - int(place))
+
+
 def of_sharing(ref: Reference, busy: float) -> dict[str, float]:
     """What only a run has in which two jobs may share a GPU."""
     company = ref.company

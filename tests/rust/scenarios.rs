@@ -282,6 +282,10 @@ fn read_config(file: &Table, jobs: &JobTable, cluster: &ClusterSpec) -> RunConfi
         check_invariants: true,
         ..RunConfig::default()
     };
+    if let Some(ends) = run.get("count_arrivals").and_then(Value::as_array) {
+        let [from, to] = [0, 1].map(|at| SimTime(ns(float(&ends[at]))));
+        config.count_arrivals = Some(from..to);
+    }
     if word(&run, "on_infeasible") == Some("drop") {
         config.on_infeasible = OnInfeasible::Drop;
     }

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.arrival_window import counted, of_options
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -110,8 +112,11 @@ def _summary(world: World, run: Run, findings: Findings) -> None:
         fact(findings, "utilisation", key, value, 1.0, is_bad=not -SHARE <= value <= 1.0 + SHARE)
     if world.listed is None or world.status is None:
         return
-    done = world.status.finished
-    facts: dict[str, float] = {"jobs": len(world.listed), "finished": int(done.sum())}
+    is_counted = np.ones(len(world.listed), np.bool_)
+    if world.listed.has("arrival_s"):
+        is_counted = counted(world.listed["arrival_s"], of_options(run.options))
+    done = world.status.finished & is_counted
+    facts: dict[str, float] = {"jobs": int(is_counted.sum()), "finished": int(done.sum())}
     if done.any() and world.listed.has("jct_s"):
         facts["jct_mean_s"] = float(world.listed["jct_s"][done].mean())
     for key, wanted in facts.items():

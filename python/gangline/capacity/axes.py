@@ -12,6 +12,7 @@ from gangline._cluster_checks import SERVERS_MAX
 from gangline.errors import ClusterError, OptionError
 
 if TYPE_CHECKING:
+    from gangline.arrival_window import Window
     from gangline.cluster import Cluster, ServerBlock
     from gangline.trace.jobs.table import Trace
     from gangline.trace.reference import TraceReference
@@ -75,6 +76,10 @@ class Servers:
         resized = [{**block, "count": now} if old else block for block, old, now in blocks]
         data["servers"] = [block for block in resized if block["count"]]
         return Cluster.from_dict(data), trace
+
+    def window(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
+        """Return the arrivals to count."""
+        return window
 
     def gpus(self, size: int) -> int:
         """Return the GPUs of the whole cluster."""
@@ -143,6 +148,10 @@ class Load:
         if rescale != 1.0:
             options["rescale"] = rescale
         return self._cluster, msgspec.structs.replace(trace, options=options)
+
+    def window(self, size: int, window: Window) -> Window:
+        """Return the arrivals to count, squeezed or stretched as the trace is."""
+        return window[0] / self.shown(size), window[1] / self.shown(size)
 
     def gpus(self, size: int) -> int:  # noqa: ARG002 - the same at every load
         """Return the GPUs of the cluster."""

@@ -72,7 +72,7 @@ class CapacityContest:
         keep = "keeps" if len(best) == 1 else "keep"
         said = [f"{_formatting.listed(best)} {keep} {first.kept} with {with_what}: "]
         said[0] += f"{first.named(point)}."
-        said += [*self._others(), *self._undecided(), *self._bound_by_load()]
+        said += [*first.counted(), *self._others(), *self._undecided(), *self._bound_by_load()]
         said += [line for plan in self.plans for line in plan.hidden()]
         for plan in self.plans:
             if not plan.is_monotone:

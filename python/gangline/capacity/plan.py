@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
+    from gangline.arrival_window import Window
     from gangline.capacity.targets import Target
     from gangline.cluster import Cluster
     from gangline.policies.choice import ChosenPolicy, PolicyLike
@@ -126,7 +127,8 @@ def plan(
     progress : bool
         Show how far the runs of each size are.
     **options
-        restart_s, first_start_s and others of `gangline.simulate`.
+        restart_s, first_start_s, count_arrivals and others of `gangline.simulate`. Where the load
+        is varied, the arrivals to count are squeezed and stretched with the others.
 
     Returns
     -------
@@ -230,9 +232,10 @@ def _answer(runs: _Evaluations, *, exhaustive: bool, is_any: bool) -> CapacityPl
         all_waiting={} if found.size is None else runs.all_waiting(found.size),
         allow_overload=is_any,
         traces=len(question.traces),
-        jobs=len(question.jobs),
+        jobs=question.counted,
         largest_share=question.largest_share,
         are_restarts_free=question.are_restarts_free,
+        count_arrivals=question.options[0].count_arrivals,
     )
 
 
@@ -382,11 +385,25 @@ class _Question:
             each = []
             for reference in self.traces.values():
                 cluster, trace = self.axis.world(size, reference)
-                each.append(offered_load(cluster, self._worlds.trace(trace)))
+                jobs = self._worlds.trace(trace)
+                each.append(offered_load(cluster, jobs, window=self.window(size)))
             self._largest = self._largest or [one.largest_share for one in each]
             known = [one.load for one in each if one.load is not None]
             self._loads[size] = known if len(known) == len(each) else None
         return self._loads[size]
+
+    def window(self, size: int) -> Window | None:
+        """Return the arrivals that runs of a size count; None if all."""
+        given = self.options[0].count_arrivals
+        return None if given is None else self.axis.window(size, given)
+
+    @property
+    def counted(self) -> int:
+        """How many jobs of the trace are measured."""
+        from gangline.arrival_window import counted
+
+        window = self.options[0].count_arrivals
+        return int(counted(self.jobs.numbers("arrival_s"), window).sum())
 
     @property
     def are_restarts_free(self) -> bool:
@@ -455,7 +472,7 @@ class _Evaluations:
         found = {}
         for key in (key.replace("queue", "wait", 1) for key in keys):
             # the summary lacks some statistics of one of the two: the quantile is the same number
-            values = [(run, self._value(run, key)) for run in self._runs[size]]
+            values = [(run, self._value(size, run, key)) for run in self._runs[size]]
             found[key] = estimate(self._replicates(values), range_of(key))
         return found
 
@@ -468,7 +485,8 @@ class _Evaluations:
         for trace_seed, reference in asked.traces.items():
             cluster, trace = asked.axis.world(size, reference)
             lab = keys_of(cluster)
-            for options in asked.options:
+            for given in asked.options:
+                options = msgspec.structs.replace(given, count_arrivals=asked.window(size))
                 keys: dict[str, Any] = {"policy": self.label}
                 keys[asked.axis.name] = asked.axis.shown(size)
                 keys |= {} if trace_seed is None else {"trace_seed": trace_seed}
@@ -496,7 +514,9 @@ class _Evaluations:
         if loads is not None:
             point = replace(point, load=math.fsum(loads) / len(loads), load_max=max(loads))
         raw = {
-            target.key: self._replicates([(run, self._value(run, target.key)) for run in done.runs])
+            target.key: self._replicates(
+                [(run, self._value(size, run, target.key)) for run in done.runs]
+            )
             for target in targets
         }
         self._raw[size] = raw
@@ -508,7 +528,7 @@ class _Evaluations:
         )
         return replace(point, values=values, keeps=keeps, kept_in=in_seeds)
 
-    def _value(self, run: Mapping[str, Any], key: str) -> float:
+    def _value(self, size: int, run: Mapping[str, Any], key: str) -> float:
         from gangline.sweep.store import Store
 
         store = Store(self.question.store)
@@ -519,7 +539,9 @@ class _Evaluations:
 
             found = quantile_of(key) or ("", 0.0)
             path = store.place(run["digest"]) / "jobs.parquet"
-            return value_of(pq.read_table(path, columns=[found[0]], partitioning=None), key)
+            columns = ["arrival_s", found[0]]
+            table = pq.read_table(path, columns=columns, partitioning=None)
+            return value_of(table, key, self.question.window(size))
         if key not in summary:
             message = f"keep: {key}: this run has no `{key}`"
             raise OptionError(message, field="keep", value=key)

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangline import _formatting
+from gangline import _formatting, arrival_window
 from gangline._formatting import TIE, plural
 
 if TYPE_CHECKING:
@@ -123,11 +123,13 @@ class CapacityPlan:
     allow_overload : bool
         Whether a size may be the answer that is offered more work than it can do.
     traces, jobs : int
-        Traces that were drawn, and jobs of one.
+        Traces that were drawn, and jobs of one that are measured.
     largest_share : float
         Share of the work that the ten largest jobs of a trace hold, a mean over the traces.
     are_restarts_free : bool
         Whether a job that was preempted goes on at once.
+    count_arrivals : pair of float or None
+        Only jobs that arrive in this window are measured.
     """
 
     policy: str
@@ -150,6 +152,7 @@ class CapacityPlan:
     jobs: int = 0
     largest_share: float = 0.0
     are_restarts_free: bool = True
+    count_arrivals: arrival_window.Window | None = None
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
@@ -190,7 +193,7 @@ class CapacityPlan:
             if self._only_overloaded:
                 said = [f"{said[0][:-1]} at an offered load of at most 1."]
             said += [*self.only_by_the_end(), *self._plateau()]
-            return [*said, *self._too_small(), *self.shape()]
+            return [*said, *self.counted(), *self._too_small(), *self.shape()]
         said = [f"{self.named(self.point)} {'keep' if self._is_plural else 'keeps'} {kept}: "]
         said[0] += "; ".join(self._valued(target, self.point) for target in self.targets) + "."
         easier = self._easier
@@ -201,11 +204,21 @@ class CapacityPlan:
         before = easier[place - 1] if place else None
         if before is not None and not (before.keeps and self._may_be(before)):
             said[0] += f" {self._step_before(before)}"
-        said += [*self._loaded(), *self.hidden()]
+        said += [*self._loaded(), *self.counted(), *self.hidden()]
         if self.has_free_restarts:
             said.append(free_restarts([self.policy]))
         said += self.only_by_the_end()
         return said + self._certainty() + self._too_small() + self.shape()
+
+    def counted(self) -> list[str]:
+        """Say which jobs are measured, if not all."""
+        if self.count_arrivals is None:
+            return []
+        said = arrival_window.said(self.count_arrivals)
+        moved = ", squeezed with the arrivals at a larger load" if self.vary == "load" else ""
+        return [
+            f"Measures of jobs and the offered load are of those that arrive between {said}{moved}."
+        ]
 
     def titles(self) -> list[str]:
         """Return the titles of `cells`."""
@@ -255,6 +268,7 @@ class CapacityPlan:
             "preempts": self.preempts,
             "all_waiting": {key: value.to_dict() for key, value in self.all_waiting.items()},
             "largest_share": self.largest_share,
+            **({} if self.count_arrivals is None else {"count_arrivals": [*self.count_arrivals]}),
             "points": [point.to_dict() for point in self.points],
             "sentences": self.sentences(),
         }

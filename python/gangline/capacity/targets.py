@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from gangline._formatting import did_you_mean
+from gangline._formatting import QUANTITY, did_you_mean, seconds
 from gangline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Target", "parse", "quantile_of", "value_of"]
 
 _FORM = re.compile(r"\s*([A-Za-z][\w. -]*?)\s*(<=|>=|=<|=>|≤|≥|<|>)\s*(\S.*?)\s*")
-_BOUND = re.compile(r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z%]*)")
 _QUANTILE = re.compile(r"(jct|queue|wait|slowdown|ftf)_p([1-9]\d?)(_s)?")
 _RATIOS = ("slowdown", "ftf")
 _MEASURES = ("jct", "queue", "wait", *_RATIOS)
@@ -27,11 +26,6 @@ _USUAL = "p95"  # ours: what a measure without a statistic stands for
 _WORDS = {
     "average": "mean", "avg": "mean", "median": "p50", "waiting": "wait", "queueing": "queue",
     "queuing": "queue", "rho": "ftf", "utilisation": "utilization",
-}  # fmt: skip
-_SECONDS = {
-    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
-    "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0,
-    "week": 604800.0,
 }  # fmt: skip
 _BY_CLOCK = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
 # Summaries have these where they apply, so that a run without them does not tell their names.
@@ -111,17 +105,20 @@ def quantile_of(key: str) -> tuple[str, float] | None:
     return f"{column}{unit or ''}", int(percent) / 100.0
 
 
-def value_of(jobs: pa.Table, key: str) -> float:
+def value_of(jobs: pa.Table, key: str, window: tuple[float, float] | None = None) -> float:
     """Return a quantile over the jobs that have a value, by linear interpolation; NaN if none has.
 
-    The definition is that of the summary's own quantiles (docs/concepts/metrics.md).
+    The definition is that of the summary's own quantiles (docs/concepts/metrics.md); of a run that
+    counts the arrivals in a window it is of these jobs.
     """
     import numpy as np
+
+    from gangline.arrival_window import counted
 
     found = quantile_of(key)
     assert found is not None, key
     column, share = found
-    values = jobs[column].to_numpy()
+    values = jobs[column].to_numpy()[counted(jobs["arrival_s"].to_numpy(), window)]
     values = values[~np.isnan(values)]
     return float(np.quantile(values, share)) if len(values) else math.nan
 
@@ -150,19 +147,16 @@ def _key(typed: str) -> str:
 
 def _bound(text: str, key: str, typed: str) -> float:
     """Read a number in the unit of the key: `3600`, `1h`, `1h30min`, `80%`."""
-    parts = list(_BOUND.finditer(typed))
-    is_whole = "".join(part[0] for part in parts).replace(" ", "") == typed.replace(" ", "")
-    units = [part["unit"].lower() for part in parts]
-    numbers = [float(part["number"]) for part in parts]
     is_share = any(word in key for word in _SHARES)
-    if is_whole and numbers and all(map(math.isfinite, numbers)):
-        if units == [""]:
-            return numbers[0]
-        if units == ["%"] and is_share:
-            return numbers[0] / 100.0
-        scales = [_SECONDS.get(unit, _SECONDS.get(unit.removesuffix("s"))) for unit in units]
-        if key.endswith("_s") and all(scales):
-            return math.fsum(n * (scale or 0.0) for n, scale in zip(numbers, scales, strict=True))
+    one = QUANTITY.fullmatch(typed)
+    if one is not None and math.isfinite(number := float(one["number"])):
+        if not one["unit"]:
+            return number
+        if one["unit"] == "%" and is_share:
+            return number / 100.0
+    length_s = seconds(typed) if key.endswith("_s") else None
+    if length_s is not None:
+        return length_s
     expected = "a number after the sign"
     if key.endswith("_s"):
         expected += ", in seconds or with a unit, such as 90min, 1.5h or 2d"

@@ -146,12 +146,15 @@ class World:
         Seconds without progress after a restart or move; default 0.
     first_start_s
         Seconds without progress after the first start; default 0.
+    count_arrivals
+        FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     """
 
     trace: str
     cluster: str
     restart_s: float | None = None
     first_start_s: float | None = None
+    count_arrivals: str | None = None
 
     def read(self, choice: TraceChoice | None) -> Trace:
         """Read the trace."""
@@ -160,7 +163,11 @@ class World:
     @property
     def options(self) -> dict[str, Any]:
         """The options of the run."""
-        return {"restart_s": self.restart_s, "first_start_s": self.first_start_s}
+        return {
+            "restart_s": self.restart_s,
+            "first_start_s": self.first_start_s,
+            "count_arrivals": self.count_arrivals,
+        }
 
 
 @Parameter(name="*")

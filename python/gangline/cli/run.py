@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gangline import _formatting
+from gangline import _formatting, arrival_window
 from gangline._formatting import count, duration, share, times
 from gangline.cli import _console, _exit, _inputs, _page, _pandas
 from gangline.cli._inputs import Json, Kept, MaybeWhole, Settings, TraceChoice
@@ -59,6 +59,7 @@ def run(
     seed: MaybeWhole = None,
     restart_s: float | None = None,
     first_start_s: float | None = None,
+    count_arrivals: str | None = None,
     out: Path | None = None,
     json: Json = False,
     kept: Kept | None = None,
@@ -85,6 +86,8 @@ def run(
         Seconds without progress after a restart or move; default 0.
     first_start_s
         Seconds without progress after the first start; default 0.
+    count_arrivals
+        FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     out
         Folder for spec.json, summary.json and the tables.
     json
@@ -98,7 +101,12 @@ def run(
     from gangline.run_inputs import as_cluster
 
     kept = kept or Kept()
-    options = {"seed": seed, "restart_s": restart_s, "first_start_s": first_start_s}
+    options = {
+        "seed": seed,
+        "restart_s": restart_s,
+        "first_start_s": first_start_s,
+        "count_arrivals": count_arrivals,
+    }
     if spec is not None:
         chosen = {"cluster": cluster, "policy": policy, "set": settings, **options}
         _refuse_beside(spec, {**chosen, **_given(choice), **_given(kept)})
@@ -125,10 +133,13 @@ def run(
             rows.append(["offered load", result.offered_load.text(), "offered_load"])
         title = f"{result.policy}: {done.jobs!r}"
         _console.table(["", "value", "key"], rows, title=title, numbers=(1,))
+        window = arrival_window.of_spec(result.spec)
+        if window is not None:
+            _console.prose(arrival_window.sentence(window, [result.summary["jobs"]]))
         lab = as_cluster(result.spec["cluster"])
         _inputs.say_lacks(done.jobs, lab, [done.policy], drops=True)
         load = result.offered_load
-        if load is not None and (load.is_over or load.is_light):
+        if load is not None and (load.is_over or load.is_light or load.steady_window is not None):
             _console.say(f"note: {load.in_words()}")
         _inputs.say_about(done.jobs, lab, [done.policy])
         if out is not None:

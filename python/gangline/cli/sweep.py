@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gangline import _formatting
+from gangline import _formatting, arrival_window
 from gangline.cli import _console, _exit, _inputs
 from gangline.cli._inputs import Flag, Json, MaybeWhole, find_modules_here
 
@@ -71,6 +71,9 @@ def sweep(
         _console.document(document)
     else:
         _show(done)
+        if plan.window is not None:
+            of = f"jobs that arrive between {arrival_window.said(plan.window)}"
+            _console.say(f"measures of jobs are of the {of}")
         _console.say(f"saved in {folder}: table.parquet, table.csv, runs/")
     return _exit.REFUSED if done.failed else _exit.DONE
 

@@ -179,6 +179,8 @@ def _options(options: dict[str, Any]) -> list[str] | None:
     for name, value in options.items():
         if name in _FLAGS:
             words += [] if value is None else [_FLAGS[name], repr(value)]
+        elif name == "count_arrivals":
+            words += ["--count-arrivals", ",".join(repr(end).removesuffix(".0") for end in value)]
         elif name == "on_infeasible":
             words += ["--on-infeasible", str(value)]
         elif name == "segments":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.arrival_window import counted, of_spec
 from gangline.explain.life import Segments
 from gangline.report.excerpt import Excerpt, excerpt
 from gangline.report.pair_times import PairTime, pair_times
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gangline.premises import Lack
     from gangline.result import Result
 
+    Bools = npt.NDArray[np.bool_]
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
@@ -127,6 +129,9 @@ class ModelTime:
 @dataclass(frozen=True)
 class Digest:
     """One run in small: its recipe, its summary, its curves.
+
+    Of a run that counts the arrivals in a window, what is said of jobs is of these jobs; lines over
+    time, GPU time and `jct_s` are of the whole run.
 
     Attributes
     ----------
@@ -272,6 +277,7 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
 
     try:
         jobs, timeline = result.jobs, result.timeline
+        is_counted = counted(floats(jobs, "arrival_s"), of_spec(result.spec))
         lost = _losses(jobs)
         gpus = sum(gpus_by_type(result.spec["cluster"]).values())
         # A trace may have a clock of its own; servers may fail before the first job arrives.
@@ -289,16 +295,20 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
         found = None
         if is_fine or rows is not None:
             found = waits(result, rows, fewest=fewest, mixes_types=mixes_types)
+        if found is not None and not is_counted.all():
+            found = found.of(is_counted)
         blocked = float("nan") if found is None else found.behind_head
         none = np.zeros(0, np.int64)
         # copies of a job come and go without the job being stopped
         pairs = (none, none)
         if rows is not None and result.summary.get("preemptions"):
-            pairs = rows.preempted()[:2]
-        reasons, unfit = ({}, []) if rows is None else _reasons(result, found, pairs)
-        told = worst(result, found, rows, pairs)
+            stopped, taker = rows.preempted()[:2]
+            pairs = stopped[is_counted[stopped]], taker[is_counted[stopped]]
+        reasons, unfit = ({}, []) if rows is None else _reasons(result, found, pairs, is_counted)
+        told = worst(result, found, rows, pairs, is_counted)
         took_s = floats(jobs, "jct_s").astype(np.float32)
-        jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
+        is_shown = is_counted & np.isfinite(took_s)
+        jobs = jobs if is_shown.all() else jobs.filter(is_shown)
         users = _named(jobs, "user")
         return Digest(
             spec=result.spec,
@@ -318,7 +328,7 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
             behind_head=blocked,
             busy_until_s=busy_until_s,
             losses=lost,
-            model_times=[] if rows is None else _model_times(result, rows),
+            model_times=[] if rows is None else _model_times(result, rows, is_counted),
             shapes=formed,
             pairs=[] if rows is None else _pairs(result, rows),
             reasons=reasons,
@@ -470,18 +480,19 @@ def _losses(jobs: pa.Table) -> list[Loss]:
 
 
 def _reasons(
-    result: Result, found: Waits | None, pairs: tuple[Ints, Ints]
+    result: Result, found: Waits | None, pairs: tuple[Ints, Ints], is_counted: Bools
 ) -> tuple[dict[str, float], list[tuple[str, int, float]]]:
     """Return means of the waiting by reason, what was stopped, and which gangs waited in vain."""
     told = stops(result.jobs, *pairs)
     if found is None:
         return told, []
-    jobs = max(result.jobs.num_rows - int(result.summary.get("dropped") or 0), 1)
+    jobs = max(int(is_counted.sum()) - int(result.summary.get("dropped") or 0), 1)
     total = found.reasons_s.sum(axis=0) / jobs
     told |= {f"waited_{name}_s": float(s) for name, s in zip(REASONS, total, strict=True)}
     codes, names = _sizes(result.jobs)
     waited = np.bincount(codes[found.job], found.reasons_s[:, 1:].sum(axis=1), len(names))
-    count, whole = np.bincount(codes, minlength=len(names)), float(found.reasons_s.sum())
+    count = np.bincount(codes[is_counted], minlength=len(names))
+    whole = float(found.reasons_s.sum())
     shares = zip(names, count.tolist(), (waited / (whole or 1.0)).tolist(), strict=True)
     return told, [(name, n, share) for name, n, share in shares if n]
 
@@ -528,7 +539,7 @@ def _types(result: Result) -> tuple[list[str], npt.NDArray[np.int64]]:
     return names, cluster.server_arrays()["type"].astype(np.int64)
 
 
-def _model_times(result: Result, rows: Segments) -> list[ModelTime]:
+def _model_times(result: Result, rows: Segments, is_counted: Bools) -> list[ModelTime]:
     named = _named(result.jobs, "model")
     if named is None:
         return []
@@ -540,7 +551,7 @@ def _model_times(result: Result, rows: Segments) -> list[ModelTime]:
     rho = floats(result.jobs, "ftf")
     found = []
     for i in np.argsort(-held.sum(axis=1), kind="stable").tolist():
-        own = rho[(codes == i) & np.isfinite(rho)]
+        own = rho[(codes == i) & np.isfinite(rho) & is_counted]
         if held[i].sum() > 0.0:
             mean = float(own.mean()) if len(own) else float("nan")
             found.append(ModelTime(names[i], dict(zip(types, held[i].tolist(), strict=True)), mean))

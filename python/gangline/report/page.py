@@ -11,7 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
-from gangline import comparison, statistics
+from gangline import arrival_window, comparison, statistics
 from gangline._files import unsealed
 from gangline.offered_load import in_words, shown
 from gangline.report import _svg, answer, distance, findings, pairs, tables, why
@@ -192,7 +192,17 @@ def _lede(runs: Sequence[Digest]) -> str:
     source = f" from {trace}," if spec["trace"]["path"] not in ("", "table") else ""
     loads = answer.loads(runs)
     load = f" Offered load: {shown(loads)}." if loads else ""
-    return f"<p class=soft>{jobs}{source} on {cluster}: {_gpus(spec['cluster'])}.{load}</p>"
+    said = arrival_window.sentence(_window(runs), [run.summary["jobs"] for run in runs])
+    counted = f"<p>{text(said)}</p>" if said else ""
+    return (
+        f"<p class=soft>{jobs}{source} on {cluster}: {_gpus(spec['cluster'])}.{load}</p>{counted}"
+    )
+
+
+def _window(runs: Sequence[Digest]) -> arrival_window.Window | None:
+    """Return the arrivals that all runs count; None if they count all."""
+    windows = {arrival_window.of_spec(run.spec) for run in runs}
+    return windows.pop() if len(windows) == 1 else None
 
 
 def _cut(value: object) -> str:
@@ -229,7 +239,8 @@ def _warnings(runs: Sequence[Digest]) -> list[str]:
             lines.append(f"These runs differ in their {word}: compare them with care.")
     lost = max(int(run.summary.get("dropped") or 0) for run in runs)
     if lost:
-        lines.append(f"Up to {words.plural(lost, 'job')} could never run here and were dropped.")
+        kind = "job" if _window(runs) is None else "counted job"
+        lines.append(f"Up to {words.plural(lost, kind)} could never run here and were dropped.")
     short = [run for run in runs if run.spec.get("outcome", "finished") != "finished"]
     if short:
         lines.append("Some runs ended before all jobs were done; their figures are of a part.")
@@ -263,7 +274,7 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     spec = drawn[0].spec
     trace = spec["trace"]
     users = len(runs[0].users)
-    of_users = f" of {words.plural(users, 'user')}" if users else ""
+    of_users = f" of {words.plural(users, 'user')}" if users and _window(runs) is None else ""
     facts = [
         ("Trace", trace["path"]),
         ("Jobs", words.count(trace["jobs"]) + of_users),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gangline.report.waiting import Waits
     from gangline.result import Result
 
+    Bools = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
@@ -93,14 +94,19 @@ def alone_s(jobs: pa.Table) -> Floats:
 
 
 def worst(
-    result: Result, found: Waits | None, rows: Segments | None, pairs: tuple[Ints, Ints]
+    result: Result,
+    found: Waits | None,
+    rows: Segments | None,
+    pairs: tuple[Ints, Ints],
+    is_counted: Bools,
 ) -> list[Story]:
     """Return the stories of the finished jobs with the longest delay, the longest first.
 
-    The delay is the time from arrival to finish less the run time alone. Parameters as for `tell`.
+    The delay is the time from arrival to finish less the run time alone. Parameters as for `tell`;
+    `is_counted` names the jobs to choose from.
     """
     alone, took = alone_s(result.jobs), floats(result.jobs, "jct_s")
-    delay = np.where(np.isfinite(took), took - alone, -np.inf)
+    delay = np.where(np.isfinite(took) & is_counted, took - alone, -np.inf)
     most = np.argsort(-delay, kind="stable")[:_TOLD]
     most = most[delay[most] > 1e-6 * took[most]]
     return tell(result, most.tolist(), found, rows, pairs)

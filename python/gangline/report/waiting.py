@@ -68,6 +68,12 @@ class Waits:
     is_first: Bools
     reasons_s: Floats
 
+    def of(self, is_counted: Bools) -> Waits:
+        """Return the stretches of some jobs."""
+        mine = is_counted[self.job]
+        columns = self.job, self.start_s, self.end_s, self.is_first, self.reasons_s
+        return Waits(*(column[mine] for column in columns))
+
     @property
     def behind_head(self) -> float:
         """Share of the time to the first start that is head-of-line blocking; nan if there is none.

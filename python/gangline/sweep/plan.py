@@ -30,6 +30,8 @@ from gangline.trace.reference import TraceReference
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from gangline.arrival_window import Window
+
 __all__ = ["KEYS", "Listed", "Plan", "Runs", "drawn_trace", "read_plan"]
 
 KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale")
@@ -132,6 +134,11 @@ class Plan:
 
     def __len__(self) -> int:
         return math.prod(map(len, self.axes))
+
+    @property
+    def window(self) -> Window | None:
+        """The arrivals that all runs count; None if they count all."""
+        return make_options(self._run_options).count_arrivals
 
     def keys(self, index: int) -> Keys:
         """Return the values of the keys of a run, without the settings of other policies."""

@@ -80,6 +80,7 @@ const OPTIONS: &[&str] = &[
     "check_invariants",
     "until_s",
     "max_events",
+    "count_arrivals",
     "skip_rounds",
 ];
 
@@ -149,6 +150,14 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
             config.until = Some(until.map_err(|error| bad("until_s", error.to_string()))?);
         }
         "max_events" => config.max_events = Some(value.extract()?),
+        "count_arrivals" => {
+            let (from, to): (f64, f64) = value.extract()?;
+            let instant = |seconds| {
+                SimTime::from_seconds(seconds)
+                    .map_err(|error| bad("count_arrivals", error.to_string()))
+            };
+            config.count_arrivals = Some(instant(from)?..instant(to)?);
+        }
         "skip_rounds" => config.skip_rounds = value.extract()?,
         _ => return Err(unknown(key)),
     }

@@ -179,7 +179,6 @@ impl Engine {
             self.state.lives.of(job).preemptions += 1;
             return;
         }
-        self.recorder.totals.migrations += 1;
         let column = &mut self.state.out.migrations;
         if column.is_empty() {
             column.resize(self.state.jobs.len(), 0);

@@ -5,6 +5,7 @@ use gangline_model::{
     ClusterSpec, Inflations, Interference, JobId, JobTable, LocalityModel, MAX_SECONDS, RateTable,
     SimSpan, SimTime,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 /// One failure of a server: down at an instant, up again later (`SimTime::NEVER` = stays down).
@@ -123,6 +124,8 @@ pub struct RunConfig {
     pub until: Option<SimTime>,
     /// Stop after so many events.
     pub max_events: Option<u64>,
+    /// The summary's measures of jobs are of those that arrive in this time; `None` = of all.
+    pub count_arrivals: Option<Range<SimTime>>,
 }
 
 impl Default for RunConfig {
@@ -151,6 +154,7 @@ impl Default for RunConfig {
             skip_rounds: true,
             until: None,
             max_events: None,
+            count_arrivals: None,
         }
     }
 }

@@ -200,11 +200,25 @@ impl Engine {
         }
     }
 
+    /// The jobs of which the summary's measures of jobs are, in index order.
+    fn counted(&self) -> impl Iterator<Item = JobId> {
+        let (jobs, window) = (&self.state.jobs, &self.state.config.count_arrivals);
+        let is_counted = move |&job: &JobId| {
+            let window = window.as_ref();
+            window.is_none_or(|window| window.contains(&jobs.arrival(job)))
+        };
+        jobs.ids().filter(is_counted)
+    }
+
     fn summary(&mut self, output: &Output) -> Vec<(&'static str, f64)> {
         let jobs = &self.state.jobs;
         let done = |job: &JobId| output.status[job.index()] == 0;
         let each = |value: &dyn Fn(JobId) -> f64| -> Vec<f64> {
-            jobs.ids().filter(done).map(value).collect()
+            self.counted().filter(done).map(value).collect()
+        };
+        let sum = |column: &[i32]| -> f64 {
+            let known = self.counted().filter_map(|job| column.get(job.index()));
+            known.map(|&count| f64::from(count)).sum()
         };
         let arrival = |job: JobId| jobs.arrival(job).seconds();
         // one column at a time: each is as long as the trace
@@ -214,15 +228,18 @@ impl Engine {
         let (queue_mean, [queue_p99]) = statistics(each(&queue), [0.99]);
         let (ftf_mean, ftf) = statistics(each(&|job| output.ftf[job.index()]), [0.99, 1.0]);
         let (wait_mean, []) = statistics(each(&|job| output.wait_s[job.index()]), []);
-        let finished = jobs.ids().filter(done).count();
+        let (preemptions, migrations) = (sum(&output.preemptions), sum(&output.migrations));
+        let of_status = |status| {
+            let alike = |job: &JobId| output.status[job.index()] == status;
+            self.counted().filter(alike).count() as f64
+        };
+        let (count, finished, dropped) = (self.counted().count(), of_status(0), of_status(1));
         let first = jobs
             .ids()
             .filter(|job| output.status[job.index()] != 1)
             .map(arrival)
             .next();
-        let last = each(&|job| output.finish_s[job.index()])
-            .into_iter()
-            .fold(f64::NAN, f64::max);
+        let last = output.finish_s.iter().copied().fold(f64::NAN, f64::max);
         let makespan = first.map_or(f64::NAN, |first| to_nanos(last - first));
         // a run that was stopped has busy GPUs beyond its last finish
         let until = self.state.now.seconds();
@@ -239,9 +256,9 @@ impl Engine {
         let longest = nanos.last().map_or(0.0, |&nanos| f64::from(nanos) / 1e3);
         let totals = &self.recorder.totals;
         let mut summary = vec![
-            ("jobs", jobs.len() as f64),
-            ("finished", finished as f64),
-            ("dropped", output.dropped.len() as f64),
+            ("jobs", count as f64),
+            ("finished", finished),
+            ("dropped", dropped),
             ("makespan_s", makespan),
             ("jct_mean_s", jct_mean),
             ("jct_p50_s", jct[0]),
@@ -258,8 +275,8 @@ impl Engine {
             ("ftf_mean", ftf_mean),
             ("ftf_p99", ftf[0]),
             ("ftf_max", ftf[1]),
-            ("preemptions", totals.preemptions as f64),
-            ("migrations", totals.migrations as f64),
+            ("preemptions", preemptions),
+            ("migrations", migrations),
             ("comm_fraction", shares.comm),
             ("overhead_fraction", shares.overhead),
             ("share_fraction", shares.shared),
@@ -316,11 +333,12 @@ impl Engine {
     fn deadlines(&self, output: &Output) -> Option<[(&'static str, f64); 2]> {
         let column = self.state.jobs.columns().deadline.as_ref()?;
         let (mut all, mut met) = (0_u32, 0_u32);
-        for (deadline, &finish_s) in column.iter().zip(&output.finish_s) {
-            if *deadline != SimTime::NEVER {
+        for job in self.counted() {
+            let deadline = column[job.index()];
+            if deadline != SimTime::NEVER {
                 all += 1;
                 // a job that did not finish has none: NaN
-                met += u32::from(finish_s <= deadline.seconds());
+                met += u32::from(output.finish_s[job.index()] <= deadline.seconds());
             }
         }
         Some([

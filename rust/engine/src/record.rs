@@ -191,7 +191,6 @@ pub(crate) struct Totals {
     pub(crate) active_ns: i128,
     pub(crate) fragmented_gpu_ns: i128,
     pub(crate) preemptions: u64,
-    pub(crate) migrations: u64,
     pub(crate) failures: u64,
 }
 
