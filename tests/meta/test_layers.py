@@ -42,6 +42,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "result",
             "load",
             "offered_load",
+            "arrival_window",
             "execution",
             "simulate",
             "compare",

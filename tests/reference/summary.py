@@ -46,7 +46,9 @@ def of_jobs(rows: list[dict[str, Any]], window: tuple[int, ...] | None) -> dict[
     if window is not None:
         rows = [row for row in rows if window[0] <= row["arrival_ns"] < window[1]]
     done = [row for row in rows if row["status"] == "finished"]
-    jct, queue, wait = ([row[f"{key}_ns"] / 1e9 for row in done] for key in ("jct", "queue", "wait"))
+    jct, queue, wait = (
+        [row[f"{key}_ns"] / 1e9 for row in done] for key in ("jct", "queue", "wait")
+    )
     ftf = [math.nan if row["ftf"] is None else row["ftf"] for row in done]
     found = {
         "jobs": len(rows),

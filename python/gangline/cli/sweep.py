@@ -72,8 +72,8 @@ def sweep(
     else:
         _show(done)
         if plan.window is not None:
-            of = f"jobs that arrive between {arrival_window.said(plan.window)}"
-            _console.say(f"measures of jobs are of the {of}")
+            ends = arrival_window.said(plan.window)
+            _console.say(f"measures of jobs are of those that arrive between {ends}")
         _console.say(f"saved in {folder}: table.parquet, table.csv, runs/")
     return _exit.REFUSED if done.failed else _exit.DONE
 
