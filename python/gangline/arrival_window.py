@@ -34,7 +34,7 @@ Window: TypeAlias = tuple[float, float]
 """Seconds on the clock of the trace: from the first on, and before the second."""
 
 MARGIN = 0.1
-"""Ours: the part of the time in which jobs arrive that a suggested window leaves out at each end."""
+"""Ours: part of the time in which jobs arrive that a suggested window leaves out at each end."""
 _FIELD = "count_arrivals"
 _NANOS = 1e9
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))

@@ -105,7 +105,7 @@ class Comparison:
         return list(self._loads.values())
 
     @property
-    def counted(self) -> str:
+    def _counted(self) -> str:
         """Which jobs the numbers are of, in a sentence; empty without `count_arrivals`."""
         return arrival_window.sentence(self._window, [row["jobs"] for row in self.rows])
 
@@ -212,7 +212,7 @@ class Comparison:
         means, tied = self.means(), self.tied()
         first, later = load_said(self.offered_loads, means)
         said = (
-            self.counted,
+            self._counted,
             first,
             headline(means, tied=tied, baseline=baseline),
             assumptions(means, self._policies, tied=tied),
@@ -293,7 +293,7 @@ class Comparison:
             for row in self.means()
         ]
         caption = f"{self.trace!r} on {self.cluster.name}"
-        caption += f". {self.counted}" if self.counted else ""
+        caption += f". {self._counted}" if self._counted else ""
         return table(titles, rows, caption=caption, best=best)
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gangline import _core
+    from gangline.arrival_window import Window
     from gangline.cluster import Cluster
     from gangline.explain.watched import Watched
-    from gangline.arrival_window import Window
     from gangline.offered_load import OfferedLoad
     from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.policies.protocol import Policy

@@ -46,13 +46,13 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
             raise OptionError(
                 f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
             )
-    values = to_builtins(dict(values))
-    if isinstance(values.get("count_arrivals"), str):
-        values["count_arrivals"] = parse(values["count_arrivals"])
+    given: dict[str, Any] = to_builtins(values)
+    if isinstance(given.get("count_arrivals"), str):
+        given["count_arrivals"] = parse(given["count_arrivals"])
     try:
-        options = msgspec.convert(values, RunOptions)
+        options = msgspec.convert(given, RunOptions)
     except msgspec.ValidationError as error:
-        made = from_validation_error(error, values, RunOptions, None)
+        made = from_validation_error(error, given, RunOptions, None)
         raise OptionError(f"run option {made}", field=made.key, value=made.value) from None
     options.check()
     return options

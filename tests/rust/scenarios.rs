@@ -142,7 +142,7 @@ fn code(job: &Table, key: &str, labels: &mut Vec<String>) -> u32 {
 fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (JobTable, RateTable) {
     let mut columns = JobColumns::default();
     let (mut models, mut users, mut vcs) = (vec![], vec![], vec![]);
-    let (mut batches, mut memory) = (Vec::new(), Vec::new());
+    let (mut batches, mut memory, mut deadlines) = (Vec::new(), Vec::new(), Vec::new());
     let (mut allowed, mut reference, mut class, mut classes) = (vec![], vec![], vec![], vec![]);
     for job in jobs {
         columns
@@ -161,6 +161,7 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
         vcs.push(code(job, "vc", &mut columns.vc_labels));
         batches.push(whole(job, "batch_size").unwrap_or(0));
         memory.push(bytes(job, 0));
+        deadlines.push(number(job, "deadline_s").map_or(SimTime::NEVER, |s| SimTime(ns(s))));
         allowed.push(job.get("gpu_types").map_or(u64::MAX, |names| {
             let names = names.as_array().expect("names");
             let is_named = |t: &GpuType| names.iter().any(|name| name.as_str() == Some(&t.name));
@@ -183,6 +184,8 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
     columns.vc = Some(vcs);
     columns.batch_size = Some(batches);
     columns.memory_bytes = Some(memory);
+    let is_limited = deadlines.iter().any(|at| *at != SimTime::NEVER);
+    columns.deadline = is_limited.then_some(deadlines);
     columns.allowed_types = Some(allowed);
     columns.ref_rate = Some(reference);
     columns.rate_class = Some(class);

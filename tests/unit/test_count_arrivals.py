@@ -169,8 +169,8 @@ def test_an_empty_window_says_where_the_arrivals_are() -> None:
         with pytest.raises(OptionError) as caught:
             make(LAB, jobs, count_arrivals="1h,4000")
         assert str(caught.value) == (
-            "run option count_arrivals: no job arrives between 1 h and 1 h 6 min 40 s: the first of "
-            "2 jobs arrives at 7 s, the last at 4000 s (1 h 7 min)"
+            "run option count_arrivals: no job arrives between 1 h and 1 h 6 min 40 s: the first "
+            "of 2 jobs arrives at 7 s, the last at 4000 s (1 h 7 min)"
         )
         assert caught.value.field == "count_arrivals"
 
@@ -420,7 +420,7 @@ def test_figures_of_jobs_are_of_the_jobs_counted() -> None:
     pytest.importorskip("matplotlib")
     result = gl.simulate(LAB, TRACE, "fifo", count_arrivals=WINDOW)
     (line,) = gl.plot.cdf(result, "jct_s").axes[0].get_lines()
-    assert len(line.get_xdata()) == len(counted(result))
+    assert np.size(line.get_xdata()) == len(counted(result))
 
 
 def test_a_page_of_one_run_names_the_jobs(tmp_path: Path) -> None:

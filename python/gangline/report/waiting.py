@@ -71,8 +71,7 @@ class Waits:
     def of(self, is_counted: Bools) -> Waits:
         """Return the stretches of some jobs."""
         mine = is_counted[self.job]
-        columns = self.job, self.start_s, self.end_s, self.is_first, self.reasons_s
-        return Waits(*(column[mine] for column in columns))
+        return Waits(**{name: column[mine] for name, column in vars(self).items()})
 
     @property
     def behind_head(self) -> float:

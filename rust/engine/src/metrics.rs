@@ -216,9 +216,9 @@ impl Engine {
         let each = |value: &dyn Fn(JobId) -> f64| -> Vec<f64> {
             self.counted().filter(done).map(value).collect()
         };
-        let sum = |column: &[i32]| -> f64 {
+        let sum = |column: &[i32]| {
             let known = self.counted().filter_map(|job| column.get(job.index()));
-            known.map(|&count| f64::from(count)).sum()
+            known.map(|&count| i64::from(count)).sum::<i64>() as f64
         };
         let arrival = |job: JobId| jobs.arrival(job).seconds();
         // one column at a time: each is as long as the trace
