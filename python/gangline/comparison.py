@@ -643,7 +643,7 @@ def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, 
     """
     light = waiting(means)
     if light:
-        if any(load.exceeds for load in loads):
+        if any(load.exceeds and load.window is None for load in loads):
             light += " Much of the work is done after the last arrival: the load says little here."
         return "", light
     said = in_words(loads)

@@ -353,7 +353,7 @@ def test_a_plan_measures_the_window(tmp_path: Path) -> None:
     options: dict[str, Any] = {"workers": 1, "count_arrivals": TEXT, "out": tmp_path}
     found = gl.plan("2x4xV100", ADDRESS, "fifo", keep=keep, **options)
     ends = arrival_window.said(WINDOW)
-    assert f"are of those that arrive between {ends}." in " ".join(found.sentences())
+    assert f"are of the jobs that arrive between {ends}." in " ".join(found.sentences())
     assert found.to_dict()["count_arrivals"] == list(WINDOW)
     for point in found.points:
         lab = gl.Cluster.homogeneous(servers=int(point.size), gpus=4, gpu="V100")
@@ -378,7 +378,7 @@ def test_where_the_load_is_varied_the_same_jobs_are_measured() -> None:
         took = [row["jct_s"] for row in rows if row["job_id"] in names]
         assert len(took) == len(names)
         assert point.values["jct_mean_s"].mean == pytest.approx(sum(took) / len(took), rel=1e-9)
-    assert "squeezed with the arrivals at a larger load" in " ".join(found.sentences())
+    assert f"between {arrival_window.said(WINDOW)} at load 1." in " ".join(found.sentences())
 
 
 def test_trace_info_suggests_a_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,8 @@ class CapacityContest:
         """Say which policy needs least, how sure that is, and what the numbers leave out."""
         first, best = self._first, self.best
         if not best:
-            return [f"{plan.policy}: {plan.sentences()[0]}" for plan in self.plans]
+            said = [f"{plan.policy}: {plan.sentences()[0]}" for plan in self.plans]
+            return [*said, *first.counted()]
         point = self[best[0]].point
         assert point is not None, "it is best by its answer"
         with_what = "the fewest servers" if first.vary == "servers" else "the largest load"
@@ -172,7 +173,8 @@ class CapacityContest:
         bound = [plan.policy for plan in self.plans if plan.is_bound_by_load]
         over = [plan.policy for plan in self.plans if plan.point and plan.point.is_overloaded]
         if over:
-            what = "more work than the GPUs can do: the targets hold only because the trace ends"
+            ends = self._first.what_ends
+            what = f"more work than the GPUs can do: the targets hold only because {ends}"
             return [f"The answer of {_formatting.listed(over)} is offered {what}."]
         if not bound:
             return []

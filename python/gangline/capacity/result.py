@@ -214,11 +214,16 @@ class CapacityPlan:
         """Say which jobs are measured, if not all."""
         if self.count_arrivals is None:
             return []
-        said = arrival_window.said(self.count_arrivals)
-        moved = ", squeezed with the arrivals at a larger load" if self.vary == "load" else ""
+        when = arrival_window.said(self.count_arrivals)
+        when += " at load 1" if self.vary == "load" else ""
         return [
-            f"Measures of jobs and the offered load are of those that arrive between {said}{moved}."
+            f"Measures of jobs and the offered load are of the jobs that arrive between {when}."
         ]
+
+    @property
+    def what_ends(self) -> str:
+        """What has to end for a target to be kept at a load above 1."""
+        return "the trace ends" if self.count_arrivals is None else "the overload ends"
 
     def titles(self) -> list[str]:
         """Return the titles of `cells`."""
@@ -348,7 +353,7 @@ class CapacityPlan:
         if before.is_overloaded and not self.allow_overload:
             keeps = "keeps" if before.size == 1 or self.vary == "load" else "keep"
             subject = subject.rpartition(" ")[0]
-            verb = f"{keeps} it only because the trace ends" if before.keeps else ""
+            verb = f"{keeps} it only because {self.what_ends}" if before.keeps else ""
             verb = verb or f"{'is' if keeps == 'keeps' else 'are'} too few"
             if self.vary == "load" and not before.keeps:
                 verb = "is too much"
@@ -410,7 +415,7 @@ class CapacityPlan:
         said = f"The offered load there is {load_text(point.load)}{draws}"
         if point.is_overloaded:
             said += f": more work than the GPUs can do. {_ENDLESS}, and {self.kept} "
-            said += f"{'holds' if len(self.targets) == 1 else 'hold'} only because the trace ends"
+            said += f"{'holds' if len(self.targets) == 1 else 'hold'} only because {self.what_ends}"
         elif point.load >= _NEAR:
             said += ", close to the limit of 1: another draw of the jobs may need more"
         large = self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY
@@ -429,7 +434,7 @@ class CapacityPlan:
         is_one = len(found) == 1 and (self.vary == "load" or found[0].size == 1)
         keep = "keeps" if is_one else "keep"
         said = (
-            f"{_sizes(found)} {what} also {keep} {self.kept}, but only because the trace ends: the "
+            f"{_sizes(found)} {what} also {keep} {self.kept}, but only because {self.what_ends}: the "
             f"offered load there is {' to '.join(loads)}. {_ENDLESS}."
         )
         if self.point is None:
