@@ -205,9 +205,9 @@ def _with_window(said: str, window: Window | None) -> str:
     if window is None:
         return said
     return (
-        f"{said} To leave out the first and the last tenth of the time in which jobs arrive, so "
-        "that means depend less on where the trace starts and stops: --count-arrivals "
-        f"{arrival_window.typed(window)}."
+        f"{said} --count-arrivals {arrival_window.typed(window)} leaves out the first and the last "
+        "tenth of the time in which jobs arrive: means then depend less on where the trace starts "
+        "and stops."
     )
 
 

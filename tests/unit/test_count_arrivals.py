@@ -212,8 +212,8 @@ def test_close_to_a_load_of_1_the_middle_of_the_arrivals_is_suggested() -> None:
     assert load.text() == "0.96"
     assert load.steady_window == (10020.0, 90000.0)
     assert load.in_words().endswith(
-        "To leave out the first and the last tenth of the time in which jobs arrive, so that means "
-        "depend less on where the trace starts and stops: --count-arrivals 2h47min,1d1h."
+        "--count-arrivals 2h47min,1d1h leaves out the first and the last tenth of the time in "
+        "which jobs arrive: means then depend less on where the trace starts and stops."
     )
     assert arrival_window.parse("2h47min,1d1h") == load.steady_window
     table = gl.compare(ONE, every_1000_s(950.0), ["fifo", "sjf"])
@@ -249,7 +249,7 @@ def test_several_draws_share_a_window_only_if_each_has_one() -> None:
     over = gl.offered_load(ONE, every_1000_s(1100.0))
     # 120,000 s: the middle is from 12,000 to 108,000 s
     assert later.steady_window == (12000.0, 108000.0)
-    assert "--count-arrivals 3h20min,1d1h." in in_words([first, later])
+    assert "--count-arrivals 3h20min,1d1h " in in_words([first, later])
     assert "--count-arrivals" not in in_words([first, over])
 
 
@@ -384,7 +384,7 @@ def test_where_the_load_is_varied_the_same_jobs_are_measured() -> None:
 def test_trace_info_suggests_a_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gl.write_trace(gl.Trace.from_arrow(every_1000_s(950.0)), tmp_path / "jobs.parquet")
     assert main(["trace", "info", str(tmp_path / "jobs.parquet"), "--cluster", "1x1xV100"]) == 0
-    assert "--count-arrivals 2h47min,1d1h." in " ".join(capsys.readouterr().out.split())
+    assert "--count-arrivals 2h47min,1d1h " in " ".join(capsys.readouterr().out.split())
 
 
 # Reports

@@ -434,8 +434,8 @@ class CapacityPlan:
         is_one = len(found) == 1 and (self.vary == "load" or found[0].size == 1)
         keep = "keeps" if is_one else "keep"
         said = (
-            f"{_sizes(found)} {what} also {keep} {self.kept}, but only because {self.what_ends}: the "
-            f"offered load there is {' to '.join(loads)}. {_ENDLESS}."
+            f"{_sizes(found)} {what} also {keep} {self.kept}, but only because {self.what_ends}: "
+            f"the offered load there is {' to '.join(loads)}. {_ENDLESS}."
         )
         if self.point is None:
             said = said.replace(" also ", " ", 1)
