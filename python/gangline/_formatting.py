@@ -15,10 +15,12 @@ __all__ = [
     "MEASURES",
     "TIE",
     "Measure",
+    "amount",
     "brief",
     "count",
     "did_you_mean",
     "duration",
+    "form_of",
     "is_tie",
     "leaders",
     "listed",
@@ -215,6 +217,24 @@ def brief(seconds: float | None) -> str:
     ['0.25s', '42s', '1m30s', '3h51m', '4d2h']
     """
     return duration(seconds).replace(" min", "m").replace(" ", "")
+
+
+def form_of(key: str) -> Callable[[float | None], str]:
+    """Return how a key of the summary is shown: as a length of time, a share or a number."""
+    if key.endswith("_s"):
+        return duration
+    return share if "utilization" in key or key.endswith("_fraction") else times
+
+
+def amount(key: str, value: float) -> str:
+    """Return a value of the summary as people read it.
+
+    Examples
+    --------
+    >>> amount("queue_mean_s", 90.0), amount("gpu_utilization", 0.5), amount("ftf_mean", 1.5)
+    ('1 min 30 s', '50.0 %', '1.50')
+    """
+    return form_of(key)(value)
 
 
 def leaders(

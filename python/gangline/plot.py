@@ -33,6 +33,7 @@ from gangline.errors import MissingExtraError, OptionError
 from gangline.report.charts import style_of, ticks_s, width_of
 from gangline.result import Result
 from gangline.statistics import interval, range_of
+from gangline.sweep.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,11 +44,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gangline.capacity import CapacityContest
+    from gangline.sweep import Sweep
+    from gangline.sweep.summary import Line
 
     Runs: TypeAlias = Comparison | Result | Iterable[Result]
-    _Pairs: TypeAlias = list[tuple[str, npt.NDArray[np.float64]]]
+    _Floats: TypeAlias = npt.NDArray[np.float64]
+    _Pairs: TypeAlias = list[tuple[str, _Floats]]
 
-__all__ = ["bars", "capacity", "cdf", "decision_times", "save", "timeline", "write_table"]
+__all__ = [
+    "bars",
+    "capacity",
+    "cdf",
+    "decision_times",
+    "save",
+    "sweep",
+    "timeline",
+    "write_table",
+]
 
 FORMATS = ("pdf", "png", "pgf", "svg")
 _KIND = "figure"  # in the seal
@@ -256,12 +269,10 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
         label = str(target) if len(plans) == 1 else plan.policy
         label = label if alone or len(plans) == 1 else f"{label}: {target}"
         _line(axes, number, label, x, middle, marker="o", markersize=3)
-        over = np.asarray([point.is_overloaded for point in points], np.bool_)
-        colour = style_of(number)[0]
-        axes.plot(x[over], middle[over], "o", markersize=3, color=colour, markerfacecolor="white")
+        _hollow(axes, number, x, middle, [point.is_overloaded for point in points])
         low = np.asarray([np.nan if value.low is None else value.low for value in values]) / per
         high = np.asarray([np.nan if value.high is None else value.high for value in values]) / per
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(x, low, high, color=style_of(number)[0], alpha=0.15, linewidth=0)
         if alone:
             axes.set_ylabel(f"{_title(target.key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
     bound = first.targets[0].bound / (3600.0 if unit else 1.0) if alone else 1.0
@@ -276,6 +287,83 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
     top = _CAPACITY_TOP * bound
     axes.set_ylim(0.0, min(top, axes.get_ylim()[1]) if top > 0.0 else None)
     return _finished(figure, axes)
+
+
+def sweep(found: Sweep | Summary, key: str = "jct_mean_s") -> Figure:
+    """Draw the curves of a sweep: a mean over the seeds against the key that varies.
+
+    Parameters
+    ----------
+    found : Sweep or Summary
+        Of `gangline.sweep`, or of its `summary`, which says by which keys. The horizontal axis is
+        the first key that is a number, else the first that is no policy; of trace addresses it is
+        the number in which they differ. Each combination of the other keys has a line. Bands are
+        95 % intervals. Hollow dots are loads that the GPUs cannot do. Where only the policy varies
+        there is a bar for each.
+    key : str
+        A number of the summaries of runs: jct_mean_s, makespan_s, gpu_utilization, ...
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    OptionError
+        If the runs have no such number, or the summary was made without it.
+    ResultError
+        If no run finished.
+    MissingExtraError
+        If the extra `plot` is not installed.
+    """
+    summary = found if isinstance(found, Summary) else found.summary(measures=[key])
+    if key not in summary.measures:
+        message = f"plot: {key}: expected a measure of the summary: {', '.join(summary.measures)}"
+        raise OptionError(message, field="key", value=key)
+    figure, axes = _new()
+    unit, per = ("h", 3600.0) if key.endswith("_s") else ("", 1.0)
+    axes.set_ylabel(f"{_title(key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
+    curves = summary.curves(key)
+    if curves is None:
+        lines = [line for line in summary.lines(key) if line.mean is not None]
+        means, low, high = _ends(lines, per)
+        for number, mean in enumerate(means):
+            ends = [[mean - low[number]], [high[number] - mean]]
+            axes.bar(number, mean, 0.7, yerr=ends, capsize=3, color=style_of(number)[0])
+        names = [" ".join(line.group.labels.values()) for line in lines]
+        axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+        axes.spines[["top", "right"]].set_visible(False)
+        return figure
+    for number, (label, of) in enumerate(curves.lines.items()):
+        known = [(place, line) for place, line in of if line.mean is not None]
+        x = np.asarray([place for place, _ in known])
+        means, low, high = _ends([line for _, line in known], per)
+        _line(axes, number, label, x, means, marker="o", markersize=3)
+        _hollow(axes, number, x, means, [line.group.is_over for _, line in known])
+        axes.fill_between(x, low, high, color=style_of(number)[0], alpha=0.15, linewidth=0)
+    axes.set_xlabel(curves.x_title)
+    if curves.names:
+        axes.set_xticks(range(len(curves.names)), curves.names)
+    axes.set_ylim(bottom=0.0)
+    return _finished(figure, axes)
+
+
+def _ends(lines: Sequence[Line], per: float) -> tuple[_Floats, _Floats, _Floats]:
+    """Return means and the ends of their intervals; NaN where there is none."""
+    found = [line.mean for line in lines if line.mean is not None]
+    low = [np.nan if one.low is None else one.low for one in found]
+    high = [np.nan if one.high is None else one.high for one in found]
+    mean, low_ends, high_ends = (
+        np.asarray(ends, np.float64) / per for ends in ([one.mean for one in found], low, high)
+    )
+    return mean, low_ends, high_ends
+
+
+def _hollow(axes: Axes, number: int, x: _Floats, y: _Floats, over: Sequence[bool]) -> None:
+    """Draw hollow dots where more work is offered than the GPUs can do."""
+    which = np.asarray(over, np.bool_)
+    colour = style_of(number)[0]
+    axes.plot(x[which], y[which], "o", markersize=3, color=colour, markerfacecolor="white")
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> Path:

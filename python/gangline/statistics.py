@@ -23,6 +23,7 @@ __all__ = [
     "Difference",
     "Estimate",
     "Range",
+    "by_seed",
     "difference",
     "estimate",
     "interval",
@@ -260,14 +261,32 @@ def replicates(rows: Sequence[Row], key: str) -> dict[str, list[float]]:
     which = seed_key(rows)
     found: dict[str, list[float]] = {}
     for label in dict.fromkeys(row["policy"] for row in rows):
-        groups: dict[int, list[Any]] = {}
-        for row in rows:
-            if row["policy"] == label:
-                groups.setdefault(row[which], []).append(row.get(key))
-        if all(_is_number(value) for group in groups.values() for value in group):
-            ordered = [groups[seed] for seed in sorted(groups)]
-            found[label] = [sum(group) / len(group) for group in ordered]
+        mine = [row for row in rows if row["policy"] == label]
+        values = by_seed(mine, key, which)
+        if len(values) == len({row[which] for row in mine}):
+            found[label] = list(values.values())
     return found
+
+
+def by_seed(rows: Sequence[Row], key: str, seed: str | None) -> dict[Any, float]:
+    """Return the mean of a key over the runs of each seed, in the order of the seeds.
+
+    A seed is left out if a run of it has no value. Without a name of the seed all runs are one.
+
+    Examples
+    --------
+    >>> rows = [{"seed": 1, "x": 2.0}, {"seed": 1, "x": 4.0}, {"seed": 2, "x": None}]
+    >>> by_seed(rows, "x", "seed")
+    {1: 3.0}
+    """
+    groups: dict[Any, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(row[seed] if seed else None, []).append(row.get(key))
+    return {
+        one: sum(groups[one]) / len(groups[one])
+        for one in sorted(groups)
+        if all(map(_is_number, groups[one]))
+    }
 
 
 def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> list[str]:

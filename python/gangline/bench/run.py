@@ -53,6 +53,9 @@ class Bench:
         Runs that failed, with `error` and `message`; their policies have no place.
     scores : dict
         Label to mean JCT in s, by world and seed.
+    offered_loads : list of dict
+        For each workload, cluster and load of the suite: `offered_load`, as `gangline.offered_load`
+        defines it, the mean over the seeds.
     """
 
     def __init__(self, suite: Suite, worlds: Sequence[World], *, is_quick: bool) -> None:
@@ -64,6 +67,7 @@ class Bench:
         self.real_rows: list[dict[str, Any]] = []
         self.failed: list[dict[str, Any]] = []
         self.scores: Scores = {}
+        self.offered_loads: list[dict[str, Any]] = []
 
     @property
     def table(self) -> pa.Table:
@@ -90,6 +94,7 @@ class Bench:
             "rows": self.rows,
             "real_rows": self.real_rows,
             "failed": self.failed,
+            "offered_load": self.offered_loads,
             "jct_mean_s": {
                 label: [
                     {**world._asdict(), "seed": seed, "s": s} for (world, seed), s in of.items()
@@ -205,12 +210,36 @@ def _carry_out(
     runs = Listed(f"bench, suite {made.suite.version}", pairs)
     done = carry_out_all(runs, store, workers=workers, progress=progress)
     made.failed += [{k: v for k, v in run.items() if k != "status"} for run in done.failed]
-    columns = [*runs.columns, "status", "jobs", "jct_mean_s", "preemptions", "wall_s"]
+    columns = [
+        *runs.columns,
+        "offered_load",
+        "status",
+        "jobs",
+        "jct_mean_s",
+        "preemptions",
+        "wall_s",
+    ]
     have = done.table.column_names
     found: list[dict[str, Any]] = done.table.select(
         [name for name in columns if name in have]
     ).to_pylist()
+    made.offered_loads += _offered_loads(found)
     return found
+
+
+def _offered_loads(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the loads of the worlds of runs; those that differ in restarts alone are one."""
+    names = ("workload", "cluster", "load")
+    by_world: dict[tuple[Any, ...], dict[int, float]] = {}
+    for run in runs:
+        of_seed = by_world.setdefault(tuple(run[name] for name in names), {})
+        if run.get("offered_load") is not None:
+            of_seed[run["seed"]] = run["offered_load"]
+    return [
+        {**dict(zip(names, world, strict=True)), "offered_load": sum(of.values()) / len(of)}
+        for world, of in by_world.items()
+        if of
+    ]
 
 
 def _pairs(

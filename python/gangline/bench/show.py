@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-__all__ = ["TITLES", "cells", "sentences", "tables", "write_page"]
+__all__ = ["TITLES", "cells", "loads", "sentences", "tables", "write_page"]
 
 TITLES = ("place", "policy", "mean rank", "speedup", "preempt. per job", "ms per run", "result")
 
@@ -23,6 +23,20 @@ TITLES = ("place", "policy", "mean rank", "speedup", "preempt. per job", "ms per
 def tables(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
     """Return titled tables, one per class of knowledge; real traces after those that ship."""
     return [(title, list(TITLES), [cells(row) for row in mine]) for title, mine in _groups(done)]
+
+
+def loads(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
+    """Return a table of the offered loads, by workload and cluster; none if no run finished."""
+    known = sorted({one["load"] for one in done.offered_loads})
+    found: dict[tuple[str, str], dict[float, float]] = {}
+    for one in done.offered_loads:
+        of = found.setdefault((one["workload"], one["cluster"]), {})
+        of[one["load"]] = one["offered_load"]
+    titles = ["workload", "cluster", *(f"at {load:g}" for load in known)]
+    rows: list[list[object]] = [
+        [*names, *(times(of.get(load)) for load in known)] for names, of in found.items()
+    ]
+    return [("Offered load of the worlds, mean over the seeds", titles, rows)] if rows else []
 
 
 def _groups(done: Bench) -> list[tuple[str, list[Row]]]:
@@ -109,7 +123,12 @@ def write_page(done: Bench, path: Path, command: str = "") -> None:
             pictures.append((name, about, report.intervals(name, bars, [done.suite.baseline])))
     title = f"gangline bench, suite {done.suite.version}"
     report.write_tables(
-        title, sentences(done), _by_name(done), path, command=command, pictures=pictures
+        title,
+        sentences(done),
+        [*_by_name(done), *loads(done)],
+        path,
+        command=command,
+        pictures=pictures,
     )
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting
-from gangline.capacity.result import KIND, PLAN, amount, free_restarts, load_text
+from gangline._formatting import amount
+from gangline.capacity.result import KIND, PLAN, free_restarts, load_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gangline.capacity.result import amount, in_words
+from gangline._formatting import amount
+from gangline.capacity.result import in_words
 from gangline.report.curves import Curve, Dot, draw
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting, arrival_window
-from gangline._formatting import TIE, plural
+from gangline._formatting import TIE, amount, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ __all__ = [
     "PLAN",
     "CapacityPlan",
     "Point",
-    "amount",
     "free_restarts",
     "in_words",
     "load_text",
@@ -527,15 +526,6 @@ def load_text(value: float | None) -> str:
     """Return an offered load; one above 1 is never shown as 1."""
     if value is not None and 1.0 < value < _ROUNDED:
         return f"{value:.4f}" if value >= 1.0001 else "just over 1"
-    return _formatting.times(value)
-
-
-def amount(key: str, value: float) -> str:
-    """Return a value as people read it: times of keys in seconds as durations."""
-    if key.endswith("_s"):
-        return _formatting.duration(value)
-    if "utilization" in key or key.endswith("_fraction"):
-        return _formatting.share(value)
     return _formatting.times(value)
 
 

@@ -18,10 +18,22 @@ from gangline._safe import safe
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["columns", "document", "open_voices", "paragraphs", "prose", "say", "table", "write"]
+__all__ = [
+    "NARROW",
+    "columns",
+    "document",
+    "grouped",
+    "open_voices",
+    "paragraphs",
+    "prose",
+    "say",
+    "table",
+    "write",
+]
 
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
 """Bars for a terminal whose encoding has none."""
+NARROW = 80  # characters of a line that is made to be read, wherever it goes
 _CELL_LONGEST = 500  # ours: characters of a cell
 _READABLE = 88  # ours: characters of a line of text
 _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
@@ -148,6 +160,59 @@ def table(
 def _wrapped(cell: str, width: int) -> str:
     """Fold a cell after spaces and hyphens; only a longer word is cut."""
     return "\n".join(textwrap.wrap(cell, width)) or cell
+
+
+def grouped(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], keys: int, *, title: str = ""
+) -> None:
+    """Draw a table whose rows are named by their first columns; it is 80 characters wide at most.
+
+    Where it would be wider, the first keys become headings of the rows below them: as many as it
+    takes. So no name is broken, unless it alone is longer than a line.
+
+    Parameters
+    ----------
+    titles : sequence of str
+        Of the columns.
+    rows : rows of text
+        The last columns are numbers, and stand to the right.
+    keys : int
+        How many of the columns are keys; rows with equal keys follow each other.
+    title : str
+        Above the table.
+    """
+    shown = [[safe(cell, _CELL_LONGEST) for cell in row] for row in rows]
+    room = min(columns(), NARROW)
+    for raised in range(keys + 1):
+        widths = [_column(titles[i], [row[i] for row in shown]) for i in range(raised, len(titles))]
+        indent = 1 + bool(raised)
+        if indent + sum(widths) + 2 * (len(widths) - 1) <= room:
+            break
+
+    def line(cells: Sequence[str]) -> str:
+        pairs = enumerate(zip(cells, widths, strict=True), start=raised)
+        aligned = [cell.ljust(w) if i < keys else cell.rjust(w) for i, (cell, w) in pairs]
+        return (" " * indent + "  ".join(aligned)).rstrip()
+
+    heads = [textwrap.wrap(name, w) for name, w in zip(titles[raised:], widths, strict=True)]
+    tall = max(map(len, heads), default=0)
+    heads = [[""] * (tall - len(head)) + head for head in heads]
+    lines = [*textwrap.wrap(title, room, break_on_hyphens=False), ""]
+    lines += [line(head) for head in zip(*heads, strict=True)]
+    lines.append(" " * indent + "-" * (sum(widths) + 2 * (len(widths) - 1)))
+    before: Sequence[str] = []
+    for row in shown:
+        if row[:raised] != before:
+            before = row[:raised]
+            named = [f"{name} {cell}" for name, cell in zip(titles, before, strict=False) if cell]
+            lines += textwrap.wrap(", ".join(named), room, break_on_hyphens=False)
+        lines.append(line(row[raised:]))
+    write(*lines, "")
+
+
+def _column(title: str, cells: Sequence[str]) -> int:
+    """Return the width of a column: titles are folded between words, cells never."""
+    return max(map(len, [*cells, *title.split()]))
 
 
 def _widths(

@@ -112,6 +112,6 @@ def _write(done: Bench, folder: Path, page: Path) -> None:
 def _show(done: Bench) -> None:
     from gangline.bench import show
 
-    for title, titles, rows in show.tables(done):
+    for title, titles, rows in [*show.tables(done), *show.loads(done)]:
         _console.table(titles, rows, title=title)
     _console.paragraphs(*show.sentences(done))

@@ -1,19 +1,24 @@
-"""`gangline sweep`: many runs from one file."""
+"""`gangline sweep`: many runs from one file, and what they tell."""
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gangline import _formatting, arrival_window
-from gangline.cli import _console, _exit, _inputs
+from gangline.cli import _console, _exit, _inputs, _page
 from gangline.cli._inputs import Flag, Json, MaybeWhole, find_modules_here
 
 if TYPE_CHECKING:
-    from gangline.sweep import Sweep
+    from collections.abc import Sequence
 
-_ROWS_SHOWN = 40
+    from gangline.sweep import Sweep
+    from gangline.sweep.plan import Plan
+    from gangline.sweep.summary import Summary
+
 _FAILED_SHOWN = 5
+_ABOUT = ("digest", "status", "error", "message")
 _NAMED = ("policy", "trace", "trace_seed")  # what the line of a failed run names anyway
 
 
@@ -21,6 +26,11 @@ def sweep(
     spec: Path,
     /,
     *,
+    by: str | None = None,
+    measure: str | None = None,
+    baseline: str | None = None,
+    runs: Flag = False,
+    html: Path | None = None,
     executor: Literal["local", "dask"] = "local",
     workers: MaybeWhole = None,
     address: str | None = None,
@@ -28,12 +38,23 @@ def sweep(
     resume: Flag = False,
     json: Json = False,
 ) -> int:
-    """Carry out every run of a sweep that is not in its folder yet.
+    """Carry out every run of a sweep that is not in its folder yet, and sum them up.
 
     Parameters
     ----------
     spec
         A TOML file with [grid], [[zip]] and [options].
+    by
+        Keys of the table, separated by commas; default: the policy, and all that vary but seeds.
+    measure
+        Numbers of the summaries of runs, separated by commas, a table for each; default:
+        jct_mean_s.
+    baseline
+        The policy that others are held against, seed by seed; default: the first.
+    runs
+        Print a row per run as well.
+    html
+        A page with the table and the curves of all measures.
     executor
         local: the cores of this machine; dask: the processes of a Dask cluster.
     workers
@@ -61,44 +82,94 @@ def sweep(
     if resume and not Path(folder, "runs").is_dir():
         message = f"--resume: {folder} holds no earlier sweep; leave it out, or check --out"
         raise OptionError(message, field="resume", value=str(folder))
+    keys = None if by is None else [name.strip() for name in by.split(",")]
+    _check(plan, keys, baseline)
+    if html is not None:
+        _page.check(html)
     _inputs.say_each(lack for lack in lacks_of(plan, Worlds(1)) if lack.mechanism)
     done = carry_out(
         spec, out=folder, executor=executor, workers=workers, address=address, progress=True
     )
+    measures = ["jct_mean_s"] if measure is None else [m.strip() for m in measure.split(",")]
+    summary = None
+    if done.counts["finished"]:
+        summary = done.summary(keys, measures=measures, baseline=baseline)
+        if html is not None:
+            from gangline.sweep.show import write_page
+
+            every = None if measure is None else measures
+            drawn = done.summary(keys, measures=every, baseline=baseline)
+            write_page(done, drawn, html, _page.typed())
     if json:
         rows = done.table.to_pylist()
         document = {"name": done.name, **done.counts, "rows": rows, "failures": done.failed}
-        _console.document(document)
+        found = None if summary is None else summary.to_dict()
+        _console.document({**document, "summary": found})
     else:
-        _show(done)
+        _show(done, summary, with_runs=runs)
         if plan.window is not None:
             ends = arrival_window.said(plan.window)
             _console.say(f"measures of jobs are of those that arrive between {ends}")
         _console.say(f"saved in {folder}: table.parquet, table.csv, runs/")
+        if html is not None and summary is not None:
+            _console.say(f"saved {html}")
     return _exit.REFUSED if done.failed else _exit.DONE
 
 
-def _show(done: Sweep) -> None:
-    from gangline.sweep.plan import drawn_trace
+def _check(plan: Plan, by: Sequence[str] | None, baseline: str | None) -> None:
+    """Refuse before the first run what could not be summed up after the last."""
+    from gangline.sweep.summary import check_baseline, keys_of_summary
+
+    policies = [str(row["policy"]) for axis in plan.axes for row in axis if "policy" in row]
+    chosen = keys_of_summary(plan.columns, by)
+    check_baseline(baseline, policies if "policy" in chosen else [])
+
+
+def _show(done: Sweep, summary: Summary | None, *, with_runs: bool) -> None:
+    from gangline.sweep import show
 
     counts = done.counts
-    table = done.table
-    varied = [key for key in done.keys if len(table[key].unique()) > 1]
-    rows: list[list[Any]] = []
-    for row in table.slice(0, _ROWS_SHOWN).to_pylist():
-        shown = [one.form(row.get(one.key)) for one in _formatting.MEASURES]
-        rows.append([*(row[key] for key in varied), row["status"], *shown])
-    titles = [*varied, "status", *(one.short for one in _formatting.MEASURES)]
-    _console.table(titles, rows, title=f"{done.name}: {_formatting.plural(counts['runs'], 'run')}")
-    if table.num_rows > _ROWS_SHOWN:
-        _console.say(f"and {table.num_rows - _ROWS_SHOWN:,} more rows in the table")
+    _console.write(f"{done.name}: {_formatting.plural(counts['runs'], 'run')}")
+    if with_runs:
+        titles, rows, keys = show.run_cells(done)
+        _console.grouped(titles, rows, keys)
+    if summary is not None:
+        for measure in summary.measures:
+            titles, rows = show.cells(summary, measure)
+            title = show.title(summary, measure)
+            _console.grouped(titles, rows, len(summary.by), title=title)
+            _console.say(*_folded(show.legend(summary, measure)))
+        _console.write(*_folded(summary.sentences()))
     _console.say(
         f"{counts['new']:,} done now, {counts['finished']:,} finished in all, "
         f"{counts['failed']:,} failed"
     )
-    for run in done.failed[:_FAILED_SHOWN]:
-        others = (key for key in varied if key in run and key not in _NAMED)
-        where = ", ".join(
-            [f"{run['policy']} on {drawn_trace(run)}", *(f"{key} {run[key]}" for key in others)]
-        )
-        _console.say(f"failed: {where}: {run['error']}: {run['message']}")
+    _show_failed(done.failed)
+
+
+def _folded(lines: Sequence[str]) -> list[str]:
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(line, _console.NARROW, break_on_hyphens=False)
+    ]
+
+
+def _show_failed(failed: Sequence[dict[str, Any]]) -> None:
+    """Say what failed; runs with the same message are said once, with the first as an example."""
+    from gangline.sweep.plan import drawn_trace
+
+    same: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in failed:
+        same.setdefault((run["error"], run["message"]), []).append(run)
+    varied = [key for key in (failed[0] if failed else ()) if key not in (*_NAMED, *_ABOUT)]
+    varied = [key for key in varied if len({str(run.get(key)) for run in failed}) > 1]
+    for (error, message), runs in list(same.items())[:_FAILED_SHOWN]:
+        first = runs[0]
+        others = (f"{key} {first[key]}" for key in varied if key in first)
+        where = ", ".join([f"{first['policy']} on {drawn_trace(first)}", *others])
+        if len(runs) > 1:
+            where = f"{_formatting.plural(len(runs), 'run')}, the first of them {where}"
+        _console.say(f"failed: {where}: {error}: {message}")
+    if len(same) > _FAILED_SHOWN:
+        _console.say(f"and {len(same) - _FAILED_SHOWN:,} more messages in failed.json")

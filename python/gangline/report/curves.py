@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gangline._html import text
+from gangline.report._svg import linear
 from gangline.report.charts import stroke_of, style_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Curve", "Dot", "draw"]
+__all__ = ["Curve", "Dot", "draw", "levels"]
 
 _WIDTH, _HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 16, 14, 44
 _TICKS = 9
 _ROW = 18  # of the legend
+_UNITS_S = (86400.0, 3600.0, 60.0)
 _BEYOND = 1.2  # what lies higher is clipped
 
 
@@ -48,6 +50,7 @@ def draw(
     form: Callable[[float], str],
     top: float,
     level: float | None = None,
+    steps: Sequence[float] = (),
     marks: Sequence[float] = (),
     places: Sequence[float] = (),
     place_names: Sequence[str] = (),
@@ -68,6 +71,8 @@ def draw(
         Value at the upper edge; what lies above is cut off.
     level : float, optional
         A horizontal line.
+    steps : sequence of float
+        Values that are marked at the vertical axis; default: 0 and `top`.
     marks : sequence of float
         Places of dotted vertical lines.
     places : sequence of float
@@ -101,18 +106,18 @@ def draw(
 
     inner = f'x="{_LEFT}" y="{_TOP}" width="{_WIDTH - _LEFT - _RIGHT}" '
     inner += f'height="{_HEIGHT - _BOTTOM - _TOP}"'
-    title = html.escape(name)
+    title = text(name)
     clip = f"clip-{''.join(c if c.isalnum() else '-' for c in name)}"
     shown = dict(zip(places, place_names, strict=True)) if place_names else {}
     body = [
         f'<clipPath id="{clip}"><rect {inner}/></clipPath>',
-        *(_across(y(value), form(value), faint=True) for value in (0.0, top)),
+        *(_across(y(value), form(value), faint=True) for value in (steps or (0.0, top))),
         *([] if level is None else [_across(y(level), form(level))]),
-        *(_below(x(at), html.escape(shown.get(at, f"{at:g}"))) for at in _ticks(places)),
+        *(_below(x(at), text(shown.get(at, f"{at:g}"))) for at in _ticks(places)),
         f'<g clip-path="url(#{clip})">',
         *(part for one in reversed(curves) for part in line(one)),
         "</g>",
-        _below((_LEFT + _WIDTH) / 2, html.escape(x_title), line=2),
+        _below((_LEFT + _WIDTH) / 2, text(x_title), line=2),
         *(_mark(x(at)) for at in marks),
     ]
     if len(curves) > 1:
@@ -125,12 +130,25 @@ def draw(
     )
 
 
+def levels(top: float, *, is_time: bool = False) -> list[float]:
+    """Return some five round values from 0 on: round seconds, minutes, hours or days of times.
+
+    Examples
+    --------
+    >>> levels(9000.0, is_time=True)
+    [0.0, 1800.0, 3600.0, 5400.0, 7200.0, 9000.0]
+    """
+    unit = next((size for size in _UNITS_S if is_time and top >= 2.0 * size), 1.0)
+    found = [value * unit for value, _ in linear(0.0, top / unit)]
+    return found if len(found) > 1 else [0.0, 1.0]
+
+
 def _legend(row: int, one: Curve) -> str:
     """Return a row of the legend, below the curves."""
     y = _HEIGHT + _ROW * row + _ROW // 2
     return (
         f'<line x1="{_LEFT}" x2="{_LEFT + 36}" y1="{y}" y2="{y}" {stroke_of(one.number)}/>'
-        f'<text x="{_LEFT + 44}" y="{y + 4}">{html.escape(one.label)}</text>'
+        f'<text x="{_LEFT + 44}" y="{y + 4}">{text(one.label)}</text>'
     )
 
 
@@ -139,7 +157,7 @@ def _across(y: float, label: str, *, faint: bool = False) -> str:
     return (
         f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
         f'stroke="currentColor" stroke-opacity="{opacity}"/>'
-        f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{html.escape(label)}</text>'
+        f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text(label)}</text>'
     )
 
 

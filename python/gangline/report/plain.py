@@ -38,7 +38,7 @@ def write_tables(
     sentences : sequence of str
         Shown first, one paragraph each.
     found : sequence of (title, titles of columns, rows)
-        Cells are text or numbers; the first column names the rows.
+        Cells are text, numbers or `Cell`; the first column names the rows.
     path : path
         An earlier report there is replaced; any other file is an error.
     command : str
@@ -79,5 +79,7 @@ def write_tables(
 
 
 def _cell(value: Any, column: int) -> Cell:
+    if isinstance(value, Cell):
+        return value
     shown = f"<bdi>{text(show(value))}</bdi>"
     return Cell(shown, value, kind="name" if column == 0 else "")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gangline.arrival_window import Window
 
-__all__ = ["KEYS", "Listed", "Plan", "Runs", "drawn_trace", "read_plan"]
+__all__ = ["KEYS", "Listed", "Plan", "Runs", "drawn_trace", "is_setting", "read_plan"]
 
 KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale")
 _NEEDED = ("trace", "cluster", "policy")
@@ -54,6 +54,8 @@ class Runs(Protocol):
     name: str
     columns: list[str]
     """The keys, as the table has them."""
+    options: dict[str, Any]
+    """What all runs share."""
 
     def __len__(self) -> int:
         """Return how many there are; some may be the same run."""
@@ -73,6 +75,7 @@ class Listed:
 
     def __init__(self, name: str, pairs: Iterable[tuple[Keys, RunSpec]]) -> None:
         self.name = name
+        self.options: dict[str, Any] = {}
         self._pairs = list(pairs)
         self.columns = list(self._pairs[0][0])
 
@@ -113,6 +116,7 @@ class Plan:
         self, name: str, grid: Keys, zips: list[Keys], options: Mapping[str, Any], where: str
     ) -> None:
         self.name = name
+        self.options = dict(options)
         self._where = where
         self._written = {key: f"options.{key}" for key in options}
         for place, values in [("grid", grid), *((f"zip[{i}]", t) for i, t in enumerate(zips))]:
@@ -262,6 +266,11 @@ def drawn_trace(keys: Keys) -> str:
     """Return the trace of a run, with its `trace_seed` filled in."""
     path = str(keys["trace"])
     return path.replace(_SEED, str(keys["trace_seed"])) if "trace_seed" in keys else path
+
+
+def is_setting(key: str) -> bool:
+    """Tell whether a key is a parameter of one policy, as `las.limits`."""
+    return _part(key) == _SETTINGS
 
 
 def _part(key: str) -> str:

@@ -14,7 +14,7 @@ from gangline.executors import EXECUTORS, check_workers, in_dask, in_processes, 
 from gangline.sweep.ledger import Ledger, Outcome, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from os import PathLike
 
     import pyarrow as pa
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gangline.run_inputs import Progress
     from gangline.sweep.plan import Runs
     from gangline.sweep.store import Store
+    from gangline.sweep.summary import Summary
 
 __all__ = ["Sweep", "carry_out_all", "check_executor", "sweep"]
 
@@ -49,6 +50,8 @@ class Sweep:
         The store.
     keys : list of str
         Those that vary; the first columns of the table.
+    options : dict
+        Options that all runs share.
     failed : list of dict
         The entries of `runs` that failed.
     """
@@ -57,6 +60,7 @@ class Sweep:
         self.name = runs.name
         self.folder = folder
         self.keys = runs.columns
+        self.options = runs.options
         self._runs = runs
         self._ledger = ledger
         self.failed = [self._entry(index) for index in sorted(ledger.errors)]
@@ -83,6 +87,69 @@ class Sweep:
         from gangline.sweep.table import read
 
         return read(self.folder)
+
+    def summary(
+        self,
+        by: Iterable[str] | None = None,
+        *,
+        measures: Iterable[str] | None = None,
+        baseline: str | None = None,
+    ) -> Summary:
+        """Return means over the seeds by the values of keys, with intervals and differences.
+
+        Parameters
+        ----------
+        by : iterable of str, optional
+            Keys of the sweep; default: `policy`, and every key that varies but the seeds.
+        measures : iterable of str, optional
+            Numbers of the summaries of runs, as `jct_p99_s`; default: those of the tables.
+        baseline : str, optional
+            The policy that others are held against, at the same values of all other keys and seed
+            by seed; default: the first. Of several settings of it the first is taken.
+
+        Returns
+        -------
+        Summary
+            `rows` and `table` hold its numbers. The replicates are the values of `trace_seed`, if
+            several are in the sweep, else those of `seed`; all other runs of a group are averaged
+            within each. With five or more there are bootstrap 95 % intervals, of the means and of
+            the paired differences. A seed with a failed run counts in no mean.
+
+        Raises
+        ------
+        OptionError
+            If the sweep has no such key, or its runs no such number.
+        PolicyError
+            If the baseline is not among the policies.
+        ResultError
+            If no run finished.
+
+        Examples
+        --------
+        >>> import gangline as gl, tempfile
+        >>> grid = {"trace": ["synth:philly?jobs=40&seed={trace_seed}&max_gpus=8&load=1.2&"
+        ...                   "cluster_gpus=64"],
+        ...         "trace_seed": list(range(5)), "rescale": [1.0, 0.8],
+        ...         "cluster": ["pollux-64"], "policy": ["fifo", "srtf"]}
+        >>> done = gl.sweep({"grid": grid}, out=tempfile.mkdtemp(), workers=1)
+        >>> found = done.summary(by=["policy", "rescale"], measures=["jct_mean_s"])
+        >>> [(row["policy"], row["rescale"], row["seeds"]) for row in found.rows]
+        [('fifo', 1.0, 5), ('fifo', 0.8, 5), ('srtf', 1.0, 5), ('srtf', 0.8, 5)]
+        >>> found.rows[3]["difference"] < 0.0, found.rows[3]["less_in"]
+        (True, 5)
+        """
+        from gangline.sweep.store import Store
+        from gangline.sweep.summary import summarise
+
+        return summarise(
+            self.name,
+            self.table,
+            self.keys,
+            Store(self.folder),
+            by=by,
+            measures=measures,
+            baseline=baseline,
+        )
 
     def results(self) -> Iterator[Result]:
         """Yield the results that are there, one by one, read when asked for."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from gangline import _result_folder
 from gangline._files import PREFIX
 from gangline.errors import ResultError
+from gangline.offered_load import known
 
 if TYPE_CHECKING:
+    from gangline.offered_load import OfferedLoad
     from gangline.result import Result
 
 __all__ = ["Store"]
@@ -103,6 +105,14 @@ class Store:
             return None
         found: dict[str, Any] = json.loads(text)
         return found
+
+    def offered_load(self, digest: str) -> OfferedLoad | None:
+        """Return the load of a result; None if it is not there, or says none."""
+        try:
+            text = (self.place(digest) / "spec.json").read_bytes()
+        except FileNotFoundError:
+            return None
+        return known(json.loads(text))
 
     def _remove(self, folder: Path) -> None:
         # by way of another name: what stands under the digest is whole at any time, or absent

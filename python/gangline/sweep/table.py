@@ -66,12 +66,14 @@ def read(folder: Path) -> pa.Table:
 
 
 def _rows(store: Store, runs: Runs, ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Yield the row of each run: keys, the numbers of the summary, digest and status."""
+    """Yield the row of each run: keys, offered load, the summary, digest and status."""
     for index in ledger:
         digest, is_finished = ledger.digest(index), ledger.state(index) == State.FINISHED
         keys = runs.keys(index)
         row = {key: _cell(keys.get(key)) for key in runs.columns}
-        row |= (store.summary(digest) or {}) if is_finished else {}
+        if is_finished:
+            load = store.offered_load(digest)
+            row |= {"offered_load": load and load.load, **(store.summary(digest) or {})}
         yield row | {"digest": digest, "status": "finished" if is_finished else "failed"}
 
 
