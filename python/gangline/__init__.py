@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, Reason, View
     from gangline.result import Result
     from gangline.run_spec import RunSpec
+    from gangline.sweep import Sweep
     from gangline.trace import Trace, read_trace, synth, write_trace
 
     __version__: str
@@ -92,6 +93,7 @@ __all__ = [
     "Sharing",
     "SolverError",
     "StalledError",
+    "Sweep",
     "Trace",
     "TraceError",
     "UnknownModel",
@@ -139,6 +141,7 @@ _HOMES = {
     "Reason": "gangline.policies.protocol",
     "Result": "gangline.result",
     "RunSpec": "gangline.run_spec",
+    "Sweep": "gangline.sweep.run",
     "load_result": "gangline.load",
     "Trace": "gangline.trace",
     "read_trace": "gangline.trace",

@@ -298,8 +298,8 @@ def sweep(found: Sweep | Summary, key: str = "jct_mean_s") -> Figure:
         Of `gangline.sweep`, or of its `summary`, which says by which keys. The horizontal axis is
         the first key that is a number, else the first that is no policy; of trace addresses it is
         the number in which they differ. Each combination of the other keys has a line. Bands are
-        95 % intervals. Hollow dots are loads that the GPUs cannot do. Where only the policy varies
-        there is a bar for each.
+        95 % intervals. Hollow dots: in some draws the jobs ask for more than the GPUs can do. Where
+        only the policy varies there is a bar for each.
     key : str
         A number of the summaries of runs: jct_mean_s, makespan_s, gpu_utilization, ...
 

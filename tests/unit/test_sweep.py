@@ -270,25 +270,6 @@ def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
     assert sorted(statuses) == ["failed"] * 4 + ["finished"] * 4
 
 
-def test_the_lines_of_failed_runs_tell_them_apart(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A gang that is larger than the cluster fails with each policy, draw of the trace and seed."""
-    spec = tmp_path / "fails.toml"
-    spec.write_text(
-        f'[grid]\ntrace = ["{SYNTH}"]\ntrace_seed = [0, 7]\nseed = [1, 2]\n'
-        'cluster = ["1x1xV100"]\npolicy = ["fifo", "sjf"]\n'
-    )
-    assert main(["sweep", str(spec), "--out", str(tmp_path / "out"), "--workers", "1"]) == 3
-    lines = [x for x in capsys.readouterr().err.splitlines() if x.startswith("failed: ")]
-    where = [line.removeprefix("failed: ").partition(": InfeasibleJobError: ")[0] for line in lines]
-    assert where == [
-        f"{policy} on synth:philly?jobs=20&seed=7&max_gpus=4, seed {seed}"
-        for seed in (1, 2)
-        for policy in ("fifo", "sjf")
-    ]
-
-
 def test_policies_in_python_run_in_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,23 +183,25 @@ def grouped(
     """
     shown = [[safe(cell, _CELL_LONGEST) for cell in row] for row in rows]
     room = min(columns(), NARROW)
-    for raised in range(keys + 1):
-        widths = [_column(titles[i], [row[i] for row in shown]) for i in range(raised, len(titles))]
-        indent = 1 + bool(raised)
-        if indent + sum(widths) + 2 * (len(widths) - 1) <= room:
+    every = [_column(name, [row[i] for row in shown]) for i, name in enumerate(titles)]
+    # columns move closer together before a row of numbers stands alone
+    for raised, gap in [*((i, 2) for i in range(keys)), (max(keys - 1, 0), 1), (keys, 2)]:
+        widths, indent = every[raised:], 1 + bool(raised)
+        wide = sum(widths) + gap * (len(widths) - 1)
+        if indent + wide <= room:
             break
 
     def line(cells: Sequence[str]) -> str:
         pairs = enumerate(zip(cells, widths, strict=True), start=raised)
         aligned = [cell.ljust(w) if i < keys else cell.rjust(w) for i, (cell, w) in pairs]
-        return (" " * indent + "  ".join(aligned)).rstrip()
+        return (" " * indent + (" " * gap).join(aligned)).rstrip()
 
     heads = [textwrap.wrap(name, w) for name, w in zip(titles[raised:], widths, strict=True)]
     tall = max(map(len, heads), default=0)
     heads = [[""] * (tall - len(head)) + head for head in heads]
     lines = [*textwrap.wrap(title, room, break_on_hyphens=False), ""]
     lines += [line(head) for head in zip(*heads, strict=True)]
-    lines.append(" " * indent + "-" * (sum(widths) + 2 * (len(widths) - 1)))
+    lines.append(" " * indent + "-" * wide)
     before: Sequence[str] = []
     for row in shown:
         if row[:raised] != before:

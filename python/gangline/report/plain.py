@@ -74,7 +74,7 @@ def write_tables(
     if command:
         body.append(section("repeat", "To repeat it", f"<pre>{text(command, None)}</pre>"))
     body.append(f"</main>{footer(_core.__version__)}")
-    put(path, document(title, "".join(body)))
+    put(path, document(text(title), "".join(body)))
     return path
 
 

@@ -10,7 +10,7 @@ from gangline.report.command import json_object, without_folders
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["labels", "numbers"]
+__all__ = ["full", "labels", "numbers"]
 
 _SEED = re.compile(r"seed=\{trace_seed\}")
 _ASSIGNED = re.compile(r"(.+)=([-+0-9.e]+)")
@@ -31,22 +31,29 @@ def labels(values: Iterable[Any]) -> dict[Any, str]:
     ['1', '0.5', '', 'pollux-64 scale=0.75']
     """
     known = list(dict.fromkeys(values))
-    full = {value: _text(value) for value in known}
-    parts = {value: re.split(r"[?&]", without_folders(text)) for value, text in full.items()}
+    texts = {value: full(value) for value in known}
+    parts = {value: re.split(r"[?&]", without_folders(text)) for value, text in texts.items()}
     shared = set.intersection(*map(set, parts.values())) if len(known) > 1 else set()
     short = {
         value: " ".join(part for part in of if part not in shared and not _SEED.fullmatch(part))
         if isinstance(value, str)
-        else full[value]
+        else texts[value]
         for value, of in parts.items()
     }
     is_clear = len(set(short.values())) == len(known) and all(
-        short[value] or not full[value] for value in known
+        short[value] or not texts[value] for value in known
     )
-    return short if is_clear else full
+    return short if is_clear else texts
 
 
-def _text(value: Any) -> str:
+def full(value: Any) -> str:
+    """Return a value of a key in full.
+
+    Examples
+    --------
+    >>> full('{"from": "philly", "scale": 0.5}')
+    'philly scale=0.5'
+    """
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -127,10 +127,10 @@ class Sweep:
         Examples
         --------
         >>> import gangline as gl, tempfile
-        >>> grid = {"trace": ["synth:philly?jobs=40&seed={trace_seed}&max_gpus=8&load=1.2&"
-        ...                   "cluster_gpus=64"],
+        >>> grid = {"trace": ["synth:pai?jobs=100&seed={trace_seed}&max_gpus=8&load=1&"
+        ...                   "cluster_gpus=16"],
         ...         "trace_seed": list(range(5)), "rescale": [1.0, 0.8],
-        ...         "cluster": ["pollux-64"], "policy": ["fifo", "srtf"]}
+        ...         "cluster": ["4x4xV100"], "policy": ["fifo", "srtf"]}
         >>> done = gl.sweep({"grid": grid}, out=tempfile.mkdtemp(), workers=1)
         >>> found = done.summary(by=["policy", "rescale"], measures=["jct_mean_s"])
         >>> [(row["policy"], row["rescale"], row["seeds"]) for row in found.rows]

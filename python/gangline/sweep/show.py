@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gangline import _formatting
 from gangline._formatting import brief, duration, listed, plural, share, times
 from gangline.offered_load import in_words, shown
+from gangline.report.command import without_folders
 from gangline.statistics import LEAST_SEEDS
-from gangline.sweep.labels import labels
+from gangline.sweep.labels import full, labels
 from gangline.sweep.summary import SEEDS, measure_of
 
 if TYPE_CHECKING:
@@ -261,7 +262,8 @@ def _best(summary: Summary, measure: str) -> list[str]:
     said = []
     for names, at in where.items():
         is_all = len(where) == 1 and len(at) == len(summary.worlds)
-        place = "" if at == [""] else " everywhere" if is_all else f" at {_places(at)}"
+        every = f" at every {at[0].partition(' ')[0]}" if ", " not in at[0] else " everywhere"
+        place = "" if at == [""] else every if is_all else f" at {_places(at)}"
         has, tie = ("has", "") if len(names) == 1 else ("have", ", as far as these runs tell")
         said.append(f"{listed(names)} {has} the {most} {_name(how)}{place}{tie}.")
     return said
@@ -358,7 +360,7 @@ def _described(done: Sweep) -> list[list[Any]]:
     rows: list[list[Any]] = [["runs", f"{counts['runs']:,}, of which {counts['failed']:,} failed"]]
     for key in done.keys:
         values = table[key].drop_null().unique().to_pylist()
-        short = list(labels(values).values())
+        short = [str(without_folders(full(value))) for value in values]
         whole = all(isinstance(value, int) for value in values)
         if whole and len(values) > 2 and values == list(range(values[0], values[0] + len(values))):
             short = [f"{short[0]} to {short[-1]}"]
@@ -371,7 +373,9 @@ def _about(summary: Summary, curves: Curves) -> str:
     lines = [line for of in curves.lines.values() for _, line in of]
     bands = " Bands are 95 % intervals." if _has_intervals(lines) else ""
     over = any(line.group.is_over for line in lines)
-    hollow = " Hollow dots: the jobs ask for more than the GPUs can do." if over else ""
+    hollow = (
+        " Hollow dots: in some draws the jobs ask for more than the GPUs can do." if over else ""
+    )
     return (
         f"Means{_over(summary).replace(', over', ' over')}, over {curves.x_title}.{bands}{hollow}"
     )
