@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from gangline.capacity import CapacityContest
     from gangline.sweep import Sweep
-    from gangline.sweep.summary import Line
+    from gangline.sweep.means import Line
 
     Runs: TypeAlias = Comparison | Result | Iterable[Result]
     _Floats: TypeAlias = npt.NDArray[np.float64]

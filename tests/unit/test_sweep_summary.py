@@ -418,7 +418,7 @@ def test_the_page_loads_nothing_and_has_no_raw_text(tmp_path: Path) -> None:
         "rescale": [1.0, 0.5],
     }
     done = gl.sweep({"name": hostile, "grid": grid}, out=tmp_path / "out", workers=1)
-    from gangline.sweep.show import write_page
+    from gangline.sweep.page import write_page
 
     page = tmp_path / "page.html"
     write_page(
@@ -440,7 +440,7 @@ def test_the_page_loads_nothing_and_has_no_raw_text(tmp_path: Path) -> None:
 def test_the_page_has_a_table_a_figure_per_measure_and_what_was_run(
     done: Sweep, tmp_path: Path
 ) -> None:
-    from gangline.sweep.show import write_page
+    from gangline.sweep.page import write_page
 
     summary = done.summary(measures=["jct_mean_s", "gpu_utilization"])
     page = tmp_path / "page.html"

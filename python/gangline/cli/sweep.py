@@ -95,7 +95,7 @@ def sweep(
     if done.counts["finished"]:
         summary = done.summary(keys, measures=measures, baseline=baseline)
         if html is not None:
-            from gangline.sweep.show import write_page
+            from gangline.sweep.page import write_page
 
             every = None if measure is None else measures
             drawn = done.summary(keys, measures=every, baseline=baseline)
@@ -126,12 +126,12 @@ def _check(plan: Plan, by: Sequence[str] | None, baseline: str | None) -> None:
 
 
 def _show(done: Sweep, summary: Summary | None, *, with_runs: bool) -> None:
-    from gangline.sweep import show
+    from gangline.sweep import page, show
 
     counts = done.counts
     _console.write(f"{done.name}: {_formatting.plural(counts['runs'], 'run')}")
     if with_runs:
-        titles, rows, keys = show.run_cells(done)
+        titles, rows, keys = page.run_cells(done)
         _console.grouped(titles, rows, keys)
     if summary is not None:
         for measure in summary.measures:
