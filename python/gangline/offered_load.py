@@ -33,8 +33,6 @@ __all__ = ["OfferedLoad", "in_words", "known", "load_of", "offered_load", "shown
 _LARGEST = 10
 # Ours. In a trace of many jobs that are alike the ten largest hold 10 / jobs of the work.
 _LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
-_DIGITS = 12  # equal ratios of rates can differ in the last bits
-_BINDING = 1e-7  # a multiplier above this is no rounding; those of one program add up to 1
 _ALIKE = "so all policies that start jobs as soon as they fit look the same, except in placement"
 # Loads from here on are close to 1: waits are long and depend on the draw. Ours.
 _NEAR, _OVER = 0.9, 1.005
@@ -362,6 +360,8 @@ def _measure(
 ) -> OfferedLoad:
     import numpy as np
 
+    from gangline.lp.even import even_loads
+
     arrival, gpus = trace.numbers("arrival_s"), trace.numbers("gpus").astype(np.float64)
     seconds = _seconds(cluster, trace, core_cluster, core_jobs)
     fits: Bools = np.asarray(np.isfinite(seconds).any(axis=1))
@@ -374,7 +374,7 @@ def _measure(
     total = float(work.sum())
     largest = np.partition(work, len(work) - _LARGEST)[-_LARGEST:] if len(work) > _LARGEST else work
     capacity = _capacity(cluster, begin, end)
-    loads = _balance(need, work, capacity) if end > begin and len(work) else None
+    loads = even_loads(need, work, capacity) if end > begin and len(work) else None
     by_type: dict[str, float] = {}
     if loads is not None:
         by_type = {
@@ -471,98 +471,3 @@ def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> floa
     change = np.concatenate([gpus, lost, -gpus, -lost])
     order = np.lexsort((change, time))  # at one instant GPUs are given back first
     return float(np.cumsum(change[order]).max()) / cluster.gpus_total
-
-
-def _balance(need: F64, work: F64, capacity: F64) -> F64 | None:
-    """Return the load of each type at the most even division; None if some work fits nowhere.
-
-    Jobs whose rates stand in the same ratio between the types are one class.
-
-    Parameters
-    ----------
-    need : float64 array, shape (jobs, types)
-        GPU-seconds of each job on each type; inf where it cannot run.
-    work : float64 array, shape (jobs,)
-        Its minimum over the types.
-    capacity : float64 array, shape (types,)
-        GPU-seconds of each type.
-    """
-    import numpy as np
-
-    from gangline.lp.arrays import sums
-
-    ratio = np.ones_like(need)
-    np.divide(need, work[:, None], out=ratio, where=work[:, None] > 0.0)
-    can_run = np.isfinite(need) & (capacity > 0.0)
-    classes, of_job = _distinct_rows(np.where(can_run, ratio.round(_DIGITS), np.inf))
-    total = sums(of_job, work, len(classes))
-    classes, total = classes[total > 0.0], total[total > 0.0]
-    if not np.isfinite(classes).any(axis=1).all():
-        return None
-    if not len(classes):
-        return np.zeros(len(capacity))
-    if len(classes) == 1:
-        # each type takes work at its speed for the class
-        usable = np.isfinite(classes[0])
-        return np.where(usable, total[0] / np.sum(capacity[usable] / classes[0, usable]), 0.0)
-    return _even_loads(classes * total[:, None], capacity)
-
-
-def _distinct_rows(table: F64) -> tuple[F64, npt.NDArray[np.int64]]:
-    import numpy as np
-
-    if (table == table[0]).all():
-        return table[:1], np.zeros(len(table), np.int64)
-    rows, inverse = np.unique(table, axis=0, return_inverse=True)
-    return rows, inverse.reshape(-1)
-
-
-def _even_loads(need: F64, capacity: F64) -> F64:
-    """Return the loads of the types where the largest is least, then the second largest, and so on.
-
-    Each program lowers the largest load of the types that are left; those whose row has a
-    multiplier have that load in every optimum, and keep it.
-
-    Parameters
-    ----------
-    need : float64 array, shape (classes, types)
-        GPU-seconds of each class if all of it runs on a type; inf where it cannot.
-    capacity : float64 array, shape (types,)
-        GPU-seconds of each type.
-    """
-    import numpy as np
-
-    from gangline.lp.arrays import Entries, Model, Rows
-    from gangline.lp.highs import Solver
-
-    of_class, of_type = np.nonzero(np.isfinite(need))
-    classes, types, shares = len(need), len(capacity), len(of_class)
-    load = need[of_class, of_type] / capacity[of_type]
-    unit = float(need.min(axis=1).sum() / capacity.sum())  # so that the least load is about 1
-    columns = np.arange(shares)
-    loads = np.zeros(types)
-    free = np.zeros(types, np.bool_)
-    free[of_type] = True
-    solver = Solver("offered load")
-    while free.any():
-        left = np.flatnonzero(free)
-        entries = Entries(
-            np.concatenate([of_class, classes + of_type, classes + left]),
-            np.concatenate([columns, columns, np.full(len(left), shares)]),
-            np.concatenate([np.ones(shares), load / unit, np.full(len(left), -1.0)]),
-        )
-        rows = Rows(
-            entries,
-            np.concatenate([np.ones(classes), np.full(types, -np.inf)]),
-            np.concatenate([np.ones(classes), np.where(free, 0.0, loads / unit)]),
-        )
-        cost = np.zeros(shares + 1)
-        cost[-1] = 1.0
-        upper = np.concatenate([np.ones(shares), [np.inf]])
-        found = solver.run(Model(cost, np.zeros(shares + 1), upper, rows, maximise=False))
-        binding = free & (np.abs(found.row_dual[classes:]) > _BINDING)
-        loads[binding] = found.x[-1] * unit
-        free &= ~binding
-        if not binding.any():  # nothing is left to be lowered
-            break
-    return loads
