@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import heapq
 import math
+import runpy
 from bisect import bisect_right
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,11 @@ import pytest
 
 import gangline as gl
 from gangline import _core
+from meta.house import ROOT
 from reference import philox
 from reference.philox import Purpose
 
+LOADS = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "synth_loads.py")))
 POINTS = [0.01, 0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.00]
 # Upper bound of the class, seconds at the points.
 DURATIONS: dict[str, list[tuple[float, list[int]]]] = {
@@ -115,10 +119,18 @@ def twin_poisson(seed: int, jobs: int, rate_per_h: float) -> list[int]:
     return micros
 
 
-def twin_bursts(shape: str, seed: int, jobs: int) -> list[int]:
-    rate_per_h, burst = RATES[shape]
+def twin_week(shape: str) -> list[float]:
+    """Weights of the hours of a week; their mean is 1."""
+    if shape == "uniform":
+        return [1.0] * 168
     scale = 168.0 / (sum(HOURS[shape]) * sum(WEEKDAYS[shape]))
-    week = [hour * day * scale for day in WEEKDAYS[shape] for hour in HOURS[shape]]
+    return [hour * day * scale for day in WEEKDAYS[shape] for hour in HOURS[shape]]
+
+
+def twin_bursts(shape: str, seed: int, jobs: int, rate_per_h: float | None = None) -> list[int]:
+    usual_per_h, burst = RATES[shape]
+    rate_per_h = rate_per_h or usual_per_h
+    week = twin_week(shape)
     peak = max(week)
     purpose = Purpose.ARRIVALS
     made: list[int] = []
@@ -137,6 +149,36 @@ def twin_bursts(shape: str, seed: int, jobs: int) -> list[int]:
         mean_s = 3600.0 * burst / (rate_per_h * peak)
         clock_s += philox.exponential(mean_s, seed, purpose, candidate)
     return sorted(made)[:jobs]
+
+
+def twin_at_load(shape: str, seed: int, work_per_s: float, work: list[float]) -> list[int]:
+    """Arrivals by hand: one hour after another, as many arrivals as its weight calls for."""
+    week = twin_week(shape)
+    span_s = math.fsum(work) / work_per_s
+
+    def expected(seconds: float) -> float:
+        passed, hour = 0.0, 0
+        while seconds > 3600.0:
+            passed += 3600.0 * week[hour % 168]
+            seconds -= 3600.0
+            hour += 1
+        return passed + seconds * week[hour % 168]
+
+    def moment(passed: float) -> float:
+        hour = 0
+        while passed > 3600.0 * week[hour % 168]:
+            passed -= 3600.0 * week[hour % 168]
+            hour += 1
+        return hour * 3600.0 + passed / week[hour % 168]
+
+    jobs = len(work)
+    rate_per_h = 3600.0 * (jobs - 1) / expected(span_s)
+    if shape == "uniform":
+        micros = twin_poisson(seed, jobs, rate_per_h)
+    else:
+        micros = twin_bursts(shape, seed, jobs, rate_per_h)
+    factor = expected(span_s) / expected(micros[-1] / 1e6)
+    return [math.floor(moment(expected(at / 1e6) * factor) * 1e6 + 0.5) for at in micros]
 
 
 def twin(shape: str, seed: int, jobs: int) -> tuple[list[int], list[int], list[float]]:
@@ -240,14 +282,48 @@ def test_columns_and_notes() -> None:
     assert "vc" not in bare
 
 
-def test_load_by_hand() -> None:
-    # E gpus = .5 + .4 + .8 + .8 = 2.5, mean 1000 s: 0.8 x 100 x 3600 / 2500 = 115.2 jobs per hour.
-    drawn = _core.synth(
-        "uniform",
-        {"jobs": 50, "seed": 3, "load": 0.8, "cluster_gpus": 100, "mean_duration_s": 1000},
-    )
-    micros = twin_poisson(3, 50, 115.2)
-    assert np.asarray(drawn["arrival_s"]) * 1e6 == pytest.approx(np.array(micros), abs=1.0)
+@pytest.mark.parametrize("shape", GOLDEN_HASHES)
+@pytest.mark.parametrize(("jobs", "load"), [(3, 0.4), (150, 1.3)])
+def test_arrivals_at_a_load_agree_with_the_twin(shape: str, jobs: int, load: float) -> None:
+    drawn = _core.synth(shape, {"jobs": jobs, "seed": 6, "load": load, "cluster_gpus": 1000})
+    gpus, seconds = (np.asarray(drawn[name]).tolist() for name in ("gpus", "duration_s"))
+    work = [size * length for size, length in zip(gpus, seconds, strict=True)]
+    micros = twin_at_load(shape, 6, load * 1000, work)
+    assert np.asarray(drawn["arrival_s"]) * 1e6 == pytest.approx(np.array(micros), abs=1.5)
+
+
+@pytest.mark.parametrize("load", [0.2, 1.0, 5.0])
+def test_a_load_keeps_the_hours_of_the_day(load: float) -> None:
+    parameters = {"jobs": 60_000, "seed": 2, "load": load, "cluster_gpus": 64}
+    arrivals = np.asarray(_core.synth("helios", parameters)["arrival_s"])
+    days = math.floor(arrivals[-1] / 86400)
+    hours = (arrivals[arrivals < days * 86400] // 3600 % 24).astype(int)
+    expected = np.array(HOURS["helios"]) / sum(HOURS["helios"])
+    # five sigma; bursts of 1.3 jobs in the mean spread counts by 2 x 1.3 - 1 times the Poisson law
+    sigma = np.sqrt(1.6 * expected / len(hours))
+    assert (np.abs(np.bincount(hours, minlength=24) / len(hours) - expected) < 5.0 * sigma).all()
+
+
+def takes_a_load(shape: str) -> bool:
+    try:
+        gl.synth.generate(shape, jobs=5, load=-1.0)
+    except gl.TraceError as error:
+        return "no parameter `load`" not in str(error)
+    raise AssertionError(f"{shape} draws jobs at a load below 0")
+
+
+def test_every_generator_with_a_load_is_in_the_table_of_the_guide() -> None:
+    with_load = {shape for shape in gl.synth.SHAPES if takes_a_load(shape)}
+    assert {name for name, _ in LOADS.WORLDS} == with_load
+    lines = LOADS.TABLE.search(LOADS.PAGE.read_text("utf-8"))[0].splitlines()[2:]
+    rows = [line.strip("| ").split(" | ") for line in lines]
+    assert [row[0].strip("`") for row in rows] == [name for name, _ in LOADS.WORLDS]
+    assert all(row[2] == "1,000" and float(row[3].removesuffix(" %")) < 2.0 for row in rows)
+
+
+@pytest.mark.parametrize("world", LOADS.WORLDS)
+def test_load_is_what_each_draw_offers(world: tuple[str, int | None]) -> None:
+    assert LOADS.deviation(world, range(5)) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -259,6 +335,7 @@ def test_load_by_hand() -> None:
         ("philly", {"jobs": "many"}, "a whole number"),
         ("philly", {"arrivals": "weekly"}, "batch, poisson, diurnal"),
         ("philly", {"load": 0.5}, "needs `cluster_gpus`"),
+        ("philly", {"load": 0.5, "cluster_gpus": 8, "jobs": 1}, "at least 2 with `load`"),
         ("philly", {"load": 0.5, "rate_per_h": 3, "cluster_gpus": 8}, "exclude each other"),
         ("uniform", {"noise": -0.1}, "`noise`"),
     ],

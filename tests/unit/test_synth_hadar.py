@@ -16,6 +16,7 @@ from gangline.trace.synth.hadar_jobs import CLASSES
 from meta.house import ROOT
 from reference import philox
 from reference.philox import Purpose
+from unit.test_offered_load import best_price_bound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,10 +55,12 @@ def twin(seed: int, jobs: int, load: float | None = None) -> list[Row]:
     """Microseconds, GPUs, milliseconds, iterations, model of each job."""
     speed = rates()
     now = 0.0
+    moments = []
     found = []
     for job in range(jobs):
         if job:
             now += philox.exponential(1.0, seed, Purpose.ARRIVALS, job)
+        moments.append(now)
         models, above, most = HOURS[
             drawn([0.25, 0.5, 0.75, 1.0], philox.uniform(seed, Purpose.MODELS, job))
         ]
@@ -67,26 +70,24 @@ def twin(seed: int, jobs: int, load: float | None = None) -> list[Row]:
         hours = most - philox.uniform(seed, Purpose.DURATIONS, job) * (most - above)
         duration = math.floor(hours * 3600.0 / gpus * 1000.0 + 0.5) / 1000.0
         iterations = max(math.floor(duration * speed["V100", model, gpus] + 0.5), 1)
-        gap = 0.0 if load is None else 29.0 * 3600.0 / (worth() * load)
-        found.append(
-            (math.floor(now * gap * 1e6 + 0.5), gpus, round(duration * 1000), iterations, model)
-        )
-    return found
+        found.append((0, gpus, round(duration * 1000), iterations, model))
+    if load is None:
+        return found
+    stretch = least_busy_s(found, speed) / load / moments[-1]
+    return [
+        (math.floor(moment * stretch * 1e6 + 0.5), *row[1:])
+        for moment, row in zip(moments, found, strict=True)
+    ]
 
 
-def worth() -> float:
-    """How many V100 the 60 GPUs are worth: four classes, their models, their gangs, three types."""
-    speed = rates()
-    total = 0.0
-    for models, _, _ in HOURS:
-        for model in models:
-            single = model == "CycleGAN"
-            sizes = {1: 1.0} if single else {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}
-            for gpus, share in sizes.items():
-                for kind in ("V100", "P100", "K80"):
-                    relative = speed[kind, model, gpus] / speed["V100", model, gpus]
-                    total += 20 * 0.25 / len(models) * share * relative
-    return total
+def least_busy_s(jobs: list[Row], speed: dict[tuple[str, str, int], float]) -> float:
+    """The least time in which 20 GPUs of each type can do the work, by prices of GPU time."""
+    need: dict[tuple[str, int], list[float]] = {}
+    for _, gpus, _, iterations, model in jobs:
+        total = need.setdefault((model, gpus), [0.0, 0.0, 0.0])
+        for i, kind in enumerate(("V100", "P100", "K80")):
+            total[i] += gpus * iterations / speed[kind, model, gpus]
+    return best_price_bound(list(need.values()), [20.0, 20.0, 20.0])
 
 
 def rows(trace: gl.Trace) -> list[Row]:
@@ -112,7 +113,7 @@ def test_the_generator_agrees_with_the_twin(seed: int) -> None:
     assert rows(gl.synth.hadar(jobs=200, seed=seed)) == twin(seed, 200)
     busy = gl.synth.hadar(jobs=200, seed=seed, arrivals="poisson", load=0.7)
     for ours, theirs in zip(rows(busy), twin(seed, 200, load=0.7), strict=True):
-        assert ours[0] == pytest.approx(theirs[0], rel=1e-12, abs=1)
+        assert ours[0] == pytest.approx(theirs[0], rel=1e-5)  # six digits of the last arrival
         assert ours[1:] == theirs[1:]
 
 
@@ -132,11 +133,21 @@ def test_shares_and_hours_of_100_000_jobs() -> None:
         assert sizes[size] / sum(sizes.values()) == pytest.approx(share, abs=0.01)
 
 
-@pytest.mark.parametrize("load", [0.7, 1.5])
-def test_load_is_what_arrives_over_what_the_cluster_can_do(load: float) -> None:
-    trace = gl.synth.hadar(jobs=50_000, seed=1, arrivals="poisson", load=load)
-    arrived = (trace.numbers("duration_s") * trace.numbers("gpus")).sum()
-    assert arrived / (worth() * trace.span_s) == pytest.approx(load, rel=0.02)
+@pytest.mark.parametrize("mixing", ["false", "true"])
+@pytest.mark.parametrize("seed", range(3))
+def test_load_is_what_arrives_over_what_the_cluster_can_do(seed: int, mixing: str) -> None:
+    address = f"synth:hadar?jobs=200&seed={seed}&arrivals=poisson&load=0.7&mixing={mixing}"
+    trace = gl.read_trace(address)
+    jobs = rows(trace)
+    assert least_busy_s(jobs, rates()) / (jobs[-1][0] / 1e6) == pytest.approx(0.7, rel=1e-5)
+    assert gl.offered_load("hadar-60", trace).load == pytest.approx(0.7, rel=1e-5)
+
+
+def test_smooth_jobs_offer_their_load_to_the_smooth_cluster() -> None:
+    trace = gl.synth.hadar(jobs=200, arrivals="poisson", load=1.5, smooth=True)
+    jobs = rows(trace)
+    busy_s = least_busy_s(jobs, rates("hadar-60-smooth"))
+    assert busy_s / (jobs[-1][0] / 1e6) == pytest.approx(1.5, rel=1e-5)
 
 
 def test_a_smaller_number_gives_the_first_jobs_and_options_move_only_what_they_name() -> None:
@@ -227,7 +238,8 @@ def test_the_shipped_rates_are_the_published_ones(
         ({"class_shares": [0, 1, 0, 0], "mixing": True}, "a class other than M"),
         ({"mixing": "perhaps"}, "mixing: expected"),
         ({"lam": 3}, "no parameter `lam`; known: arrivals, class_shares"),
-        ({"arrivals": "poisson", "load": 1e-6}, "the last job would arrive after 4e+09 s"),
+        ({"arrivals": "poisson", "load": 1e-6}, "the last job would arrive after"),
+        ({"arrivals": "poisson", "jobs": 1}, "jobs: expected at least 2 with arrivals=poisson"),
     ],
 )
 def test_bad_parameters_are_named(parameters: dict[str, Any], said: str) -> None:

@@ -135,9 +135,8 @@ def test_bsbf_draws_the_published_mix() -> None:
     assert trace.span_s < 8 * 3600
 
 
-def test_bsbf_rows_and_loads() -> None:
+def test_bsbf_rows() -> None:
     assert len(gl.synth.bsbf()) == 160
-    assert [len(gl.synth.bsbf(load=load)) for load in (1.5, 3)] == [240, 480]
     small = gl.synth.bsbf(jobs=2000, max_gpus=8)
     assert set(column(small, "gpus")) == {1, 4, 6, 8}
     assert "imagenet" not in column(small, "model")
@@ -145,8 +144,6 @@ def test_bsbf_rows_and_loads() -> None:
     known = {(r.model, r.gpus, -(-r.total_batch // r.gpus), r.alone_s) for r in ROWS}
     names = ("model", "gpus", "batch_size", "duration_s")
     assert set(zip(*(column(trace, name) for name in names), strict=True)) <= known
-    with pytest.raises(gl.TraceError, match="exclude each other"):
-        gl.synth.bsbf(jobs=5, load=2)
 
 
 def test_bsbf_by_the_plain_twin() -> None:
@@ -233,10 +230,10 @@ def test_models_of_a_table_are_those_of_the_size(shape: str, tmp_path: Path) -> 
 
 def test_noise_on_exponential_durations_keeps_the_load() -> None:
     trace = gl.synth.uniform(
-        jobs=100_000, seed=1, noise=0.8, load=0.5, cluster_gpus=64, max_duration_s=9000.0
+        jobs=10_000, seed=1, noise=0.8, load=0.5, cluster_gpus=64, max_duration_s=9000.0
     )
     offered = trace.gpu_hours / (trace.span_s / 3600 * 64)
-    assert offered == pytest.approx(0.5, rel=0.03)
+    assert offered == pytest.approx(0.5, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +247,7 @@ def test_noise_on_exponential_durations_keeps_the_load() -> None:
         ("gavel", {"jobs": 5, "lambda": 1}, "no parameter `lambda`; known: deadlines, jobs, lam"),
         ("gavel", {"jobs": 5, "noise": 9}, "noise"),
         ("bsbf", {"jobs": "many"}, "jobs: expected an integer, got 'many'"),
-        ("bsbf", {"load": 0}, "load"),
+        ("bsbf", {"load": 2}, "no parameter `load`; known: jobs"),
         ("bsbf", {"max_gpus": 0}, "max_gpus"),
         ("gravel", {"jobs": 5}, "unknown generator; did you mean `gavel`. `gangline trace synth"),
     ],

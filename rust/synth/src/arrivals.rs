@@ -8,24 +8,74 @@ use std::collections::BinaryHeap;
 use super::tables::{ArrivalProfile, BURST_GAP_S};
 use gangline_rng::{Purpose, Stream};
 
-/// Simulated time ends near 9.22e9 s (64-bit nanoseconds); this leaves room for the run itself.
-pub(super) const LAST_ARRIVAL_S: f64 = 4.0e9;
 const HOUR_S: f64 = 3600.0;
 const WEEK_HOURS: usize = 168;
+const WEEK_S: f64 = HOUR_S * WEEK_HOURS as f64;
 
-/// A clock that ran past [`LAST_ARRIVAL_S`].
-#[derive(Debug)]
-pub(super) struct TooLate;
+fn to_micros(seconds: f64) -> u64 {
+    libm::floor(seconds * 1e6 + 0.5) as u64
+}
 
-fn to_micros(seconds: f64) -> Result<u64, TooLate> {
-    if seconds > LAST_ARRIVAL_S {
-        return Err(TooLate);
+/// A clock that runs at the weight of the hour of the week; the mean weight is 1.
+///
+/// Arrivals of a steady rate on this clock follow the hours and the weekdays.
+pub(super) struct Clock {
+    weights: [f64; WEEK_HOURS],
+    /// What the clock shows at the start of each hour and at the end of the week.
+    starts_s: [f64; WEEK_HOURS + 1],
+}
+
+impl Clock {
+    /// Runs at hour weight times weekday weight.
+    pub(super) fn of_week(profile: &ArrivalProfile) -> Self {
+        let hours: f64 = profile.hours.iter().sum();
+        let weekdays: f64 = profile.weekdays.iter().sum();
+        let scale = WEEK_HOURS as f64 / (hours * weekdays);
+        Self::new(|hour| profile.hours[hour % 24] * profile.weekdays[hour / 24] * scale)
     }
-    Ok(libm::floor(seconds * 1e6 + 0.5) as u64)
+
+    /// Runs at the same speed in every hour.
+    pub(super) fn steady() -> Self {
+        Self::new(|_| 1.0)
+    }
+
+    fn new(weight_of: impl Fn(usize) -> f64) -> Self {
+        let weights: [f64; WEEK_HOURS] = std::array::from_fn(weight_of);
+        let mut starts_s = [0.0; WEEK_HOURS + 1];
+        for hour in 0..WEEK_HOURS {
+            starts_s[hour + 1] = starts_s[hour] + HOUR_S * weights[hour];
+        }
+        Self { weights, starts_s }
+    }
+
+    fn weight_at(&self, seconds: f64) -> f64 {
+        self.weights[libm::floor(seconds / HOUR_S) as usize % WEEK_HOURS]
+    }
+
+    /// Returns what the clock shows at a time of the trace.
+    pub(super) fn weighted_s(&self, seconds: f64) -> f64 {
+        let weeks = libm::floor(seconds / WEEK_S);
+        let inside_s = seconds - weeks * WEEK_S;
+        let hour = (libm::floor(inside_s / HOUR_S) as usize).min(WEEK_HOURS - 1);
+        let shown_s = self.starts_s[hour] + (inside_s - hour as f64 * HOUR_S) * self.weights[hour];
+        weeks * self.starts_s[WEEK_HOURS] + shown_s
+    }
+
+    /// Returns the time of the trace at which the clock shows `weighted_s`.
+    fn seconds(&self, weighted_s: f64) -> f64 {
+        let full_s = self.starts_s[WEEK_HOURS];
+        let weeks = libm::floor(weighted_s / full_s);
+        let inside_s = (weighted_s - weeks * full_s).clamp(0.0, full_s);
+        let begun = self.starts_s[..WEEK_HOURS].partition_point(|start_s| *start_s <= inside_s);
+        let hour = begun - 1;
+        // no later than the end of the hour: rounding must not change the order
+        let into_hour_s = ((inside_s - self.starts_s[hour]) / self.weights[hour]).min(HOUR_S);
+        weeks * WEEK_S + hour as f64 * HOUR_S + into_hour_s
+    }
 }
 
 /// One job after another, exponential gaps. Draw: `(job, 0, 0)`.
-pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Result<Vec<u64>, TooLate> {
+pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
     let stream = Stream::new(seed, Purpose::Arrivals);
     let mean_gap_s = HOUR_S / rate_per_h;
     let mut clock_s = 0.0;
@@ -34,12 +84,12 @@ pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Result<Vec<u64>,
         if job > 0 {
             clock_s += stream.draw(u64::from(job), 0, 0).exponential(mean_gap_s);
         }
-        micros.push(to_micros(clock_s)?);
+        micros.push(to_micros(clock_s));
     }
-    Ok(micros)
+    micros
 }
 
-/// Bursts at `rate_per_h / jobs_per_burst` by thinning, with the weights of the profile.
+/// Bursts at `rate_per_h / jobs_per_burst` by thinning, with the weights of the clock.
 ///
 /// Draws of candidate `c`: gap before it `(c, 0, 0)`, acceptance `(c, 0, 1)`, jobs of the burst
 /// `(c, 0, 2)`, gap before its job `k` `(c, 1, k)`.
@@ -48,10 +98,13 @@ pub(super) fn diurnal(
     jobs: u32,
     rate_per_h: f64,
     profile: &ArrivalProfile,
-) -> Result<Vec<u64>, TooLate> {
+    clock: &Clock,
+) -> Vec<u64> {
     let stream = Stream::new(seed, Purpose::Arrivals);
-    let week = week_weights(profile);
-    let peak = week.iter().fold(0.0_f64, |peak, weight| peak.max(*weight));
+    let peak = clock
+        .weights
+        .iter()
+        .fold(0.0_f64, |peak, weight| peak.max(*weight));
     let mean_gap_s = HOUR_S * profile.jobs_per_burst / (rate_per_h * peak);
     let mut micros: Vec<u64> = Vec::with_capacity(jobs as usize);
     // Jobs of earlier bursts that come after the clock: bursts overlap.
@@ -59,15 +112,15 @@ pub(super) fn diurnal(
     let mut clock_s = 0.0;
     let mut candidate = 0_u64;
     loop {
-        let clock_micros = to_micros(clock_s)?;
+        let clock_micros = to_micros(clock_s);
         while pending.peek().is_some_and(|first| first.0 <= clock_micros) {
             micros.extend(pending.pop().map(|first| first.0));
         }
         if micros.len() >= jobs as usize {
             micros.truncate(jobs as usize);
-            return Ok(micros);
+            return micros;
         }
-        let accepted = stream.draw(candidate, 0, 1).uniform() * peak < week[hour_of_week(clock_s)];
+        let accepted = stream.draw(candidate, 0, 1).uniform() * peak < clock.weight_at(clock_s);
         if accepted || candidate == 0 {
             micros.push(clock_micros);
             let burst = stream
@@ -76,7 +129,7 @@ pub(super) fn diurnal(
             let mut burst_s = clock_s;
             for k in 1..burst.min(u64::from(jobs)) {
                 burst_s += stream.draw(candidate, 1, k as u32).exponential(BURST_GAP_S);
-                pending.push(Reverse(to_micros(burst_s)?));
+                pending.push(Reverse(to_micros(burst_s)));
             }
         }
         candidate += 1;
@@ -84,16 +137,21 @@ pub(super) fn diurnal(
     }
 }
 
-fn hour_of_week(clock_s: f64) -> usize {
-    libm::floor(clock_s / HOUR_S) as usize % WEEK_HOURS
-}
-
-/// Hour weight times weekday weight, with mean 1 over the week.
-fn week_weights(profile: &ArrivalProfile) -> [f64; WEEK_HOURS] {
-    let hours: f64 = profile.hours.iter().sum();
-    let weekdays: f64 = profile.weekdays.iter().sum();
-    let scale = WEEK_HOURS as f64 / (hours * weekdays);
-    std::array::from_fn(|hour| profile.hours[hour % 24] * profile.weekdays[hour / 24] * scale)
+/// Stretches arrivals on the clock until the last one comes after `span_s`.
+///
+/// Hours and weekdays keep their weights, which stretching the seconds would not do.
+pub(super) fn stretch(micros: &mut [u64], span_s: f64, clock: &Clock) {
+    let Some((last, earlier)) = micros.split_last_mut() else {
+        return;
+    };
+    let factor = clock.weighted_s(span_s) / clock.weighted_s(*last as f64 / 1e6);
+    *last = to_micros(span_s);
+    for at in earlier {
+        if *at > 0 {
+            let stretched_s = clock.seconds(clock.weighted_s(*at as f64 / 1e6) * factor);
+            *at = to_micros(stretched_s).min(*last);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -103,15 +161,54 @@ mod tests {
 
     const JOBS: u32 = 100_000;
 
+    fn drawn(seed: u64, jobs: u32, rate_per_h: f64, profile: &ArrivalProfile) -> Vec<u64> {
+        diurnal(seed, jobs, rate_per_h, profile, &Clock::of_week(profile))
+    }
+
     #[test]
     fn week_weights_have_mean_1() {
         for profile in [&PHILLY.arrivals, &HELIOS.arrivals, &PAI.arrivals] {
-            let mean = week_weights(profile).iter().sum::<f64>() / 168.0;
+            let mean = Clock::of_week(profile).weights.iter().sum::<f64>() / 168.0;
             assert!((mean - 1.0).abs() < 1e-12);
         }
-        let philly = week_weights(&PHILLY.arrivals);
+        let philly = Clock::of_week(&PHILLY.arrivals).weights;
         // Monday 00:00 against Sunday 23:00: 1.27 x .86 against 1.01 x .59
         assert!((philly[0] / philly[167] - 1.27 * 0.86 / (1.01 * 0.59)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_clock_runs_at_the_weight_of_the_hour() {
+        let clock = Clock::new(|hour| [0.5, 1.5][hour % 2]);
+        // Half an hour at 0.5; one at 0.5 and a quarter at 1.5; a week and one at 0.5.
+        for (seconds, weighted_s) in [
+            (0.0, 0.0),
+            (1800.0, 900.0),
+            (4500.0, 1800.0 + 1350.0),
+            (604_800.0 + 3600.0, 604_800.0 + 1800.0),
+        ] {
+            assert!(
+                (clock.weighted_s(seconds) - weighted_s).abs() < 1e-6,
+                "{seconds}"
+            );
+            assert!(
+                (clock.seconds(weighted_s) - seconds).abs() < 1e-6,
+                "{seconds}"
+            );
+        }
+    }
+
+    #[test]
+    fn stretching_keeps_the_weights_of_the_hours() {
+        // Every quarter of an hour on the clock: 0, 900, ... 7200 s, in hours of weight 0.5 and 1.5.
+        let clock = Clock::new(|hour| [0.5, 1.5][hour % 2]);
+        let mut micros = [0, 1800, 3600, 4200, 4800, 5400, 6000, 6600, 7200].map(|s| s * 1_000_000);
+        // Twice as long: every half an hour on the clock, which is an hour of weight 0.5.
+        stretch(&mut micros, 14_400.0, &clock);
+        let seconds = [0, 3600, 4800, 6000, 7200, 10_800, 12_000, 13_200, 14_400];
+        assert_eq!(micros, seconds.map(|s| s * 1_000_000));
+        let mut at_once = [0, 0, 0];
+        stretch(&mut at_once, 5.0, &clock);
+        assert_eq!(at_once, [0, 0, 5_000_000]);
     }
 
     #[test]
@@ -121,7 +218,7 @@ mod tests {
             (&HELIOS.arrivals, 29.0),
             (&PAI.arrivals, 39.3),
         ] {
-            let micros = diurnal(1, JOBS, rate, profile).expect("a few months");
+            let micros = drawn(1, JOBS, rate, profile);
             let hours = micros[micros.len() - 1] as f64 / 3.6e9;
             let measured = f64::from(JOBS - 1) / hours;
             assert!((measured / rate - 1.0).abs() < 0.03, "{measured} {rate}");
@@ -137,7 +234,7 @@ mod tests {
             assert!((share - expected).abs() < 0.05, "{share} {expected}");
         }
         // The published number of Philly itself: 55 %.
-        let micros = diurnal(2, JOBS, 31.5, &PHILLY.arrivals).expect("a few months");
+        let micros = drawn(2, JOBS, 31.5, &PHILLY.arrivals);
         let short = micros
             .windows(2)
             .filter(|pair| pair[1] - pair[0] <= 10_000_000)
@@ -155,7 +252,7 @@ mod tests {
             (&HELIOS.arrivals, 29.0),
             (&PAI.arrivals, 39.3),
         ] {
-            let micros = diurnal(1, JOBS, rate, profile).expect("a few months");
+            let micros = drawn(1, JOBS, rate, profile);
             let weeks = micros[micros.len() - 1] / (168 * 3_600_000_000);
             let mut hours = [0.0; 24];
             let mut weekdays = [0.0; 7];
@@ -185,7 +282,7 @@ mod tests {
 
     #[test]
     fn poisson_has_its_rate_and_starts_at_0() {
-        let micros = poisson(3, JOBS, 120.0).expect("35 days");
+        let micros = poisson(3, JOBS, 120.0);
         assert_eq!(micros[0], 0);
         assert!(micros.is_sorted());
         let rate = f64::from(JOBS - 1) / (micros[micros.len() - 1] as f64 / 3.6e9);
@@ -194,22 +291,13 @@ mod tests {
 
     #[test]
     fn more_jobs_only_append() {
-        let long = diurnal(4, 5_000, 31.5, &PHILLY.arrivals).expect("a week");
+        let long = drawn(4, 5_000, 31.5, &PHILLY.arrivals);
         assert!(long.is_sorted() && long[0] == 0);
         for jobs in [1, 2, 777, 4_999] {
-            let short = diurnal(4, jobs, 31.5, &PHILLY.arrivals).expect("a week");
+            let short = drawn(4, jobs, 31.5, &PHILLY.arrivals);
             assert_eq!(short, long[..jobs as usize]);
-            let poisson_long = poisson(4, 5_000, 31.5).expect("a week");
-            assert_eq!(
-                poisson(4, jobs, 31.5).expect("a week"),
-                poisson_long[..jobs as usize]
-            );
+            let poisson_long = poisson(4, 5_000, 31.5);
+            assert_eq!(poisson(4, jobs, 31.5), poisson_long[..jobs as usize]);
         }
-    }
-
-    #[test]
-    fn a_clock_beyond_the_range_is_an_error() {
-        assert!(poisson(1, 100, 1e-6).is_err());
-        assert!(diurnal(1, 100, 1e-6, &PAI.arrivals).is_err());
     }
 }

@@ -1,8 +1,9 @@
 //! Synthetic traces with the shape of the public ones: worlds from a seed.
 //!
 //! Every column has a stream of its own, addressed by the job's index, so changing one option
-//! never moves another column, and asking for more jobs only appends. Logarithms and exponentials
-//! come from `libm`: same seed, same bytes on every platform. One job costs about 150 ns.
+//! never moves another column, and asking for more jobs only appends. The exception is `load`: it
+//! derives the arrivals from the work of all jobs that were drawn. Logarithms and exponentials come
+//! from `libm`: same seed, same bytes on every platform. One job costs about 150 ns.
 //! Nothing here knows the engine, files or Python.
 #![forbid(unsafe_code)]
 
@@ -17,7 +18,8 @@ mod value;
 
 use std::collections::BTreeMap;
 
-use self::durations::{Durations, QuantileTable, Shaping};
+use self::arrivals::Clock;
+use self::durations::{Durations, QuantileTable};
 use self::tables::Measured;
 use gangline_rng::{Purpose, Stream, WeightTable};
 
@@ -31,6 +33,10 @@ const ZIPF_EXPONENT: f64 = 1.2;
 const GANG_REDRAWS: u32 = 100;
 /// Durations are whole milliseconds, at least one.
 const DURATION_STEP_S: f64 = 0.001;
+/// Simulated time ends near 9.22e9 s (64-bit nanoseconds); this leaves room for the run itself.
+const LAST_ARRIVAL_S: f64 = 4.0e9;
+/// Our choice: arrivals are whole microseconds, which changes a load over this span by 0.05 %.
+const SHORTEST_SPAN_S: f64 = 1e-3;
 
 /// A column of names, one code per job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,8 +62,6 @@ pub struct SynthTrace {
     pub user: Option<SynthCodes>,
     /// Present if `vcs` is above 0; names `vc-1`, ... in falling frequency.
     pub vc: Option<SynthCodes>,
-    /// The rate used; 0 for a batch.
-    pub rate_per_h: f64,
     /// What was redrawn, cut or left out: counter -> jobs. All counters are always there.
     pub notes: BTreeMap<&'static str, u64>,
 }
@@ -79,11 +83,10 @@ pub fn generate(spec: &SynthSpec) -> Result<SynthTrace, SynthError> {
     spec.check_ranges()?;
     spec.check_together()?;
     let world = World::new(spec);
-    let rate_per_h = world.rate_per_h(spec);
-    let arrival_s = arrival_seconds(spec, rate_per_h)?;
     let mut notes = BTreeMap::new();
     let gpus = world.draw_gpus(spec, &mut notes);
     let duration_s = world.draw_durations(spec, &gpus, &mut notes);
+    let arrival_s = arrival_seconds(spec, &gpus, &duration_s)?;
     let model = (!spec.models.is_empty()).then(|| draw_models(spec, &gpus, &mut notes));
     Ok(SynthTrace {
         arrival_s,
@@ -92,20 +95,8 @@ pub fn generate(spec: &SynthSpec) -> Result<SynthTrace, SynthError> {
         model,
         user: draw_zipf(spec, Purpose::Users, spec.users, "user"),
         vc: draw_zipf(spec, Purpose::Vcs, spec.vcs, "vc"),
-        rate_per_h,
         notes,
     })
-}
-
-/// Exact mean of gpus x duration of the jobs that `spec` describes, in GPU seconds: what `load`
-/// divides by (durations before rounding to milliseconds).
-///
-/// # Errors
-/// As [`generate`].
-pub fn mean_gpu_seconds(spec: &SynthSpec) -> Result<f64, SynthError> {
-    spec.check_ranges()?;
-    spec.check_together()?;
-    Ok(World::new(spec).mean_gpu_seconds())
 }
 
 /// The laws of one spec, prepared.
@@ -115,7 +106,6 @@ struct World {
     gangs: WeightTable,
     gpus_limit: u32,
     durations: Durations,
-    shaping: Shaping,
 }
 
 impl World {
@@ -132,17 +122,12 @@ impl World {
                 mean_s: spec.mean_duration_s,
             },
         };
-        let shaping = Shaping {
-            noise: spec.noise,
-            max_s: spec.max_duration_s.unwrap_or(f64::INFINITY),
-        };
         Self {
             sizes,
             weights,
             gangs,
             gpus_limit: spec.gpus_limit(),
             durations,
-            shaping,
         }
     }
 
@@ -157,38 +142,6 @@ impl World {
             .map(|(gpus, _)| *gpus)
             .filter(|gpus| *gpus <= self.gpus_limit);
         fitting.max().expect("checked: the smallest size fits")
-    }
-
-    fn mean_gpu_seconds(&self) -> f64 {
-        let total: f64 = self.weights.iter().sum();
-        let fits = |gpus: u32| gpus <= self.gpus_limit;
-        let pairs = || {
-            self.sizes
-                .iter()
-                .copied()
-                .zip(self.weights.iter().map(|w| w / total))
-        };
-        let fitting: f64 = pairs()
-            .filter(|(gpus, _)| fits(*gpus))
-            .map(|(_, share)| share)
-            .sum();
-        let all_missed = libm::pow(1.0 - fitting, f64::from(GANG_REDRAWS + 1));
-        let gpu_seconds = |gpus: u32| f64::from(gpus) * self.durations.mean_s(gpus, self.shaping);
-        let kept = pairs().filter(|(gpus, _)| fits(*gpus));
-        let mean_kept: f64 = kept
-            .map(|(gpus, share)| share / fitting * gpu_seconds(gpus))
-            .sum();
-        (1.0 - all_missed) * mean_kept + all_missed * gpu_seconds(self.largest_that_fits())
-    }
-
-    fn rate_per_h(&self, spec: &SynthSpec) -> f64 {
-        if spec.arrivals == Arrivals::Batch {
-            return 0.0;
-        }
-        match (spec.load, spec.cluster_gpus) {
-            (Some(load), Some(gpus)) => load * f64::from(gpus) * 3600.0 / self.mean_gpu_seconds(),
-            _ => spec.rate_per_h.unwrap_or(spec.shape.profile().rate_per_h),
-        }
     }
 
     /// Draw: `(job, 0, number of redraws so far)`.
@@ -229,17 +182,18 @@ impl World {
     ) -> Vec<f64> {
         let stream = Stream::new(spec.seed, Purpose::Durations);
         let noise = Stream::new(spec.seed, Purpose::Noise);
+        let longest_s = spec.max_duration_s.unwrap_or(f64::INFINITY);
         let mut cut = 0;
         let durations = (0_u64..)
             .zip(gpus)
             .map(|(job, gpus)| {
                 let mut seconds = self.durations.at(*gpus, stream.draw(job, 0, 0).uniform());
-                if self.shaping.noise > 0.0 {
-                    seconds *= noise.draw(job, 0, 0).log_normal(self.shaping.noise);
+                if spec.noise > 0.0 {
+                    seconds *= noise.draw(job, 0, 0).log_normal(spec.noise);
                 }
-                if seconds > self.shaping.max_s {
+                if seconds > longest_s {
                     cut += 1;
-                    seconds = self.shaping.max_s;
+                    seconds = longest_s;
                 }
                 (libm::floor(seconds * 1000.0 + 0.5) / 1000.0).max(DURATION_STEP_S)
             })
@@ -268,24 +222,72 @@ fn gang_shares(spec: &SynthSpec) -> Vec<(u32, f64)> {
         .collect()
 }
 
-fn arrival_seconds(spec: &SynthSpec, rate_per_h: f64) -> Result<Vec<f64>, SynthError> {
-    let micros = match spec.arrivals {
-        Arrivals::Batch => Ok(vec![0; spec.jobs as usize]),
-        Arrivals::Poisson => arrivals::poisson(spec.seed, spec.jobs, rate_per_h),
-        Arrivals::Diurnal => {
-            arrivals::diurnal(spec.seed, spec.jobs, rate_per_h, spec.shape.profile())
-        }
+fn arrival_seconds(
+    spec: &SynthSpec,
+    gpus: &[u32],
+    duration_s: &[f64],
+) -> Result<Vec<f64>, SynthError> {
+    if spec.arrivals == Arrivals::Batch {
+        return Ok(vec![0.0; spec.jobs as usize]);
+    }
+    let profile = spec.shape.profile();
+    let is_steady = spec.arrivals == Arrivals::Poisson;
+    let clock = if is_steady {
+        Clock::steady()
+    } else {
+        Clock::of_week(profile)
     };
-    let micros = micros.map_err(|arrivals::TooLate| SynthError::OutOfRange {
-        key: if spec.load.is_some() {
-            "load"
-        } else {
-            "rate_per_h"
-        },
-        value: format!("too low for {} jobs", spec.jobs),
-        allowed: format!("arrivals up to {:e} s", arrivals::LAST_ARRIVAL_S),
-    })?;
-    Ok(micros.into_iter().map(|at| at as f64 / 1e6).collect())
+    let span_s = load_span_s(spec, gpus, duration_s)?;
+    let rate_per_h = match span_s {
+        Some(span_s) => f64::from(spec.jobs - 1) * 3600.0 / clock.weighted_s(span_s),
+        None => spec.rate_per_h.unwrap_or(profile.rate_per_h),
+    };
+    let mut micros = if is_steady {
+        arrivals::poisson(spec.seed, spec.jobs, rate_per_h)
+    } else {
+        arrivals::diurnal(spec.seed, spec.jobs, rate_per_h, profile, &clock)
+    };
+    if let Some(span_s) = span_s {
+        arrivals::stretch(&mut micros, span_s, &clock);
+    }
+    let arrival_s: Vec<f64> = micros.into_iter().map(|at| at as f64 / 1e6).collect();
+    if arrival_s.last().is_some_and(|last| *last > LAST_ARRIVAL_S) {
+        return Err(too_low("rate_per_h", spec.jobs));
+    }
+    Ok(arrival_s)
+}
+
+/// Seconds from the first to the last arrival in which the cluster can do `1 / load` of the work.
+fn load_span_s(
+    spec: &SynthSpec,
+    gpus: &[u32],
+    duration_s: &[f64],
+) -> Result<Option<f64>, SynthError> {
+    let (Some(load), Some(cluster_gpus)) = (spec.load, spec.cluster_gpus) else {
+        return Ok(None);
+    };
+    let jobs = gpus.iter().zip(duration_s);
+    let work: f64 = jobs.map(|(gpus, seconds)| f64::from(*gpus) * seconds).sum();
+    let span_s = work / (load * f64::from(cluster_gpus));
+    if span_s > LAST_ARRIVAL_S {
+        return Err(too_low("load", spec.jobs));
+    }
+    if span_s < SHORTEST_SPAN_S {
+        return Err(SynthError::OutOfRange {
+            key: "load",
+            value: format!("too high for {} jobs", spec.jobs),
+            allowed: format!("at least {SHORTEST_SPAN_S} s from the first to the last arrival"),
+        });
+    }
+    Ok(Some(span_s))
+}
+
+fn too_low(key: &'static str, jobs: u32) -> SynthError {
+    SynthError::OutOfRange {
+        key,
+        value: format!("too low for {jobs} jobs"),
+        allowed: format!("arrivals up to {LAST_ARRIVAL_S:e} s"),
+    }
 }
 
 /// Draw: `(job, 0, 0)`, an index among the models that know the job's size.

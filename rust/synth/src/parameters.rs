@@ -142,7 +142,8 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Float,
         unit: "",
         default: unset,
-        doc: "Sets the rate: mean GPU time asked for over the GPU time of `cluster_gpus`.",
+        doc: "Offered load: GPU-seconds of the drawn jobs over those of `cluster_gpus` between the \
+              first and the last arrival; sets the rate.",
     },
     Row {
         name: "cluster_gpus",

@@ -114,7 +114,7 @@ pub struct SynthSpec {
     pub arrivals: Arrivals,
     /// Mean jobs per hour; `None` = the shape's, or what `load` asks for.
     pub rate_per_h: Option<f64>,
-    /// GPU time asked for per GPU time offered by `cluster_gpus`.
+    /// GPU-seconds of the drawn jobs over those of `cluster_gpus` from the first to the last arrival.
     pub load: Option<f64>,
     /// GPUs of the cluster: what `load` refers to, and a limit of gang sizes.
     pub cluster_gpus: Option<u32>,
@@ -314,6 +314,13 @@ impl SynthSpec {
             return Err(SynthError::Missing {
                 key: "cluster_gpus",
                 needed_by: "load",
+            });
+        }
+        if self.load.is_some() && self.jobs < 2 {
+            return Err(SynthError::OutOfRange {
+                key: "jobs",
+                value: self.jobs.to_string(),
+                allowed: "at least 2 with `load`".to_owned(),
             });
         }
         if self.shape == Shape::Uniform {

@@ -248,23 +248,69 @@ fn another_seed_moves_every_column() {
     assert_ne!(one.user, two.user);
 }
 
+/// GPU-seconds of the jobs over those of the GPUs from the first to the last arrival.
+fn offered(trace: &SynthTrace, cluster_gpus: u32) -> f64 {
+    let mut work_ms = 0;
+    for (gpus, seconds) in trace.gpus.iter().zip(&trace.duration_s) {
+        work_ms += u64::from(*gpus) * (seconds * 1000.0).round() as u64;
+    }
+    let span_s = trace.arrival_s[trace.arrival_s.len() - 1] - trace.arrival_s[0];
+    work_ms as f64 / 1000.0 / (f64::from(cluster_gpus) * span_s)
+}
+
 #[test]
-fn load_fixes_the_rate_by_hand() {
-    // uniform: E gpus = .5 + .4 + .8 + .8 = 2.5, mean 1000 s: 0.8 x 100 x 3600 / 2500 = 115.2
-    let spec = SynthSpec {
+fn load_is_what_every_drawn_trace_offers() {
+    let loaded = |jobs, seed, load, shape| SynthSpec {
+        jobs,
+        seed,
+        load: Some(load),
+        cluster_gpus: Some(64),
+        ..SynthSpec::new(shape)
+    };
+    for shape in Shape::ALL {
+        let mut specs: Vec<SynthSpec> = (0..20).map(|seed| loaded(200, seed, 1.1, shape)).collect();
+        specs.extend((0..20).map(|seed| SynthSpec {
+            max_duration_s: Some(7200.0),
+            max_gpus: Some(4),
+            noise: 0.5,
+            arrivals: Arrivals::Poisson,
+            ..loaded(300, seed, 0.7, shape)
+        }));
+        specs.extend([2, 3, 5].map(|jobs| loaded(jobs, 1, 0.01, shape)));
+        // Spans of milliseconds, and of decades.
+        specs.push(loaded(50, 2, 1e6, shape));
+        specs.push(SynthSpec {
+            load: Some(1e-5),
+            max_duration_s: Some(1000.0),
+            ..loaded(100, 3, 1.0, shape)
+        });
+        for spec in specs {
+            let trace = made(&spec);
+            let load = offered(&trace, 64) / spec.load.expect("each has one");
+            assert!((load - 1.0).abs() < 1e-3, "{load} times that of {spec:?}");
+            assert!(trace.arrival_s[0] == 0.0 && trace.arrival_s.is_sorted());
+        }
+    }
+}
+
+#[test]
+fn load_moves_arrivals_alone() {
+    let plain = SynthSpec {
+        jobs: 500,
+        users: 9,
+        cluster_gpus: Some(64),
+        ..SynthSpec::new(Shape::Helios)
+    };
+    let loaded = made(&SynthSpec {
         load: Some(0.8),
-        cluster_gpus: Some(100),
-        mean_duration_s: 1000.0,
-        ..SynthSpec::new(Shape::Uniform)
-    };
-    assert!((made(&spec).rate_per_h - 115.2).abs() < 1e-9);
-    // Sizes above 2 redrawn: (.5 + .4) / .7 up to .3^101
-    let limited = SynthSpec {
-        max_gpus: Some(2),
-        ..spec
-    };
-    let mean = mean_gpu_seconds(&limited).expect("a valid spec");
-    assert!((mean - 1000.0 * 0.9 / 0.7).abs() < 1e-9, "{mean}");
+        ..plain.clone()
+    });
+    let plain = made(&plain);
+    assert_eq!(
+        (&loaded.gpus, &loaded.duration_s, &loaded.user),
+        (&plain.gpus, &plain.duration_s, &plain.user)
+    );
+    assert_ne!(loaded.arrival_s, plain.arrival_s);
 }
 
 #[test]
@@ -282,30 +328,6 @@ fn gangs_that_never_fit_get_the_largest_size_that_does() {
         (trace.notes["gpus_cut"], trace.notes["gpus_redrawn"]),
         (50, 50)
     );
-    let mean = mean_gpu_seconds(&spec).expect("a valid spec");
-    assert!((mean / (4.0 * 3600.0) - 1.0).abs() < 1e-6, "{mean}");
-}
-
-#[test]
-fn load_is_met_by_the_trace_itself() {
-    for shape in Shape::ALL {
-        let spec = SynthSpec {
-            jobs: JOBS,
-            load: Some(0.7),
-            cluster_gpus: Some(256),
-            max_duration_s: Some(50_000.0),
-            ..SynthSpec::new(shape)
-        };
-        let trace = made(&spec);
-        let work: f64 = trace
-            .gpus
-            .iter()
-            .zip(&trace.duration_s)
-            .map(|(g, d)| f64::from(*g) * d)
-            .sum();
-        let load = work / (trace.arrival_s[JOBS as usize - 1] * 256.0);
-        assert!((load / 0.7 - 1.0).abs() < 0.05, "{shape}: {load}");
-    }
 }
 
 #[test]
@@ -512,7 +534,29 @@ fn values_that_exclude_each_other_are_errors() {
         rate_per_h: Some(1e-6),
         ..philly()
     };
-    assert!(refused(slow).contains("too low for 10000 jobs"));
+    assert!(refused(slow).starts_with("`rate_per_h` is too low for 10000 jobs"));
+    let with_load = |load, jobs| SynthSpec {
+        load: Some(load),
+        jobs,
+        cluster_gpus: Some(8),
+        ..philly()
+    };
+    assert_eq!(
+        refused(with_load(1e-6, 10_000)),
+        "`load` is too low for 10000 jobs; allowed: arrivals up to 4e9 s"
+    );
+    let short = SynthSpec {
+        max_duration_s: Some(0.001),
+        ..with_load(1e6, 20)
+    };
+    assert_eq!(
+        refused(short),
+        "`load` is too high for 20 jobs; allowed: at least 0.001 s from the first to the last arrival"
+    );
+    assert_eq!(
+        refused(with_load(0.5, 1)),
+        "`jobs` is 1; allowed: at least 2 with `load`"
+    );
     let uniform = || SynthSpec::new(Shape::Uniform);
     assert!(
         refused(SynthSpec {

@@ -55,15 +55,24 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     seed : int
         Same seed, same jobs.
     **parameters
-        `arrivals` ("diurnal", "poisson" or "batch"), `rate_per_h`, `load` with `cluster_gpus`,
+        `arrivals` ("diurnal", "poisson" or "batch"), `rate_per_h`, or `load` with `cluster_gpus`,
         `max_gpus`, `max_duration_s`, `users`, `vcs`, `noise`, `models` (names, a mapping of names
         to gang sizes, a throughput table or its file: drawn among those with the job's size).
+
+    Notes
+    -----
+    `load` is the offered load of the drawn jobs: their GPU-seconds over those of `cluster_gpus`
+    from the first to the last arrival. It sets the arrivals and changes no other column.
 
     Examples
     --------
     >>> trace = philly(jobs=10, seed=3, max_gpus=8)
     >>> trace.numbers("gpus").max() <= 8
     np.True_
+    >>> import gangline as gl
+    >>> busy = philly(jobs=50, seed=3, max_gpus=8, load=1.2, cluster_gpus=64)
+    >>> gl.offered_load(gl.Cluster.homogeneous(servers=8, gpus=8), busy).text()
+    '1.20'
     """
     return generate("philly", jobs=jobs, seed=seed, **parameters)
 
@@ -117,23 +126,22 @@ def gavel(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     return generate("gavel", jobs=jobs, seed=seed, **parameters)
 
 
-def bsbf(*, jobs: int | None = None, seed: int = 0, **parameters: Any) -> Trace:
+def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Any) -> Trace:
     """Jobs of the six Pollux applications over eight hours, as in the SJF-BSBF comparison.
 
     Parameters
     ----------
-    jobs : int, optional
-        How many; default 160, which is load 1.
+    jobs : int
+        How many. The eight hours stay, so 240 jobs come at one and a half times the published rate.
     seed : int
         Same seed, same jobs.
     **parameters
-        `load` (instead of jobs; 1.5 is 240 jobs), `max_gpus` (leaves larger sizes out before
-        drawing), `users`, `vcs`, `noise`.
+        `max_gpus` (leaves larger sizes out before drawing), `users`, `vcs`, `noise`.
 
     Examples
     --------
-    >>> len(bsbf(load=1.5))
-    240
+    >>> len(bsbf())
+    160
     """
     return generate("bsbf", jobs=jobs, seed=seed, **parameters)
 
@@ -207,12 +215,13 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Any) -> Trace:
     Parameters
     ----------
     jobs : int
-        How many; a smaller number gives the first of a larger one.
+        How many; a smaller number gives the first of a larger one, but for the arrivals of
+        "poisson".
     seed : int
         Same seed, same jobs.
     **parameters
-        `arrivals` ("static", the default: all at once; "poisson"), `load` (1; with poisson: what
-        arrives over what the 60 GPUs of `hadar-60` can do, in V100-GPU-seconds), `class_shares` (of
+        `arrivals` ("static", the default: all at once; "poisson"), `load` (1; with poisson: the
+        offered load on `hadar-60`, or on `hadar-60-smooth` with `smooth`), `class_shares` (of
         S, M, L and XL jobs; equal), `gang_shares` (of 1, 2, 4 and 8 GPUs; 0.7, 0.1, 0.15, 0.05),
         `mixing` (false; true: gangs of 6, 8 and 12 GPUs and no CycleGAN, so that GPUs of one type
         are scarce), `smooth` (false; true: iterations by the rates of `hadar-60-smooth`), `users`,

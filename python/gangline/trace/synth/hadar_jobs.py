@@ -22,12 +22,12 @@ __all__ = ["CLASSES", "Class", "HadarParameters", "generate"]
 
 NAME = "synth:hadar"
 _HOUR_S = 3600.0
-_LAST_ARRIVAL_S = 4.0e9  # as for the generators of the core
-_REFERENCE = "V100"
-_GPU_TYPES = ("V100", "P100", "K80")
+_SHORTEST_SPAN_S, _LAST_ARRIVAL_S = 1e-3, 4.0e9  # as for the generators of the core
+_GPU_TYPES = ("V100", "P100", "K80")  # durations are those on the first
 _GPUS_PER_TYPE = 20  # of the preset hadar-60
 _GANGS = (1, 2, 4, 8)
 _MIXING_GANGS = {6: 0.4, 8: 0.4, 12: 0.2}
+_DIGITS = 6  # our own choice, of the time to the last arrival: solvers differ in later digits
 
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
@@ -75,18 +75,17 @@ class _Mix(NamedTuple):
     gangs: dict[int, float]
     rates: dict[tuple[str, str, int], float]
 
-    def gangs_of(self, one: Class) -> dict[int, float]:
-        return {1: 1.0} if one.single else self.gangs
-
 
 def generate(given: HadarParameters) -> Raw:
-    """Draw the jobs; those of a smaller number are the first of a larger one."""
+    """Draw the jobs; those of a smaller number are the first of a larger one, but for arrivals."""
     from gangline import _core
 
     if given.arrivals not in ("static", "poisson"):
         raise TraceError.at(NAME, None, "arrivals", given.arrivals, "static or poisson")
     if given.load is not None and given.arrivals != "poisson":
         raise TraceError.at(NAME, None, "load", given.load, "arrivals=poisson with it")
+    if given.jobs < 2 and given.arrivals == "poisson":
+        raise TraceError.at(NAME, None, "jobs", given.jobs, "at least 2 with arrivals=poisson")
     mix = _mix(given)
     extras = Extras.draw(given.jobs, given.seed, given.users, given.vcs, given.noise)
     kind = _pick(mix.classes, _core.synth_uniforms(given.seed, "models", given.jobs, 0))
@@ -100,10 +99,16 @@ def generate(given: HadarParameters) -> Raw:
         CLASSES[k].models[int(u * len(CLASSES[k].models))]
         for k, u in zip(kind.tolist(), second.tolist(), strict=True)
     ]
-    rates = [mix.rates[_REFERENCE, m, g] for m, g in zip(models, gpus.tolist(), strict=True)]
-    iterations = np.maximum(np.floor(durations * np.asarray(rates) + 0.5), 1.0)
+    rates = np.asarray(
+        [
+            [mix.rates[gpu_type, m, g] for gpu_type in _GPU_TYPES]
+            for m, g in zip(models, gpus.tolist(), strict=True)
+        ]
+    )
+    iterations = np.maximum(np.floor(durations * rates[:, 0] + 0.5), 1.0)
+    need = (gpus * iterations)[:, None] / rates
     columns: dict[str, Any] = {
-        "arrival_s": pa.array(_arrivals(given, mix)),
+        "arrival_s": pa.array(_arrivals(given, need)),
         "gpus": pa.array(gpus.astype(np.int32)),
         "duration_s": pa.array(durations),
         "iterations": pa.array(iterations),
@@ -171,38 +176,22 @@ def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats 
     return np.asarray(np.maximum(np.floor(hours * _HOUR_S / gpus * 1000.0 + 0.5) / 1000.0, 0.001))
 
 
-def _arrivals(given: HadarParameters, mix: _Mix) -> _Floats:
+def _arrivals(given: HadarParameters, need: _Floats) -> _Floats:
+    """Return seconds, whole microseconds; `need` is the GPU-seconds of each job on each type."""
     from gangline import _core
+    from gangline.lp.even import even_loads
 
     if given.arrivals == "static":
         return np.zeros(given.jobs, dtype=np.float64)
+    load = 1.0 if given.load is None else given.load
+    busy_s = even_loads(need, need.min(axis=1), np.full(len(_GPU_TYPES), float(_GPUS_PER_TYPE)))
+    assert busy_s is not None, "every model has a rate on every type"
+    span_s = float(f"{busy_s.max() / load:.{_DIGITS}g}")
+    if not _SHORTEST_SPAN_S <= span_s <= _LAST_ARRIVAL_S:
+        message = f"{NAME}: load: the last job would arrive after {span_s:g} s; expected "
+        message += f"{_SHORTEST_SPAN_S:g} to {_LAST_ARRIVAL_S:g} s: change the load or the jobs"
+        raise TraceError(message, path=NAME, column="load", value=load)
     gaps = _core.synth_exponentials(given.seed, "arrivals", given.jobs, 0)
     gaps[0] = 0.0  # the clock starts at the first job
-    load = 1.0 if given.load is None else given.load
-    moments = np.cumsum(gaps) * (_mean_hours(mix) * _HOUR_S / (_capacity(mix) * load))
-    if moments[-1] > _LAST_ARRIVAL_S:
-        message = f"{NAME}: the last job would arrive after {_LAST_ARRIVAL_S:g} s; ask for fewer"
-        raise TraceError(f"{message} jobs or a higher load", path=NAME, column="arrival_s")
-    return np.asarray(np.floor(moments * 1e6 + 0.5) / 1e6)
-
-
-def _mean_hours(mix: _Mix) -> float:
-    """Return the expected V100-GPU-hours of a job."""
-    total = sum(mix.classes)
-    means = [(one.above + one.most) / 2.0 for one in CLASSES]
-    return sum(share * mean for share, mean in zip(mix.classes, means, strict=True)) / total
-
-
-def _capacity(mix: _Mix) -> float:
-    """Return how many V100 the 60 GPUs of `hadar-60` are worth to the expected job."""
-    worth = 0.0
-    total = sum(mix.classes)
-    for one, share in zip(CLASSES, mix.classes, strict=True):
-        gangs = mix.gangs_of(one)
-        for model in one.models:
-            for gpus, of_gang in gangs.items():
-                weight = share / total / len(one.models) * of_gang / sum(gangs.values())
-                fastest = mix.rates[_REFERENCE, model, gpus]
-                relative = sum(mix.rates[kind, model, gpus] / fastest for kind in _GPU_TYPES)
-                worth += weight * relative
-    return _GPUS_PER_TYPE * worth
+    moments = np.cumsum(gaps)
+    return np.asarray(np.floor(moments * (span_s / moments[-1]) * 1e6 + 0.5) / 1e6)
