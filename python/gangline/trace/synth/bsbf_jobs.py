@@ -12,14 +12,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from gangline.errors import TraceError
 from gangline.trace.jobs.normalise import Raw
 from gangline.trace.synth.extras import Extras
 
 __all__ = ["ROWS", "BsbfParameters", "Row", "generate"]
 
 NAME = "synth:bsbf"
-JOBS_AT_LOAD_1 = 160
 _HOUR_S = 3600.0
 _HOURS = (144, 142, 92, 146, 197, 287, 148, 124)  # jobs per hour of the public workloads
 _WEIGHTS = {
@@ -64,8 +62,7 @@ ROWS = (
 class BsbfParameters(msgspec.Struct, frozen=True, kw_only=True):
     """What to draw; see `gangline.synth.bsbf`."""
 
-    jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] | None = None
-    load: Annotated[float, msgspec.Meta(gt=0, le=1e5)] | None = None
+    jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 160
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     max_gpus: Annotated[int, msgspec.Meta(ge=1)] | None = None
     users: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -77,9 +74,7 @@ def generate(given: BsbfParameters) -> Raw:
     """Draw the jobs; those of a smaller number are a part of those of a larger one."""
     from gangline import _core
 
-    if given.jobs is not None and given.load is not None:
-        raise TraceError(f"{NAME}: `jobs` and `load` exclude each other: drop one", path=NAME)
-    jobs = given.jobs or max(1, round(JOBS_AT_LOAD_1 * (given.load or 1.0)))
+    jobs = given.jobs
     rows = [row for row in ROWS if given.max_gpus is None or row.gpus <= given.max_gpus]
     extras = Extras.draw(jobs, given.seed, given.users, given.vcs, given.noise)
     chosen = _pick(rows, *(_core.synth_uniforms(given.seed, "models", jobs, i) for i in (0, 1)))
