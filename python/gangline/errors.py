@@ -32,6 +32,7 @@ __all__ = [
     "MissingThroughput",
     "NetworkError",
     "OptionError",
+    "OutOfMemoryError",
     "PlacementError",
     "PlanError",
     "PolicyError",
@@ -205,6 +206,21 @@ class PlanError(GanglineError):
     rule: str | None = None
     time_s: float | None = None
     decision: int | None = None
+
+
+class OutOfMemoryError(GanglineError, MemoryError):
+    """A run needs more memory than the process can get; other runs and their results are kept.
+
+    Attributes
+    ----------
+    time_s : float, optional
+        Simulated time up to which the run had come.
+    segments : int, optional
+        Rows of the segments table that it had recorded.
+    """
+
+    time_s: float | None = None
+    segments: int | None = None
 
 
 class InfeasibleJobError(GanglineError, ValueError):

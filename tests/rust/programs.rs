@@ -98,14 +98,14 @@ fn run_in_turns(case: &Case, policy: &mut dyn Policy, numbers: &mut Numbers) -> 
     loop {
         for _ in 0..numbers.below(4) {
             if engine.advance().expect("no stall") == Advance::Done {
-                return engine.output();
+                return engine.output().expect("memory");
             }
             engine.decide(policy).expect("a plan that is accepted");
         }
         let events = 1 + numbers.below(30);
         let ended = engine.run_for(events, policy, &control, &mut Silent);
         if ended.expect("no error").is_some() {
-            return engine.output();
+            return engine.output().expect("memory");
         }
     }
 }

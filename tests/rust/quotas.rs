@@ -121,7 +121,7 @@ fn run(works: &[f64], shares: u32, orders: &[(i64, &[Order])]) -> Result<Output,
     let mut engine = Engine::new(&world, config, script.traits())?;
     engine.start(&mut script)?;
     engine.run(&mut script, &Control::default(), &mut Silent)?;
-    Ok(engine.output())
+    engine.output()
 }
 
 /// Start and end in seconds, and rate, of each segment of a job.

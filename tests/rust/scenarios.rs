@@ -391,7 +391,7 @@ fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), 
         let mut engine = Engine::new(&scene.world, config, traits)?;
         engine.start(policy.as_mut())?;
         engine.run(policy.as_mut(), &Control::default(), &mut Silent)?;
-        Ok(engine.output())
+        engine.output()
     };
     match go() {
         Ok(mut output) => {

@@ -117,6 +117,37 @@ def test_names_of_a_megabyte_are_shortened_on_a_page_and_kept_in_data(tmp_path: 
     assert result.jobs["job_id"][0].as_py() == f"{name}0"
 
 
+TURNED = "n\u202e" + "j" * 300_000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "--policy", "las", "--segments", "--html", "page.html"],
+        ["compare", "--policies", "fifo,las", "--html", "page.html"],
+        ["plan", "--policy", "fifo", "--keep", "jct_mean_s<=1e6", "--html", "page.html"],
+        ["plan", "--policy", "fifo,las", "--keep", "jct_mean_s<=1e6", "--html", "page.html"],
+    ],
+    ids=lambda command: "-".join(command[:3:2]),
+)
+def test_a_command_shows_the_beginning_of_a_long_name(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab, trace = world(TURNED)
+    Path("lab.toml").write_text(lab.to_toml())
+    gl.write_trace(trace, "jobs.parquet")
+    assert main([*command, "--trace", "jobs.parquet", "--cluster", "lab.toml"]) in (0, 3)
+    shown, page = capsys.readouterr(), Path("page.html").read_text("utf-8")
+    assert len(page) < 200_000
+    assert len(shown.out) + len(shown.err) < 20_000
+    assert "\u202e" not in page + shown.out + shown.err
+    assert "\\u202ejjjj" in page
+
+
 ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EIO)
 
 

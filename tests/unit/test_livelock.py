@@ -138,6 +138,47 @@ def test_failures_alone_are_no_livelock() -> None:
         assert result.summary["failures"] > 20
 
 
+FRAGILE = {
+    "gpu_types": [{"name": "g", "memory_gb": 16}],
+    "servers": [{"count": 4, "gpu": "g", "gpus": 4}],
+    "failures": {"mtbf_hours": 0.01, "mttr_hours": 0.001},
+}
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sjf", "easy"])
+def test_failures_that_undo_everything_for_ever_are_a_stall(policy: str) -> None:
+    """Jobs of 1e5 s on servers that fail every 36 s: one try in exp(2,777) succeeds."""
+    with pytest.raises(gl.StalledError, match="failures undo the work of jobs") as caught:
+        gl.simulate(FRAGILE, jobs(*[1e5] * 8), policy)
+    assert vars(caught.value)["open"] == 8
+    # The first look comes after 10,000 losses, the second 80,000 later. Each of the eight jobs keeps
+    # its GPU for 36 s on average, and there is always another: a loss every 4.5 s.
+    assert vars(caught.value)["time_s"] == pytest.approx(90_000 * 4.5, rel=0.02)
+
+
+def test_a_run_with_a_limit_ends_there_whatever_failures_undo() -> None:
+    result = gl.simulate(FRAGILE, jobs(*[1e5] * 8), "fifo", max_events=500_000)
+    assert result.spec["outcome"] == "limit"
+    result = gl.simulate(FRAGILE, jobs(*[1e5] * 8), "fifo", until_s=1e6)
+    assert (result.spec["outcome"], result.summary["finished"]) == ("limit", 0)
+
+
+def test_failures_that_leave_something_are_no_stall() -> None:
+    # a checkpoint in 10 s on servers that fail in 36 s: every job keeps some work now and then
+    result = gl.simulate(FRAGILE, jobs(*[1e4] * 8), "fifo", checkpoint_interval_s=10.0)
+    assert result.summary["finished"] == 8
+    # a job of 250 s succeeds once in exp(7), about a thousand tries
+    result = gl.simulate(FRAGILE, jobs(*[250.0] * 8), "fifo")
+    assert result.summary["finished"] == 8
+
+
+def test_an_arrival_vouches_for_a_run_that_failures_undo() -> None:
+    late = jobs(1e5, 1.0, arrival_s=[0.0, 3e6])  # 83,000 losses until the second job arrives
+    with pytest.raises(gl.StalledError, match="failures undo") as caught:
+        gl.simulate(FRAGILE, late, "fifo")
+    assert vars(caught.value)["time_s"] > 3e6
+
+
 def test_pollux_lets_a_job_reach_a_checkpoint() -> None:
     """A job reaches its first checkpoint at 1000 s and makes way in the round at 1020 s.
 

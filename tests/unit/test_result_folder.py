@@ -314,7 +314,7 @@ def accept(folder: Path, name: str) -> None:
     put_sealed(folder / "spec.json", "result", spec)
 
 
-def use(folder: Path, cluster: Path, out: Path) -> int:
+def use(folder: Path, cluster: Path, out: Path, job: str) -> int:
     """Use a result in every way there is; return how often it was refused."""
     refused = 0
     calls: tuple[Callable[[], object], ...] = (
@@ -323,6 +323,7 @@ def use(folder: Path, cluster: Path, out: Path) -> int:
         lambda: gl.report.write_gantt(gl.load_result(folder), out / "chart"),
         lambda: gl.audit(folder, cluster),
         lambda: repr(gl.load_result(folder)) + gl.load_result(folder)._repr_html_(),
+        lambda: repr(gl.load_result(folder).explain(job)),
     )
     for call in calls:
         for old in out.iterdir():
@@ -349,7 +350,8 @@ def test_damage_is_told_or_does_no_harm(world: str, accepted: bool, tmp_path: Pa
     gl.simulate(cluster, trace, policy, segments=True, restart_s=5.0).save(tmp_path / "whole")
     (tmp_path / "lab.toml").write_text(cluster.to_toml())
     (tmp_path / "out").mkdir()
-    assert use(tmp_path / "whole", tmp_path / "lab.toml", tmp_path / "out") == 0
+    job = gl.load_result(tmp_path / "whole").jobs["job_id"][0].as_py()
+    assert use(tmp_path / "whole", tmp_path / "lab.toml", tmp_path / "out", job) == 0
     place, refused = tmp_path / "damaged", 0
     changes = int(os.environ.get("GANGLINE_DAMAGES", "60"))
     for seed in range(changes):
@@ -364,13 +366,13 @@ def test_damage_is_told_or_does_no_harm(world: str, accepted: bool, tmp_path: Pa
         if accepted and name != "spec.json":
             accept(place, name)
         try:
-            times = use(place, tmp_path / "lab.toml", tmp_path / "out")
+            times = use(place, tmp_path / "lab.toml", tmp_path / "out", job)
         except Exception as error:
             error.add_note(f"seed {seed}: {told}")
             raise
         refused += times > 0
         if not accepted and name != "spec.json":
-            assert times == 5, f"seed {seed}: {told}"
+            assert times == 6, f"seed {seed}: {told}"
     assert refused > changes // 3
 
 
@@ -452,30 +454,6 @@ def test_a_name_that_looks_like_a_seal_does_no_harm(tmp_path: Path) -> None:
         for _ in range(2):
             result.save(tmp_path / "out")
             assert gl.load_result(tmp_path / "out").spec["cluster"]["name"] == name
-
-
-def shape_of(folder: Path) -> Any:
-    """Return all that a saved result says."""
-    result = gl.load_result(folder)
-    tables = (result.jobs, result.timeline, result.segments)
-    return result.spec, result.summary, [table.to_pylist() for table in tables]
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_one_changed_byte_is_refused(name: str, tmp_path: Path) -> None:
-    place = tmp_path / "out"
-    run("las").save(place)
-    whole = repr(shape_of(place))
-    content = (place / name).read_bytes()
-    draw = random.Random(name)
-    for _ in range(int(os.environ.get("GANGLINE_DAMAGES", "60"))):
-        at = draw.randrange(len(content))
-        other = content[at] ^ draw.choice((1 << draw.randrange(8), draw.randrange(1, 256)))
-        (place / name).write_bytes(content[:at] + bytes([other]) + content[at + 1 :])
-        with pytest.raises(gl.ResultError):
-            shape_of(place)
-    (place / name).write_bytes(content)
-    assert repr(shape_of(place)) == whole
 
 
 @pytest.mark.parametrize("call", range(1, 6))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Load", "Servers"]
 
+_STEP_LEAST = 1e-6  # ours: finer than the times of any cluster tell; loads are shown with 9 digits
 _LOAD_MOST = 20.0  # ours: arrivals squeezed to a twentieth are nearly a batch
 
 
@@ -116,7 +117,7 @@ class Load:
     cluster : Cluster
         As it is.
     step : float
-        Difference between two loads that are tried.
+        Difference between two loads that are tried, from 1e-6 to 1.
     most : float, optional
         The largest load; default 20.
     """
@@ -125,8 +126,8 @@ class Load:
     gpu = ""
 
     def __init__(self, cluster: Cluster, step: float, most: float | None) -> None:
-        if not 0.0 < step <= 1.0:
-            message = f"step: expected a load above 0 and up to 1, got {step!r}"
+        if not _STEP_LEAST <= step <= 1.0:
+            message = f"step: expected a load from {_STEP_LEAST:g} to 1, got {step!r}"
             raise OptionError(message, field="step", value=step)
         largest = _LOAD_MOST if most is None else most
         if not step <= largest < math.inf:

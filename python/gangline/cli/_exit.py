@@ -5,6 +5,7 @@ from __future__ import annotations
 from gangline.errors import (
     GanglineError,
     InfeasibleJobError,
+    OutOfMemoryError,
     PlanError,
     SolverError,
     StalledError,
@@ -17,7 +18,7 @@ USAGE = 2
 REFUSED = 3
 INTERRUPTED = 130
 
-_REFUSALS = (InfeasibleJobError, PlanError, StalledError, SolverError)
+_REFUSALS = (InfeasibleJobError, OutOfMemoryError, PlanError, StalledError, SolverError)
 
 
 def code_of(error: GanglineError) -> int:

@@ -182,7 +182,10 @@ def _rule(policy: dict[str, Any]) -> str:
 def _row_of(jobs: pa.Table, job: str) -> int:
     import pyarrow.compute as pc
 
-    row = pc.index(jobs["job_id"], job).as_py()
+    try:
+        row = pc.index(jobs["job_id"], job).as_py()
+    except UnicodeEncodeError:  # half a character, which no id contains
+        row = -1
     if row < 0:
         names = jobs["job_id"].to_pylist()
         near = difflib.get_close_matches(job, names[:100_000], n=3)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from gangline._html import text
 from gangline.report.charts import style_of
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def intervals(
     for bar, tall in zip(bars, heights, strict=True):
         parts.append(
             f'<text x="{_LEFT - 10}" y="{y + tall / 2 + 4:.1f}" text-anchor="end">'
-            f"{html.escape(bar.label)}</text>"
+            f"{text(bar.label)}</text>"
         )
         for number, mark in enumerate(bar.marks):
             parts.append(_mark(mark, place, y + _GAP / 2 + _LINE * (number + 0.5), series))
         y += tall
     return (
         f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img" '
-        f'aria-label="{html.escape(title)}" font-size="11" font-family="system-ui, sans-serif" '
+        f'aria-label="{text(title)}" font-size="11" font-family="system-ui, sans-serif" '
         f'fill="currentColor" style="max-width:100%;height:auto">{"".join(parts)}</svg>'
     )
 
@@ -100,7 +100,7 @@ def _legend(series: Sequence[str]) -> tuple[str, int]:
             x, row = float(_LEFT), row + 1
         parts.append(
             f'<circle cx="{x:.1f}" cy="{12 + _ROW * row}" r="4" fill="{colour}"/>'
-            f'<text x="{x + 8:.1f}" y="{16 + _ROW * row}">against {html.escape(name)}</text>'
+            f'<text x="{x + 8:.1f}" y="{16 + _ROW * row}">against {text(name)}</text>'
         )
         x += wide
     return "".join(parts), row + 1
@@ -149,6 +149,6 @@ def _mark(mark: Interval, place: Scale, y: float, series: Sequence[str]) -> str:
             f'<path d="M{place(low):.1f} {y:.1f}H{place(high):.1f}" stroke="{colour}" '
             'stroke-width="2.5"/>'
         )
-    said = html.escape(f"against {series[mark.series]}: {mark.mean:.2f}{between}")
+    said = text(f"against {series[mark.series]}: {mark.mean:.2f}{between}")
     dot = f'<circle cx="{place(mark.mean):.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
     return f"<g><title>{said}</title>{line}{dot}</g>"

@@ -335,7 +335,7 @@ def _carry_out(worlds: Worlds, task: Task, report: Progress | None) -> Outcome:
     spec = RunSpec.from_dict(msgspec.json.decode(task.spec))
     try:
         result = worlds.run(Run(spec), progress=report or False)
-    except (GanglineError, OSError) as error:
+    except (GanglineError, OSError, MemoryError) as error:
         return Outcome(task.run, type(error).__name__, str(error))
     except Exception as error:  # of a policy in Python, or of another library
         if not spec.policy.python:
@@ -343,7 +343,7 @@ def _carry_out(worlds: Worlds, task: Task, report: Progress | None) -> Outcome:
         return Outcome(task.run, type(error).__name__, str(error))
     try:
         store.add(task.digest, result)
-    except ResultError as error:
+    except (ResultError, MemoryError) as error:
         return Outcome(task.run, type(error).__name__, str(error))
     return Outcome(task.run)
 

@@ -76,7 +76,9 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
             raise(py, "StalledError", &message, &facts)
         }
-        EngineError::Livelock { time, open, jobs } | EngineError::Endless { time, open, jobs } => {
+        EngineError::Livelock { time, open, jobs }
+        | EngineError::Undone { time, open, jobs }
+        | EngineError::Endless { time, open, jobs } => {
             facts.set_item("time_s", time.seconds())?;
             facts.set_item("open", open)?;
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
@@ -90,6 +92,11 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
                 "a slowdown factor for every pair of models in the trace",
             )?;
             raise(py, "ClusterError", &message, &facts)
+        }
+        EngineError::OutOfMemory { time, segments } => {
+            facts.set_item("time_s", time.seconds())?;
+            facts.set_item("segments", segments)?;
+            raise(py, "OutOfMemoryError", &message, &facts)
         }
         EngineError::Option { field, what: _ } => {
             facts.set_item("field", field)?;

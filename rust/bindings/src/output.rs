@@ -4,6 +4,7 @@ use crate::error::CoreError;
 use gangline_engine::{Cause, CopyGpus, EngineError, Output, Segments, Timeline, Waited};
 use gangline_model::SimTime;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -174,8 +175,8 @@ impl RunOutput {
         } = rows;
         table.set_item("job", job.into_pyarray(py))?;
         table.set_item("part", part.into_pyarray(py))?;
-        table.set_item("start_s", seconds(&start_ns).into_pyarray(py))?;
-        table.set_item("end_s", seconds(&end_ns).into_pyarray(py))?;
+        table.set_item("start_s", seconds(&start_ns)?.into_pyarray(py))?;
+        table.set_item("end_s", seconds(&end_ns)?.into_pyarray(py))?;
         table.set_item("start_ns", start_ns.into_pyarray(py))?;
         table.set_item("end_ns", end_ns.into_pyarray(py))?;
         table.set_item("server", server.into_pyarray(py))?;
@@ -280,7 +281,7 @@ impl RunOutput {
         } = self.take(|output| std::mem::take(&mut output.timeline));
         let (table, rows) = (PyDict::new(py), t_ns.len());
         let types = busy_by_type.len().checked_div(rows).unwrap_or(0);
-        table.set_item("t_s", seconds(&t_ns).into_pyarray(py))?;
+        table.set_item("t_s", seconds(&t_ns)?.into_pyarray(py))?;
         table.set_item("gpus_total", gpus_total.into_pyarray(py))?;
         table.set_item("gpus_busy", gpus_busy.into_pyarray(py))?;
         table.set_item("jobs_running", jobs_running.into_pyarray(py))?;
@@ -373,9 +374,11 @@ fn column<'py, R, T: numpy::Element>(
     rows.iter().map(value).collect::<Vec<T>>().into_pyarray(py)
 }
 
-fn seconds(nanos: &[i64]) -> Vec<f64> {
-    nanos
-        .iter()
-        .map(|&nanos| nanos as f64 / gangline_model::NANOS_PER_SECOND)
-        .collect()
+fn seconds(nanos: &[i64]) -> PyResult<Vec<f64>> {
+    let mut column = Vec::new();
+    let room = column.try_reserve_exact(nanos.len());
+    room.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
+    let seconds = |&nanos: &i64| nanos as f64 / gangline_model::NANOS_PER_SECOND;
+    column.extend(nanos.iter().map(seconds));
+    Ok(column)
 }

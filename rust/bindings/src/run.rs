@@ -48,7 +48,7 @@ fn run_to_end(
 ) -> Result<Finished, EngineError> {
     let mut engine = started(world, config, policy)?;
     engine.run(policy, control, &mut Clock::new())?;
-    Ok((engine.output(), policy.counters()))
+    Ok((engine.output()?, policy.counters()))
 }
 
 /// A run before its first event.
@@ -254,7 +254,7 @@ fn run_in_slices(
             Python::attach(|py| look(py, &control, total, progress)).map_err(Stopped::Here)?;
         }
         if end.is_some() {
-            return Ok((engine.output(), policy.counters()));
+            return Ok((engine.output()?, policy.counters()));
         }
     }
 }

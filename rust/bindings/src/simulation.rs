@@ -236,6 +236,7 @@ impl Simulation {
             .unwrap_or_default();
         inner.engine()?;
         let engine = inner.engine.take().expect("looked at just now");
-        Ok(RunOutput::new(engine.output(), counters))
+        let output = engine.output().map_err(CoreError::from)?;
+        Ok(RunOutput::new(output, counters))
     }
 }

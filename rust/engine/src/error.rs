@@ -246,6 +246,21 @@ pub enum EngineError {
         /// The first ten of them, those that wait first.
         jobs: Vec<JobId>,
     },
+    /// Failures undo the work of jobs again and again.
+    #[error(
+        "{} not done at {} s, and failures undo the work of jobs again and again: no job has kept any for at least \
+         10000 lost placements per job; first: {}; set `checkpoint_interval_s`, or stop the run with `until_s` or \
+         `max_events`",
+        count(*open), time.seconds(), list(jobs)
+    )]
+    Undone {
+        /// When the run stopped.
+        time: SimTime,
+        /// How many jobs are not done.
+        open: usize,
+        /// The first ten of them, those that wait first.
+        jobs: Vec<JobId>,
+    },
     /// Jobs are not done and the next event lies beyond the end of simulated time.
     #[error(
         "{} not done at {} s, and the next event is beyond the end of simulated time; first: {}; \
@@ -270,6 +285,18 @@ pub enum EngineError {
     MissingPairs {
         /// The first of them: labels of the slowed job and of its co-runner; never empty.
         pairs: Vec<(String, String)>,
+    },
+    /// The process cannot get the memory that the run needs.
+    #[error(
+        "out of memory at {} s of simulated time, with {segments} rows of segments recorded; a run without segments \
+         or of fewer jobs needs less, and `until_s` or `max_events` ends a run sooner",
+        time.seconds()
+    )]
+    OutOfMemory {
+        /// When the run stopped.
+        time: SimTime,
+        /// Rows of the segments table up to then.
+        segments: usize,
     },
     /// An option with a bad value.
     #[error("{field}: {what}")]

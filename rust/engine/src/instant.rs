@@ -34,6 +34,7 @@ impl Engine {
     )]
     #[inline(always)]
     pub(crate) fn gather(&mut self) -> Result<bool, EngineError> {
+        self.recorder.check_memory(self.state.now)?;
         if self.state.lives.are_all_done() {
             self.close(Outcome::Finished);
             return Ok(false);
@@ -50,6 +51,9 @@ impl Engine {
         }
         if self.is_livelocked() {
             return Err(self.livelocked());
+        }
+        if self.is_undone_for_ever() {
+            return Err(self.undone());
         }
         if self.is_past_limit(time) {
             self.stop_before(time);
@@ -304,6 +308,7 @@ impl Engine {
             let recorder = &mut self.recorder;
             self.state.log_part(slot, at, recorder, Logged::Failed);
             self.drop_part(slot, at, EndReason::Failed);
+            self.livelock.losses += 1;
             if self.state.lives.is_waiting(job) {
                 self.changes.requeued.push(job);
             } else {

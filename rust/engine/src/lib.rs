@@ -16,6 +16,7 @@ mod error;
 mod instant;
 mod invariant;
 mod livelock;
+mod memory;
 mod metrics;
 mod occupancy;
 mod plan;

@@ -1,5 +1,6 @@
 //! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation, fairness. O(jobs), once.
 
+use crate::error::EngineError;
 use crate::policy::CopyGpus;
 use crate::record::{SharingTotals, Timeline};
 use crate::run::{Engine, Outcome};
@@ -82,11 +83,15 @@ impl Output {
 
 impl Engine {
     /// Takes the results out. Columns of jobs are in job-index order.
-    pub fn output(mut self) -> Output {
+    ///
+    /// # Errors
+    /// [`EngineError::OutOfMemory`] if the tables of a run that was not over cannot be put in order.
+    pub fn output(mut self) -> Result<Output, EngineError> {
         let outcome = self.outcome;
         let copy_gpus = self.state.types.copy_gpus().unwrap_or_default();
         // jobs that still run have held their GPUs up to now
         self.close(Outcome::Interrupted);
+        self.recorder.check_memory(self.state.now)?;
         let rows = self.state.jobs.len();
         let out = std::mem::take(&mut self.state.out);
         let (state, dropped) = self.state.lives.take();
@@ -144,7 +149,7 @@ impl Engine {
         self.times(&mut output);
         self.fairness(&mut output);
         output.summary = self.summary(&output);
-        output
+        Ok(output)
     }
 
     /// Seconds from the arrival of a job to an instant.

@@ -2,7 +2,8 @@
 //! from the first push and are moved out; the timeline is short and becomes columns at the end.
 
 use crate::config::TimelineMode;
-use crate::segments::Segments;
+use crate::error::EngineError;
+use crate::segments::{NoMemory, Segments};
 use crate::state::State;
 use crate::state::running::Part;
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
@@ -142,6 +143,8 @@ const TIMELINE_ROWS: usize = 1 << 17;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
+    /// Segments recorded when memory ran out.
+    out_of_memory: Option<usize>,
     rows: Rows,
     mode: TimelineMode,
     gap: SimSpan,
@@ -198,6 +201,7 @@ impl Recorder {
     pub(crate) fn new(segments: bool, mode: TimelineMode) -> Self {
         Self {
             segments: segments.then(Segments::default),
+            out_of_memory: None,
             rows: Rows::default(),
             gap: match mode {
                 TimelineMode::Sample(span) => span,
@@ -220,8 +224,30 @@ impl Recorder {
         start: SimTime,
         reason: EndReason,
     ) {
-        if let Some(table) = &mut self.segments {
-            segment_rows(table, state, (job, part), (start, reason));
+        if let Some(table) = &mut self.segments
+            && segment_rows(table, state, (job, part), (start, reason)).is_err()
+        {
+            self.run_out();
+        }
+    }
+
+    /// Gives back the memory of the tables, which the way out may need.
+    #[cold]
+    fn run_out(&mut self) {
+        let table = self.segments.take();
+        self.out_of_memory = Some(table.map_or(0, |table| table.job.len()));
+        self.rows = Rows::default();
+    }
+
+    /// Refuses to go on when memory ran out.
+    #[inline]
+    pub(crate) fn check_memory(&self, now: SimTime) -> Result<(), EngineError> {
+        match self.out_of_memory {
+            None => Ok(()),
+            Some(segments) => Err(EngineError::OutOfMemory {
+                time: now,
+                segments,
+            }),
         }
     }
 
@@ -297,8 +323,13 @@ impl Recorder {
     fn push_row(&mut self, state: &State, time: SimTime, counts: Counts) {
         self.pending = false;
         self.last_row = time;
-        self.rows.rows.push((time, counts));
         let busy_by_type = state.occupancy.busy_by_type();
+        let room = self.rows.rows.try_reserve(1);
+        if (room.and_then(|()| self.rows.busy_by_type.try_reserve(busy_by_type.len()))).is_err() {
+            self.run_out();
+            return;
+        }
+        self.rows.rows.push((time, counts));
         // most clusters have one type: less work than to copy a slice
         for &busy in busy_by_type {
             self.rows.busy_by_type.push(busy);
@@ -321,7 +352,9 @@ impl Recorder {
         }
         if let Some(table) = &mut self.segments {
             table.co_offset.push(table.co_runners.len() as i32);
-            table.sort();
+            if table.sort().is_err() {
+                self.run_out();
+            }
         }
     }
 
@@ -343,8 +376,9 @@ fn segment_rows(
     state: &State,
     (job, part): (JobId, &Part),
     (start, reason): (SimTime, EndReason),
-) {
+) -> Result<(), NoMemory> {
     let details = part.details.as_ref().expect("kept where segments are");
+    table.make_room(part.gpus.by_server().len(), details.co_runners.len())?;
     let batch = match details.segment_sub_batch {
         0 => state.jobs.batch_size(job),
         opened => opened,
@@ -366,6 +400,7 @@ fn segment_rows(
         table.co_runners.extend_from_slice(&details.co_runners);
         table.end_reason.push(reason as u8);
     }
+    Ok(())
 }
 
 /// What happened to a job, as the log has it. Numbers are part of golden hashes.

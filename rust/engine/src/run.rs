@@ -6,6 +6,7 @@ use crate::capacity::CapacityEvents;
 use crate::config::{OnInfeasible, RunConfig, World};
 use crate::error::EngineError;
 use crate::livelock::Livelock;
+use crate::memory::{BYTES_PER_JOB, is_available};
 use crate::plan::{Plan, PlanBuffer, TimerOrder};
 pub use crate::policy::PolicyTraits;
 use crate::policy::{Knowledge, Next, Policy};
@@ -103,7 +104,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Option`] for bad options, [`EngineError::Infeasible`] for jobs that can never run
-    /// (unless the run drops them).
+    /// (unless the run drops them), [`EngineError::OutOfMemory`] for more jobs than there is memory for.
     pub fn new(
         world: &World,
         config: RunConfig,
@@ -129,6 +130,12 @@ impl Engine {
         }
         let watched = &config.watch;
         let watch = (!watched.is_empty()).then(|| Box::new(Watch::new(watched)));
+        if !is_available(world.jobs.len() * BYTES_PER_JOB) {
+            return Err(EngineError::OutOfMemory {
+                time: SimTime::ZERO,
+                segments: 0,
+            });
+        }
         let state = State::new(world, config, &traits);
         let mut engine = Self {
             overlay: Overlay::new(world.cluster.servers().len()),
@@ -214,7 +221,7 @@ impl Engine {
     /// Runs to the end.
     ///
     /// # Errors
-    /// [`EngineError`]: a refused plan, a failed policy, a stalled run.
+    /// [`EngineError`]: a refused plan, a failed policy, a stalled run, no memory left.
     pub fn run(
         &mut self,
         policy: &mut dyn Policy,
@@ -257,6 +264,7 @@ impl Engine {
             }
         }
         self.report(control);
+        self.recorder.check_memory(self.state.now)?;
         Ok(self.outcome)
     }
 

@@ -1,5 +1,21 @@
 //! The segments table. Rows are pushed as segments end; when the run is over they are put in the order
-//! that readers are promised: by start, then job index, part and server.
+//! that readers are promised: by start, then job index, part and server. It is the one table that grows without
+//! bound, so that it asks for memory before it grows.
+
+use crate::memory::{SPARE_BYTES, is_available};
+
+/// Rows of the first allocation. Ours.
+const ROWS_AT_FIRST: usize = 256;
+
+/// The process cannot get the memory that a table needs.
+#[derive(Debug)]
+pub(crate) struct NoMemory;
+
+impl From<std::collections::TryReserveError> for NoMemory {
+    fn from(_: std::collections::TryReserveError) -> Self {
+        Self
+    }
+}
 
 /// The segments table: one row per segment and server.
 #[derive(Clone, Debug, Default)]
@@ -33,9 +49,49 @@ pub struct Segments {
 }
 
 impl Segments {
+    /// Makes room for rows, each with this many co-runners; pushing them allocates nothing then.
+    #[inline]
+    pub(crate) fn make_room(&mut self, rows: usize, co_runners: usize) -> Result<(), NoMemory> {
+        if self.job.capacity() - self.job.len() < rows {
+            self.grow(rows)?;
+        }
+        if co_runners > 0 {
+            self.co_runners.try_reserve(rows * co_runners)?;
+            if self.co_runners.len() + rows * co_runners > i32::MAX as usize {
+                return Err(NoMemory); // beyond what an offset can tell
+            }
+        }
+        Ok(())
+    }
+
+    /// Doubles all columns of one value per row; they have the same capacity.
+    #[cold]
+    fn grow(&mut self, rows: usize) -> Result<(), NoMemory> {
+        let more = rows.max(self.job.len()).max(ROWS_AT_FIRST);
+        if self.xi.len() == self.job.len() {
+            self.xi.try_reserve(more)?;
+        }
+        self.part.try_reserve(more)?;
+        self.start_ns.try_reserve(more)?;
+        self.end_ns.try_reserve(more)?;
+        self.server.try_reserve(more)?;
+        self.gpu_mask.try_reserve(more)?;
+        self.tier.try_reserve(more)?;
+        self.rate.try_reserve(more)?;
+        self.sub_batch.try_reserve(more)?;
+        self.co_offset.try_reserve(more + 1)?; // one more than rows in the end
+        self.end_reason.try_reserve(more)?;
+        self.job.try_reserve(more)?;
+        if is_available(SPARE_BYTES) {
+            Ok(())
+        } else {
+            Err(NoMemory)
+        }
+    }
+
     /// Puts the rows in order of (start, job, part, server). No two rows are equal in all four: a part has one
     /// segment at a time, and that one row per server. O(n log n) once per run that keeps segments.
-    pub(crate) fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) -> Result<(), NoMemory> {
         let key = |row: u32| {
             let at = row as usize;
             (
@@ -47,32 +103,33 @@ impl Segments {
         };
         let rows = self.job.len() as u32;
         if (1..rows).all(|row| key(row - 1) <= key(row)) {
-            return;
+            return Ok(());
         }
-        let mut order: Vec<u32> = (0..rows).collect();
+        let mut order: Vec<u32> = with_room(self.job.len())?;
+        order.extend(0..rows);
         order.sort_unstable_by_key(|&row| key(row));
-        self.permute_co_runners(&order);
-        permute(&mut self.job, &order);
-        permute(&mut self.part, &order);
-        permute(&mut self.start_ns, &order);
-        permute(&mut self.end_ns, &order);
-        permute(&mut self.server, &order);
-        permute(&mut self.gpu_mask, &order);
-        permute(&mut self.tier, &order);
-        permute(&mut self.rate, &order);
-        permute(&mut self.sub_batch, &order);
+        self.permute_co_runners(&order)?;
+        permute(&mut self.job, &order)?;
+        permute(&mut self.part, &order)?;
+        permute(&mut self.start_ns, &order)?;
+        permute(&mut self.end_ns, &order)?;
+        permute(&mut self.server, &order)?;
+        permute(&mut self.gpu_mask, &order)?;
+        permute(&mut self.tier, &order)?;
+        permute(&mut self.rate, &order)?;
+        permute(&mut self.sub_batch, &order)?;
         if !self.xi.is_empty() {
-            permute(&mut self.xi, &order);
+            permute(&mut self.xi, &order)?;
         }
-        permute(&mut self.end_reason, &order);
+        permute(&mut self.end_reason, &order)
     }
 
-    fn permute_co_runners(&mut self, order: &[u32]) {
+    fn permute_co_runners(&mut self, order: &[u32]) -> Result<(), NoMemory> {
         if self.co_runners.is_empty() {
-            return; // all offsets are 0
+            return Ok(()); // all offsets are 0
         }
-        let mut offsets = Vec::with_capacity(self.co_offset.len());
-        let mut values = Vec::with_capacity(self.co_runners.len());
+        let mut offsets = with_room(self.co_offset.len())?;
+        let mut values = with_room(self.co_runners.len())?;
         offsets.push(0);
         for &row in order {
             let at = row as usize;
@@ -82,11 +139,21 @@ impl Segments {
         }
         self.co_offset = offsets;
         self.co_runners = values;
+        Ok(())
     }
 }
 
-fn permute<T: Copy>(column: &mut Vec<T>, order: &[u32]) {
-    *column = order.iter().map(|&row| column[row as usize]).collect();
+fn permute<T: Copy>(column: &mut Vec<T>, order: &[u32]) -> Result<(), NoMemory> {
+    let mut sorted = with_room(order.len())?;
+    sorted.extend(order.iter().map(|&row| column[row as usize]));
+    *column = sorted;
+    Ok(())
+}
+
+fn with_room<T>(values: usize) -> Result<Vec<T>, NoMemory> {
+    let mut column = Vec::new();
+    column.try_reserve_exact(values)?;
+    Ok(column)
 }
 
 #[cfg(test)]
@@ -110,7 +177,7 @@ mod tests {
             co_runners: vec![7, 8, 9, 6],
             end_reason: vec![0, 1, 1, 2],
         };
-        table.sort();
+        table.sort().expect("memory for four rows");
         assert_eq!(table.job, [1, 1, 2, 0]);
         assert_eq!(table.server, [3, 4, 0, 0]);
         assert_eq!(table.gpu_mask, [4, 2, 1, 8]);
@@ -119,5 +186,22 @@ mod tests {
         assert_eq!(xi, [1.2_f64, 1.2, 1.1, 1.3].map(f64::to_bits));
         assert_eq!(table.co_offset, [0, 0, 1, 3, 4]);
         assert_eq!(table.co_runners, [9, 7, 8, 6]);
+    }
+
+    #[test]
+    fn the_columns_of_rows_grow_together() {
+        let mut table = Segments::default();
+        for len in [0, 300, 5000] {
+            table.job.resize(len, 0);
+            table.make_room(40, 3).expect("memory for some rows");
+            let room = table.job.capacity();
+            assert!(room >= len + 40);
+            assert_eq!(table.part.capacity(), room);
+            assert_eq!(table.end_reason.capacity(), room);
+            assert!(table.co_offset.capacity() > room);
+            assert!(table.co_runners.capacity() >= 120);
+            table.part.resize(len, 0);
+        }
+        assert!(table.make_room(usize::MAX / 8, 0).is_err());
     }
 }

@@ -100,7 +100,7 @@ fn steps(u: &mut Unstructured) -> Result<()> {
         }
         engine.assert_invariants();
     }
-    engine.output();
+    let _whole = engine.output();
     Ok(())
 }
 

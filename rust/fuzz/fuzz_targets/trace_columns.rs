@@ -146,7 +146,7 @@ fn world(u: &mut Unstructured) -> Result<()> {
     };
     if engine.start(policy.as_mut()).is_ok() {
         let _ = engine.run(policy.as_mut(), &Control::default(), &mut Silent);
-        engine.output();
+        let _whole = engine.output();
     }
     Ok(())
 }

@@ -348,7 +348,7 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
     let mut engine = Engine::new(&case.world, case.config.clone(), policy.traits())?;
     engine.start(policy)?;
     engine.run(policy, &Control::default(), &mut Silent)?;
-    Ok(engine.output())
+    engine.output()
 }
 
 /// The same decision by decision; `look` sees the state after each of them.
@@ -368,7 +368,7 @@ pub fn run_stepwise(
         engine.decide(policy).map_err(words)?;
         look(&engine.view().0)?;
     }
-    Ok(engine.output())
+    engine.output().map_err(words)
 }
 
 /// Whether a waiting job fits by count on a type it may use.
