@@ -9,10 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import stat
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -36,6 +33,7 @@ from gangline.run_options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from gangline.cluster import Cluster
 
@@ -172,20 +170,25 @@ def add(
         As for `write`.
     durable : bool
         Whether all bytes are on the disk before the folder has its name.
+
+    Raises
+    ------
+    FileNotFoundError
+        If another process removes the temporary folder in which the result is written.
+    OSError
+        If something cannot be written.
     """
-    part = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
-    try:
+    with workplace(home, home / name) as part:
+        part.mkdir()
         _fill(part, spec, files)
-        part.chmod(home.stat().st_mode)  # that of a temporary folder is private
         if durable:
             for path in (*part.iterdir(), part):
                 flush(path)
-        part.rename(home / name)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        try:
+            part.rename(home / name)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
 
 
 def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Path], None]]) -> None:

@@ -151,8 +151,8 @@ def test_failures_that_undo_everything_for_ever_are_a_stall(policy: str) -> None
     with pytest.raises(gl.StalledError, match="failures undo the work of jobs") as caught:
         gl.simulate(FRAGILE, jobs(*[1e5] * 8), policy)
     assert vars(caught.value)["open"] == 8
-    # The first look comes after 10,000 losses, the second 80,000 later. Each of the eight jobs keeps
-    # its GPU for 36 s on average, and there is always another: a loss every 4.5 s.
+    # The first look comes after 10,000 losses, the second 80,000 later. Each of the eight jobs has
+    # its GPU for 36 s on average, and there is always another one: a loss every 4.5 s.
     assert vars(caught.value)["time_s"] == pytest.approx(90_000 * 4.5, rel=0.02)
 
 

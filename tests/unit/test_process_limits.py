@@ -198,9 +198,9 @@ def test_a_sweep_writes_a_result_again_whose_folder_another_removes(
         real = Path.rename
 
         def rename(path: Path, target: Path) -> Path:
-            if left[0] and path.name.startswith(".gangline-"):
+            if left[0] and path.parent.name.startswith(".gangline-"):
                 left[0] -= 1
-                shutil.rmtree(path)
+                shutil.rmtree(path.parent)
             return real(path, target)
 
         with monkeypatch.context() as patched:
