@@ -271,10 +271,8 @@ def test_jobs_that_the_end_of_the_run_cut_off() -> None:
     runs, waits, comes = (str(result.explain(job)) for job in range(3))
     assert "it had started at once and held GPUs for 8 min 20 s" in runs
     assert "it had waited for 8 min 19 s and had got no GPUs" in waits
-    assert (
-        comes
-        == "Job 2 asked for 4 GPUs. It was to arrive at 800 s (13 min 20 s), after the end of the run."
-    )
+    late = "It was to arrive at 800 s (13 min 20 s), after the end of the run."
+    assert comes == f"Job 2 asked for 4 GPUs. {late}"
 
 
 def test_an_arrival_is_written_as_in_the_trace() -> None:
