@@ -365,6 +365,22 @@ def test_a_plan_measures_the_window(tmp_path: Path) -> None:
         assert point.load == gl.offered_load(lab, ADDRESS, window=WINDOW).load
 
 
+def test_a_plan_speaks_of_the_load_of_the_window() -> None:
+    # on one GPU: 10 jobs of 90 s, one every 100 s; from 1000 s on 10 of 300 s; then 10 of 1 s
+    jobs = [90.0] * 10 + [300.0] * 10 + [1.0] * 10
+    columns = {"arrival_s": [100.0 * i for i in range(30)], "gpus": [1] * 30, "duration_s": jobs}
+    for window, load in (((1000, 2000), 3.0), ((0, 1000), 0.9)):
+        assert gl.offered_load(ONE, pa.table(columns), window=window).load == pytest.approx(load)
+    options: dict[str, Any] = {"workers": 1, "most": 4}
+    address = "synth:uniform?jobs=60&seed=1&max_gpus=1&load=2.5&cluster_gpus=1"
+    last = float(gl.read_trace(address).numbers("arrival_s")[-1])
+    keep = "gpu_utilization >= 1%"
+    whole = gl.plan("1x1xV100", address, keep=keep, **options)
+    counted_ = gl.plan("1x1xV100", address, keep=keep, count_arrivals=(0.0, last / 2), **options)
+    assert "but only because the trace ends" in " ".join(whole.sentences())
+    assert "but only because the overload ends" in " ".join(counted_.sentences())
+
+
 def test_where_the_load_is_varied_the_same_jobs_are_measured() -> None:
     found = gl.plan(
         "2x4xV100", ADDRESS, "fifo", keep="jct_mean < 20h", vary="load", step=0.5, most=2.0,
