@@ -19,7 +19,7 @@ import pytest
 import gangline as gl
 from gangline.bench import bench, load_suite, published, suites
 from gangline.bench.entries import CLASSES, default_policies, entries
-from gangline.bench.show import sentences, tables
+from gangline.bench.show import loads, sentences, tables
 from gangline.bench.standings import standings
 from gangline.bench.suite import World
 from gangline.cli.app import main
@@ -209,6 +209,20 @@ def test_policies_with_durations_are_not_ranked_with_those_without(
     assert run["srtf"]["speedup_low"] > 2.0
     assert "A small part of suite 1" in sentences(done)[0]
     assert "1 world (philly, homogeneous, load 1.3, restarts of 60 s)" in sentences(done)[0]
+
+
+def test_the_offered_load_of_a_world_is_shown(quick: tuple[Bench, Path]) -> None:
+    """On one GPU type the suite makes it what the world says."""
+    done, folder = quick
+    (one,) = done.offered_loads
+    assert (one["workload"], one["cluster"], one["load"]) == ("philly", "homogeneous", 1.3)
+    assert one["offered_load"] == pytest.approx(1.3, rel=1e-4)
+    ((_, titles, rows),) = loads(done)
+    assert titles == ["workload", "cluster", "at 1.3"]
+    assert rows == [["philly", "homogeneous", "1.30"]]
+    assert done.to_dict()["offered_load"] == done.offered_loads
+    column = pq.read_table(folder / "table.parquet")["offered_load"].to_pylist()
+    assert sum(column) / len(column) == pytest.approx(one["offered_load"])
 
 
 def test_published_results_are_those_of_this_code(quick: tuple[Bench, Path]) -> None:
