@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
 
     Row = dict[str, Any]  # of a run: policy, seed, trace_seed if traces were drawn, summary
 
@@ -39,6 +43,7 @@ __all__ = [
 LEAST_SEEDS = 5
 _RESAMPLES = 4_000
 _NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
+_DRAWS_KEPT = 256  # ours: 8 MB; a table of a sweep has many intervals over as many seeds
 _STREAM, _COUNTERS = "extra", 256  # of the core's random numbers
 
 
@@ -115,8 +120,6 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
     """
     import numpy as np
 
-    from gangline import _core
-
     count = len(values)
     if count < LEAST_SEEDS:
         return None
@@ -124,8 +127,7 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
     # one column of draws per place: sums in a fixed order, the same on every platform
     total = np.zeros(_RESAMPLES)
     for place in range(count):
-        drawn = _core.synth_uniforms(place // _COUNTERS, _STREAM, _RESAMPLES, place % _COUNTERS)
-        total = total + given[np.minimum((drawn * count).astype(np.int64), count - 1)]
+        total = total + given[_drawn(place, count)]
     means = np.sort(total / count)
     center = math.fsum(values) / count
     low, high = (round(level * _RESAMPLES) for level in _levels(values, center))
@@ -134,6 +136,17 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
         max(within.low, center + wider * (float(means[max(low, 1) - 1]) - center)),
         min(within.high, center + wider * (float(means[min(high, _RESAMPLES - 1)]) - center)),
     )
+
+
+@lru_cache(_DRAWS_KEPT)
+def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
+    """Return which value stands at a place of each resample; the same for all with as many."""
+    import numpy as np
+
+    from gangline import _core
+
+    drawn = _core.synth_uniforms(place // _COUNTERS, _STREAM, _RESAMPLES, place % _COUNTERS)
+    return np.minimum((drawn * count).astype(np.int64), count - 1)
 
 
 def _levels(values: Sequence[float], center: float) -> tuple[float, float]:

@@ -514,6 +514,23 @@ def test_clusters_are_places_with_names(tmp_path: Path) -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == curves.names
 
 
+def test_a_policy_without_the_parameter_is_level() -> None:
+    rows = [
+        {"policy": policy, "las.promote_knob": knob, "seed": 0, "jct_mean_s": value}
+        for policy, knob, value in (("fifo", None, 9.0), ("las", 2.0, 5.0), ("las", 0.0, 4.0))
+    ]
+    found = summary_of(rows, ["policy", "las.promote_knob", "seed"])
+    assert found.by == ["policy", "las.promote_knob"]
+    curves = found.curves("jct_mean_s")
+    assert curves is not None
+    assert (curves.x_title, curves.names) == ("las.promote_knob", [])
+    drawn = {
+        label: [(x, line.mean.mean) for x, line in of if line.mean]
+        for label, of in curves.lines.items()
+    }
+    assert drawn == {"fifo": [(0.0, 9.0), (2.0, 9.0)], "las": [(0.0, 4.0), (2.0, 5.0)]}
+
+
 @pytest.mark.parametrize(
     ("values", "want"),
     [

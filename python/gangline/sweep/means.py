@@ -155,19 +155,23 @@ class Means:
     def curves(self, measure: str) -> Curves | None:
         """Return the means of a measure over a key, a line per combination of the others.
 
-        The key is the first of numbers, else the first that is no policy; None if there is none.
+        The key is the first of numbers that varies, else the first that varies and is no policy;
+        None if there is none. What has no value of it, such as a parameter of another policy, is
+        the same at all places.
         """
-        others = [key for key in self.by if key != POLICY]
-        if not others or not self.groups:
+        held: dict[str, dict[Any, str]] = {}
+        for key in self.by:
+            values = {g.keys[key]: g.labels[key] for g in self.groups if g.keys[key] is not None}
+            if key != POLICY and len(values) > 1:
+                held[key] = values
+        if not held:
             return None
-        held = {
-            key: list({g.keys[key]: g.labels[key] for g in self.groups}.items()) for key in others
-        }
-        axes = {key: numbers(*zip(*held[key], strict=True)) for key in others}
-        x = next((key for key in others if axes[key]), others[0])
+        axes = {key: numbers(list(of), list(of.values())) for key, of in held.items()}
+        x = next((key for key in held if axes[key]), next(iter(held)))
         axis = axes[x]
         places = range(len(held[x])) if axis is None else axis[1]
-        at = {value: float(p) for (value, _), p in zip(held[x], places, strict=True)}
+        at = {value: [float(place)] for value, place in zip(held[x], places, strict=True)}
+        at[None] = [place for of in at.values() for place in of]
         found: dict[str, list[tuple[float, Line]]] = {}
         for line in self.lines(measure):
             label = ", ".join(
@@ -175,10 +179,10 @@ class Means:
                 for key in self.by
                 if key != x and line.group.labels[key]
             )
-            found.setdefault(label, []).append((at[line.group.keys[x]], line))
+            found.setdefault(label, []).extend((p, line) for p in at[line.group.keys[x]])
         return Curves(
-            axis[0] or x if axis else x,
-            [] if axis else [label for _, label in held[x]],
+            (axis and axis[0]) or x,
+            [] if axis else list(held[x].values()),
             {label: sorted(of, key=lambda one: one[0]) for label, of in found.items()},
         )
 
