@@ -315,7 +315,7 @@ def _counted(trace: Mapping[str, Any], *, dropped: bool) -> str:
     """Say what the counters of a trace mean: those of jobs left out, or the others."""
     counted = [(name, n) for name, n in trace["notes"].items() if (name in DROPPED) == dropped]
     meant = [(n, explain(name, trace["metadata"]).replace("`", "")) for name, n in counted]
-    return "; ".join(f"{n:,} {said}" for n, said in meant)
+    return "; ".join(f"{n:,}: {said}" for n, said in meant)
 
 
 def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
