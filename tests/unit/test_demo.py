@@ -54,7 +54,7 @@ def test_the_demo_states_its_load() -> None:
     )
     assert stated is not None
     assert len(trace) == int(stated[1].replace(",", ""))
-    assert offered_load(trace, cluster) == pytest.approx(float(stated[2]), abs=0.05)
+    assert offered_load(trace, cluster) == pytest.approx(float(stated[2]), abs=0.005)
     assert cluster.gpus_total == int(stated[3])
 
 
