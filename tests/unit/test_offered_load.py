@@ -9,10 +9,11 @@ import math
 import random
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from pyarrow import csv
 
 import gangline as gl
 from gangline.errors import OptionError
@@ -109,6 +110,99 @@ def test_packed_public_traces_by_a_plain_count(name: str, shared: Path) -> None:
             same_as_a_plain_count(trace)
             counted += 1
     assert counted > 3
+
+
+class Kind(NamedTuple):
+    """Jobs with as many GPUs and the same allowed types."""
+
+    gpus: int
+    allowed: tuple[str, ...] | None
+
+
+def kinds_of(trace: gl.Trace) -> dict[Kind, tuple[float, float, float]]:
+    """Return GPU-seconds, first and last arrival of each kind of job, counted one by one."""
+    assert "memory_gb" not in trace.columns
+    names = [name for name in trace.columns if name in ("gpus", "duration_s", "arrival_s")]
+    columns = {name: trace.column(name).to_pylist() for name in names}
+    allowed = trace.column("gpu_types").to_pylist() if "gpu_types" in trace.columns else None
+    found: dict[Kind, tuple[float, float, float]] = {}
+    for i, gpus in enumerate(columns["gpus"]):
+        types = None if allowed is None or allowed[i] is None else tuple(sorted(allowed[i]))
+        work, first, last = found.get(Kind(gpus, types), (0.0, math.inf, -math.inf))
+        at = columns["arrival_s"][i]
+        work += gpus * columns["duration_s"][i]
+        found[Kind(gpus, types)] = work, min(first, at), max(last, at)
+    return found
+
+
+def load_by_subsets(cluster: gl.Cluster, kinds: dict[Kind, tuple[float, float, float]]) -> float:
+    """Return the largest load of a set of GPU types with jobs that can run on no others.
+
+    Where a GPU type is equally fast for all jobs, this is the least load of the best division
+    (max-flow min-cut).
+    """
+    counts = cluster.gpus_by_type()
+    usable = {
+        kind: {
+            name
+            for name, count in counts.items()
+            if kind.gpus <= count and (kind.allowed is None or name in kind.allowed)
+        }
+        for kind in kinds
+    }
+    fitting = [kind for kind, types in usable.items() if types]
+    begin = min(kinds[kind][1] for kind in fitting)
+    end = max(kinds[kind][2] for kind in fitting)
+    capacity = {one.name: one.speed * counts[one.name] * (end - begin) for one in cluster.gpu_types}
+    speed = {one.name: one.speed for one in cluster.gpu_types}
+    servers = [
+        (block["gpu"], block["gpus"])
+        for block in cluster.to_dict()["servers"]
+        for _ in range(block["count"])
+    ]
+    for server, down_s, up_s in cluster.outages():
+        name, gpus = servers[server]
+        lost_s = min(up_s, end) - max(down_s, begin)
+        capacity[name] -= speed[name] * gpus * max(lost_s, 0.0)
+    loads = []
+    for size in range(1, len(counts) + 1):
+        for chosen in itertools.combinations(counts, size):
+            only = math.fsum(kinds[kind][0] for kind in fitting if usable[kind] <= set(chosen))
+            loads.append(only / math.fsum(capacity[name] for name in chosen))
+    return max(loads)
+
+
+def on_every_preset(trace: gl.Trace) -> None:
+    """Models decide on some presets; `test_public_jobs_with_three_measured_rates` has rates."""
+    kinds = kinds_of(trace)
+    for name in gl.Cluster.presets():
+        cluster = gl.Cluster.preset(name)
+        if "model" in trace.columns and (cluster.throughput or cluster.elastic) is not None:
+            continue
+        found = gl.offered_load(cluster, trace).load
+        assert found == pytest.approx(load_by_subsets(cluster, kinds), rel=1e-7), name
+
+
+@pytest.mark.parametrize("name", ["philly", "helios", "pai"])
+def test_bundled_traces_on_every_preset(name: str) -> None:
+    on_every_preset(gl.read_trace(ROOT / f"traces/mini/{name}.parquet"))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", FILES)
+def test_public_traces_on_every_preset(name: str, shared: Path) -> None:
+    on_every_preset(gl.read_trace(shared / "traces" / name))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("number", range(1, 6))
+def test_traces_of_elasticflow_on_every_preset(number: int, shared: Path) -> None:
+    """No reader knows them: their columns are named by hand."""
+    names = {"submission_time": "arrival_s", "duration": "duration_s", "num_gpu": "gpus"}
+    table = csv.read_csv(shared / f"traces/ms-elasticflow/cluster0{number}.csv.gz")
+    trace = gl.Trace.from_arrow(table.rename_columns([names.get(n, n) for n in table.column_names]))
+    same_as_a_plain_count(trace)
+    on_every_preset(trace)
 
 
 @pytest.mark.shared
