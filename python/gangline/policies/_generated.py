@@ -114,7 +114,7 @@ class Fifo(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FifoSkip(PolicyConfig):
-    """Order of arrival; jobs that do not fit are skipped.
+    """Backfilling in order of arrival: jobs that do not fit are skipped.
 
     Source: classic.
 
@@ -458,7 +458,7 @@ class TiresiasGittins(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Gandiva(PolicyConfig):
-    """Time slicing: gangs of one size take turns on shared GPUs; migration, optional packing.
+    """Time slicing of gangs of equal size on shared GPUs; migration, optional packing.
 
     Source: Gandiva (OSDI 2018).
 
@@ -1085,7 +1085,7 @@ class GavelMaxSum(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelCost(PolicyConfig):
-    """Largest throughput per cost, deadlines first; needs a price for every GPU type.
+    """Largest throughput per dollar, subject to SLOs; needs a price for every GPU type.
 
     Source: Gavel (OSDI 2020).
 
@@ -1319,7 +1319,7 @@ class GavelWaterFillingAgnostic(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelIsolated(PolicyConfig):
-    """An equal split of every GPU type.
+    """Isolated baseline: each job has an equal share of every GPU type.
 
     Source: Gavel (OSDI 2020).
 
@@ -1530,7 +1530,7 @@ class GavelGandiva(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Dally(PolicyBase):
-    """Delay scheduling with tuned delays, and leases; jobs most slowed by the network first.
+    """Delay scheduling with tuned delays, and leases; most communication slowdown first.
 
     Source: Dally (arXiv 2401.16492), our implementation.
 
