@@ -283,6 +283,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
             raise ResultError(message, path=str(path))
     _, summary = _content(folder, "summary.json")
     _convert(folder / "summary.json", {"summary": summary}, _Summary)
+    _convert(folder / "summary.json", summary, _Counts)
     rest = {key: value for key, value in spec.items() if key not in ("format", "seal", "files")}
     return rest, summary, {name: stamp(folder / name) for name in files}, cluster
 
@@ -299,6 +300,16 @@ def _is_file(path: Path) -> bool:
 
 class _Summary(msgspec.Struct):
     summary: dict[str, int | float | None]
+
+
+class _Counts(msgspec.Struct):
+    jobs: int
+    finished: int
+    dropped: int
+    preemptions: int
+    migrations: int
+    decisions: int
+    events: int
 
 
 def _checked(path: Path, spec: dict[str, Any]) -> Cluster:

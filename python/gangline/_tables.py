@@ -143,6 +143,8 @@ class _Column(NamedTuple):
 
 _SECONDS = _Column(pa.float64(), -_MOST_S, _MOST_S)
 _MAYBE_SECONDS = _SECONDS._replace(nulls=True)
+_INSTANT = _SECONDS._replace(least=0.0)  # the clock begins at 0, and no job arrives before
+_MAYBE_INSTANT = _INSTANT._replace(nulls=True)
 _COUNT = _Column(pa.int32(), 0, 2**31)
 _NAME = _Column(_LABEL, nulls=True)
 _SAVED: dict[str, dict[str, _Column]] = {
@@ -151,10 +153,9 @@ _SAVED: dict[str, dict[str, _Column]] = {
         "user": _NAME,
         "model": _NAME,
         "gpus": _Column(pa.int32(), 1, 2**31),
-        "arrival_s": _SECONDS,
-        **dict.fromkeys(
-            ("first_start_s", "finish_s", "jct_s", "queue_s", "wait_s"), _MAYBE_SECONDS
-        ),
+        "arrival_s": _INSTANT,
+        **dict.fromkeys(("first_start_s", "finish_s"), _MAYBE_INSTANT),
+        **dict.fromkeys(("jct_s", "queue_s", "wait_s"), _MAYBE_SECONDS),
         **dict.fromkeys(("run_s", "overhead_s", "comm_s", "share_s"), _SECONDS),
         **dict.fromkeys(("slowdown", "ftf"), _Column(pa.float64(), nulls=True)),
         **dict.fromkeys(("preemptions", "migrations"), _COUNT),
@@ -163,7 +164,7 @@ _SAVED: dict[str, dict[str, _Column]] = {
         "trace_status": _NAME,
     },
     "timeline": {
-        "t_s": _SECONDS,
+        "t_s": _INSTANT,
         **dict.fromkeys(
             (
                 "gpus_total",
@@ -177,8 +178,9 @@ _SAVED: dict[str, dict[str, _Column]] = {
     },
     "segments": {
         "job_id": _Column(_LABEL),
-        "start_s": _SECONDS,
-        "end_s": _SECONDS,
+        "part": _COUNT,
+        "start_s": _INSTANT,
+        "end_s": _INSTANT,
         "server": _COUNT,
         "gpu_mask": _Column(pa.uint64()),
         "tier": _Column(_WORD, words=TIER),
