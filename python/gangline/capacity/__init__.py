@@ -6,7 +6,7 @@ Examples
 >>> lab = gl.Cluster.homogeneous(servers=8, gpus=4)
 >>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
 >>> gl.plan(lab, jobs, "srtf", keep=["p95_wait < 1h", "mean_jct <= 8h"]).answer
-8
+10
 """
 
 from gangline.capacity.contest import CapacityContest

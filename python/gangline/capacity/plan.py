@@ -153,7 +153,7 @@ def plan(
     >>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
     >>> found = gl.plan(lab, jobs, "fifo", keep="p95_wait < 1h", workers=1)
     >>> found.answer, found.is_monotone
-    (8, True)
+    (10, True)
     """
     texts = [keep] if isinstance(keep, str) else list(keep)
     if not texts:
