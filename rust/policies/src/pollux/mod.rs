@@ -226,7 +226,9 @@ impl Pollux {
         search.settle();
         search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
         let is_free = racers.iter().all(|racer| !racer.is_bound);
-        let is_steady = is_whole && is_wanted && is_free && search.is_at_rest();
+        // Without a discount equal plans go by the order of service, which changes while jobs run.
+        let is_kept = self.params.phi_delay > SimSpan::ZERO;
+        let is_steady = is_kept && is_whole && is_wanted && is_free && search.is_at_rest();
         let pairs = racers.iter().zip(search.bidders.iter());
         self.ranked
             .extend(pairs.map(|(racer, bidder)| (racer.job, bidder.count > 0)));
