@@ -14,7 +14,7 @@ from gangline import _formatting, arrival_window
 from gangline.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Bools = npt.NDArray[np.bool_]
 
-__all__ = ["OfferedLoad", "in_words", "known", "load_of", "offered_load", "shown"]
+__all__ = ["OfferedLoad", "in_words", "known", "load_of", "offered_load", "overload", "shown"]
 
 _LARGEST = 10
 # Ours. In a trace of many jobs that are alike the ten largest hold 10 / jobs of the work.
@@ -68,6 +68,9 @@ class OfferedLoad:
     peak_share : float or None
         Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1
         no job has to wait for lack of GPUs. None if some job cannot use every GPU type.
+    early_load : float or None
+        The part of the load that can be done in that time: GPU-seconds up to its end if each job
+        started at its arrival, over those of the cluster. None with several GPU types.
     window : pair of float or None
         The window of which this is the load; None if it is that of all jobs.
     middle : pair of float or None
@@ -85,6 +88,7 @@ class OfferedLoad:
     jobs: int
     left_out: int
     peak_share: float | None
+    early_load: float | None = None
     window: Window | None = None
     middle: Window | None = field(default=None, compare=False)
 
@@ -92,6 +96,14 @@ class OfferedLoad:
     def is_over(self) -> bool:
         """Whether the load is above 1 and jobs have to wait for lack of GPUs."""
         return self.exceeds and not self.is_light
+
+    @property
+    def grows(self) -> bool:
+        """Whether the queue has to grow for as long as jobs arrive.
+
+        Not so if long jobs do the work above a load of 1 after the last arrival.
+        """
+        return self.is_over and (self.early_load is None or self.early_load >= 1.0)
 
     @property
     def exceeds(self) -> bool:
@@ -166,6 +178,14 @@ class OfferedLoad:
                 f"The offered load is {self.text()}{late}. The jobs never ask for more than "
                 f"{_formatting.percent(self.peak_share)} of the GPUs at once: no job has to wait "
                 f"for lack of GPUs, {_ALIKE}."
+            )
+        if self.is_over and not self.grows and self.early_load is not None:
+            end = "the last arrival" if self.window is None else "its end"
+            return (
+                f"{jobs} ask for {self.text()} times what these GPUs can do {between}, but long "
+                f"jobs run on after {end}: if each job started at its arrival, they would use "
+                f"{_formatting.percent(self.early_load)} of the GPUs until then, so the queue need "
+                "not grow."
             )
         if self.is_over:
             grows = "until arrivals end, and means depend on where the trace stops"
@@ -252,13 +272,7 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
         return loads[0].in_words()
     count = len(loads)
     said = f"The offered load is {shown(loads)} in {count} draws of the trace."
-    over = sum(load.is_over for load in loads)
-    if over:
-        where = "In all of them" if over == count else f"In {over} of them"
-        said += (
-            f" {where} the jobs ask for more than the GPUs can do: there the queue grows until "
-            "arrivals end, and means depend on where the trace stops."
-        )
+    said += overload(loads, lambda over: "all of them" if over == count else f"{over} of them")
     light = sum(load.is_light for load in loads)
     if light:
         said += (
@@ -273,6 +287,33 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
         said += (
             f" The {loads[0].largest_jobs} largest jobs of a draw hold {low} to {high} of its work."
         )
+    return said
+
+
+def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
+    """Say in how many draws the load is above 1, and what that means; empty if in none.
+
+    Parameters
+    ----------
+    loads : sequence of OfferedLoad
+        One per draw.
+    where : callable
+        How a number of them is written: "3 of them".
+    """
+    grow = sum(load.grows for load in loads)
+    late = sum(load.is_over for load in loads) - grow
+    said = ""
+    if grow:
+        said += (
+            f" In {where(grow)} the jobs ask for more than the GPUs can do: there the queue grows "
+            "until arrivals end, and means depend on where the trace stops."
+        )
+    if late:
+        said += (
+            f" In {where(late)} the load is above 1 as well, but"
+            if grow
+            else f" In {where(late)} the load is above 1, but"
+        ) + " only by what long jobs do after the last arrival: there the queue need not grow."
     return said
 
 
@@ -392,10 +433,21 @@ def _measure(
         largest_jobs=len(largest),
         jobs=len(work),
         left_out=len(fits) - int(fits.sum()),
+        early_load=_early_load(arrival[in_window], gpus[in_window], work, capacity, end),
         peak_share=_peak_share(cluster, arrival[fits], gpus[fits], seconds[fits]),
         window=window,
         middle=None if window else _middle(begin, end, seconds[fits].min(axis=1, initial=np.inf)),
     )
+
+
+def _early_load(arrival: F64, gpus: F64, work: F64, capacity: F64, end: float) -> float | None:
+    """Return the load of what jobs do up to an instant if each starts at its arrival."""
+    import numpy as np
+
+    total = float(capacity.sum())
+    if total == 0.0 or np.count_nonzero(capacity) > 1:
+        return None
+    return float(np.minimum(work, gpus * (end - arrival)).sum()) / total
 
 
 def _middle(begin: float, end: float, alone_s: F64) -> Window | None:

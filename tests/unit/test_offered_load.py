@@ -17,6 +17,7 @@ from pyarrow import csv
 
 import gangline as gl
 from gangline.errors import OptionError
+from gangline.offered_load import overload
 from unit.test_trace_recount import FILES
 
 if TYPE_CHECKING:
@@ -483,3 +484,64 @@ def test_the_largest_jobs_are_told_of_where_they_hold_much() -> None:
     found = gl.offered_load(lab, trace)
     assert found.largest_share == pytest.approx(3000 / 3900)
     assert "The 10 largest of 100 jobs hold 77 % of the work" in found.in_words()
+
+
+def test_long_jobs_need_not_make_the_queue_grow() -> None:
+    """Two GPUs and 100 s of arrivals: 170 of 400 GPU-seconds can be done by the last arrival."""
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    jobs = {
+        "arrival_s": [0.0, 40.0, 50.0, 100.0],
+        "gpus": [1, 1, 1, 1],
+        "duration_s": [300.0, 60.0, 10.0, 30.0],
+    }
+    load = gl.offered_load(lab, pa.table(jobs))
+    assert (load.load, load.early_load, load.peak_share) == (2.0, 170 / 200, 1.5)
+    assert load.is_over
+    assert not load.grows
+    assert (
+        "they would use 85 % of the GPUs until then, so the queue need not grow" in load.in_words()
+    )
+    jobs["duration_s"][1] = 600.0
+    jobs["gpus"][1] = 2  # until 100 s it could use 2 x 60 GPU-seconds: 100 + 120 + 10 of 200
+    load = gl.offered_load(lab, pa.table(jobs))
+    assert load.early_load == 230 / 200
+    assert load.grows
+    assert "the queue grows until arrivals end" in load.in_words()
+
+
+def test_the_early_load_is_not_known_on_several_types() -> None:
+    lab = gl.Cluster.from_dict(
+        {
+            "gpu_types": [{"name": "A"}, {"name": "B", "speed": 0.5}],
+            "servers": [{"count": 1, "gpu": name, "gpus": 2} for name in ("A", "B")],
+        }
+    )
+    jobs = {"arrival_s": [0.0, 50.0], "gpus": [2, 2], "duration_s": [900.0, 900.0]}
+    load = gl.offered_load(lab, pa.table(jobs))
+    assert load.early_load is None
+    assert load.grows == load.is_over
+
+
+def test_draws_whose_queue_grows_are_counted_apart() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+
+    def load(last_s: float) -> gl.OfferedLoad:
+        long = {
+            "arrival_s": [0.0, 10.0, 100.0],
+            "gpus": [1, 2, 1],
+            "duration_s": [300.0, last_s, 9.0],
+        }
+        return gl.offered_load(lab, pa.table(long))
+
+    # 100 + 180 of 200 GPU-seconds by the last arrival, and 100 + 2 x 40
+    loads = [load(100.0), load(40.0), load(101.0)]
+    assert [(one.is_over, one.grows) for one in loads] == [
+        (True, True),
+        (True, False),
+        (True, True),
+    ]
+    assert overload(loads, "{} of 3".format) == (
+        " In 2 of 3 the jobs ask for more than the GPUs can do: there the queue grows until arrivals "
+        "end, and means depend on where the trace stops. In 1 of 3 the load is above 1 as well, but "
+        "only by what long jobs do after the last arrival: there the queue need not grow."
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gangline._formatting import brief, duration, listed, plural, share, times
-from gangline.offered_load import in_words, shown
+from gangline.offered_load import in_words, overload, shown
 from gangline.statistics import LEAST_SEEDS
 from gangline.sweep.means import POLICY, measure_of
 from gangline.sweep.plan import is_setting
@@ -263,13 +263,13 @@ def _load(means: Means, loads: Sequence[OfferedLoad]) -> str:
     """Say what the loads of a group mean: those of the draws of one trace, or of several worlds."""
     if all(key == POLICY or is_setting(key) for key in means.averaged):
         return in_words(loads)
-    over = sum(load.is_over for load in loads)
-    some = "all" if over == len(loads) else f"{over} of the {len(loads)}"
-    return (
-        f"The offered load is {shown(loads)}. In {some} traces and clusters of this mean the jobs "
-        "ask for more than the GPUs can do: there the queue grows until arrivals end, and means "
-        "depend on where the trace stops."
-    )
+    count = len(loads)
+
+    def where(over: int) -> str:
+        some = "all" if over == count else f"{over} of the {count}"
+        return f"{some} traces and clusters of this mean"
+
+    return f"The offered load is {shown(loads)}.{overload(loads, where)}"
 
 
 def _same(means: Means) -> list[str]:
