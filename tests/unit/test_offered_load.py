@@ -541,7 +541,7 @@ def test_draws_whose_queue_grows_are_counted_apart() -> None:
         (True, True),
     ]
     assert overload(loads, "{} of 3".format) == (
-        " In 2 of 3 the jobs ask for more than the GPUs can do: there the queue grows until arrivals "
-        "end, and means depend on where the trace stops. In 1 of 3 the load is above 1 as well, but "
-        "only by what long jobs do after the last arrival: there the queue need not grow."
+        " In 2 of 3 the jobs ask for more than the GPUs can do: there the queue grows until "
+        "arrivals end, and means depend on where the trace stops. In 1 of 3 the load is above 1 as "
+        "well, but only by what long jobs do after the last arrival: there the queue need not grow."
     )

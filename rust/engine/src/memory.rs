@@ -4,7 +4,7 @@
 /// The memory that must be left when a table grows: for the many small allocations of a run, and for the way out. Ours.
 pub(crate) const SPARE_BYTES: usize = 1 << 24;
 /// The memory of a run per job of its trace, without tables that grow: state, index of the policy, columns of the
-/// result. Ours, rounded up: `fifo` needs about 350.
+/// result. Ours: about twice the growth of a process that `benches/python/memory.py` measures.
 pub(crate) const BYTES_PER_JOB: usize = 512;
 
 /// Whether the process can get this much memory now. It is given back at once, untouched, which costs microseconds.
