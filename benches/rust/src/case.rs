@@ -138,14 +138,18 @@ mod tests {
 
     fn outcome(name: &str, load: Load) -> gangline_engine::Output {
         let mut case = case(name, 2_000, CLUSTER, load).expect("a case");
-        run(&case.world, case.policy.as_mut(), case.config).output()
+        run(&case.world, case.policy.as_mut(), case.config)
+            .output()
+            .expect("memory for a benchmark")
     }
 
     #[test]
     fn every_named_case_runs() {
         for name in names() {
             let mut case = case(name, 300, CLUSTER, Load::Light).expect("a case");
-            let output = run(&case.world, case.policy.as_mut(), case.config).output();
+            let output = run(&case.world, case.policy.as_mut(), case.config)
+                .output()
+                .expect("memory for a benchmark");
             assert_eq!(summary(&output, "finished") as usize, 300, "{name}");
         }
     }

@@ -149,9 +149,13 @@ mod tests {
         let world = world(&jobs, CLUSTER);
         for name in ["fifo", "srtf", "srsf", "las", "tiresias"] {
             let mut recording = Recording::new(policy(name).expect("a known policy"));
-            let first = run(&world, &mut recording, options(None)).output();
+            let first = run(&world, &mut recording, options(None))
+                .output()
+                .expect("memory for a benchmark");
             let mut replay = recording.replay();
-            let again = run(&world, &mut replay, options(None)).output();
+            let again = run(&world, &mut replay, options(None))
+                .output()
+                .expect("memory for a benchmark");
             assert_eq!(first.log_hash, again.log_hash, "{name}");
             assert_eq!(first.finish_s, again.finish_s, "{name}");
             let stops = summary(&first, "preemptions");

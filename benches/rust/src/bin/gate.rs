@@ -232,7 +232,7 @@ fn whole_run(name: &str, load: Load, count: &str, servers: Option<&str>) -> Exit
         let begin = clock();
         let engine = measured_run(&world, policy.as_mut(), config);
         print_since(begin);
-        let output = engine.output();
+        let output = engine.output().expect("memory for a benchmark");
         println!("log hash: {:016x}", output.log_hash);
         // every event, one start per job, a stop and another start per preemption
         let preemptions = summary(&output, "preemptions");

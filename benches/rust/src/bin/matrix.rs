@@ -183,7 +183,10 @@ fn speed(count: usize, cluster: Cluster, repeats: usize, policies: &[&str]) {
 fn one_run(world: &World, name: &str) -> (f64, (f64, Output)) {
     let mut policy = policy(name).expect("checked at the start");
     let (inside, engine) = timed(|| run(world, policy.as_mut(), options(None)));
-    (inside, timed(|| engine.output()))
+    (
+        inside,
+        timed(|| engine.output().expect("memory for a benchmark")),
+    )
 }
 
 /// The engine must do the bare loop's work to the nanosecond where the two have the same order.
@@ -209,7 +212,7 @@ fn per_event(world: &World, name: &str, from: SimTime, to: SimTime, repeats: usi
     let until = |end| {
         let mut policy = policy(name).expect("checked at the start");
         let (seconds, engine) = timed(|| run(world, policy.as_mut(), options(Some(end))));
-        let output = engine.output();
+        let output = engine.output().expect("memory for a benchmark");
         (
             seconds,
             summary(&output, "events") + 2.0 * summary(&output, "preemptions"),

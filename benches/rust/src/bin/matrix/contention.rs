@@ -31,7 +31,10 @@ pub(crate) fn measure(repeats: usize, policies: &[&str]) {
             for (network, ns) in networks.iter().zip(&mut ns) {
                 let mut policy = policy(name).expect("checked at the start");
                 let (seconds, engine) = timed(|| run(&world, policy.as_mut(), network.clone()));
-                ns.push(seconds * 1e9 / summary(&engine.output(), "events"));
+                ns.push(
+                    seconds * 1e9
+                        / summary(&engine.output().expect("memory for a benchmark"), "events"),
+                );
             }
         }
         let [off, idle, full] = ns.map(least);
@@ -56,7 +59,9 @@ fn retimed(world: &World, name: &str, config: RunConfig) -> f64 {
         segments: true,
         ..config
     };
-    let output = run(world, policy.as_mut(), config).output();
+    let output = run(world, policy.as_mut(), config)
+        .output()
+        .expect("memory for a benchmark");
     let events = summary(&output, "events");
     let table = output.segments.expect("asked for");
     // a row per server: a job's rows of one segment follow each other

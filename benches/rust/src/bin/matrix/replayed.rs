@@ -14,7 +14,9 @@ pub(crate) fn measure(count: usize, repeats: usize, policies: &[&str]) {
     let world = world(&jobs, Cluster::PUBLISHED);
     for name in policies {
         let mut recording = Recording::new(policy(name).expect("checked at the start"));
-        let recorded = run(&world, &mut recording, options(None)).output();
+        let recorded = run(&world, &mut recording, options(None))
+            .output()
+            .expect("memory for a benchmark");
         let replay = recording.replay();
         let (mut bare_s, mut policy_s, mut replay_s) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..repeats {
@@ -23,7 +25,7 @@ pub(crate) fn measure(count: usize, repeats: usize, policies: &[&str]) {
             let mut again = replay.clone();
             let (seconds, engine) = timed(|| run(&world, &mut again, options(None)));
             replay_s.push(seconds);
-            let output = engine.output();
+            let output = engine.output().expect("memory for a benchmark");
             assert_eq!(output.finish_s, recorded.finish_s, "{name}: the same run");
         }
         let per_job = |seconds: Vec<f64>| least(seconds) * 1e9 / count as f64;
