@@ -1,7 +1,7 @@
 //! The auction: the job that gains most per GPU by the place offered gets it; the rest of the room is handed on.
 
 use super::exact::Exact;
-use super::fairness::Rho;
+use super::fairness::{Fairness, Rho};
 use crate::class::Places;
 use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, JobId, SimSpan};
@@ -28,8 +28,10 @@ pub(super) struct Standing {
     pub age: SimSpan,
     /// Time left alone on the best type.
     pub left: SimSpan,
-    /// Finish-time fairness if it ran alone from now on.
-    pub rho: Rho,
+    /// Isolated duration.
+    pub duration: SimSpan,
+    /// Finish-time fairness if it ran alone from now on, rounded.
+    pub rho: f64,
 }
 
 impl Standing {
@@ -42,12 +44,6 @@ impl Standing {
         let waits = next.saturating_add(self.left.0) as f64;
         waits / (age + self.left.0 as f64 * stretch)
     }
-
-    /// Worst off first, then job index.
-    fn order(&self, other: &Self) -> Ordering {
-        let by_rho = other.rho.compare(&self.rho);
-        by_rho.then(self.job.cmp(&other.job))
-    }
 }
 
 /// What a bidder offers for the best place it can have: ln(v) / d.
@@ -55,12 +51,15 @@ impl Standing {
 struct Bid {
     value: f64,
     standing: Standing,
+    rho: Rho,
 }
 
 impl Ord for Bid {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_value = self.value.total_cmp(&other.value);
-        by_value.then_with(|| other.standing.order(&self.standing))
+        let by_rho = || self.rho.compare(&other.rho);
+        let by_index = || other.standing.job.cmp(&self.standing.job);
+        by_value.then_with(by_rho).then_with(by_index)
     }
 }
 
@@ -115,17 +114,23 @@ impl Auction {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
         places: &mut Places,
-        standings: &mut [Standing],
+        (standings, fairness): (&mut [Standing], &Fairness),
         lease_left: SimSpan,
     ) -> Result<(), PolicyError> {
         self.winners.clear();
         self.has_won.clear();
         let invited = invited(self.fairness, standings.len());
         if invited < standings.len() {
-            standings.select_nth_unstable_by(invited, Standing::order);
+            standings.select_nth_unstable_by(invited, |one, two| fairness.order(view, one, two));
         }
         match self.exact.take() {
-            None => self.greedy(view, plan, places, &standings[..invited], lease_left),
+            None => self.greedy(
+                view,
+                plan,
+                places,
+                (&standings[..invited], fairness),
+                lease_left,
+            ),
             Some(mut exact) => {
                 let found =
                     exact.winners(view, plan, places, &mut standings[..invited], lease_left);
@@ -136,7 +141,7 @@ impl Auction {
                 }
             }
         }
-        self.hand_on(view, plan, places, standings, lease_left);
+        self.hand_on(view, plan, places, (standings, fairness), lease_left);
         Ok(())
     }
 
@@ -146,13 +151,18 @@ impl Auction {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
         places: &mut Places,
-        invited: &[Standing],
+        (invited, fairness): (&[Standing], &Fairness),
         lease_left: SimSpan,
     ) {
         self.bids.clear();
         for &standing in invited {
             if let Some((value, _)) = bid(view, plan, places, &standing, lease_left) {
-                self.bids.push(Bid { value, standing });
+                let rho = fairness.fraction(view, &standing);
+                self.bids.push(Bid {
+                    value,
+                    standing,
+                    rho,
+                });
             }
         }
         while let Some(highest) = self.bids.pop() {
@@ -162,7 +172,7 @@ impl Auction {
             };
             if value < highest.value {
                 // its place went to another since it bid
-                self.bids.push(Bid { value, standing });
+                self.bids.push(Bid { value, ..highest });
             } else {
                 self.win(plan, standing.job, gpus);
             }
@@ -181,7 +191,7 @@ impl Auction {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
         places: &mut Places,
-        standings: &mut [Standing],
+        (standings, fairness): (&[Standing], &Fairness),
         lease_left: SimSpan,
     ) {
         let classes = places.classes().len();
@@ -195,7 +205,7 @@ impl Auction {
             .copied()
             .collect();
         match self.leftover {
-            Leftover::Rho => others.sort_unstable_by(Standing::order),
+            Leftover::Rho => others.sort_unstable_by(|one, two| fairness.order(view, one, two)),
             Leftover::Random => {
                 let draws = Stream::new(view.seed(), Purpose::Policy);
                 let draw = |job: JobId| draws.draw(view.now().0 as u64, job.0, 0).uniform();

@@ -1,5 +1,6 @@
 //! Finish-time fairness: rho as an exact fraction, so that jobs that tie go by index.
 
+use super::auction::Standing;
 use gangline_engine::{Changes, ClusterView};
 use gangline_model::{JobId, SimSpan, SimTime};
 use std::cmp::Ordering;
@@ -8,41 +9,36 @@ use std::cmp::Ordering;
 /// within 1e-14 of its own.
 const CLEAR: f64 = 1e-12;
 
-/// A fraction of products of two numbers.
+/// The order of two values of rho by floats; none if they are too close to tell.
+fn clear_order(one: f64, other: f64) -> Option<Ordering> {
+    let is_clear = (one - other).abs() > CLEAR * one.max(other);
+    is_clear.then(|| one.total_cmp(&other))
+}
+
+/// rho as a fraction: a time over the isolated duration, which counts `wanted` / `share` times under contention.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rho {
-    near: f64,
-    above: [u128; 2],
-    below: [u128; 2],
+    finish_ns: u64,
+    ideal_ns: u64,
+    wanted: u128,
+    share: u128,
 }
 
 impl Rho {
-    fn new(above: [u128; 2], below: [u128; 2]) -> Self {
-        let product = |factors: [u128; 2]| factors[0] as f64 * factors[1] as f64;
-        Self {
-            near: product(above) / product(below),
-            above,
-            below,
-        }
-    }
-
-    /// Exact comparison: of the floats where they are clear, else of the cross products.
     pub(super) fn compare(&self, other: &Self) -> Ordering {
-        if (self.near - other.near).abs() > CLEAR * self.near.max(other.near) {
-            return self.near.total_cmp(&other.near);
+        let times = |one: &Self, two: &Self| u128::from(one.finish_ns) * u128::from(two.ideal_ns);
+        let by_times = times(self, other).cmp(&times(other, self));
+        if (self.wanted, self.share) == (other.wanted, other.share) {
+            return by_times;
         }
-        let cross = |one: &Self, two: &Self| {
-            let [a, b] = one.above;
-            let [c, d] = two.below;
-            product([a, b, c, d])
-        };
+        let cross = |one: &Self, two: &Self| product([times(one, two), one.share, two.wanted]);
         cross(self, other).cmp(&cross(other, self))
     }
 }
 
 /// The exact product, most significant digit first.
-fn product(factors: [u128; 4]) -> [u64; 8] {
-    let mut digits = [0, 0, 0, 0, 0, 0, 0, 1];
+fn product(factors: [u128; 3]) -> [u64; 6] {
+    let mut digits = [0, 0, 0, 0, 0, 1];
     for factor in factors {
         // a carry of two digits: below 2^128, as a digit times the factor is below 2^192
         let (low, high) = (factor as u64, (factor >> 64) as u64);
@@ -87,31 +83,57 @@ impl Fairness {
         self.active += changes.arrived.len() as i64 - changes.finished.len() as i64;
     }
 
-    /// rho = (age + time left) / (isolated duration x max(1, d n / M)), with n = active jobs summed over the age, by
-    /// the age; at age 0 those that are active now. Times are at least 1 ns.
+    /// Active jobs summed over the age of a job, and the age; at age 0 those that are active now, and 1.
+    fn active_over(&self, job: JobId, age: SimSpan) -> (u128, u64) {
+        if age.0 == 0 {
+            return (u128::from(number(self.active)), 1);
+        }
+        let sum = self.integral - self.integral_at_arrival[job.index()];
+        (sum.unsigned_abs(), number(age.0))
+    }
+
+    /// rho = (age + time left) / (isolated duration x max(1, d n / M)), rounded. n is the mean number of active jobs
+    /// since the arrival; at age 0 the number that are active now. Times are at least 1 ns.
     pub(super) fn rho(
         &self,
         view: &ClusterView<'_>,
         job: JobId,
         age: SimSpan,
         (left, duration): (SimSpan, SimSpan),
-    ) -> Rho {
-        let number = |value: i64| u128::from(value.unsigned_abs());
-        let gang = u128::from(view.jobs().gpus(job));
-        let (active, over) = if age.0 == 0 {
-            (number(self.active), 1)
-        } else {
-            let sum = self.integral - self.integral_at_arrival[job.index()];
-            (sum.unsigned_abs(), number(age.0))
-        };
-        let (share, wanted) = (u128::from(self.gpus) * over, gang * active);
-        let finish = number(age.0) + number(left.0);
-        if wanted > share {
-            Rho::new([finish, share], [number(duration.0) * gang, active])
-        } else {
-            Rho::new([finish, 1], [number(duration.0), 1])
+    ) -> f64 {
+        let (active, over) = self.active_over(job, age);
+        let gang = f64::from(view.jobs().gpus(job));
+        let contention = gang * (active as f64 / over as f64) / f64::from(self.gpus);
+        let finish_ns = number(age.0) + number(left.0);
+        finish_ns as f64 / (duration.0 as f64 * contention.max(1.0))
+    }
+
+    /// rho as it is.
+    pub(super) fn fraction(&self, view: &ClusterView<'_>, one: &Standing) -> Rho {
+        let (active, over) = self.active_over(one.job, one.age);
+        let mut wanted = u128::from(view.jobs().gpus(one.job)) * active;
+        let mut share = u128::from(self.gpus) * u128::from(over);
+        if wanted <= share {
+            (wanted, share) = (1, 1);
+        }
+        Rho {
+            finish_ns: number(one.age.0) + number(one.left.0),
+            ideal_ns: number(one.duration.0),
+            wanted,
+            share,
         }
     }
+
+    /// Worst off first, then job index.
+    pub(super) fn order(&self, view: &ClusterView<'_>, one: &Standing, two: &Standing) -> Ordering {
+        let exact = || self.fraction(view, two).compare(&self.fraction(view, one));
+        let by_rho = clear_order(two.rho, one.rho).unwrap_or_else(exact);
+        by_rho.then(one.job.cmp(&two.job))
+    }
+}
+
+fn number(value: i64) -> u64 {
+    value.unsigned_abs()
 }
 
 #[cfg(test)]
@@ -121,29 +143,34 @@ mod tests {
 
     #[test]
     fn products_by_hand() {
-        assert_eq!(product([3, 5, 7, 11]), [0, 0, 0, 0, 0, 0, 0, 1155]);
-        assert_eq!(
-            product([1 << 127, 1 << 127, 1, 2]),
-            [0, 0, 0, 0, 1 << 63, 0, 0, 0]
-        );
+        assert_eq!(product([3, 5, 77]), [0, 0, 0, 0, 0, 1155]);
+        assert_eq!(product([1 << 127, 1 << 127, 2]), [0, 0, 1 << 63, 0, 0, 0]);
         // (2^128 - 1)^2 = 2^256 - 2^129 + 1
         let most = u128::MAX;
-        let square = [0, 0, 0, 0, u64::MAX, u64::MAX - 1, 0, 1];
-        assert_eq!(product([most, most, 1, 1]), square);
-        assert_eq!(product([most; 4])[7], 1);
+        let square = [0, 0, u64::MAX, u64::MAX - 1, 0, 1];
+        assert_eq!(product([most, most, 1]), square);
+        assert_eq!(product([most; 3])[5], u64::MAX);
     }
 
     proptest! {
         /// Fractions that are equal up to a common factor, and the next larger numerator.
         #[test]
         fn equal_fractions_tie_and_close_ones_do_not(
-            a in 1..1_u128 << 62, b in 1..1_u128 << 62, c in 1..1_u128 << 60, d in 1..1_u128 << 60,
-            k in 1..1_u128 << 30,
+            finish_ns in 1..1_u64 << 32, ideal_ns in 1..1_u64 << 32, wanted in 1..1_u128 << 90,
+            share in 1..1_u128 << 90, k in 1..1_u64 << 30,
         ) {
-            let one = Rho::new([a, c], [b, d]);
-            prop_assert_eq!(one.compare(&Rho::new([a * k, c], [b, d * k])), Ordering::Equal);
-            prop_assert_eq!(one.compare(&Rho::new([c * k, a], [d, b * k])), Ordering::Equal);
-            let more = Rho::new([a * k + 1, c], [b, d * k]);
+            let rho = |finish_ns: u64, ideal_ns: u64, wanted: u128, share: u128| Rho {
+                finish_ns,
+                ideal_ns,
+                wanted,
+                share,
+            };
+            let (one, by) = (rho(finish_ns, ideal_ns, wanted, share), u128::from(k));
+            let same = rho(finish_ns * k, ideal_ns, wanted * by, share);
+            prop_assert_eq!(one.compare(&same), Ordering::Equal);
+            let same = rho(finish_ns, ideal_ns * k, wanted, share * by);
+            prop_assert_eq!(one.compare(&same), Ordering::Equal);
+            let more = rho(finish_ns * k + 1, ideal_ns, wanted * by, share);
             prop_assert_eq!(one.compare(&more), Ordering::Less);
             prop_assert_eq!(more.compare(&one), Ordering::Greater);
         }

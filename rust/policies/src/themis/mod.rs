@@ -98,6 +98,7 @@ impl Themis {
             class: self.places.classes().of(job),
             age,
             left,
+            duration,
             rho: self.fairness.rho(view, job, age, (left, duration)),
         })
     }
@@ -167,8 +168,9 @@ impl Policy for Themis {
             }
             let mut standings = std::mem::take(&mut self.standings);
             let lease_left = boundary - now;
+            let ranked = (standings.as_mut_slice(), &self.fairness);
             self.auction
-                .run(view, plan, &mut self.places, &mut standings, lease_left)?;
+                .run(view, plan, &mut self.places, ranked, lease_left)?;
             let (started, stopped) = self.auction.carry_out(view, plan, &standings);
             self.standings = standings;
             for &job in &started {
