@@ -119,7 +119,7 @@ def test_a_window_around_all_jobs_changes_no_number_and_none_changes_no_byte(
     assert whole.spec["options"] == {}
     assert set(whole.spec["offered_load"]) == {
         *("load", "by_type", "arrival_span_s", "work_gpu_s", "capacity_gpu_s"),
-        *("largest_share", "largest_jobs", "jobs", "left_out", "peak_share"),
+        *("largest_share", "largest_jobs", "jobs", "left_out", "peak_share", "early_load"),
     }
     whole.save(tmp_path / "whole")
     off.save(tmp_path / "off")

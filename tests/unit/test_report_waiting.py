@@ -83,7 +83,7 @@ def test_servers_that_are_down_are_not_free() -> None:
 
 def test_drawn_failures_are_in_no_table() -> None:
     lab = LAB.to_dict()
-    lab["failures"] = {"mtbf_hours": 0.01, "mttr_hours": 0.005}
+    lab["failures"] = {"mtbf_hours": 0.1, "mttr_hours": 0.005}
     result = run([(0, 2, 500), (1, 1, 500)], "fifo", lab)
     assert result.summary["failures"] > 0
     assert waits(result) is None
