@@ -124,11 +124,16 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = True) -> dict[str, Any]:
     world["sharing"] = draw(sharings(tuple(row["name"] for row in cluster["gpu_types"])))
     if draw(st.integers(0, 2)) == 0:
         world["throughput"] = draw(throughputs(world))
-    if draw(st.integers(0, 2)) == 0:
-        # a run is refused where no job arrives
-        first = draw(st.sampled_from(world["jobs"]))["arrival_s"]
-        run["count_arrivals"] = [first, first + draw(st.sampled_from([1.0, 8.0, 30.0]))]
+    draw_window(draw, world)
     return world
+
+
+def draw_window(draw: st.DrawFn, world: dict[str, Any]) -> None:
+    """Count all jobs, or those of a window; a run is refused where no job arrives in it."""
+    world["run"].pop("count_arrivals", None)
+    if draw(st.integers(0, 2)) == 0:
+        first = draw(st.sampled_from(world["jobs"]))["arrival_s"]
+        world["run"]["count_arrivals"] = [first, first + draw(st.sampled_from([1.0, 8.0, 30.0]))]
 
 
 @st.composite
@@ -349,6 +354,7 @@ def sharing_worlds(draw: st.DrawFn) -> dict[str, Any]:
             row["gpu_types"] = [draw(st.sampled_from(kinds))["name"]]
     for key in ("network", "throughput"):
         world.pop(key, None)
+    draw_window(draw, world)
     return world
 
 
