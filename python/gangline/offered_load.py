@@ -1,4 +1,4 @@
-"""Offered load: how much work a trace asks for, compared with what its cluster can do meanwhile.
+"""Offered load: how much work a trace asks for, compared with what its cluster can do.
 
 Whole columns, no loops over jobs. The definition, with what it leaves out, is in
 docs/concepts/metrics.md.
@@ -147,7 +147,7 @@ class OfferedLoad:
         return cls(**{**fields, "window": None if window is None else tuple(window)})
 
     def text(self) -> str:
-        """Return the load for a table: two digits after the point, `–` if there is none."""
+        """Return the load for a table with two decimals, or `–` where it is undefined."""
         return _formatting.times(self.load)
 
     def in_words(self) -> str:

@@ -20,7 +20,7 @@ const STOPS_PER_FAILURE: u64 = 100;
 /// about 22,000 tries. Ours.
 const LOSSES_PER_JOB: u64 = 10_000;
 
-/// What is counted between two looks.
+/// The counts between two checks.
 #[derive(Debug)]
 pub(crate) struct Livelock {
     /// Preemptions and moves of parts, so far.
@@ -33,7 +33,7 @@ pub(crate) struct Livelock {
     last_loss_look: Option<Look>,
 }
 
-/// What a look found.
+/// The state of the run at a check.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     time: SimTime,
