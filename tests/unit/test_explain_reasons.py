@@ -27,7 +27,7 @@ SEARCHES: list[tuple[str, dict[str, Any], set[str]]] = [
     ),
     ("hadar", {"scan_limit": 1, "backfill": False}, {"price", "not looked at"}),
     ("hadar", {"order": "arrival"}, {"outranked", "outbid"}),
-    ("pollux", {"search": "ga"}, {"search"}),
+    ("pollux", {"search": "ga", "ga_generations": 10}, {"search"}),
     ("hadare", {"fill": False, "price_pass": True, "round_s": 60.0}, {"copies"}),
     ("hadare", {"min_share": 0.9, "round_s": 60.0}, {"copies", "no place"}),
 ]
