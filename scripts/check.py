@@ -1,6 +1,7 @@
 """Run the steps of `make test`, `make check` and `make lint`, time them and count what they say.
 
-`test` is what a change needs at every turn: at most ten minutes on two cores from a fresh clone.
+`test` is what a change needs at every turn: about a quarter of an hour on two cores from a
+fresh clone (the aim is ten minutes).
 `check` is everything that takes longer, `lint` what reads the code without running it.
 
 Each step is one command. Its output streams through; its tests are counted from the summary that
