@@ -150,7 +150,7 @@ def test_sessions_compare_what_differs(
     check(made, page.read_text("utf-8"), name_of(page))
 
 
-SWEEPING = [page for page in PAGES if "sweep(" in page.read_text("utf-8")]
+SWEEPING = [page for page in PAGES if "gl.sweep(" in page.read_text("utf-8")]
 
 
 @pytest.mark.slow
