@@ -348,7 +348,7 @@ def test_the_command_prints_the_summary_and_runs_on_request(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--by", "polcy"], "by: the sweep has no key `polcy`; did you mean `policy`?"),
+        (["--by", "pollicy"], "by: the sweep has no key `pollicy`; did you mean `policy`?"),
         (["--baseline", "las"], "baseline: `las` is not among the policies: fifo"),
         (["--by", "rescale", "--baseline", "fifo"], "as `policy` is not in `by`"),
         (["--html", "."], "is a folder"),
