@@ -80,7 +80,7 @@ class Line(NamedTuple):
     mean: Estimate | None
     """None if no seed has a value."""
     difference: Difference | None
-    """To the baseline at the same keys; None for the baseline, and where there is none."""
+    """Difference to the baseline at the same keys, or None for the baseline itself."""
     is_best: bool
     """Whether no other policy is better at the same keys, as far as the seeds tell."""
 

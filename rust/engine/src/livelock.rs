@@ -58,7 +58,7 @@ impl Default for Livelock {
 }
 
 impl Engine {
-    /// Whether jobs undid each other's work, and nothing else happened, since the last look. To be asked once per
+    /// Whether jobs undid each other's work, and nothing else happened, since the last look. Called once per
     /// instant.
     #[inline]
     pub(crate) fn is_livelocked(&mut self) -> bool {
@@ -80,7 +80,7 @@ impl Engine {
         !is_spared && self.is_fruitless(last, now) && self.is_capacity_settled()
     }
 
-    /// Whether failures without end undid all work since the last look, in a run without a limit. To be asked once per
+    /// Whether failures without end undid all work since the last look, in a run without a limit. Called once per
     /// instant.
     #[inline]
     pub(crate) fn is_undone_for_ever(&mut self) -> bool {
