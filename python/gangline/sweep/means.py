@@ -80,7 +80,7 @@ class Line(NamedTuple):
     mean: Estimate | None
     """None if no seed has a value."""
     difference: Difference | None
-    """Difference to the baseline at the same keys, or None for the baseline itself."""
+    """Difference to the baseline at the same keys; None for the baseline or without one."""
     is_best: bool
     """Whether no other policy is better at the same keys, as far as the seeds tell."""
 
