@@ -21,21 +21,21 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangline._json_files import read_sealed
-from gangline.bench import load_suite, published
-from gangline.bench.entries import CLASSES, default_policies, entries
-from gangline.bench.run import KIND
-from gangline.bench.show import TITLES, cells
-from gangline.bench.standings import standings
-from gangline.bench.suite import Suite, World
+from gangline.files.json_files import read_sealed
+from gangline.studies.bench import load_suite, published
+from gangline.studies.bench.entries import CLASSES, default_policies, entries
+from gangline.studies.bench.run import KIND
+from gangline.studies.bench.show import TITLES, cells
+from gangline.studies.bench.standings import standings
+from gangline.studies.bench.suite import Suite, World
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from gangline.bench.entries import Entry
+    from gangline.studies.bench.entries import Entry
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT / "python/gangline/bench"
+DATA = ROOT / "python/gangline/studies/bench"
 PAGE = ROOT / "docs/reference/bench-results.md"
 COLUMNS = (
     "policy", "knowledge", "place", "rank", "rank_low", "rank_high", "speedup", "speedup_low",
@@ -113,9 +113,9 @@ def run(suite: Suite, policies: Collection[str] | None) -> tuple[Any, Any]:
 
 def measure(part: Iterable[Cell], labels: Collection[str]) -> list[dict[str, Any]]:
     """Run policies on some worlds with their seeds, one after another."""
-    from gangline.execution import Run, Worlds
-    from gangline.run_inputs import make_options
-    from gangline.run_spec import RunSpec, keys_of
+    from gangline.runs.execution import Run, Worlds
+    from gangline.runs.inputs import make_options
+    from gangline.runs.spec import RunSpec, keys_of
 
     suite = load_suite()
     known = shipped(suite)
@@ -223,7 +223,8 @@ def page(suite: Suite) -> str:
     files = [f"`{name.format(version=suite.version)}`" for name in (published.ROWS, published.JCT)]
     size = f"{len(suite.worlds())} worlds with {len(suite.seeds)} seeds each."
     guide = "[How to read this, and how to take part](../guides/bench.md)."
-    data = f"The data are in `python/gangline/bench`: {files[0]}, and {files[1]} with every run."
+    folder = "python/gangline/studies/bench"
+    data = f"The data are in `{folder}`: {files[0]}, and {files[1]} with every run."
     timed = [row["cpu_s"] * row["runs"] for row in rows if row["cpu_s"] is not None]
     took = f"The {sum(row['runs'] for row in rows):,} runs took {math.fsum(timed):.0f} CPU seconds"
     suite_is = f"The suite has the sha256 `{suite.digest[:16]}...`."

@@ -17,8 +17,8 @@ import subprocess
 from itertools import groupby
 from pathlib import Path
 
-from gangline.report.charts import style_of, width_of
-from gangline.reproduce import run
+from gangline._support.look import style_of, width_of
+from gangline.studies.reproduce import run
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "benches" / "decisions.csv"

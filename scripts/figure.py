@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 import gangline as gl
-from gangline.report import _svg, digest
-from gangline.report.charts import charts
+from gangline.analysis.report import _svg, digest
+from gangline.analysis.report.charts import charts
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACE = ROOT / "traces" / "mini" / "philly.parquet"

@@ -25,8 +25,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts")]
 
 from fuzz_damage import damaged, packed  # noqa: E402
 from gangline import Cluster, read_cluster  # noqa: E402
+from gangline.cluster.tables import read_interference, read_pollux, read_throughput  # noqa: E402
 from gangline.errors import ClusterError, TraceError  # noqa: E402
-from gangline.tables import read_interference, read_pollux, read_throughput  # noqa: E402
 from gangline.trace import Trace, read_trace  # noqa: E402
 from samples import tables  # noqa: E402
 from samples.traces import OPTIONS, SAMPLES  # noqa: E402

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import gangline as gl
-from gangline import statistics
+from gangline._support import statistics
 from gangline.policies.registry import registry
 
 ROOT = Path(__file__).resolve().parent.parent

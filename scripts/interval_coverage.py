@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import gangline as gl
-from gangline.statistics import Range, interval, range_of
+from gangline._support.statistics import Range, interval, range_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

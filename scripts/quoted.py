@@ -171,7 +171,7 @@ def up_to(row: Row) -> str:
 
 def reached(row: Row) -> str:
     """Return the share of a claimed gain as the command shows it."""
-    from gangline.reproduce.claims import reach
+    from gangline.studies.reproduce.claims import reach
 
     return reach(row["share"])
 

@@ -60,7 +60,7 @@ def build(checks: Checks) -> Path:
         inside = archive_.namelist()
     checks.check("one wheel serves Python 3.11 and later", "abi3" in wheel.name, wheel.name)
     page = ("report/page.css", "report/page.js")
-    for suffix in (*page, "_core.pyi", "py.typed", "presets/philly.toml", "LICENSE"):
+    for suffix in (*page, "_core.pyi", "py.typed", "cluster/presets/philly.toml", "LICENSE"):
         checks.check(f"the wheel holds {suffix}", any(name.endswith(suffix) for name in inside))
     return wheel
 

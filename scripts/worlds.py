@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gangline as gl
-from gangline import _formatting
+from gangline._support import formatting
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = ".venv/bin/python scripts/worlds.py"
@@ -126,8 +126,8 @@ def _command(one: Shown) -> str:
 
 def _text(measure: str, value: float) -> str:
     if measure.endswith("_s"):
-        return _formatting.duration(value)
-    return _formatting.count(value) if measure == "migrations" else f"{value:,.2f}"
+        return formatting.duration(value)
+    return formatting.count(value) if measure == "migrations" else f"{value:,.2f}"
 
 
 def _table(one: Shown) -> str:
@@ -140,7 +140,7 @@ def _table(one: Shown) -> str:
         for measure in measures:
             text = _text(measure, row[measure])
             cells.append(f"**{text}**" if row[measure] == least[measure] else text)
-        cells.append(_formatting.percent(row["gpu_utilization"]))
+        cells.append(formatting.percent(row["gpu_utilization"]))
         rows.append(cells)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 

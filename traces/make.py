@@ -30,7 +30,7 @@ TRACES: dict[str, dict[str, Any]] = {
 }
 COMMON = {"cluster_gpus": 64, "max_duration_s": 172800.0}
 
-PRESETS = FOLDER.parent / "python" / "gangline" / "presets"
+PRESETS = FOLDER.parent / "python" / "gangline" / "cluster" / "presets"
 GPU_TYPES = ("V100", "P100", "K80")  # from the fastest to the slowest
 MEASURED = (1, 2, 4, 8)
 EXTENDED = {6: 4, 12: 8}  # gangs that were not measured, and the size whose rate per GPU they get

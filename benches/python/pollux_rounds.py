@@ -20,7 +20,7 @@ from lines import Line, told
 import gangline as gl
 from gangline import _core
 from gangline.policies.registry import make
-from gangline.run_options import RunOptions
+from gangline.runs.options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

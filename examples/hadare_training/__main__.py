@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gangline.statistics import ANY, interval
+from gangline._support.statistics import ANY, interval
 
 from .training import (
     MODELS,

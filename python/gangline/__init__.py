@@ -13,56 +13,56 @@ Examples
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
-from gangline.audit import Audit, audit
-from gangline.capacity import plan
-from gangline.compare import compare
-from gangline.errors import (
-    ClusterError,
-    GanglineError,
-    InfeasibleJobError,
-    MergeError,
-    MissingDuration,
-    MissingExtraError,
-    MissingThroughput,
-    NetworkError,
-    OptionError,
-    OutOfMemoryError,
-    PlacementError,
-    PlanError,
-    PolicyError,
-    ResultError,
-    SolverError,
-    StalledError,
-    TraceError,
-    UnknownModel,
-)
-from gangline.offered_load import offered_load
-from gangline.simulate import run, simulate
-from gangline.sweep import sweep
-
 if TYPE_CHECKING:
-    import gangline.bench as bench
+    import gangline.analysis.report as report
+    import gangline.cluster.network as network
+    import gangline.cluster.sharing as sharing
+    import gangline.cluster.tables as tables
     import gangline.hadare as hadare
     import gangline.lp as lp
-    import gangline.network as network
     import gangline.plot as plot
     import gangline.policies as policies
-    import gangline.report as report
-    import gangline.reproduce as reproduce
-    import gangline.sharing as sharing
-    import gangline.tables as tables
+    import gangline.studies.bench as bench
+    import gangline.studies.reproduce as reproduce
     import gangline.testing as testing
-    from gangline.cluster import Cluster, Sharing, read_cluster
-    from gangline.comparison import Comparison
-    from gangline.load import load_result
-    from gangline.offered_load import OfferedLoad
+    import gangline.trace.synth as synth
+    from gangline.analysis.audit import Audit, audit
+    from gangline.cluster.description import Cluster, Sharing, read_cluster
+    from gangline.errors import (
+        ClusterError,
+        GanglineError,
+        InfeasibleJobError,
+        MergeError,
+        MissingDuration,
+        MissingExtraError,
+        MissingThroughput,
+        NetworkError,
+        OptionError,
+        OutOfMemoryError,
+        PlacementError,
+        PlanError,
+        PolicyError,
+        ResultError,
+        SolverError,
+        StalledError,
+        TraceError,
+        UnknownModel,
+    )
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, Reason, View
-    from gangline.result import Result
-    from gangline.run_spec import RunSpec
-    from gangline.sweep import Sweep
-    from gangline.trace import Trace, read_trace, synth, write_trace
+    from gangline.runs.compare import compare
+    from gangline.runs.comparison import Comparison
+    from gangline.runs.load import load_result
+    from gangline.runs.offered_load import OfferedLoad, offered_load
+    from gangline.runs.result import Result
+    from gangline.runs.simulate import run, simulate
+    from gangline.runs.spec import RunSpec
+    from gangline.studies.capacity import plan_capacity
+    from gangline.studies.capacity import plan_capacity as plan
+    from gangline.studies.sweep import Sweep, sweep
+    from gangline.trace import Trace, read_trace, write_trace
 
     __version__: str
 
@@ -110,6 +110,7 @@ __all__ = [
     "network",
     "offered_load",
     "plan",
+    "plan_capacity",
     "plot",
     "policies",
     "read_cluster",
@@ -127,40 +128,40 @@ __all__ = [
 ]
 
 # Names are loaded on first use: `gangline --help` must not pay for numpy and pyarrow.
-# `audit`, `compare`, `offered_load`, `simulate` and `sweep` are also names of modules, so they are
-# bound above, for good.
 _HOMES = {
-    "STEADY": "gangline.policies.protocol",
-    "Changes": "gangline.policies.protocol",
-    "Plan": "gangline.policies.protocol",
-    "Policy": "gangline.policies.protocol",
-    "View": "gangline.policies.protocol",
-    "Cluster": "gangline.cluster",
-    "Sharing": "gangline.cluster",
-    "Comparison": "gangline.comparison",
-    "read_cluster": "gangline.cluster",
-    "OfferedLoad": "gangline.offered_load",
-    "Reason": "gangline.policies.protocol",
-    "Result": "gangline.result",
-    "RunSpec": "gangline.run_spec",
-    "Sweep": "gangline.sweep.run",
-    "load_result": "gangline.load",
-    "Trace": "gangline.trace",
-    "read_trace": "gangline.trace",
-    "write_trace": "gangline.trace",
+    "gangline.analysis.audit": "Audit audit",
+    "gangline.cluster.description": "Cluster Sharing read_cluster",
+    "gangline.errors": (
+        "ClusterError GanglineError InfeasibleJobError MergeError MissingDuration "
+        "MissingExtraError MissingThroughput NetworkError OptionError OutOfMemoryError "
+        "PlacementError PlanError PolicyError ResultError SolverError StalledError "
+        "TraceError UnknownModel"
+    ),
+    "gangline.policies.protocol": "STEADY Changes Plan Policy Reason View",
+    "gangline.runs.compare": "compare",
+    "gangline.runs.comparison": "Comparison",
+    "gangline.runs.load": "load_result",
+    "gangline.runs.offered_load": "OfferedLoad offered_load",
+    "gangline.runs.result": "Result",
+    "gangline.runs.simulate": "run simulate",
+    "gangline.runs.spec": "RunSpec",
+    "gangline.studies.capacity": "plan_capacity",
+    "gangline.studies.sweep": "Sweep sweep",
+    "gangline.trace": "Trace read_trace write_trace",
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES = {
-    "bench": "gangline.bench",
+    "bench": "gangline.studies.bench",
     "hadare": "gangline.hadare",
     "lp": "gangline.lp",
-    "network": "gangline.network",
+    "network": "gangline.cluster.network",
     "plot": "gangline.plot",
     "policies": "gangline.policies",
-    "report": "gangline.report",
-    "reproduce": "gangline.reproduce",
-    "sharing": "gangline.sharing",
+    "report": "gangline.analysis.report",
+    "reproduce": "gangline.studies.reproduce",
+    "sharing": "gangline.cluster.sharing",
     "synth": "gangline.trace.synth",
-    "tables": "gangline.tables",
+    "tables": "gangline.cluster.tables",
     "testing": "gangline.testing",
 }
 
@@ -168,8 +169,12 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         value: object = importlib.import_module(_MODULES[name])
-    elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _HOME_OF:
+        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    elif name == "plan":  # until 0.2
+        message = "gangline.plan is now gangline.plan_capacity; the old name goes in 0.2"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return importlib.import_module("gangline.studies.capacity").plan_capacity
     elif name == "__version__":
         value = importlib.import_module("gangline._core").__version__
     else:

@@ -216,7 +216,7 @@ def _policy(name: str) -> Callable[[], str]:
     def check() -> str:
         import pyarrow as pa
 
-        from gangline.simulate import simulate
+        from gangline.runs.simulate import simulate
 
         columns = list(zip(*WORLD.values(), strict=True))
         names = ("arrival_s", "gpus", "duration_s")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangline._safe import safe
+from gangline._support.safe import safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

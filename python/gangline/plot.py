@@ -18,24 +18,32 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from gangline import _formatting
-from gangline._files import check_free, unsealed, whole
-from gangline.capacity.result import CapacityPlan
-from gangline.comparison import Comparison
+from gangline._support.look import style_of
 from gangline.errors import MissingExtraError, OptionError
-from gangline.report.charts import style_of, ticks_s, width_of
-from gangline.result import Result
-from gangline.statistics import interval, range_of
-from gangline.sweep.summary import Summary
+from gangline.files.places import check_free, unsealed, whole
+from gangline.runs.comparison import Comparison
+from gangline.runs.plots import (
+    INSTALL,
+    bars,
+    cdf,
+    decision_times,
+    finished,
+    line,
+    new_figure,
+    timeline,
+    title_of,
+)
+from gangline.studies.capacity.result import CapacityPlan
+from gangline.studies.sweep.summary import Summary
 
 if TYPE_CHECKING:
+    from gangline.runs.result import Result
     from collections.abc import Iterable, Sequence
     from os import PathLike
 
@@ -43,9 +51,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from gangline.capacity import CapacityContest
-    from gangline.sweep import Sweep
-    from gangline.sweep.means import Line
+    from gangline.studies.capacity import CapacityContest
+    from gangline.studies.sweep import Sweep
+    from gangline.studies.sweep.means import Line
 
     Runs: TypeAlias = Comparison | Result | Iterable[Result]
     _Floats: TypeAlias = npt.NDArray[np.float64]
@@ -66,170 +74,10 @@ FORMATS = ("pdf", "png", "pgf", "svg")
 _KIND = "figure"  # in the seal
 _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
 """How the seal stands after the end of a figure, where programs that show it read no further."""
-_INSTALL = "pip install 'gangline[plot]'"
-_SIZE = (4.8, 2.8)  # inches: a column of most papers is 3.3 to 5 wide
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # no margin
-_POINTS = 2000  # a curve with more is thinned to this many quantiles
-_LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
 _CAPACITY_TOP = 4.0  # ours: times the bound, so that the crossing is seen
 _TABLES = ("csv", "parquet", "tex")
 _TEX = ("pdflatex", "xelatex", "lualatex")
-_RATIOS = {"slowdown": "slowdown", "ftf": "finish-time fairness"}
-_IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}  # tables are narrow
-
-
-def cdf(runs: Runs, column: str = "jct_s") -> Figure:
-    """Draw the distribution of a column of the jobs tables, a line per policy.
-
-    Parameters
-    ----------
-    runs : Comparison, Result, or iterable of Result
-        Runs of one policy with several seeds are one line. The jobs are those that the summary
-        measures: all, unless `count_arrivals` says which.
-    column : str
-        A column of numbers: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds
-        get a logarithmic axis, on which times under one second are drawn at one second; so do
-        slowdown and ftf, which are ratios.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    OptionError
-        If the table has no such column of numbers, or no runs are given.
-    MissingExtraError
-        If the extra `plot` is not installed.
-    """
-    figure, axes = _new()
-    is_time = column.endswith("_s")
-    for number, (label, values) in enumerate(_by_policy(runs, "jobs", column)):
-        known = np.sort(values[~np.isnan(values)])
-        if len(known) > _POINTS:
-            known = np.quantile(known, np.linspace(0.0, 1.0, _POINTS))
-        share = np.arange(1, len(known) + 1) / max(len(known), 1)
-        x = np.maximum(known, _LEAST_S) if is_time else known
-        _line(axes, number, label, x, share, drawstyle="steps-post")
-    if is_time:
-        _time_axis(axes)
-    elif column in _RATIOS:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:,g}")
-    axes.set_xlabel(_title(column))
-    axes.set_ylabel("share of jobs")
-    axes.set_ylim(0.0, 1.0)
-    return _finished(figure, axes)
-
-
-def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
-    """Draw a column of the timelines over time, in days since the first row; a line per policy.
-
-    Parameters
-    ----------
-    runs : Comparison, Result, or iterable of Result
-        Of each policy the first run is drawn.
-    column : str
-        gpus_busy, jobs_running, jobs_waiting, gpus_idle_while_waiting, ...
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    OptionError
-        If the timeline has no such column, or no runs are given.
-    MissingExtraError
-        If the extra `plot` is not installed.
-    """
-    figure, axes = _new()
-    for number, result in enumerate(_first_of_each(_results(runs))):
-        time_s = _numbers(result.timeline, "timeline", "t_s")
-        values = _numbers(result.timeline, "timeline", column)
-        days = (time_s - time_s[:1]) / 86400.0
-        _line(axes, number, result.policy, days, values, drawstyle="steps-post")
-    axes.set_xlabel("time, days")
-    axes.set_ylabel(_title(column))
-    axes.set_ylim(bottom=0.0)
-    return _finished(figure, axes)
-
-
-def bars(comparison: Comparison, key: str = "jct_mean_s") -> Figure:
-    """Draw one key of the summaries as a bar per policy, with its interval over seeds.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        With five seeds or more, each bar has its bootstrap 95 % interval.
-    key : str
-        A key of the summary: jct_mean_s, makespan_s, gpu_utilization, ...
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    OptionError
-        If a run lacks the key, or it is not a number.
-    MissingExtraError
-        If the extra `plot` is not installed.
-    """
-    figure, axes = _new()
-    unit, per = ("h", 3600.0) if key.endswith("_s") else ("", 1.0)
-    for number, label in enumerate(comparison.labels):
-        values = [_key(row, key) for row in comparison.rows if row["policy"] == label]
-        mean = sum(values) / len(values) / per
-        ends = interval(values, range_of(key))
-        error = None if ends is None else [[mean - ends[0] / per], [ends[1] / per - mean]]
-        axes.bar(number, mean, width=0.7, yerr=error, capsize=3, color=style_of(number)[0])
-    axes.set_xticks(range(len(comparison.labels)), comparison.labels, rotation=30, ha="right")
-    if not any(_key(row, key) for row in comparison.rows):
-        axes.set_ylim(0.0, 1.0)  # else an axis around 0
-    axes.set_ylabel(f"{_title(key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def decision_times(runs: Iterable[Result], *, against: str = "jobs") -> Figure:
-    """Draw the time of a decision against the size of the runs: median to 99th percentile.
-
-    Parameters
-    ----------
-    runs : iterable of Result
-        Runs of several sizes; those of one policy are one line.
-    against : str
-        The key of the summary on the horizontal axis.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    OptionError
-        If a run lacks the key, or no runs are given.
-    MissingExtraError
-        If the extra `plot` is not installed.
-    """
-    figure, axes = _new()
-    results = _results(runs)
-    for number, label in enumerate(dict.fromkeys(result.policy for result in results)):
-        rows = [result.summary for result in results if result.policy == label]
-        rows.sort(key=lambda row: _key(row, against))
-        x = np.asarray([_key(row, against) for row in rows])
-        middle, high = (
-            np.asarray([_key(row, name) for row in rows])
-            for name in ("decision_p50_us", "decision_p99_us")
-        )
-        _line(axes, number, label, x, middle, marker="o", markersize=3)
-        axes.fill_between(x, middle, high, color=style_of(number)[0], alpha=0.15, linewidth=0)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel(_title(against))
-    axes.set_ylabel("time of a decision, µs")
-    return _finished(figure, axes)
 
 
 def capacity(found: CapacityPlan | CapacityContest) -> Figure:
@@ -238,10 +86,10 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
     Parameters
     ----------
     found : CapacityPlan or CapacityContest
-        Of `gangline.plan`. With one target the axis has its unit and the bound is a line; several
-        are drawn relative to their bounds. Bands are 95 % intervals; a dotted line marks the
-        answer. Hollow dots are sizes that are offered more work than they can do. What lies above
-        four times the bound is cut off. Several policies have a line each.
+        Of `gangline.plan_capacity`. With one target the axis has its unit and the bound is a
+        line; several are drawn relative to their bounds. Bands are 95 % intervals; a dotted line
+        marks the answer. Hollow dots are sizes that are offered more work than they can do. What
+        lies above four times the bound is cut off. Several policies have a line each.
 
     Returns
     -------
@@ -256,7 +104,7 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
 
     plans = [found] if isinstance(found, CapacityPlan) else list(found.plans)
     first = plans[0]
-    figure, axes = _new()
+    figure, axes = new_figure()
     alone = len(first.targets) == 1
     unit = "h" if alone and first.targets[0].key.endswith("_s") else ""
     lines = [(plan, target) for plan in plans for target in first.targets]
@@ -268,13 +116,13 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
         middle = np.asarray([value.mean for value in values]) / per
         label = str(target) if len(plans) == 1 else plan.policy
         label = label if alone or len(plans) == 1 else f"{label}: {target}"
-        _line(axes, number, label, x, middle, marker="o", markersize=3)
+        line(axes, number, label, x, middle, marker="o", markersize=3)
         _hollow(axes, number, x, middle, [point.is_overloaded for point in points])
         low = np.asarray([np.nan if value.low is None else value.low for value in values]) / per
         high = np.asarray([np.nan if value.high is None else value.high for value in values]) / per
         axes.fill_between(x, low, high, color=style_of(number)[0], alpha=0.15, linewidth=0)
         if alone:
-            axes.set_ylabel(f"{_title(target.key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
+            axes.set_ylabel(f"{title_of(target.key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
     bound = first.targets[0].bound / (3600.0 if unit else 1.0) if alone else 1.0
     axes.axhline(bound, color="0.4", linewidth=0.8)
     if not alone:
@@ -286,7 +134,7 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     top = _CAPACITY_TOP * bound
     axes.set_ylim(0.0, min(top, axes.get_ylim()[1]) if top > 0.0 else None)
-    return _finished(figure, axes)
+    return finished(figure, axes)
 
 
 def sweep(found: Sweep | Summary, key: str = "jct_mean_s") -> Figure:
@@ -320,9 +168,9 @@ def sweep(found: Sweep | Summary, key: str = "jct_mean_s") -> Figure:
     if key not in summary.measures:
         message = f"plot: {key}: expected a measure of the summary: {', '.join(summary.measures)}"
         raise OptionError(message, field="key", value=key)
-    figure, axes = _new()
+    figure, axes = new_figure()
     unit, per = ("h", 3600.0) if key.endswith("_s") else ("", 1.0)
-    axes.set_ylabel(f"{_title(key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
+    axes.set_ylabel(f"{title_of(key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
     curves = summary.curves(key)
     if curves is None:
         lines = [line for line in summary.lines(key) if line.mean is not None]
@@ -338,14 +186,14 @@ def sweep(found: Sweep | Summary, key: str = "jct_mean_s") -> Figure:
         known = [(place, line) for place, line in of if line.mean is not None]
         x = np.asarray([place for place, _ in known])
         means, low, high = _ends([line for _, line in known], per)
-        _line(axes, number, label, x, means, marker="o", markersize=3)
+        line(axes, number, label, x, means, marker="o", markersize=3)
         _hollow(axes, number, x, means, [line.group.is_over for _, line in known])
         axes.fill_between(x, low, high, color=style_of(number)[0], alpha=0.15, linewidth=0)
     axes.set_xlabel(curves.x_title)
     if curves.names:
         axes.set_xticks(range(len(curves.names)), curves.names)
     axes.set_ylim(bottom=0.0)
-    return _finished(figure, axes)
+    return finished(figure, axes)
 
 
 def _ends(lines: Sequence[Line], per: float) -> tuple[_Floats, _Floats, _Floats]:
@@ -462,7 +310,7 @@ def check(path: Path) -> str:
         message = f"plot: {path}: expected a name that ends in .{', .'.join(FORMATS)}"
         raise OptionError(message, field="path", value=str(path))
     if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError(f"figures need the library matplotlib: {_INSTALL}", extra="plot")
+        raise MissingExtraError(f"figures need the library matplotlib: {INSTALL}", extra="plot")
     if kind == "pgf" and _tex() is None:
         known = ", ".join(_TEX)
         message = f"plot: {path}: PGF needs LaTeX ({known}), and none is installed; or write .pdf"
@@ -571,111 +419,3 @@ def _bold(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return text.translate(_SPECIAL)
-
-
-def _new() -> tuple[Figure, Axes]:
-    """Return an empty figure that no window manager knows, so that none needs to be closed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        message = f"figures need the library matplotlib: {_INSTALL}"
-        raise MissingExtraError(message, extra="plot")
-    from matplotlib.figure import Figure
-
-    figure: Any = Figure(figsize=_SIZE, layout="constrained")
-    figure._repr_png_ = partial(_png, figure)  # where pyplot was imported it takes precedence
-    return figure, figure.add_subplot()
-
-
-def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
-    """Return what a notebook shows, at half its size in pixels: sharp on fine screens."""
-    drawn = BytesIO()
-    figure.savefig(drawn, format="png", dpi=200)
-    wide, high = (round(100 * inches) for inches in figure.get_size_inches())
-    return drawn.getvalue(), {"width": wide, "height": high}
-
-
-def _line(axes: Axes, number: int, label: str, x: Any, y: Any, **more: Any) -> None:
-    colour, gaps = style_of(number)
-    dashes: Any = (0, tuple(gap / 2.0 for gap in gaps)) if gaps else "solid"
-    axes.plot(
-        x, y, label=label, color=colour, linestyle=dashes, linewidth=width_of(number) / 1.6, **more
-    )
-
-
-def _finished(figure: Figure, axes: Axes) -> Figure:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.5)
-    axes.legend(frameon=False, fontsize="small")
-    return figure
-
-
-def _time_axis(axes: Axes) -> None:
-    """Label a logarithmic axis of seconds with seconds, minutes, hours and days."""
-    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
-
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    marks = ticks_s(low, high)
-    axes.xaxis.set_major_locator(FixedLocator(list(marks)))
-    axes.xaxis.set_major_formatter(FixedFormatter(list(marks.values())))
-    axes.xaxis.set_minor_locator(NullLocator())
-
-
-def _results(runs: Runs) -> list[Result]:
-    if isinstance(runs, Result):
-        return [runs]
-    results = list(runs.results if isinstance(runs, Comparison) else runs)
-    if not results:
-        message = "plot: expected at least one result; a comparison must keep its runs"
-        raise OptionError(message, field="runs", value="none")
-    return results
-
-
-def _first_of_each(results: Sequence[Result]) -> list[Result]:
-    return list({result.policy: result for result in reversed(results)}.values())[::-1]
-
-
-def _by_policy(runs: Runs, name: str, column: str) -> _Pairs:
-    held: dict[str, list[npt.NDArray[np.float64]]] = {}
-    for result in _results(runs):
-        table = result.counted_jobs if name == "jobs" else getattr(result, name)
-        values = _numbers(table, name, column)
-        held.setdefault(result.policy, []).append(values)
-    return [(label, np.concatenate(parts)) for label, parts in held.items()]
-
-
-def _numbers(table: pa.Table, name: str, column: str) -> npt.NDArray[np.float64]:
-    import pyarrow as pa
-
-    def is_number(kind: pa.DataType) -> bool:
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-    known = [field.name for field in table.schema if is_number(field.type)]
-    if column not in known:
-        message = f"plot: {column}: expected a column of numbers of {name}: {', '.join(known)}"
-        raise OptionError(message, field="column", value=column)
-    values: npt.NDArray[np.float64] = table[column].to_numpy().astype(np.float64)
-    return values
-
-
-def _key(row: dict[str, Any], key: str) -> float:
-    value = row.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        known = [name for name, other in row.items() if isinstance(other, (int, float))]
-        message = f"plot: {key}: expected a number of the summary: {', '.join(known)}"
-        raise OptionError(message, field="key", value=key)
-    return float(value)
-
-
-def _title(name: str, *, with_unit: bool = True) -> str:
-    """Return words for a column or key: those of tables, else its own with the unit."""
-    for measure in _formatting.MEASURES:
-        if measure.key == name:
-            return _IN_FULL.get(measure.short, measure.short)
-    if name in _RATIOS:
-        return _RATIOS[name]
-    words, _, unit = name.rpartition("_")
-    if unit not in ("s", "us") or not words:
-        return name.replace("_", " ").replace("gpus", "GPUs")
-    unit = {"us": "µs"}.get(unit, unit)
-    text = words.replace("_", " ").replace("jct", "JCT").replace("gpus", "GPUs")
-    return f"{text}, {unit}" if with_unit and unit != "s" else text

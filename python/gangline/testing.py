@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gangline.audit.findings import RULES
-from gangline.audit.inputs import columns_of, jobs_per_gpu
-from gangline.audit.rules import look
-from gangline.audit.world import Run
-from gangline.audit.world import World as Tables
+from gangline.analysis.audit.findings import RULES
+from gangline.analysis.audit.inputs import columns_of, jobs_per_gpu
+from gangline.analysis.audit.rules import look
+from gangline.analysis.audit.world import Run
+from gangline.analysis.audit.world import World as Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from gangline.cluster import Cluster
+    from gangline.cluster.description import Cluster
     from gangline.policies.choice import PolicyLike
-    from gangline.result import Result
-    from gangline.run_inputs import ClusterLike, TraceLike
+    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.result import Result
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
@@ -242,7 +242,7 @@ def check_policy(
     Traceback (most recent call last):
     gangline.testing.LawBroken: ends: after 1000 events 40 of 40 jobs are not done: job-0, ...
     """
-    from gangline.execution import Worlds
+    from gangline.runs.execution import Worlds
 
     if worlds is None:
         worlds, max_events = small_worlds(), max_events or EVENTS_MAX
@@ -311,7 +311,7 @@ def small_worlds() -> list[World]:
 
 def _clusters() -> list[Cluster]:
     """Clusters of `small_worlds`; policies that share GPUs find a slowdown factor in each."""
-    from gangline.cluster import Cluster
+    from gangline.cluster.description import Cluster
 
     first = {"name": "A", "memory_gb": 16, "price_per_hour": 1.0}
     second = {"name": "B", "memory_gb": 32, "speed": 2.0, "price_per_hour": 2.5}

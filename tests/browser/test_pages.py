@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 import gangline as gl
-from gangline.report.charts import style_of
+from gangline._support.look import style_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import gangline as gl
-from gangline.sweep.plan import read_plan
+from gangline.studies.sweep.plan import read_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -31,7 +31,7 @@ from docs.test_docs import (
 )
 from gangline import _core
 from gangline.cli.app import main
-from gangline.comparison import Comparison
+from gangline.runs.comparison import Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

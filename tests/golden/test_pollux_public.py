@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 import pytest
 
 import gangline as gl
-from gangline.tables import read_pollux
+from gangline.cluster.tables import read_pollux
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from gangline.tables import PolluxProfile, PolluxProfiles
+    from gangline.cluster.tables import PolluxProfile, PolluxProfiles
 
     Times = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import gangline as gl
 import reference
 from gangline import _core
-from gangline.run_inputs import make_options
+from gangline.runs.inputs import make_options
 from gangline.trace.jobs.to_core import codes, pairs_of
 from parity.harness import Twin, cluster_of, trace_of
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline import _core
-from gangline.run_inputs import make_options
+from gangline.runs.inputs import make_options
 from parity.draws import ENTRIES, POLICIES, accepted_settings
 from parity.harness import cluster_of, nanos, run_engine, trace_of
 from parity.worlds import worlds

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from scripts import fuzz_damage, fuzz_readers
 
 from gangline.errors import TraceError
+from gangline.files import columns
+from gangline.files.source import Source
 from gangline.trace import read_trace
-from gangline.trace.files import columns
-from gangline.trace.files.detect import detect
-from gangline.trace.files.source import Source
+from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS
 from gangline.trace.readers import swf
 from samples.traces import OPTIONS, SAMPLES

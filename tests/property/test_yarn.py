@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
+from gangline.analysis.report.command import repeat
 from gangline.errors import PolicyError
 from gangline.policies import parse_setting
-from gangline.report.command import repeat
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import gangline as gl
-    from gangline.explain.explanation import Explanation
-    from gangline.explain.facts import RunPart, WaitPart
-    from gangline.explain.stretches import Stretch
+    from gangline.runs.explain.explanation import Explanation
+    from gangline.runs.explain.facts import RunPart, WaitPart
+    from gangline.runs.explain.stretches import Stretch
 
 Gpu = tuple[int, int]
 """Server, slot."""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
-from gangline.audit.findings import RULES
+from gangline.analysis.audit.findings import RULES
 from gangline.cli.app import main
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline.audit.elastic import _rates
-from gangline.elastic import ElasticClass
+from gangline.analysis.audit.elastic import _rates
+from gangline.cluster.elastic import ElasticClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,19 +17,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
-from gangline.bench import bench, load_suite, published, suites
-from gangline.bench.entries import CLASSES, default_policies, entries
-from gangline.bench.show import loads, sentences, tables
-from gangline.bench.standings import standings
-from gangline.bench.suite import World
 from gangline.cli.app import main
 from gangline.errors import OptionError, PolicyError, TraceError
+from gangline.studies.bench import bench, load_suite, published, suites
+from gangline.studies.bench.entries import CLASSES, default_policies, entries
+from gangline.studies.bench.show import loads, sentences, tables
+from gangline.studies.bench.standings import standings
+from gangline.studies.bench.suite import World
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-    from gangline.bench import Bench
+    from gangline.studies.bench import Bench
 
 ROOT = Path(__file__).resolve().parents[2]
 # Frozen: a changed suite is a new suite in a new file. The second hash is that of its rates.
@@ -95,7 +95,7 @@ def test_suites_are_frozen() -> None:
         assert suite.version == version
         assert suite.digest == digest
         assert suite.rates_sha256 == rates
-        folder = ROOT / "python/gangline/bench"
+        folder = ROOT / "python/gangline/studies/bench"
         assert hashlib.sha256((folder / suite.rates).read_bytes()).hexdigest() == rates
 
 

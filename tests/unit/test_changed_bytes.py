@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gangline as gl
-from gangline import _files, _json_files
-from gangline.bench.run import KIND as BENCH
-from gangline.reproduce.runs import KIND as REPRODUCTION
-from gangline.sweep import table
+from gangline.files import json_files, places
+from gangline.studies.bench.run import KIND as BENCH
+from gangline.studies.reproduce.runs import KIND as REPRODUCTION
+from gangline.studies.sweep import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ def replaceable(kind: str) -> Callable[[Path], object]:
     """Return what looks whether a later run may replace a file that no command reads again."""
 
     def look(path: Path) -> object:
-        _files.check_free(path, kind)
+        places.check_free(path, kind)
         return path.read_bytes()
 
     return look
@@ -83,8 +83,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keep = "jct_mean_s<=1e9"
     gl.capacity.plan(lab, TRACE, "fifo", keep=keep, out=folder / "plan", workers=1)
     rows = {"table": [{"policy": "fifo", "rank": 1.5}], "seeds": [0, 1]}
-    _json_files.write_sealed(folder / "bench.json", BENCH, rows)
-    _json_files.write_sealed(folder / "reproduction.json", REPRODUCTION, rows)
+    json_files.write_sealed(folder / "bench.json", BENCH, rows)
+    json_files.write_sealed(folder / "reproduction.json", REPRODUCTION, rows)
     return folder
 
 

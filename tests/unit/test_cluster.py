@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.cluster import Cluster
+from gangline.cluster.description import Cluster
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.cli.app import main
-from gangline.cluster_files.notes import NOTES
+from gangline.cluster.node_lists.notes import NOTES
 from samples.tables import HELIOS, LINGJUN, NODE_LISTS, OPENB, PAI, PHILLY, SPOT, TIRESIAS
 
 if TYPE_CHECKING:

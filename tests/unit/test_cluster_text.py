@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+from gangline.analysis.report.command import cluster_argument
 from gangline.cli.app import main
 from gangline.errors import ClusterError
-from gangline.report.command import cluster_argument
-from gangline.run_inputs import as_cluster
+from gangline.runs.inputs import as_cluster
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline import _formatting as words
-from gangline.comparison import assumptions, headline
+from gangline._support import formatting as words
+from gangline.runs.comparison import assumptions, headline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,7 +208,7 @@ def test_more_seeds_than_anybody_runs_are_refused_at_once(field: str, seeds: ran
     with pytest.raises(gl.OptionError, match=f"{field}: expected at most 10,000 values"):
         gl.compare(LAB, "synth:philly?jobs=9&seed=1", ["fifo"], **drawn)
     with pytest.raises(gl.OptionError, match=f"{field}: expected at most 10,000 values"):
-        gl.plan(LAB, "synth:philly?jobs=9&seed=1", keep="jct_mean_s<=9", **drawn)
+        gl.plan_capacity(LAB, "synth:philly?jobs=9&seed=1", keep="jct_mean_s<=9", **drawn)
 
 
 @pytest.mark.parametrize(

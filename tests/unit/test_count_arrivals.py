@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline import arrival_window
+from gangline.analysis.report.command import repeat
 from gangline.cli.app import main
 from gangline.errors import OptionError
-from gangline.offered_load import in_words
-from gangline.report.command import repeat
+from gangline.runs import arrival_window
+from gangline.runs.offered_load import in_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -351,7 +351,7 @@ def test_a_sweep_takes_it_among_its_options(
 def test_a_plan_measures_the_window(tmp_path: Path) -> None:
     keep = ["wait_p80 < 2h", "jct_mean < 9h"]
     options: dict[str, Any] = {"workers": 1, "count_arrivals": TEXT, "out": tmp_path}
-    found = gl.plan("2x4xV100", ADDRESS, "fifo", keep=keep, **options)
+    found = gl.plan_capacity("2x4xV100", ADDRESS, "fifo", keep=keep, **options)
     ends = arrival_window.said(WINDOW)
     assert f"are of the jobs that arrive between {ends}." in " ".join(found.sentences())
     assert found.to_dict()["count_arrivals"] == list(WINDOW)
@@ -375,14 +375,16 @@ def test_a_plan_speaks_of_the_load_of_the_window() -> None:
     address = "synth:uniform?jobs=60&seed=1&max_gpus=1&load=2.5&cluster_gpus=1"
     last = float(gl.read_trace(address).numbers("arrival_s")[-1])
     keep = "gpu_utilization >= 1%"
-    whole = gl.plan("1x1xV100", address, keep=keep, **options)
-    counted_ = gl.plan("1x1xV100", address, keep=keep, count_arrivals=(0.0, last / 2), **options)
+    whole = gl.plan_capacity("1x1xV100", address, keep=keep, **options)
+    counted_ = gl.plan_capacity(
+        "1x1xV100", address, keep=keep, count_arrivals=(0.0, last / 2), **options
+    )
     assert "but only because the trace ends" in " ".join(whole.sentences())
     assert "but only because the overload ends" in " ".join(counted_.sentences())
 
 
 def test_where_the_load_is_varied_the_same_jobs_are_measured() -> None:
-    found = gl.plan(
+    found = gl.plan_capacity(
         "2x4xV100", ADDRESS, "fifo", keep="jct_mean < 20h", vary="load", step=0.5, most=2.0,
         workers=1, count_arrivals=TEXT, exhaustive=True,
     )  # fmt: skip

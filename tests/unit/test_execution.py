@@ -11,7 +11,7 @@ import pytest
 import gangline as gl
 from gangline.cli.app import main
 from gangline.errors import PolicyError
-from gangline.execution import Run, Worlds
+from gangline.runs.execution import Run, Worlds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def by_reproduce_elastic(out: Path) -> None:
 
 
 def by_plan(out: Path) -> None:
-    gl.plan(LAB, SYNTH, "srtf", keep="queue_p95_s<=7200", trace_seeds=[1, 2], out=out)
+    gl.plan_capacity(LAB, SYNTH, "srtf", keep="queue_p95_s<=7200", trace_seeds=[1, 2], out=out)
 
 
 def by_bench(out: Path) -> None:
@@ -146,7 +146,9 @@ def test_a_trace_is_drawn_once_for_all_its_runs(drawn: list[str], tmp_path: Path
     gl.compare(LAB, SYNTH, ["fifo", "las"], seeds=[0, 1], trace_seeds=range(6), workers=2)
     assert len(drawn) == 1 + 6 - 1  # the trace itself, whose seed is 1, and the others
     drawn.clear()
-    found = gl.plan(LAB, SYNTH, "srtf", keep="queue_p95_s<=7200", trace_seeds=range(6), workers=2)
+    found = gl.plan_capacity(
+        LAB, SYNTH, "srtf", keep="queue_p95_s<=7200", trace_seeds=range(6), workers=2
+    )
     assert len(found.points) > 2
     assert len(drawn) == 6
     drawn.clear()

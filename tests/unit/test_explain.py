@@ -13,15 +13,15 @@ import gangline as gl
 from gangline import policies
 from gangline.cli.app import main
 from gangline.errors import ResultError
-from gangline.execution import Worlds
-from gangline.explain.face import explain
 from gangline.policies.registry import make
+from gangline.runs.execution import Worlds
+from gangline.runs.explain.face import explain
 from unit.explain_oracle import Oracle, check
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gangline.explain.explanation import Explanation
+    from gangline.runs.explain.explanation import Explanation
 
 # Placement rules that may refuse a gang although enough GPUs are free, or none to choose at all.
 STRICT = {"tiresias", "tiresias-gittins", "dally", "themis", "gandiva", "hadare", "pollux"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline._files import check_place, is_sealed, unsealed, whole
+from gangline.files.places import check_place, is_sealed, unsealed, whole
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:

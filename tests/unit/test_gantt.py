@@ -13,9 +13,9 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 import gangline as gl
+from gangline.analysis.report import gantt as gantt_module
+from gangline.analysis.report.perfetto import write_gantt
 from gangline.cli.app import main
-from gangline.report import gantt as gantt_module
-from gangline.report.perfetto import write_gantt
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ import pytest
 
 import gangline as gl
 from gangline import _core
-from gangline.interference import resolve
+from gangline.cluster.interference import resolve
+from gangline.cluster.rates import JobKeys
+from gangline.cluster.tables import read_throughput
 from gangline.policies.registry import make
-from gangline.rates import JobKeys
-from gangline.tables import read_throughput
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from gangline.cluster import Cluster
+from gangline.cluster.description import Cluster
 from gangline.testing import LAW_NAMES, LawBroken, broken_laws
 from gangline.trace import Trace
 

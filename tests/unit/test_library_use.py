@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline.run_inputs import as_cluster
+from gangline.runs.inputs import as_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable

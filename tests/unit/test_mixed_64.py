@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 
 import gangline as gl
-from gangline import premises
 from gangline.policies.choice import resolve_policy
-from gangline.reproduce.sjf_bsbf import STAND_INS
+from gangline.runs import premises
+from gangline.studies.reproduce.sjf_bsbf import STAND_INS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def test_pairs_are_those_of_the_public_table(shared: Path, file: str, count: int
     rows = gl.tables.interference_of(gl.tables.read_throughput(table, format="gavel"))
     rows = rows.filter(pc.equal(rows["gpus"], 1)).to_pylist()
     public = {(row["gpu_type"], row["model"], row["co_model"]): row["xi"] for row in rows}
-    text = resources.files("gangline").joinpath(f"presets/{file}.csv").read_text()
+    text = resources.files("gangline.cluster").joinpath(f"presets/{file}.csv").read_text()
     mine = list(csv.DictReader(text.splitlines()))
     assert len(mine) == count
     for row in mine:

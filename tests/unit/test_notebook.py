@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline import _notebook
+from gangline._support import notebook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +129,7 @@ def test_progress_is_one_line_below_the_cell(
     ipython = SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
-    monkeypatch.setattr(_notebook, "_lines", {})
+    monkeypatch.setattr(notebook, "_lines", {})
     lab, jobs = (
         gl.Cluster.homogeneous(servers=1, gpus=2),
         gl.synth.philly(jobs=9, seed=1, max_gpus=2),
@@ -149,10 +149,10 @@ def test_progress_is_one_line_below_the_cell(
 
 def test_outside_of_a_notebook_there_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """IPython on a terminal has a shell without a kernel."""
-    assert not _notebook.is_notebook()
+    assert not notebook.is_notebook()
     ipython = SimpleNamespace(get_ipython=lambda: SimpleNamespace(execution_count=1))
     monkeypatch.setitem(sys.modules, "IPython", ipython)
-    assert not _notebook.is_notebook()
+    assert not notebook.is_notebook()
 
 
 def test_figures_show_themselves() -> None:

@@ -17,7 +17,7 @@ from pyarrow import csv
 
 import gangline as gl
 from gangline.errors import OptionError
-from gangline.offered_load import overload
+from gangline.runs.offered_load import overload
 from unit.test_trace_recount import FILES
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.capacity.axes import Load, Servers
-from gangline.capacity.result import CapacityPlan, Point
-from gangline.capacity.search import smallest
-from gangline.capacity.targets import parse
+from gangline._support.statistics import Estimate, estimate, range_of
 from gangline.cli.app import main
 from gangline.errors import OptionError
-from gangline.statistics import Estimate, estimate, range_of
+from gangline.studies.capacity.axes import Load, Servers
+from gangline.studies.capacity.result import CapacityPlan, Point
+from gangline.studies.capacity.search import smallest
+from gangline.studies.capacity.targets import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ def test_the_answer_is_that_of_brute_force(
     kept = by_force(value, bound, policy, sizes)
     assert any(kept)
     assert not all(kept)
-    found = gl.plan(LAB, TRACE, policy, keep=keep, workers=1, allow_overload=True)
+    found = gl.plan_capacity(LAB, TRACE, policy, keep=keep, workers=1, allow_overload=True)
     assert found.answer == sizes[kept.index(True)]
     assert {p.size: p.keeps for p in found.points if p.size <= 16} == {
         size: kept[size - 1] for size in (int(p.size) for p in found.points) if size <= 16
@@ -152,7 +152,7 @@ def test_over_seeds_answer_and_interval_are_those_of_brute_force() -> None:
     cluster = gl.Cluster.from_dict({**MIXED, "servers": small})
     answers = set()
     for bound in (6000.0, 1800.0, means[2].mean, 30.0):
-        found = gl.plan(
+        found = gl.plan_capacity(
             cluster, trace.format(0), keep=f"wait_mean_s<={bound!r}", gpu="K80",
             trace_seeds=range(6), workers=1, allow_overload=True,
         )  # fmt: skip
@@ -175,8 +175,10 @@ def test_a_value_on_the_bound_keeps_it() -> None:
 
 
 def test_several_targets_are_all_kept() -> None:
-    one = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", workers=1)
-    both = gl.plan(LAB, TRACE, keep=["queue_p95_s<=1800", "gpu_utilization>=0.9"], workers=1)
+    one = gl.plan_capacity(LAB, TRACE, keep="queue_p95_s<=1800", workers=1)
+    both = gl.plan_capacity(
+        LAB, TRACE, keep=["queue_p95_s<=1800", "gpu_utilization>=0.9"], workers=1
+    )
     assert one.answer is not None
     assert both.answer is None
     assert "No number of GPU servers" in both.sentences()[0]
@@ -185,7 +187,7 @@ def test_several_targets_are_all_kept() -> None:
 def test_the_largest_load_is_that_of_brute_force() -> None:
     lab = gl.Cluster.homogeneous(servers=4, gpus=4)
     options: dict[str, Any] = {"step": 0.25, "most": 4, "workers": 1, "allow_overload": True}
-    found = gl.plan(lab, TRACE, keep="queue_mean_s<=1", vary="load", **options)
+    found = gl.plan_capacity(lab, TRACE, keep="queue_mean_s<=1", vary="load", **options)
     kept = []
     for number in range(1, 17):
         jobs = gl.read_trace(TRACE, rescale=1.0 / (0.25 * number))
@@ -198,7 +200,7 @@ def test_the_largest_load_is_that_of_brute_force() -> None:
 
 def test_workers_change_nothing(tmp_path: Path) -> None:
     made = [
-        gl.plan(
+        gl.plan_capacity(
             LAB, TRACE, "las", keep="wait_p90_s<=3600", trace_seeds=range(5), workers=workers,
             out=tmp_path / str(workers),
         )
@@ -211,11 +213,11 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
 
 
 def test_a_plan_goes_on_with_what_its_store_has(tmp_path: Path) -> None:
-    first = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", out=tmp_path, workers=1)
+    first = gl.plan_capacity(LAB, TRACE, keep="queue_p95_s<=1800", out=tmp_path, workers=1)
     runs = {path: path.stat().st_ino for path in (tmp_path / "runs").iterdir()}
     damaged, *whole = runs
     (damaged / "jobs.parquet").write_bytes(b"PAR1")
-    again = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", out=tmp_path, workers=1)
+    again = gl.plan_capacity(LAB, TRACE, keep="queue_p95_s<=1800", out=tmp_path, workers=1)
     assert again.to_dict() == first.to_dict()
     assert {path: path.stat().st_ino for path in whole} == {path: runs[path] for path in whole}
     assert gl.load_result(damaged).jobs.num_rows == 60
@@ -226,7 +228,7 @@ def test_a_plan_goes_on_with_what_its_store_has(tmp_path: Path) -> None:
 
 def test_sizes_too_small_for_a_job_are_told() -> None:
     options: dict[str, Any] = {"keep": "queue_p95_s<=1e9", "allow_overload": True, "workers": 1}
-    found = gl.plan(LAB, TRACE, "fifo", **options)
+    found = gl.plan_capacity(LAB, TRACE, "fifo", **options)
     assert found.answer == 2  # gangs of 8 need two servers of 4
     assert [point.size for point in found.points if point.why] == [1]
     assert any("At 1 the cluster is too small" in line for line in found.sentences())
@@ -234,7 +236,7 @@ def test_sizes_too_small_for_a_job_are_told() -> None:
 
 def test_of_several_types_one_is_varied() -> None:
     cluster = gl.Cluster.from_dict(MIXED)
-    found = gl.plan(cluster, TRACE, keep="queue_p95_s<=1800", gpu="K80", workers=1)
+    found = gl.plan_capacity(cluster, TRACE, keep="queue_p95_s<=1800", gpu="K80", workers=1)
     assert found.answer is not None
     points = {point.size: point for point in found.points}
     for size, point in points.items():
@@ -242,7 +244,7 @@ def test_of_several_types_one_is_varied() -> None:
         hours = 365.25 * 24 / 12
         assert point.cost_per_month == pytest.approx(hours * (20 * 2.0 + 8 * size * 0.5))
     with pytest.raises(OptionError, match="name one of V100, K80"):
-        gl.plan(cluster, TRACE, keep="queue_p95_s<=1800")
+        gl.plan_capacity(cluster, TRACE, keep="queue_p95_s<=1800")
 
 
 def test_each_size_has_the_servers_of_the_smaller_ones() -> None:
@@ -308,28 +310,30 @@ def test_below_the_smallest_size_no_answer_is_promised() -> None:
     assert "may exist" not in broken
     cluster = gl.Cluster.from_dict(MIXED)
     trace = TRACE.replace("load=1.0", "load=0.5")  # 16 of the 20 GPUs of the other type
-    told = gl.plan(cluster, trace, keep="jct_mean_s<=1e7", gpu="K80", workers=1).sentences()
+    told = gl.plan_capacity(
+        cluster, trace, keep="jct_mean_s<=1e7", gpu="K80", workers=1
+    ).sentences()
     assert told[0].startswith("0 K80 servers (20 GPUs in all")
     assert told[0].endswith("None is needed.")
     assert not any("monotone" in line for line in told)
 
 
 def test_a_target_out_of_reach_says_from_where_on_nothing_changes() -> None:
-    told = gl.plan(LAB, TRACE, keep="jct_mean_s<=1", workers=1).sentences()
+    told = gl.plan_capacity(LAB, TRACE, keep="jct_mean_s<=1", workers=1).sentences()
     assert told[0] == "No number of GPU servers up to 61 keeps jct_mean_s <= 1 s."
     assert told[1].startswith("From 8 on nothing changes: jct_mean_s is ")
 
 
 def test_a_target_on_the_first_start_says_what_it_leaves_out_under_preemption() -> None:
     options: dict[str, Any] = {"keep": "queue_p95_s<=1800", "workers": 1}
-    told = " ".join(gl.plan(LAB, TRACE, "srtf", **options).sentences())
+    told = " ".join(gl.plan_capacity(LAB, TRACE, "srtf", **options).sentences())
     assert "srtf preempts jobs, and queue_p95_s ends at the first start" in told
     assert "wait_p95_s" in told
-    assert "preempts" not in " ".join(gl.plan(LAB, TRACE, "sjf", **options).sentences())
+    assert "preempts" not in " ".join(gl.plan_capacity(LAB, TRACE, "sjf", **options).sentences())
 
 
 def test_with_five_seeds_the_answer_has_an_interval() -> None:
-    found = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(6), workers=1)
+    found = gl.plan_capacity(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(6), workers=1)
     assert found.interval is not None
     assert found.answer is not None
     low, high = found.interval
@@ -344,12 +348,12 @@ def test_with_five_seeds_the_answer_has_an_interval() -> None:
         assert least is not None
         assert least.high is not None
         assert least.high <= 1800.0
-    few = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(4), workers=1)
+    few = gl.plan_capacity(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(4), workers=1)
     assert few.interval is None
 
 
 def test_seeds_that_change_nothing_are_named() -> None:
-    found = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", seeds=range(5), workers=1)
+    found = gl.plan_capacity(LAB, TRACE, keep="queue_p95_s<=1800", seeds=range(5), workers=1)
     assert found.interval is None
     assert any("same values" in line for line in found.sentences())
 
@@ -402,19 +406,19 @@ def test_a_wrong_target_says_what_is_expected(keep: str, told: str) -> None:
 )
 def test_a_wrong_option_is_named(options: dict[str, Any], field: str) -> None:
     with pytest.raises(OptionError) as caught:
-        gl.plan(LAB, TRACE, **{"keep": "queue_p95_s<=1800", "workers": 1, **options})
+        gl.plan_capacity(LAB, TRACE, **{"keep": "queue_p95_s<=1800", "workers": 1, **options})
     assert caught.value.field == field
 
 
 def test_a_table_in_memory_cannot_be_planned_with() -> None:
     table = pa.table({"job_id": ["a"], "arrival_s": [0.0], "gpus": [1], "duration_s": [9.0]})
     with pytest.raises(OptionError, match="write_trace"):
-        gl.plan(LAB, table, keep="queue_p95_s<=1800")
+        gl.plan_capacity(LAB, table, keep="queue_p95_s<=1800")
 
 
 def test_a_target_of_every_policy_error_is_an_error() -> None:
     with pytest.raises(gl.PolicyError):
-        gl.plan(LAB, TRACE, "fifo", params={"absent": "x"}, keep="queue_p95_s<=1800")
+        gl.plan_capacity(LAB, TRACE, "fifo", params={"absent": "x"}, keep="queue_p95_s<=1800")
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -484,13 +488,13 @@ def test_a_policy_of_its_own_by_name(
 
 def test_figure(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    found = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(5), workers=1)
+    found = gl.plan_capacity(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(5), workers=1)
     figure = gl.plot.capacity(found)
     assert figure.axes[0].get_xlabel() == "GPU servers"
     assert figure.axes[0].get_ylabel().endswith(", h")
     paths = [gl.plot.save(gl.plot.capacity(found), tmp_path / name) for name in ("a.svg", "b.svg")]
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    both = gl.plan(LAB, TRACE, keep=["queue_p95_s<=1800", "jct_mean_s<=1e6"], workers=1)
+    both = gl.plan_capacity(LAB, TRACE, keep=["queue_p95_s<=1800", "jct_mean_s<=1e6"], workers=1)
     lines = gl.plot.capacity(both).axes[0].get_lines()
     assert "jct_mean_s <= 1000000" in [line.get_label() for line in lines]
 
@@ -505,11 +509,11 @@ def test_a_real_curve_that_is_not_monotone() -> None:
     assert kept == [2, *range(4, 13)]
     keep = "queue_mean_s <= 14400"
     options: dict[str, Any] = {"most": 12, "workers": 1, "allow_overload": True}
-    found = gl.plan(LAB, trace, "easy", keep=keep, **options)
+    found = gl.plan_capacity(LAB, trace, "easy", keep=keep, **options)
     assert found.answer == 2
     assert found.broken_beyond == (3,)
     assert any("fail at 3." in line for line in found.sentences())
-    every = gl.plan(LAB, trace, "easy", keep=keep, exhaustive=True, **options)
+    every = gl.plan_capacity(LAB, trace, "easy", keep=keep, exhaustive=True, **options)
     assert (every.answer, every.broken_beyond) == (2, (3,))
     assert any("Every size was looked at" in line for line in every.sentences())
     assert not any("may exist" in line for line in every.sentences())

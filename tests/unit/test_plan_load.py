@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.capacity.targets import parse
 from gangline.cli.app import main
+from gangline.studies.capacity.targets import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_several_policies_have_the_answers_of_brute_force(seed: int) -> None:
     options: dict[str, Any] = {
         "keep": f"{key}<={bound}", "most": MOST, "exhaustive": True, "workers": 1,
     }  # fmt: skip
-    found = gl.plan(lab, address, POLICIES, **options)
+    found = gl.plan_capacity(lab, address, POLICIES, **options)
     expected = {policy: by_force(seed, policy, is_any=False) for policy in POLICIES}
     assert {plan.policy: plan.answer for plan in found} == expected
     known = [size for size in expected.values() if size is not None]
@@ -87,7 +87,7 @@ def test_several_policies_have_the_answers_of_brute_force(seed: int) -> None:
         for point in plan.points:
             if point.load is not None:
                 assert point.load == pytest.approx(offered(address, point.gpus), rel=1e-12)
-    either = gl.plan(lab, address, ["easy", "tiresias"], **options, allow_overload=True)
+    either = gl.plan_capacity(lab, address, ["easy", "tiresias"], **options, allow_overload=True)
     assert [plan.answer for plan in either] == [
         by_force(seed, policy, is_any=True) for policy in ("easy", "tiresias")
     ]
@@ -98,9 +98,9 @@ def test_one_policy_has_the_plan_that_it_has_among_several(policy: str) -> None:
     address, gpus, key, bound = world(2)
     lab = gl.Cluster.homogeneous(servers=5, gpus=gpus)
     options: dict[str, Any] = {"keep": f"{key}<={bound}", "most": MOST, "workers": 1}
-    alone = gl.plan(lab, address, policy, **options)
+    alone = gl.plan_capacity(lab, address, policy, **options)
     assert isinstance(alone, gl.capacity.CapacityPlan)
-    among = gl.plan(lab, address, POLICIES, **options)
+    among = gl.plan_capacity(lab, address, POLICIES, **options)
     assert among[policy].to_dict() == alone.to_dict()
     size = alone.answer
     assert size is not None
@@ -122,7 +122,7 @@ def test_no_answer_offers_a_load_above_1_unless_asked(
     lab = gl.Cluster.homogeneous(servers=4, gpus=gpus)
     options: dict[str, Any] = {"most": MOST, "workers": 1, "vary": vary, "allow_overload": is_any}
     options |= {"step": 0.5} if vary == "load" else {}
-    found = gl.plan(lab, address, policy, keep=keep, **options)
+    found = gl.plan_capacity(lab, address, policy, keep=keep, **options)
     if found.answer is None:
         assert not any(one.keeps and (is_any or not one.is_overloaded) for one in found.points)
         return
@@ -145,7 +145,9 @@ def test_no_answer_offers_a_load_above_1_unless_asked(
 
 def test_over_traces_the_mean_load_counts() -> None:
     address = "synth:philly?jobs=100&seed={}&max_gpus=8&load=1.0&cluster_gpus=32"
-    found = gl.plan("8x4xG", address.format(0), keep="p95_wait<1d", trace_seeds=range(5), workers=1)
+    found = gl.plan_capacity(
+        "8x4xG", address.format(0), keep="p95_wait<1d", trace_seeds=range(5), workers=1
+    )
     for point in found.points:
         if point.load is not None:
             each = [offered(address.format(seed), point.gpus) for seed in range(5)]
@@ -161,9 +163,11 @@ BUSY = "synth:philly?jobs=200&seed=3&max_gpus=8&load=2&cluster_gpus=32&max_durat
 
 def test_a_preempting_policy_starts_all_at_once_and_gets_no_absurd_answer() -> None:
     """The first start says nothing: on a few GPUs everything starts, and nothing gets on."""
-    naive = gl.plan("8x4xG", BUSY, "tiresias", keep="queue_p95<1h", allow_overload=True, workers=1)
-    sound = gl.plan("8x4xG", BUSY, "tiresias", keep="queue_p95<1h", workers=1)
-    waits = gl.plan("8x4xG", BUSY, "tiresias", keep="p95_wait<1h", workers=1)
+    naive = gl.plan_capacity(
+        "8x4xG", BUSY, "tiresias", keep="queue_p95<1h", allow_overload=True, workers=1
+    )
+    sound = gl.plan_capacity("8x4xG", BUSY, "tiresias", keep="queue_p95<1h", workers=1)
+    waits = gl.plan_capacity("8x4xG", BUSY, "tiresias", keep="p95_wait<1h", workers=1)
     assert naive.answer is not None
     assert sound.answer is not None
     assert waits.answer is not None
@@ -187,7 +191,7 @@ def test_a_preempting_policy_starts_all_at_once_and_gets_no_absurd_answer() -> N
 
 
 def test_where_no_size_sustains_the_load_there_is_no_answer() -> None:
-    found = gl.plan("4x4xG", BUSY, "tiresias", keep="queue_p95<1h", most=6, workers=1)
+    found = gl.plan_capacity("4x4xG", BUSY, "tiresias", keep="queue_p95<1h", most=6, workers=1)
     assert found.answer is None
     told = found.sentences()
     assert told[0].endswith("keeps queue_p95_s < 1 h at an offered load of at most 1.")
@@ -198,7 +202,9 @@ def test_of_jobs_that_arrive_at_once_there_is_no_load(tmp_path: Path) -> None:
     (tmp_path / "batch.csv").write_text(
         "job_id,arrival_s,gpus,duration_s\n" + "".join(f"{i},0,1,100\n" for i in range(8))
     )
-    found = gl.plan("1x2xG", tmp_path / "batch.csv", keep="makespan<200s", most=8, workers=1)
+    found = gl.plan_capacity(
+        "1x2xG", tmp_path / "batch.csv", keep="makespan<200s", most=8, workers=1
+    )
     # 8 jobs of 100 s: 100 s on 8 GPUs, exactly 200 s on 4, which is not below 200 s; 2 servers less
     assert found.answer == 4
     assert found.point is not None
@@ -271,8 +277,8 @@ def test_several_policies_on_the_command_line(
 def test_wrong_policies_are_refused() -> None:
     options: dict[str, Any] = {"keep": "p95_wait<1h", "workers": 1}
     with pytest.raises(gl.PolicyError, match="duplicate `fifo`"):
-        gl.plan("8x4xG", BUSY, ["fifo", "fifo"], **options)
+        gl.plan_capacity("8x4xG", BUSY, ["fifo", "fifo"], **options)
     with pytest.raises(gl.PolicyError, match="at least one"):
-        gl.plan("8x4xG", BUSY, [], **options)
+        gl.plan_capacity("8x4xG", BUSY, [], **options)
     with pytest.raises(gl.PolicyError, match="`las` is not among"):
-        gl.plan("8x4xG", BUSY, ["fifo"], params={"las": {}}, **options)
+        gl.plan_capacity("8x4xG", BUSY, ["fifo"], params={"las": {}}, **options)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
-from gangline.report.charts import style_of
+from gangline._support.look import style_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 import gangline as gl
 from gangline import _core
-from gangline.run_inputs import make_options
+from gangline.runs.inputs import make_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

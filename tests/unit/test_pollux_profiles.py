@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gangline as gl
-from gangline.tables import PolluxProfiles, read_pollux
+from gangline.cluster.tables import PolluxProfiles, read_pollux
 from samples.tables import PLACEMENTS, SCALABILITY, VALIDATION
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline import _core, premises
+from gangline import _core
 from gangline.cli.app import main
 from gangline.policies.choice import resolve_policy
+from gangline.runs import premises
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +120,7 @@ def test_a_sweep_is_refused_once_and_names_the_cluster(tmp_path: Path) -> None:
 
 def test_a_plan_is_refused_before_its_first_run() -> None:
     with pytest.raises(gl.PolicyError, match=r"gavel-cost cannot run here: no price"):
-        gl.plan("pollux-64", PHILLY, "gavel-cost", keep="wait_p95_s<=3600", workers=1)
+        gl.plan_capacity("pollux-64", PHILLY, "gavel-cost", keep="wait_p95_s<=3600", workers=1)
 
 
 def test_idle_mechanisms_are_in_terminal_reading_and_page(

@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
+from gangline._support.look import style_of
+from gangline.analysis.report import _svg, distance, findings, pairs, tables
+from gangline.analysis.report.charts import Chart, Line, charts
+from gangline.analysis.report.command import repeat
+from gangline.analysis.report.digest import jain, steps
 from gangline.cli.app import main
-from gangline.report import _svg, distance, findings, pairs, tables
-from gangline.report.charts import Chart, Line, charts, style_of
-from gangline.report.command import repeat
-from gangline.report.digest import jain, steps
 from samples.seals import put_sealed
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline import policies
-from gangline.execution import Worlds
-from gangline.explain.face import explain
-from gangline.report.waiting import REASONS
+from gangline.analysis.report.waiting import REASONS
+from gangline.runs.execution import Worlds
+from gangline.runs.explain.face import explain
 
 if TYPE_CHECKING:
-    from gangline.explain.explanation import Explanation
-    from gangline.report.stories import Story
+    from gangline.analysis.report.stories import Story
+    from gangline.runs.explain.explanation import Explanation
 
 
 def compared(cluster: Any, trace: Any, policy: str, **options: Any) -> int:

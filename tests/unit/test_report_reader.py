@@ -16,16 +16,16 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline._formatting import duration
-from gangline.explain import words
-from gangline.explain.life import Segments
-from gangline.report.stories import Story, sentences, tell, with_causes
-from gangline.report.waiting import REASONS, waits
+from gangline._support.formatting import duration
+from gangline.analysis.report.stories import Story, sentences, tell, with_causes
+from gangline.analysis.report.waiting import REASONS, waits
+from gangline.runs.explain import words
+from gangline.runs.explain.life import Segments
 from unit.explain_oracle import Oracle, check
 
 if TYPE_CHECKING:
-    from gangline.explain.explanation import Explanation
-    from gangline.explain.stretches import Stretch
+    from gangline.runs.explain.explanation import Explanation
+    from gangline.runs.explain.stretches import Stretch
 
 JOBS = 50
 ONE_TYPE = gl.Cluster.homogeneous(servers=4, gpus=4)

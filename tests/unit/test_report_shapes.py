@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline.explain.life import Segments
-from gangline.report.shapes import gangs, shapes
+from gangline.analysis.report.shapes import gangs, shapes
+from gangline.runs.explain.life import Segments
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.report import _gantt_svg, why
-from gangline.report.page import render
-from gangline.report.stories import sentences, with_causes
+from gangline.analysis.report import _gantt_svg, why
+from gangline.analysis.report.page import render
+from gangline.analysis.report.stories import sentences, with_causes
 
 ONE = gl.Cluster.homogeneous(servers=1, gpus=1)
 

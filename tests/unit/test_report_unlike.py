@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 import gangline as gl
-from gangline.report import unlike
+from gangline.analysis.report import unlike
 
 CAN_ONLY = {"on_infeasible": "drop", "segments": True}
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.explain.life import Segments
-from gangline.report.waiting import REASONS, waits
+from gangline.analysis.report.waiting import REASONS, waits
+from gangline.runs.explain.life import Segments
 
 LAB = gl.Cluster.homogeneous(servers=2, gpus=2)
 

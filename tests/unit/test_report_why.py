@@ -17,15 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline import comparison
-from gangline._formatting import duration as format_duration
+from gangline._support.formatting import duration as format_duration
+from gangline.analysis.report import _svg, answer, findings
+from gangline.analysis.report.charts import charts
+from gangline.analysis.report.command import typed, without_folders
+from gangline.analysis.report.waiting import idle_share, waits
 from gangline.cli.app import main
-from gangline.report import _svg, answer, findings
-from gangline.report.charts import charts
-from gangline.report.command import typed, without_folders
-from gangline.report.waiting import idle_share, waits
+from gangline.runs import comparison
 
-digest_module = importlib.import_module("gangline.report.digest")  # its name is a function, too
+digest_module = importlib.import_module(
+    "gangline.analysis.report.digest"
+)  # its name is a function, too
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
 # B needs both GPUs and waits for A; C would fit beside A. fifo: A 0-10, B 10-15, C 15-18.
 BLOCKED = {

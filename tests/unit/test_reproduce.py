@@ -12,9 +12,9 @@ import pytest
 import gangline as gl
 from gangline import policies, reproduce
 from gangline.cli.app import main
-from gangline.reproduce import reading, runs
-from gangline.reproduce.claims import claim_tables
-from gangline.reproduce.study import Choice, Claim, Contender, Study
+from gangline.studies.reproduce import reading, runs
+from gangline.studies.reproduce.claims import claim_tables
+from gangline.studies.reproduce.study import Choice, Claim, Contender, Study
 
 if TYPE_CHECKING:
     from pathlib import Path

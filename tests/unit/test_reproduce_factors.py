@@ -16,9 +16,9 @@ import pytest
 import gangline as gl
 from gangline import policies, reproduce
 from gangline.cli.app import main
-from gangline.reproduce import ratios, runs, variations
-from gangline.reproduce.claims import claim_tables, mix, reach
-from gangline.reproduce.study import Choice, Contender, Factor, Setting, Study, Variation
+from gangline.studies.reproduce import ratios, runs, variations
+from gangline.studies.reproduce.claims import claim_tables, mix, reach
+from gangline.studies.reproduce.study import Choice, Contender, Factor, Setting, Study, Variation
 from reference import philox
 from reference.philox import Purpose
 

@@ -11,7 +11,7 @@ import pytest
 import gangline as gl
 from gangline import policies, reproduce
 from gangline.errors import ClusterError
-from gangline.reproduce.sjf_bsbf import STAND_INS
+from gangline.studies.reproduce.sjf_bsbf import STAND_INS
 
 if TYPE_CHECKING:
     from pathlib import Path

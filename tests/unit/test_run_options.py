@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline.cluster import Cluster
+from gangline.cluster.description import Cluster
 from gangline.errors import ClusterError, OptionError
-from gangline.run_inputs import make_options, override
-from gangline.run_options import RunOptions
+from gangline.runs.inputs import make_options, override
+from gangline.runs.options import RunOptions
 from gangline.trace.jobs.to_core import pairs_of
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
-from gangline._safe import safe
+from gangline._support.safe import safe
 from gangline.cli.app import main
 
 # Copies to the clipboard, a link, the title of the window, clears the screen, a C1 sequence, text

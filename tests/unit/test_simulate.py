@@ -310,13 +310,13 @@ def test_repr_and_html_are_short() -> None:
 
 def test_columns_are_shared_not_copied() -> None:
     """Numeric columns of the jobs table are the core's own arrays."""
-    from gangline import _tables
+    from gangline.runs import result_tables
 
     trace = gl.Trace.from_arrow(JOBS)
     result = gl.simulate(LAB, trace, "fifo")
     arrival = trace.column("arrival_s").buffers()[1].address
     assert result.jobs.column("arrival_s").chunk(0).buffers()[1].address == arrival
-    assert _tables.STATUS[0] == "finished"
+    assert result_tables.STATUS[0] == "finished"
 
 
 def test_fairness_is_against_no_more_gpus_than_the_job_can_use() -> None:

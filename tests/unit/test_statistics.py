@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 import gangline as gl
-from gangline.cli.app import main
-from gangline.errors import OptionError, PolicyError, TraceError
-from gangline.statistics import (
+from gangline._support.statistics import (
     ANY,
     Range,
     _student,
@@ -24,6 +22,8 @@ from gangline.statistics import (
     range_of,
     ranks,
 )
+from gangline.cli.app import main
+from gangline.errors import OptionError, PolicyError, TraceError
 from meta.house import ROOT
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 import gangline as gl
 from gangline import _core
-from gangline.run_inputs import make_options
+from gangline.runs.inputs import make_options
 from gangline.trace.jobs.to_core import pairs_of
 from parity.harness import cluster_of, trace_of
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
-from gangline import _tables, _toml
+from gangline._support import toml
 from gangline.cli.app import main
 from gangline.errors import ClusterError, OptionError, PolicyError
-from gangline.sweep import sweep
-from gangline.sweep.plan import read_plan
+from gangline.runs import result_tables
+from gangline.studies.sweep import sweep
+from gangline.studies.sweep.plan import read_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,7 +156,7 @@ def test_runs_on_one_trace_come_together_whatever_the_order_of_keys() -> None:
 def test_a_long_run_holds_up_no_other() -> None:
     from threading import Event
 
-    from gangline.executors import in_threads
+    from gangline.runs.executors import in_threads
 
     is_over = Event()
 
@@ -171,7 +172,7 @@ def test_a_long_run_holds_up_no_other() -> None:
 
 
 def test_processes_end_at_once_when_no_more_is_wanted() -> None:
-    from gangline.executors import in_processes
+    from gangline.runs.executors import in_processes
 
     results = in_processes(time.sleep, [0.0, 600.0, 600.0], 1, lambda *_: None)
     assert next(results) is None
@@ -220,7 +221,7 @@ def test_a_folder_that_is_removed_meanwhile_ends_no_sweep(
 ) -> None:
     """Another sweep may take what is being written for something that a killed process left."""
     left = [times]
-    write = _tables.write
+    write = result_tables.write
 
     def removing(table: Any, path: Path) -> None:
         write(table, path)
@@ -228,7 +229,7 @@ def test_a_folder_that_is_removed_meanwhile_ends_no_sweep(
             left[0] -= 1
             shutil.rmtree(path.parent)
 
-    monkeypatch.setattr(_tables, "write", removing)
+    monkeypatch.setattr(result_tables, "write", removing)
     done = sweep({"grid": GRID | {"trace_seed": [0], "policy": ["fifo"]}}, out=tmp_path, workers=1)
     assert done.counts["finished"] == is_kept
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [
@@ -236,7 +237,7 @@ def test_a_folder_that_is_removed_meanwhile_ends_no_sweep(
     ]
     if not is_kept:
         assert "was removed while it was written" in done.failed[0]["message"]
-        monkeypatch.setattr(_tables, "write", write)
+        monkeypatch.setattr(result_tables, "write", write)
         again = sweep({"grid": GRID | {"trace_seed": [0], "policy": ["fifo"]}}, out=tmp_path)
         assert again.counts["finished"] == 1
 
@@ -363,7 +364,7 @@ def test_a_wrong_value_is_named_with_its_file_and_key(
 ) -> None:
     grid = {**GRID, key: value if key == "set" else [value]}
     spec = tmp_path / "bad.toml"
-    spec.write_text(_toml.dumps({"grid": grid}))
+    spec.write_text(toml.dumps({"grid": grid}))
     with pytest.raises(gl.GanglineError, match=f"^{spec}: {words}"):
         sweep(spec, out=tmp_path / "out")
 
@@ -400,7 +401,7 @@ def test_a_seed_that_reaches_no_trace_is_refused(tmp_path: Path) -> None:
 
 
 def test_clusters_are_scaled_and_swapped() -> None:
-    from gangline.sweep.clusters import derived
+    from gangline.studies.sweep.clusters import derived
 
     small = derived({"from": "hadar-60", "scale": {"V100": 0.6}, "swap": {"K80": "P100"}})
     before = gl.Cluster.preset("hadar-60").gpus_by_type()

@@ -8,7 +8,7 @@ import distributed
 import pytest
 
 from gangline.errors import OptionError
-from gangline.sweep import sweep
+from gangline.studies.sweep import sweep
 from unit.test_sweep import GRID, settled
 
 if TYPE_CHECKING:

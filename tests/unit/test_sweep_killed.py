@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 import psutil  # comes with distributed
 import pytest
 
-from gangline.sweep import sweep
-from gangline.sweep.plan import read_plan
+from gangline.studies.sweep import sweep
+from gangline.studies.sweep.plan import read_plan
 from unit.test_sweep import SYNTH, settled, write_policies
 
 if TYPE_CHECKING:

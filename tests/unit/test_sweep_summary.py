@@ -18,13 +18,13 @@ import gangline as gl
 from gangline.cli import _console
 from gangline.cli.app import main
 from gangline.errors import OptionError, PolicyError, ResultError
-from gangline.sweep.labels import labels, numbers
-from gangline.sweep.summary import Summary, summarise
+from gangline.studies.sweep.labels import labels, numbers
+from gangline.studies.sweep.summary import Summary, summarise
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gangline.sweep import Sweep
+    from gangline.studies.sweep import Sweep
 
 SEEDS = 6
 LOADS = "synth:pai?jobs=200&seed={trace_seed}&max_gpus=16&load=1.4&cluster_gpus=64"
@@ -273,10 +273,10 @@ def test_a_load_above_one_is_said(done: Sweep) -> None:
 
 
 def command(tmp_path: Path, grid: dict[str, Any], *more: str, name: str = "sw") -> list[str]:
-    from gangline import _toml
+    from gangline._support import toml
 
     spec = tmp_path / f"{name}.toml"
-    spec.write_text(_toml.dumps({"grid": grid}), encoding="utf-8")
+    spec.write_text(toml.dumps({"grid": grid}), encoding="utf-8")
     return ["sweep", str(spec), "--out", str(tmp_path / "out"), "--workers", "1", *more]
 
 
@@ -417,7 +417,7 @@ def test_the_page_loads_nothing_and_has_no_raw_text(tmp_path: Path) -> None:
         "rescale": [1.0, 0.5],
     }
     done = gl.sweep({"name": hostile, "grid": grid}, out=tmp_path / "out", workers=1)
-    from gangline.sweep.page import write_page
+    from gangline.studies.sweep.page import write_page
 
     page = tmp_path / "page.html"
     write_page(
@@ -439,7 +439,7 @@ def test_the_page_loads_nothing_and_has_no_raw_text(tmp_path: Path) -> None:
 def test_the_page_has_a_table_a_figure_per_measure_and_what_was_run(
     done: Sweep, tmp_path: Path
 ) -> None:
-    from gangline.sweep.page import write_page
+    from gangline.studies.sweep.page import write_page
 
     summary = done.summary(measures=["jct_mean_s", "gpu_utilization"])
     page = tmp_path / "page.html"

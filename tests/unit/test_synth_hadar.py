@@ -216,7 +216,7 @@ def test_the_shipped_rates_are_the_published_ones(
     monkeypatch.setattr(make, "PRESETS", tmp_path)
     make.write_tables(str(shared / TABLE))
     for name in ("hadar_rates.csv", "hadar_rates_smooth.csv"):
-        shipped = ROOT / "python" / "gangline" / "presets" / name
+        shipped = ROOT / "python" / "gangline" / "cluster" / "presets" / name
         assert (tmp_path / name).read_bytes() == shipped.read_bytes()
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.tables import ThroughputTable, read_throughput
-from gangline.tables.keys import batch_size_of, parse_key
+from gangline.cluster.tables import ThroughputTable, read_throughput
+from gangline.cluster.tables.keys import batch_size_of, parse_key
 from samples.tables import GAVEL, INTERFERENCE
 
 if TYPE_CHECKING:

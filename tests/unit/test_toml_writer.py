@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline._toml import dumps
+from gangline._support.toml import dumps
 
 VALUES = st.one_of(
     st.booleans(),

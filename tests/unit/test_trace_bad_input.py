@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from gangline.errors import TraceError
+from gangline.files.source import Source
+from gangline.files.text import TextFile
 from gangline.trace import Trace, read_trace
-from gangline.trace.files.source import Source
-from gangline.trace.files.text import TextFile
 from gangline.trace.formats import FORMATS
 from samples import traces as samples
 

@@ -10,8 +10,8 @@ import pytest
 
 import gangline as gl
 from gangline.cli.app import main
-from gangline.tables import PolluxProfile, StepFit, fit_pollux, read_pollux
-from gangline.tables.pollux import Step
+from gangline.cluster.tables import PolluxProfile, StepFit, fit_pollux, read_pollux
+from gangline.cluster.tables.pollux import Step
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gangline.errors import TraceError
+from gangline.files.source import Source
 from gangline.trace import Trace, read_trace
-from gangline.trace.files.detect import detect
-from gangline.trace.files.source import Source
+from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS
 from gangline.trace.jobs.notes import COUNTED, DROPPED
 from meta.house import ROOT

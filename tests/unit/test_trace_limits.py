@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gangline.cluster.tables import read_throughput
 from gangline.errors import ClusterError, TraceError
-from gangline.tables import read_throughput
 from gangline.trace import read_trace
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def test_arrow_that_unpacks_to_more_is_refused(tmp_path: Path, small: Path) -> N
 def test_a_table_of_rates_is_held_to_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gangline.tables import files
+    from gangline.cluster.tables import files
 
     monkeypatch.setattr(files, "MAX_BYTES", MIB)
     rows = 1 << 18

@@ -271,7 +271,7 @@ def test_the_older_tiresias_demo_is_explained(shared: Path) -> None:
 
 
 def test_pollux_profiles_tell_durations(shared: Path) -> None:
-    from gangline.tables import read_pollux
+    from gangline.cluster.tables import read_pollux
 
     profiles = str(shared / "traces/tables/pollux/pollux_traces.tar.xz")
     place = archive(

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import _core
-from gangline.cluster import Cluster
+from gangline.cluster.description import Cluster
+from gangline.cluster.rates import JobKeys, classify
 from gangline.errors import TraceError
-from gangline.rates import JobKeys, classify
 from gangline.trace import Trace, read_trace, write_trace
 from gangline.trace.jobs.to_core import _allowed as allowed_types
 from gangline.trace.jobs.to_core import work_of
@@ -354,7 +354,7 @@ def test_allowed_types_become_bits() -> None:
 
 
 def test_rate_classes_prefer_the_row_of_the_batch() -> None:
-    from gangline.cluster import Throughput, ThroughputRow
+    from gangline.cluster.description import Throughput, ThroughputRow
 
     rows = [
         ThroughputRow(gpu_type="A", model="m", gpus=1, iters_per_s=10.0),

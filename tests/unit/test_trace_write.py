@@ -13,8 +13,8 @@ import pytest
 
 import gangline as gl
 from gangline.cli.app import main
+from gangline.cluster.tables import ThroughputTable
 from gangline.errors import TraceError
-from gangline.tables import ThroughputTable
 from gangline.trace.write import losses
 from gangline.trace.writers import WRITERS, writer_of
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
-from gangline._files import whole
 from gangline.cli.app import main
+from gangline.files.places import whole
 from samples import tables
 from unit.refusals import GOOD, Refuse, refuse, run_on
 
@@ -354,7 +354,7 @@ def test_commands_refuse_before_the_first_run_to_replace_a_file_of_the_user(
     def simulated(*_: object, **__: object) -> None:
         raise AssertionError("a run began")
 
-    monkeypatch.setattr("gangline.execution.Worlds.run", simulated)
+    monkeypatch.setattr("gangline.runs.execution.Worlds.run", simulated)
     (tmp_path / "s.toml").write_text(SWEEP)
     (tmp_path / "out").mkdir()
     place = tmp_path / "out" / name

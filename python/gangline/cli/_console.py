@@ -12,8 +12,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gangline._builtin_values import finite
-from gangline._safe import safe
+from gangline._support.builtin_values import finite
+from gangline._support.safe import safe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -116,7 +116,7 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    from gangline._html import show
+    from gangline._support.html import show
 
     console = Console(highlight=False, width=columns())
     if title:

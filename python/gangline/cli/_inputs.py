@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from gangline import _formatting
+from gangline._support import formatting
 from gangline.cli import _console, _pandas
 from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from cyclopts import Token
 
-    from gangline.cluster import Cluster
+    from gangline.cluster.description import Cluster
     from gangline.policies.choice import PolicyLike
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
-    from gangline.premises import Lack
-    from gangline.run_inputs import ClusterLike
+    from gangline.runs.inputs import ClusterLike
+    from gangline.runs.premises import Lack
     from gangline.trace.jobs.table import Trace
 
 
@@ -240,8 +240,8 @@ def say_lacks(
 ) -> None:
     """Say before the first run what the world lacks for some policies."""
     from gangline.policies.choice import resolve_policy
-    from gangline.premises import lacks, require
-    from gangline.run_inputs import as_cluster, override
+    from gangline.runs.inputs import as_cluster, override
+    from gangline.runs.premises import lacks, require
 
     world = override(as_cluster(cluster), sharing)
     found = lacks(world, trace, [resolve_policy(one) for one in policies], drops=drops)
@@ -271,7 +271,7 @@ def _say_types(trace: Trace, cluster: Cluster) -> None:
     known = [gpu.name for gpu in cluster.gpu_types]
     unknown = sorted(str(name) for name in named.difference(known))
     if unknown:
-        listed = _formatting.listed([f"`{name}`" for name in unknown])
+        listed = formatting.listed([f"`{name}`" for name in unknown])
         _console.say(
             f"note: jobs may use {listed}, which the cluster lacks; it has {', '.join(known)}"
         )
@@ -279,9 +279,9 @@ def _say_types(trace: Trace, cluster: Cluster) -> None:
 
 def _say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
     """Say what policies do with jobs that may change their size, if one of them does."""
-    from gangline.elastic_runs import notice
-    from gangline.execution import is_elastic
     from gangline.policies.choice import resolve_policy
+    from gangline.runs.elastic import notice
+    from gangline.runs.execution import is_elastic
 
     labels: dict[bool, list[str]] = {True: [], False: []}
     for policy in policies:
@@ -320,7 +320,7 @@ def _special(options: list[str]) -> dict[str, Any]:
 
 def seeds(text: str, flag: str = "--seeds") -> list[int]:
     """Read `1,2,3` and `0..9`."""
-    from gangline.run_inputs import SEEDS_MAX
+    from gangline.runs.inputs import SEEDS_MAX
 
     found: list[int] = []
     try:
@@ -360,7 +360,7 @@ def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
     if ":" not in name:
         return make(name, params)
     from gangline.policies.protocol import Policy as Base
-    from gangline.run_spec import PolicyReference
+    from gangline.runs.spec import PolicyReference
 
     find_modules_here()
     try:

@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gangline.report import Digest
-    from gangline.result import Result
+    from gangline.analysis.report import Digest
+    from gangline.runs.result import Result
 
 __all__ = ["check", "typed", "write", "write_tables"]
 
 
 def check(path: Path) -> None:
     """Raise before the runs if the report could not be written after them."""
-    from gangline.report import check_target
+    from gangline.analysis.report import check_target
 
     check_target(path)
 
@@ -30,14 +30,14 @@ def write_tables(
     pictures: Sequence[tuple[str, str, str]] = (),
 ) -> None:
     """Write a page of tables and pictures, with the command as it was typed."""
-    from gangline import report
+    from gangline.analysis import report
 
     report.write_tables(title, sentences, tables, path, command=typed(), pictures=pictures)
 
 
 def typed() -> str:
     """Return the command as it was typed."""
-    from gangline.report.command import typed as of
+    from gangline.analysis.report.command import typed as of
 
     return of(sys.argv[1:])
 
@@ -47,7 +47,7 @@ def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
 
     A report of runs just made shows the command as it was typed; one of a folder makes it anew.
     """
-    from gangline import report
+    from gangline.analysis import report
 
     live = isinstance(runs, list)
     report.write(runs, path, command=typed() if live else "")

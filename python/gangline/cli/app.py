@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError, UnknownCommandError
 
-from gangline import _formatting
-from gangline._safe import safe
+from gangline._support import formatting
+from gangline._support.safe import safe
 from gangline.cli import _console, _exit
 from gangline.cli.audit import audit
 from gangline.cli.bench import bench
@@ -163,7 +163,7 @@ def _unknown_command(error: UnknownCommandError) -> str:
     above = app.parse_commands(error.command_chain or ())[1][-1]
     known = [name for name in above if not name.startswith("-")]
     typed = (error.unused_tokens or [""])[0]
-    return f"unknown command `{typed}`{_formatting.did_you_mean(typed, known)}"
+    return f"unknown command `{typed}`{formatting.did_you_mean(typed, known)}"
 
 
 def _one_line(text: str) -> str:

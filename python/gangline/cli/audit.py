@@ -13,7 +13,7 @@ from gangline.errors import TraceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gangline.audit import Audit
+    from gangline.analysis.audit import Audit
 
 
 def audit(
@@ -68,7 +68,7 @@ def audit(
     choice
         How the trace is read: as for the run that is looked at.
     """
-    from gangline.audit import audit as look
+    from gangline.analysis.audit import audit as look
 
     chosen = choice or TraceChoice()
     if trace is None and chosen != TraceChoice():

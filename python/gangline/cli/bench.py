@@ -11,8 +11,8 @@ from gangline.cli import _console, _exit, _inputs, _page
 from gangline.cli._inputs import Flag, Json, MaybeWhole  # noqa: TC001 - cyclopts reads them
 
 if TYPE_CHECKING:
-    from gangline.bench import Bench
     from gangline.policies.choice import PolicyLike
+    from gangline.studies.bench import Bench
 
 _TABLES = ("bench.csv", "bench.parquet")
 _JSON = "bench.json"
@@ -55,7 +55,7 @@ def bench(
     json
         Print one JSON document instead of tables.
     """
-    from gangline import bench as benchmark
+    from gangline.studies import bench as benchmark
 
     version = benchmark.load_suite(suite).version
     folder = Path(f"gangline-bench-{version}") if out is None else out
@@ -86,23 +86,24 @@ def _named(name: str) -> PolicyLike:
 
 def _check(folder: Path, page: Path) -> None:
     """Raise before the runs if something could not be written after them."""
-    from gangline import _listed_files
-    from gangline._files import check_free
-    from gangline.bench.run import KIND
+    from gangline.files import listed_files
+    from gangline.files.places import check_free
+    from gangline.studies.bench.run import KIND
 
-    _listed_files.check(folder, _TABLES)
+    listed_files.check(folder, _TABLES)
     check_free(folder / _JSON, KIND)
     if folder.is_dir():
         _page.check(page)
 
 
 def _write(done: Bench, folder: Path, page: Path) -> None:
-    from gangline import _listed_files, plot
-    from gangline._json_files import write_sealed
-    from gangline.bench import show
-    from gangline.bench.run import KIND
+    from gangline import plot
+    from gangline.files import listed_files
+    from gangline.files.json_files import write_sealed
+    from gangline.studies.bench import show
+    from gangline.studies.bench.run import KIND
 
-    with _listed_files.replacing(folder, _TABLES) as part:
+    with listed_files.replacing(folder, _TABLES) as part:
         for name in _TABLES:
             plot.write_table(done.table, part / name)
     write_sealed(folder / _JSON, KIND, done.to_dict())
@@ -110,7 +111,7 @@ def _write(done: Bench, folder: Path, page: Path) -> None:
 
 
 def _show(done: Bench) -> None:
-    from gangline.bench import show
+    from gangline.studies.bench import show
 
     for title, titles, rows in [*show.tables(done), *show.loads(done)]:
         _console.table(titles, rows, title=title)

@@ -11,7 +11,7 @@ from gangline.cli import _console
 from gangline.cli._inputs import Json, Settings  # noqa: TC001 - cyclopts reads the annotations
 
 if TYPE_CHECKING:
-    from gangline.cluster import Cluster, GpuType
+    from gangline.cluster.description import Cluster, GpuType
 
 app = App(name="cluster", help="Show, check, convert and list clusters.")
 
@@ -85,14 +85,14 @@ def _failures(cluster: Cluster) -> list[str]:
 
 def _notes(cluster: Cluster) -> list[str]:
     """Say what was assumed or left out, and what each count is one of."""
-    from gangline.cluster_files.notes import explain
+    from gangline.cluster.node_lists.notes import explain
 
     return [f"note: {name} {count:,}: {explain(name)}" for name, count in cluster.notes.items()]
 
 
 def _show_network(cluster: Cluster) -> None:
     """Draw what a gang keeps of its speed: one line per model and tier, one column per size."""
-    from gangline.network import locality_factors, shared_bw
+    from gangline.cluster.network import locality_factors, shared_bw
 
     kept = locality_factors(cluster)
     if not kept:
@@ -128,7 +128,7 @@ def validate(*files: str) -> int:
     files
         TOML files or node lists of public traces.
     """
-    from gangline.cluster import Cluster
+    from gangline.cluster.description import Cluster
     from gangline.errors import ClusterError
 
     if not files:
@@ -160,8 +160,8 @@ def convert(
     settings
         What the list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
     """
-    from gangline._files import check_place, is_free, unsealed, whole
     from gangline.errors import ClusterError
+    from gangline.files.places import check_place, is_free, unsealed, whole
 
     if not is_free(out, _KIND):
         message = f"{out}: exists and is not an unchanged cluster of gangline; choose another name"
@@ -185,7 +185,7 @@ def presets(*, json: Json = False) -> int:
     json
         Print one JSON document instead of a table.
     """
-    from gangline.cluster import Cluster
+    from gangline.cluster.description import Cluster
 
     found = [Cluster.preset(name) for name in Cluster.presets()]
     if json:
@@ -197,9 +197,9 @@ def presets(*, json: Json = False) -> int:
 
 
 def _read(place: str, format: str | None, settings: list[str] | None) -> Cluster:  # noqa: A002
-    from gangline.cluster import Cluster
+    from gangline.cluster.description import Cluster
     from gangline.policies.registry import parse_setting
-    from gangline.run_inputs import as_cluster
+    from gangline.runs.inputs import as_cluster
 
     options: dict[str, Any] = dict(parse_setting(text) for text in settings or [])
     if format is not None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Any
 
-from gangline import _formatting
+from gangline._support import formatting
+from gangline._support.statistics import LEAST_SEEDS
 from gangline.cli import _console, _inputs, _page
 from gangline.cli._inputs import Json, Kept, Names, Replicates, Settings, TraceChoice, Whole, World
 from gangline.errors import PolicyError
-from gangline.statistics import LEAST_SEEDS
 
 if TYPE_CHECKING:
-    from gangline.comparison import Comparison
-    from gangline.report import Digest
-    from gangline.result import Result
+    from gangline.analysis.report import Digest
+    from gangline.runs.comparison import Comparison
+    from gangline.runs.result import Result
 
 LEGEND = """\
 *: best value of the column, and all values within 1 % of it or shown alike
@@ -60,9 +60,9 @@ def compare(
     choice
         How the trace is read.
     """
-    from gangline.compare import compare as compare_policies
-    from gangline.comparison import check_out, run_name
-    from gangline.offered_load import shown
+    from gangline.runs.compare import compare as compare_policies
+    from gangline.runs.comparison import check_out, run_name
+    from gangline.runs.offered_load import shown
 
     kept, chosen = kept or Kept(), (replicates or Replicates()).options
     if kept.html is not None:
@@ -86,7 +86,7 @@ def compare(
         if out is not None:
             result.save(out / name, explain=kept.explain)
         if kept.html is not None:
-            from gangline.report import digest
+            from gangline.analysis.report import digest
 
             digests.append(digest(result, repeats=result.policy not in seen))
             seen.add(result.policy)
@@ -161,7 +161,7 @@ def _between(row: dict[str, Any] | None) -> str:
     """Show a mean and its interval."""
     if row is None:
         return ""
-    said = _formatting.brief(row["mean"])
+    said = formatting.brief(row["mean"])
     if row["low"] is None:
         return said
-    return f"{said} ({_formatting.brief(row['low'])} to {_formatting.brief(row['high'])})"
+    return f"{said} ({formatting.brief(row['low'])} to {formatting.brief(row['high'])})"

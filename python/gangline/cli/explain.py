@@ -23,7 +23,7 @@ def explain(folder: Path, /, *, job: str, policy: str | None = None, json: Json 
     json
         Print one JSON document instead of sentences.
     """
-    from gangline.report import choose, load_runs
+    from gangline.analysis.report import choose, load_runs
 
     said = choose(load_runs(folder), policy).explain(job, progress=True)
     if json:

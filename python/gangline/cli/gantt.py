@@ -34,7 +34,7 @@ def gantt(
     to_s
         End at this instant, in seconds as in the tables.
     """
-    from gangline.report import choose, load_runs, write_gantt
+    from gangline.analysis.report import choose, load_runs, write_gantt
 
     result = choose(load_runs(folder), policy)
     drawn = write_gantt(result, out, from_s=from_s, to_s=to_s)

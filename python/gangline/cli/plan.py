@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from gangline import _formatting
-from gangline.capacity.contest import CapacityContest
-from gangline.capacity.result import in_words
+from gangline._support import formatting
 from gangline.cli import _console, _exit, _inputs, _page
 from gangline.cli._inputs import (
     Flag,
@@ -21,9 +19,11 @@ from gangline.cli._inputs import (
     TraceChoice,
     World,
 )
+from gangline.studies.capacity.contest import CapacityContest
+from gangline.studies.capacity.result import in_words
 
 if TYPE_CHECKING:
-    from gangline.capacity import CapacityPlan
+    from gangline.studies.capacity import CapacityPlan
     from gangline.trace.jobs.table import Trace
 
 
@@ -91,8 +91,8 @@ def plan(
     choice
         How the trace is read.
     """
-    from gangline.capacity import plan as find
-    from gangline.run_inputs import as_cluster
+    from gangline.runs.inputs import as_cluster
+    from gangline.studies.capacity import plan_capacity as find
 
     if html is not None:
         _page.check(html)
@@ -127,7 +127,7 @@ def plan(
         plot.save(plot.capacity(found), figure)
     if html is not None:
         source = world.trace if world.trace.startswith("synth:") else Path(world.trace).name
-        what = f"{_formatting.plural(len(jobs), 'job')} from {source} on {Path(world.cluster).name}"
+        what = f"{formatting.plural(len(jobs), 'job')} from {source} on {Path(world.cluster).name}"
         _write_page(found, what, html)
     if json:
         _console.document(found.to_dict())
@@ -169,7 +169,7 @@ def _check_figure(path: Path) -> None:
 
 def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) -> None:
     """Write what was varied, the sentences, the curves and the tables."""
-    from gangline.capacity.picture import SHOWN, curve
+    from gangline.studies.capacity.picture import SHOWN, curve
 
     plans = list(found) if isinstance(found, CapacityContest) else [found]
     first = plans[0]

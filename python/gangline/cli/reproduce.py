@@ -57,7 +57,7 @@ def reproduce(
     json
         Print one JSON document instead of tables.
     """
-    from gangline.reproduce import run
+    from gangline.studies.reproduce import run
 
     if html is not None:
         from gangline.cli import _page
@@ -105,7 +105,7 @@ def reproduce(
 
 def _folded(titles: list[str], cells: list[list[Any]]) -> list[tuple[list[str], list[list[Any]]]]:
     """Cut a table that is wider than the terminal into several; each has the first column."""
-    from gangline._html import show
+    from gangline._support.html import show
 
     room = _console.columns()
     widths = [

@@ -6,17 +6,18 @@ from dataclasses import fields
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gangline import _formatting, arrival_window
-from gangline._formatting import count, duration, share, times
+from gangline._support import formatting
+from gangline._support.formatting import count, duration, share, times
 from gangline.cli import _console, _exit, _inputs, _page, _pandas
 from gangline.cli._inputs import Json, Kept, MaybeWhole, Settings, TraceChoice
 from gangline.errors import OptionError
+from gangline.runs import arrival_window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gangline.policies.choice import PolicyLike
-    from gangline.result import Result
+    from gangline.runs.result import Result
     from gangline.trace.jobs.table import Trace
 
 _SHOWN = (
@@ -97,8 +98,8 @@ def run(
     choice
         How the trace is read.
     """
-    from gangline._result_folder import check as check_folder
-    from gangline.run_inputs import as_cluster
+    from gangline.runs.inputs import as_cluster
+    from gangline.runs.result_folder import check as check_folder
 
     kept = kept or Kept()
     options = {
@@ -166,7 +167,7 @@ def _simulate(
     choice: TraceChoice | None,
     options: dict[str, Any],
 ) -> _Done:
-    from gangline.simulate import simulate
+    from gangline.runs.simulate import simulate
 
     if trace is None or cluster is None or policy is None:
         gone = "--trace" if trace is None else "--cluster" if cluster is None else "--policy"
@@ -181,8 +182,8 @@ def _simulate(
 
 def _repeat(path: Path, trace: str | None, *, keeps_segments: bool) -> _Done:
     """Carry out a spec."""
-    from gangline.run_spec import RunSpec, read_spec
-    from gangline.simulate import run as carry_out
+    from gangline.runs.simulate import run as carry_out
+    from gangline.runs.spec import RunSpec, read_spec
     from gangline.trace.read import read_again
 
     _pandas.leave_out()
@@ -192,7 +193,7 @@ def _repeat(path: Path, trace: str | None, *, keeps_segments: bool) -> _Done:
     changed = spec.versions_then_and_now()
     if changed:
         listed = [f"{name} {then} (now {now})" for name, (then, now) in changed.items()]
-        _console.say(f"note: {file} is of {_formatting.listed(listed)}; numbers may differ")
+        _console.say(f"note: {file} is of {formatting.listed(listed)}; numbers may differ")
     jobs = read_again(spec.trace, trace)
     result = carry_out(spec.with_segments() if keeps_segments else spec, trace=jobs, progress=True)
     is_same = data.get("log_hash", result.log_hash) == result.log_hash

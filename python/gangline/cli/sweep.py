@@ -6,16 +6,17 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gangline import _formatting, arrival_window
+from gangline._support import formatting
 from gangline.cli import _console, _exit, _inputs, _page
 from gangline.cli._inputs import Flag, Json, MaybeWhole, find_modules_here
+from gangline.runs import arrival_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gangline.sweep import Sweep
-    from gangline.sweep.plan import Plan
-    from gangline.sweep.summary import Summary
+    from gangline.studies.sweep import Sweep
+    from gangline.studies.sweep.plan import Plan
+    from gangline.studies.sweep.summary import Summary
 
 _FAILED_SHOWN = 5
 _ABOUT = ("digest", "status", "error", "message")
@@ -69,11 +70,11 @@ def sweep(
         Print one JSON document instead of a table.
     """
     from gangline.errors import OptionError
-    from gangline.execution import Worlds
-    from gangline.sweep import sweep as carry_out
-    from gangline.sweep.lacks import lacks_of
-    from gangline.sweep.plan import read_plan
-    from gangline.sweep.run import check_executor
+    from gangline.runs.execution import Worlds
+    from gangline.studies.sweep import sweep as carry_out
+    from gangline.studies.sweep.lacks import lacks_of
+    from gangline.studies.sweep.plan import read_plan
+    from gangline.studies.sweep.run import check_executor
 
     find_modules_here()
     check_executor(executor, address)
@@ -95,7 +96,7 @@ def sweep(
     if done.counts["finished"]:
         summary = done.summary(keys, measures=measures, baseline=baseline)
         if html is not None:
-            from gangline.sweep.page import write_page
+            from gangline.studies.sweep.page import write_page
 
             every = None if measure is None else measures
             drawn = done.summary(keys, measures=every, baseline=baseline)
@@ -118,7 +119,7 @@ def sweep(
 
 def _check(plan: Plan, by: Sequence[str] | None, baseline: str | None) -> None:
     """Refuse before the first run what could not be summed up after the last."""
-    from gangline.sweep.summary import check_baseline, keys_of_summary
+    from gangline.studies.sweep.summary import check_baseline, keys_of_summary
 
     policies = [str(row["policy"]) for axis in plan.axes for row in axis if "policy" in row]
     chosen = keys_of_summary(plan.columns, by)
@@ -126,10 +127,10 @@ def _check(plan: Plan, by: Sequence[str] | None, baseline: str | None) -> None:
 
 
 def _show(done: Sweep, summary: Summary | None, *, with_runs: bool) -> None:
-    from gangline.sweep import page, show
+    from gangline.studies.sweep import page, show
 
     counts = done.counts
-    _console.write(f"{done.name}: {_formatting.plural(counts['runs'], 'run')}")
+    _console.write(f"{done.name}: {formatting.plural(counts['runs'], 'run')}")
     if with_runs:
         titles, rows, keys = page.run_cells(done)
         _console.grouped(titles, rows, keys)
@@ -157,7 +158,7 @@ def _folded(lines: Sequence[str]) -> list[str]:
 
 def _show_failed(failed: Sequence[dict[str, Any]]) -> None:
     """Say what failed; runs with the same message are said once, with the first as an example."""
-    from gangline.sweep.plan import drawn_trace
+    from gangline.studies.sweep.plan import drawn_trace
 
     same: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for run in failed:
@@ -169,7 +170,7 @@ def _show_failed(failed: Sequence[dict[str, Any]]) -> None:
         others = (f"{key} {first[key]}" for key in varied if key in first)
         where = ", ".join([f"{first['policy']} on {drawn_trace(first)}", *others])
         if len(runs) > 1:
-            where = f"{_formatting.plural(len(runs), 'run')}, the first of them {where}"
+            where = f"{formatting.plural(len(runs), 'run')}, the first of them {where}"
         _console.say(f"failed: {where}: {error}: {message}")
     if len(same) > _FAILED_SHOWN:
         _console.say(f"and {len(same) - _FAILED_SHOWN:,} more messages in failed.json")

@@ -28,7 +28,7 @@ def fit(
     json
         Print one JSON document instead of a table.
     """
-    from gangline.tables import fit_pollux, read_pollux
+    from gangline.cluster.tables import fit_pollux, read_pollux
 
     found = read_pollux(profiles, placements=placements)
     names = list(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gangline import _formatting as words
+from gangline._support import formatting as words
 from gangline.cli import _console
 from gangline.cli._inputs import Flag, Json, TraceChoice
 
@@ -38,7 +38,7 @@ def info(
     choice
         How the trace is read.
     """
-    from gangline.offered_load import offered_load
+    from gangline.runs.offered_load import offered_load
 
     found = (choice or TraceChoice()).read(trace)
     facts = found.info()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangline import _core
-from gangline._formatting import did_you_mean
+from gangline._support.formatting import did_you_mean
 from gangline.errors import PolicyError, SolverError
 from gangline.lp import allox, closed, cost, filling, objectives
 from gangline.lp.classes import Classes

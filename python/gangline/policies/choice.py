@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from gangline._builtin_values import to_builtins
+from gangline._support.builtin_values import to_builtins
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from gangline._builtin_values import to_builtins
+from gangline._support.builtin_values import to_builtins
 
 __all__ = ["OnDemand", "PolicyBase"]
 
@@ -104,7 +104,7 @@ class PolicyBase:
         return copy
 
     def _repr_html_(self) -> str:
-        from gangline._html import table
+        from gangline._support.html import table
 
         return table(["parameter", "value"], list(self.params().items()), caption=self.name)
 

@@ -31,8 +31,8 @@ import operator
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from gangline._builtin_values import to_builtins
-from gangline._safe import safe
+from gangline._support.builtin_values import to_builtins
+from gangline._support.safe import safe
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gangline import _toml
-from gangline._builtin_values import to_builtins
-from gangline._formatting import did_you_mean
+from gangline._support import toml
+from gangline._support.builtin_values import to_builtins
+from gangline._support.formatting import did_you_mean
 from gangline.errors import PolicyError
 from gangline.policies._generated import presets, registry
 
@@ -81,7 +81,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not separator or not key:
         raise PolicyError(f"--set {text}: expected key=value", value=text)
     try:
-        parsed: Any = _toml.loads(f"value = {value}")["value"]
+        parsed: Any = toml.loads(f"value = {value}")["value"]
     except ValueError:
         parsed = value
     return key.strip(), parsed

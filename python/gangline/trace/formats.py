@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
 
-from gangline._formatting import did_you_mean
+from gangline._support.formatting import did_you_mean
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

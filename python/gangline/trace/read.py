@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from gangline._builtin_values import finite
+from gangline._support.builtin_values import finite
 from gangline.errors import TraceError
-from gangline.trace.files.detect import detect
-from gangline.trace.files.origins import lookup
-from gangline.trace.files.source import Source
-from gangline.trace.files.text import BOM
+from gangline.files.origins import lookup
+from gangline.files.source import Source
+from gangline.files.text import BOM
+from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS, find, reader_of, special_of
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.table import Trace, build

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gangline import _toml
+from gangline._support import toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,7 @@ def address(name: str, parameters: Mapping[str, Any]) -> str | None:
     words = []
     for key in sorted(parameters):
         try:
-            text = _toml.inline(parameters[key])
+            text = toml.inline(parameters[key])
         except TypeError:
             return None
         plain = parameters[key]
@@ -77,7 +77,7 @@ def address(name: str, parameters: Mapping[str, Any]) -> str | None:
 def value_of(text: str) -> object:
     """Read the value of a parameter in an address: TOML, else plain text."""
     try:
-        return _toml.loads(f"v = {text}")["v"]
+        return toml.loads(f"v = {text}")["v"]
     except ValueError:
         return text
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangline._files import is_free, landing, whole
 from gangline.errors import TraceError
+from gangline.files.places import is_free, landing, whole
 from gangline.trace.jobs.options import convert
 from gangline.trace.writers import native, partial_losses, writer_of
 from gangline.trace.writers._common import Loss, WriteOptions, has

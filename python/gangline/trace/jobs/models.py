@@ -13,7 +13,7 @@ from gangline.trace.jobs.schema import COLUMNS, LABEL
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.tables import ThroughputTable
+    from gangline.cluster.tables import ThroughputTable
     from gangline.trace.jobs.options import Options
 
 __all__ = ["give_models"]
@@ -78,7 +78,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
 
 def _kinds(options: Options) -> dict[int, list[_Kind]]:
     """Models with a batch size where the table has one, by gang size, in the order of the table."""
-    from gangline.tables import read_throughput
+    from gangline.cluster.tables import read_throughput
 
     assert options.models is not None
     try:
@@ -97,7 +97,7 @@ def _kinds(options: Options) -> dict[int, list[_Kind]]:
 
 def _batch_of(model: str, batch_size: int | None) -> int | None:
     """Return the batch size to write down: none where the label itself names it."""
-    from gangline.tables.keys import batch_size_of
+    from gangline.cluster.tables.keys import batch_size_of
 
     return None if batch_size_of(model) is not None else batch_size
 

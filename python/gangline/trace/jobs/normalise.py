@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.files.columns import begin, each, one_chunk
-from gangline.trace.files.faults import Fault, Faults, short
+from gangline.files.columns import begin, each, one_chunk
+from gangline.files.faults import Fault, Faults, short
 from gangline.trace.jobs.notes import DROPPED
 from gangline.trace.jobs.schema import BOUNDS, COLUMNS, SECONDS_MAX, STATUSES
 

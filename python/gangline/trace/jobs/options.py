@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from gangline._builtin_values import to_builtins
-from gangline._decode import from_validation_error
+from gangline._support.builtin_values import to_builtins
 from gangline.errors import TraceError
-from gangline.trace.files.text import ERRORS_SHOWN
+from gangline.files.decode import from_validation_error
+from gangline.files.text import ERRORS_SHOWN
 from gangline.trace.jobs.schema import STATUSES
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from gangline._formatting import duration, plural
-from gangline._safe import safe
+from gangline._support.formatting import duration, plural
+from gangline._support.safe import safe
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.normalise import Raw, normalise, numbers
 from gangline.trace.jobs.schema import METADATA_KEYS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gangline import _core
-    from gangline.cluster import Cluster
+    from gangline.cluster.description import Cluster
     from gangline.trace.jobs.options import Options
 
 __all__ = ["ArrowStream", "Trace"]
@@ -182,7 +182,7 @@ class Trace:
         return safe(f"Trace({jobs}, {hours} GPU-h, {duration(self.span_s)}, {reader})")
 
     def _repr_html_(self) -> str:
-        from gangline._html import more, table
+        from gangline._support.html import more, table
 
         facts = self.info()
         counts = [

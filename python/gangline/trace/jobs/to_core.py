@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gangline._safe import safe
-from gangline.elastic import elastic_jobs
+from gangline._support.safe import safe
+from gangline.cluster.elastic import elastic_jobs
+from gangline.cluster.interference import resolve
+from gangline.cluster.rates import NO_CLASS, JobKeys, classify, rates_of_copies, refuse_unknown
 from gangline.errors import ClusterError
-from gangline.interference import resolve
-from gangline.rates import NO_CLASS, JobKeys, classify, rates_of_copies, refuse_unknown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline import _core
-    from gangline.cluster import Cluster
-    from gangline.elastic import ElasticJobs
-    from gangline.interference import Pairs
-    from gangline.rates import CopyRates, RateClasses
+    from gangline.cluster.description import Cluster
+    from gangline.cluster.elastic import ElasticJobs
+    from gangline.cluster.interference import Pairs
+    from gangline.cluster.rates import CopyRates, RateClasses
 
 GIB = 2**30
 NO_LABEL = 0xFFFF_FFFF

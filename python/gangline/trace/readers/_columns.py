@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.files.text import TextFile, simple
+from gangline.files.text import TextFile, simple
 from gangline.trace.jobs.normalise import Raw
 from gangline.trace.jobs.schema import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
 
 
 _NUMBERS = (pa.int64(), pa.float64())

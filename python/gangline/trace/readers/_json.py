@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from gangline.trace.files.faults import Faults
-from gangline.trace.files.jsontext import JsonFile, convert
+from gangline.files.faults import Faults
+from gangline.files.jsontext import JsonFile, convert
 
 if TYPE_CHECKING:
     import numpy.typing as npt

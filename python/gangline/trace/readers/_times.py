@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import TraceError
-from gangline.trace.files.text import WORDS
+from gangline.files.text import WORDS
 from gangline.trace.jobs.normalise import numbers, valid
 from gangline.trace.readers._columns import refuse
 

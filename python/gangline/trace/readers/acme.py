@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from gangline.trace.files.text import ZONED_TIME
+from gangline.files.text import ZONED_TIME
 from gangline.trace.jobs.normalise import numbers, statuses, valid
 from gangline.trace.jobs.schema import STATUS_WORDS, STATUSES
 from gangline.trace.readers import _times as times
@@ -20,7 +20,7 @@ from gangline.trace.readers._columns import read_columns
 from gangline.trace.readers._times import to_seconds
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

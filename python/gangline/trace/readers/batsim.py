@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.files.jsontext import ROOT, JsonFile
-from gangline.trace.files.text import LABEL
+from gangline.files.jsontext import ROOT, JsonFile
+from gangline.files.text import LABEL
 from gangline.trace.jobs.normalise import Raw
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._json import Records
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.options import Options
 
 NAME = "batsim"

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gangline.trace.files.text import LABEL, convert
+from gangline.files.text import LABEL, convert
 from gangline.trace.jobs.normalise import numbers, valid
 from gangline.trace.readers import _times as times
 from gangline.trace.readers import tiresias
 from gangline.trace.readers._columns import read_columns, refuse
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

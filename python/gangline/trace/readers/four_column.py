@@ -14,7 +14,7 @@ from gangline.trace.jobs.normalise import numbers
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

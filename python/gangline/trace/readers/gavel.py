@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import TraceError
-from gangline.trace.files.text import LABEL, TextFile
+from gangline.files.text import LABEL, TextFile
 from gangline.trace.jobs.normalise import numbers
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import take_columns
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 
@@ -98,7 +98,7 @@ def _batch_sizes(labels: Any) -> Any:
 
 def _alone(raw: Raw, special: Special) -> Any:
     """Return seconds alone on the reference type, each (label, GPUs) looked up once."""
-    from gangline.tables import read_throughput
+    from gangline.cluster.tables import read_throughput
 
     table = read_throughput(special.throughput)
     sizes = raw.columns["gpus"].cast(pa.string())

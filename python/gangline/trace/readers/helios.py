@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from gangline.trace.files.text import LABEL, TIME
+from gangline.files.text import LABEL, TIME
 from gangline.trace.jobs.normalise import statuses
 from gangline.trace.jobs.schema import STATUS_WORDS
 from gangline.trace.readers._columns import read_columns
 from gangline.trace.readers._times import to_seconds
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

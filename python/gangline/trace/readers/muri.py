@@ -13,7 +13,7 @@ from gangline.trace.readers import tiresias
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

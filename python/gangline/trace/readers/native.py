@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gangline._decode import repeated
 from gangline.errors import TraceError
-from gangline.trace.files.columns import one_chunk
-from gangline.trace.files.faults import short
-from gangline.trace.files.parquet import read_parquet
-from gangline.trace.files.text import TextFile, convert, simple
+from gangline.files.columns import one_chunk
+from gangline.files.decode import repeated
+from gangline.files.faults import short
+from gangline.files.parquet import read_parquet
+from gangline.files.text import TextFile, convert, simple
 from gangline.trace.jobs.normalise import Raw, numbers, statuses, valid
 from gangline.trace.jobs.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS, STATUSES
 from gangline.trace.readers._columns import refuse, take_columns
@@ -21,7 +21,7 @@ from gangline.trace.readers._columns import refuse, take_columns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.options import Options
 
 NAME = "native"

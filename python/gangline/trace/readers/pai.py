@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import TraceError
-from gangline.trace.files.source import Source
-from gangline.trace.files.text import LABEL, TextFile, header, simple
+from gangline.files.source import Source
+from gangline.files.text import LABEL, TextFile, header, simple
 from gangline.trace.jobs.normalise import Raw, numbers, statuses, valid
 from gangline.trace.jobs.schema import STATUS_WORDS
 from gangline.trace.readers import _times as times

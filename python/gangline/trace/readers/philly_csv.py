@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from gangline.trace.files.text import LABEL, TIME
+from gangline.files.text import LABEL, TIME
 from gangline.trace.jobs.normalise import numbers
 from gangline.trace.readers._columns import read_columns
 from gangline.trace.readers._times import to_seconds
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from gangline.trace.files.jsontext import JsonFile
-from gangline.trace.files.text import LABEL, TIME, WORDS, convert
+from gangline.files.jsontext import JsonFile
+from gangline.files.text import LABEL, TIME, WORDS, convert
 from gangline.trace.jobs.normalise import Raw, numbers, statuses
 from gangline.trace.jobs.schema import STATUS_WORDS
 from gangline.trace.readers import _times as times
@@ -24,7 +24,7 @@ from gangline.trace.readers.philly_csv import REPEATED_US
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.options import Options
 
 NAME = "philly-json"

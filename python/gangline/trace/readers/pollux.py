@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import TraceError
-from gangline.trace.files.text import LABEL
+from gangline.files.text import LABEL
 from gangline.trace.jobs.normalise import numbers
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
-    from gangline.tables.pollux import PolluxProfiles
-    from gangline.trace.files.source import Source
+    from gangline.cluster.tables.pollux import PolluxProfiles
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 
@@ -121,6 +121,6 @@ def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
 def _profiles(special: Special) -> PolluxProfiles | None:
     if not special.profiles:
         return None
-    from gangline.tables import read_pollux
+    from gangline.cluster.tables import read_pollux
 
     return read_pollux(special.profiles, placements=special.placements)

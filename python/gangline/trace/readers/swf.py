@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import TraceError
-from gangline.trace.files.text import BOM, LABEL, TextFile
+from gangline.files.text import BOM, LABEL, TextFile
 from gangline.trace.jobs.normalise import numbers
 from gangline.trace.jobs.schema import STATUSES
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import take_columns
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from gangline.trace.files.text import LABEL
+from gangline.files.text import LABEL
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

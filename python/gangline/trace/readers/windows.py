@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from gangline.trace.files.text import LABEL
+from gangline.files.text import LABEL
 from gangline.trace.jobs.normalise import numbers, statuses
 from gangline.trace.jobs.schema import STATUS_WORDS
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
-    from gangline.trace.files.source import Source
+    from gangline.files.source import Source
     from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from gangline._decode import expected_words
 from gangline.errors import TraceError
+from gangline.files.decode import expected_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ def labels(codes: Any, names: list[str]) -> Any:
 
 def models_of(value: object) -> object:
     """Return models as the core takes them; a throughput table gives its labels and gang sizes."""
-    from gangline.tables import ThroughputTable, read_throughput
+    from gangline.cluster.tables import ThroughputTable, read_throughput
 
     if isinstance(value, str) and value.endswith(_TABLES):
         value = read_throughput(value)

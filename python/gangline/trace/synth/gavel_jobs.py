@@ -159,7 +159,7 @@ def _iterations(
     given: GavelParameters, jobs: list[_Job], durations: Any
 ) -> npt.NDArray[np.float64]:
     """Whole iterations in the duration, at the rate of the reference type."""
-    from gangline.tables import ThroughputTable, read_throughput
+    from gangline.cluster.tables import ThroughputTable, read_throughput
 
     table = given.table
     if not isinstance(table, ThroughputTable):

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from gangline._builtin_values import to_builtins
-from gangline._decode import repeated
-from gangline._formatting import did_you_mean
+from gangline._support.builtin_values import to_builtins
+from gangline._support.formatting import did_you_mean
 from gangline.errors import TraceError
+from gangline.files.decode import repeated
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.normalise import Raw
 from gangline.trace.jobs.table import build

@@ -150,10 +150,10 @@ def _shares(field: str, given: Any) -> tuple[float, ...]:
 
 def _rates(smooth: bool) -> dict[tuple[str, str, int], float]:
     """Return the rates of the presets by GPU type, model and gang size."""
-    from gangline.tables import read_throughput
+    from gangline.cluster.tables import read_throughput
 
     name = "hadar_rates_smooth.csv" if smooth else "hadar_rates.csv"
-    with resources.as_file(resources.files("gangline") / "presets" / name) as path:
+    with resources.as_file(resources.files("gangline.cluster") / "presets" / name) as path:
         rows = read_throughput(path).rates.to_pylist()
     return {(row["gpu_type"], row["model"], row["gpus"]): row["iters_per_s"] for row in rows}
 

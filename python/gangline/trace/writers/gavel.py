@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangline.cluster.tables.keys import batch_size_of
 from gangline.errors import TraceError
-from gangline.tables.keys import batch_size_of
 from gangline.trace.writers._common import Loss, WriteOptions, csv_text, has, need, texts, whole
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _multiples(trace: Trace, labels: list[str], options: WriteOptions) -> npt.ND
     none = np.full(len(trace), _NO_DEADLINE)
     if options.table is None or not has(trace, "deadline_s"):
         return none
-    from gangline.tables import read_throughput
+    from gangline.cluster.tables import read_throughput
 
     table = read_throughput(options.table)
     gpus = trace.numbers("gpus").tolist()

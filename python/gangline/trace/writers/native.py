@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gangline._files import unsealed
+from gangline.files.places import unsealed
 from gangline.trace.jobs.schema import COLUMNS, LIST_SEPARATOR
 from gangline.trace.writers._common import joined_types
 

@@ -1,0 +1,1 @@
+"""Text, numbers and progress: helpers that know nothing of scheduling."""

@@ -1,0 +1,94 @@
+"""Small tables for notebooks: self-contained, and safe whatever the names in them."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from gangline._support.safe import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["more", "show", "table", "text"]
+
+_LONGEST = 2000  # ours: characters of a text
+_CELL = "padding:.2em .8em .2em 0"
+
+
+def text(value: object, longest: int | None = _LONGEST) -> str:
+    """Return text that is safe in HTML, in attributes as well.
+
+    Characters that turn the direction of writing are shown as escapes, and longer text loses its
+    end: a page is for reading, and names come from outside.
+
+    Examples
+    --------
+    >>> text("</script>'")
+    '&lt;/script&gt;&#x27;'
+    """
+    # A lone surrogate cannot be written as UTF-8; a NUL ends the text for some parsers.
+    shown = str(value)
+    if longest is not None and len(shown) > longest:
+        shown = shown[:longest] + "…"
+    shown = shown.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+    return html.escape(visible(shown))
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    caption: str = "",
+    *,
+    best: Sequence[Sequence[bool]] | None = None,
+) -> str:
+    """Return a table; numbers are aligned to the right, the best of a column is bold.
+
+    Parameters
+    ----------
+    head : sequence of str
+        Titles; no line for them if all are empty.
+    rows : rows of values
+        Text, numbers, None for nothing.
+    caption : str
+        Shown above.
+    best : rows of bool, optional
+        Which cells are the best of their column.
+    """
+    body = []
+    for i, row in enumerate(rows):
+        line = []
+        for j, cell in enumerate(row):
+            align = "right" if isinstance(cell, (int, float)) else "left"
+            shown = f"<bdi>{text(show(cell))}</bdi>"
+            if best is not None and best[i][j]:
+                shown = f"<strong>{shown}</strong>"
+            line.append(f'<td style="text-align:{align};{_CELL}">{shown}</td>')
+        body.append(f"<tr>{''.join(line)}</tr>")
+    titles = "".join(f'<th style="text-align:left;{_CELL}">{text(name)}</th>' for name in head)
+    above = f"<thead><tr>{titles}</tr></thead>" if any(head) else ""
+    title = (
+        f'<caption style="text-align:left;font-weight:600"><bdi>{text(caption)}</bdi></caption>'
+        if caption
+        else ""
+    )
+    return f"<table>{title}{above}<tbody>{''.join(body)}</tbody></table>"
+
+
+def more(summary: str, content: str) -> str:
+    """Return HTML that is folded away until asked for."""
+    return f"<details><summary>{text(summary)}</summary>{content}</details>"
+
+
+def show(value: object) -> str:
+    """Return a value as people read it: five digits that count, thousands apart."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value != value:
+        return ""
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if size < 1 else f"{value:.2f}"

@@ -1,0 +1,49 @@
+"""Progress in a notebook: one line below the cell, replaced as the work goes on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib import import_module
+from typing import Any
+
+from gangline._support.html import text
+
+__all__ = ["Line", "is_notebook"]
+
+_EVERY_S = 0.2  # ours: between two states of a line; browsers draw more, readers see no more
+_lines: dict[int, Any] = {}  # of the cell that runs: what replaces its line
+
+
+def is_notebook() -> bool:
+    """Whether a cell of a notebook runs."""
+    return _shell() is not None
+
+
+def _shell() -> Any:
+    found = sys.modules.get("IPython")
+    shell = None if found is None else found.get_ipython()
+    return shell if hasattr(shell, "kernel") else None
+
+
+class Line:
+    """The line of the cell that runs; several runs in one cell share it."""
+
+    def __init__(self) -> None:
+        self._due_s = 0.0
+
+    def show(self, said: str, done: int, total: int) -> None:
+        """Show how far it is, unless that was shown a moment ago."""
+        now_s = time.monotonic()
+        if now_s < self._due_s and done < total:
+            return
+        self._due_s = now_s + _EVERY_S
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        shown = {"text/plain": said, "text/html": f"{bar} {text(said)}"}
+        cell = _shell().execution_count
+        if cell in _lines:
+            _lines[cell].update(shown, raw=True)
+        else:
+            _lines.clear()
+            display = import_module("IPython.display").display
+            _lines[cell] = display(shown, raw=True, display_id=True)

@@ -1,0 +1,215 @@
+"""The public face: `audit` and what it returns. Light to import; the work loads when asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from gangline.analysis.audit.findings import Findings
+    from gangline.analysis.audit.inputs import TableLike
+    from gangline.runs.inputs import ClusterLike, TraceLike
+
+__all__ = ["Audit", "audit"]
+
+MAX_IDLE_S = 3600.0  # ours: ten rounds of 360 s, the longest that published round policies use
+TOLERANCE_S = 1e-6  # ours: a thousand ns, far below any schedule's own times, above float noise
+
+
+class Audit:
+    """What an audit found.
+
+    Attributes
+    ----------
+    ok : bool
+        Whether no rule is broken, and every required rule was looked at.
+    counts : dict of str to int
+        Broken rule to how often.
+    findings : pyarrow.Table
+        The first findings of each rule: rule, table, job_id, time_s, server, found, allowed, what.
+    checked : tuple of str
+        Rules that were looked at.
+    skipped : dict of str to str
+        Rules that were not, each with what is missing.
+    unmet : dict of str to str
+        Those of them that were required.
+    idle : dict or None
+        What was free while gangs waited that would fit: `gpu_seconds`, and as `fraction` of all
+        there were; and the longest that one waited while it and all others that waited would have
+        fitted: `longest_s`, `job_id`, `time_s`.
+    notes : tuple of str
+        What was assumed about the tables, and what findings may mean.
+    rows : dict of str to int
+        Rows of each table that was read.
+    """
+
+    def __init__(
+        self, findings: Findings, rows: dict[str, int], require: Sequence[str] = ()
+    ) -> None:
+        self.findings: pa.Table = findings.table()
+        self.counts = dict(findings.counts)
+        self.checked = tuple(findings.checked)
+        self.skipped = dict(findings.skipped)
+        self.unmet = {rule: why for rule, why in self.skipped.items() if rule in require}
+        self.idle = findings.idle
+        self.notes = tuple(findings.notes)
+        self.rows = rows
+
+    @property
+    def ok(self) -> bool:
+        """Whether no rule is broken, and every required rule was looked at."""
+        return not self.counts and not self.unmet
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `gangline audit --json` prints them."""
+        return {
+            "ok": self.ok,
+            "rows": self.rows,
+            "counts": self.counts,
+            "checked": list(self.checked),
+            "skipped": self.skipped,
+            "unmet": self.unmet,
+            "idle": self.idle,
+            "notes": list(self.notes),
+            "findings": self.findings.to_pylist(),
+        }
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{count:,} {name}" for name, count in self.rows.items())
+        if not self.counts:
+            unmet = f"; required, but not checked: {', '.join(self.unmet)}" if self.unmet else ""
+            return f"Audit({rows}: no rule broken, {len(self.checked)} checked{unmet})"
+        broken = ", ".join(f"{rule} {count:,}" for rule, count in self.counts.items())
+        return f"Audit({rows}: broken: {broken})"
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table
+
+        head = ["rule", "job", "time, s", "server", "what"]
+        rows = [
+            [row["rule"], row["job_id"], row["time_s"], row["server"], row["what"]]
+            for row in self.findings.slice(0, 50).to_pylist()
+        ]
+        return table(head, rows, caption=repr(self))
+
+
+def audit(
+    table: TableLike,
+    cluster: ClusterLike | None = None,
+    *,
+    jobs: TableLike | None = None,
+    trace: TraceLike | None = None,
+    columns: Mapping[str, str] | None = None,
+    max_share: int | None = None,
+    max_parts: int = 1,
+    copy_gpus: str | int | None = None,
+    max_idle_s: float = MAX_IDLE_S,
+    tolerance_s: float = TOLERANCE_S,
+    first: int = 100,
+    require: Sequence[str] = (),
+) -> Audit:
+    """Look for broken invariants in a segments or jobs table of any simulator.
+
+    Parameters
+    ----------
+    table : Arrow table, path, or folder of a result
+        Segments (job_id, start_s, end_s and server with gpu_mask, or gpus) or jobs (job_id,
+        finish_s and any of arrival_s, first_start_s, run_s, gpus, ...); columns as in the
+        reference, times in seconds. A folder stands for its jobs and, if kept, its segments.
+    cluster : Cluster, mapping, or str, optional
+        Where it ran; also the name of a preset or a TOML file. Default: the cluster that the
+        folder of a result names; other tables need one.
+    jobs : Arrow table or path, optional
+        The jobs table beside a segments table: gang sizes, arrivals, and that the two agree.
+    trace : Trace, Arrow table, or str, optional
+        What was to be run: tells of missing jobs, gang sizes, arrivals and work.
+    columns : mapping, optional
+        Native name to the name in the table, for example ``{"finish_s": "end_time"}``; a name that
+        is mapped to "" is left out, for example ``{"status": ""}``.
+    max_share : int, optional
+        Most jobs that may be on one GPU. Default: 2 for the folder of a result whose policy shares
+        GPUs, else 1.
+    max_parts : int
+        Most whole gangs that one job may hold at a time; more than 1 for forked jobs in tables
+        without a column `part`.
+    copy_gpus : str or int, optional
+        GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
+        server; or a number. Default: what the folder of a result says, else "gang".
+    max_idle_s : float
+        Longest that a gang may wait while it and all others that wait would fit; infinity: as long
+        as it likes.
+    tolerance_s : float
+        Seconds by which times may be off: instants nearer than this count as one. Sums may be off
+        by as much for each of their terms, and by 1e-9 of their size.
+    first : int
+        How many findings of each rule are kept; all are counted.
+    require : sequence of str
+        Rules without which the audit is not `ok`: those that the tables lack the columns for are
+        in `unmet`.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    TraceError
+        If a table cannot be read or lacks the columns that tell what it is.
+    ResultError
+        If a folder is not the result of one run; it names those inside.
+    ClusterError
+        If the cluster is wrong, or missing where the table is not the folder of a result.
+    PolicyError
+        If an option is out of range, or a required rule does not exist.
+
+    Notes
+    -----
+    Vectorised: time goes with sorting, about a second per million segments.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=30, seed=1, max_gpus=8)
+    >>> result = gl.simulate(lab, trace, "las", segments=True)
+    >>> gl.audit(result.segments, lab, jobs=result.jobs, trace=trace).ok
+    True
+    """
+    from gangline.analysis.audit import inputs
+    from gangline.analysis.audit.rules import look
+    from gangline.analysis.audit.world import Run, World
+    from gangline.runs.inputs import as_cluster, override
+    from gangline.trace.read import as_trace
+
+    inputs.check_options(
+        {
+            "max_share": (1 if max_share is None else max_share, 1),
+            "max_parts": (max_parts, 1),
+            "first": (first, 0),
+        },
+        {"max_idle_s": max_idle_s, "tolerance_s": tolerance_s},
+        require,
+    )
+    result = inputs.result_of(table)
+    held, listed = inputs.read(table, jobs, columns, result)
+    # options of a run may override the sharing of its cluster
+    sharing = None if result is None else result.spec["cluster"].get("sharing")
+    world = World(
+        override(as_cluster(inputs.where(cluster, result)), sharing),
+        None if trace is None else as_trace(trace),
+        listed,
+        held,
+        max_share=inputs.jobs_per_gpu(result, max_share),
+        max_parts=max_parts,
+        copy_gpus=inputs.gpus_of_copies(result, copy_gpus),
+        max_idle_s=max_idle_s,
+        tolerance_s=tolerance_s,
+        run=None if result is None else Run.of(result),
+    )
+    findings = look(world, first)
+    rows = {} if held is None else {"segments": len(held)}
+    rows |= {} if listed is None else {"jobs": len(listed)}
+    return Audit(findings, rows, require)

@@ -1,0 +1,199 @@
+"""How to repeat saved runs: the command line that their spec stands for."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Any
+
+from gangline._support.builtin_values import finite
+from gangline.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.analysis.report.digest import Digest
+
+__all__ = [
+    "CLUSTER_FILE",
+    "cluster_argument",
+    "json_object",
+    "repeat",
+    "trace_seeds",
+    "typed",
+    "without_folders",
+]
+
+CLUSTER_FILE = "cluster.toml"
+_OUTPUTS = ("--html", "--out", "-o")
+_NO_PATHS = ("label", "name", "user", "job_id", "licence", "citation")
+_INSIDE = re.compile(r"""(?<![\w/:.~-])~?/(?:[^/"'\s,;]+/)+""")  # folders of a path in a text
+_FLAGS = {"restart_s": "--restart-s", "first_start_s": "--first-start-s"}
+_TRACE_FLAGS = (
+    "limit",
+    "rescale",
+    "min_duration_s",
+    "max_gpus",
+    "on_bad_row",
+    "models",
+    "models_seed",
+    "models_reference",
+)
+
+
+def repeat(runs: Sequence[Digest]) -> str | None:
+    """Return the command that repeats the runs, None if the command line cannot say it.
+
+    Policies written in Python, options that only the library has, and tables in memory are beyond
+    the command line.
+    """
+    from gangline.policies.registry import registry
+
+    spec = runs[0].spec
+    names = list(dict.fromkeys(run.spec["policy"]["name"] for run in runs))
+    labels = list(dict.fromkeys(run.label for run in runs))
+    trace = _trace(spec["trace"])
+    options = _options(spec["options"])
+    told = all(name in registry for name in names) and len(labels) == len(names)
+    if not told or trace is None or options is None:
+        return None
+    seeds = ",".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))
+    settings = []
+    for run in {run.label: run for run in runs}.values():
+        prefix = "" if len(names) == 1 else run.spec["policy"]["name"] + "."
+        for key, value in run.changed.items():
+            settings += ["--set", f"{prefix}{key}={_toml(value)}"]
+    one = len(runs) == 1
+    words = ["gangline", "run" if one else "compare", *trace]
+    words += ["--cluster", cluster_argument(spec["cluster"])]
+    words += ["--policy" if one else "--policies", ",".join(names), *settings]
+    words += ["--seed" if one else "--seeds", seeds] if seeds != "0" else []
+    drawn = ",".join(map(str, trace_seeds(runs)))
+    words += ["--trace-seeds", drawn] if drawn else []
+    return shlex.join([*words, *options])
+
+
+def trace_seeds(runs: Sequence[Digest]) -> list[int]:
+    """Return the seeds that drew the traces; none if the runs have one trace."""
+    seeds = list(dict.fromkeys(run.trace_seed for run in runs))
+    known = [seed for seed in seeds if seed is not None]
+    return known if len(known) == len(seeds) > 1 else []
+
+
+def typed(arguments: Sequence[str]) -> str:
+    """Return a command line as it was typed, without the outputs and the folders of the machine."""
+    kept, skips = [], False
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if skips or flag in _OUTPUTS:
+            skips = not skips and not equals
+        elif equals and flag.startswith("--"):
+            kept.append(f"{flag}={without_folders(value)}")
+        else:
+            kept.append(without_folders(argument))
+    return f"gangline {shlex.join(kept)}"
+
+
+def without_folders(value: Any, key: str = "") -> Any:
+    """Return a value of a spec in which paths of the machine are names of files.
+
+    Relative paths that stay below the working folder are kept: they are the same for all who repeat
+    the run in a checkout. Names and labels of policies are no paths.
+
+    Examples
+    --------
+    >>> without_folders({"path": "/srv/ann/traces/week.csv", "table": "data/rates.csv"})
+    {'path': 'week.csv', 'table': 'data/rates.csv'}
+    """
+    if isinstance(value, dict):
+        return {name: without_folders(item, name) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(item) for item in value]
+    if not isinstance(value, str) or key in _NO_PATHS:
+        return value
+    if key == "options":  # of a trace: text that holds JSON
+        given = json_object(value)
+        return value if given is None else json.dumps(without_folders(given))
+    path = PurePosixPath(value)
+    if PureWindowsPath(value).drive[1:] == ":":
+        return PureWindowsPath(value).name
+    if path.is_absolute() or value.startswith("~") or ".." in path.parts:
+        return path.name
+    return _INSIDE.sub("", value)
+
+
+def cluster_argument(cluster: dict[str, Any]) -> str:
+    """Return what names the cluster: a preset or `8x8xA100`; else the name of the file to write."""
+    from gangline.cluster.description import Cluster
+    from gangline.cluster.short_form import keys_of_text
+
+    name = str(cluster.get("name", ""))
+    try:
+        keys = keys_of_text(name)
+        if keys is None and name not in Cluster.presets():
+            return CLUSTER_FILE
+        known = Cluster.preset(name) if keys is None else Cluster.from_dict(keys)
+    except ClusterError:
+        return CLUSTER_FILE
+    return name if finite(known.to_dict()) == finite(cluster) else CLUSTER_FILE
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """Return the object in a text of a trace's metadata, None if it holds something else.
+
+    The metadata of a native file are what its writer put there.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _trace(trace: dict[str, Any]) -> list[str] | None:
+    path = str(trace["path"])
+    given = json_object(trace["metadata"].get("options", "{}"))
+    if path.startswith("synth:"):
+        from urllib.parse import urlencode
+
+        shape, _, drawn = trace["metadata"].get("origin", "").partition(" ")
+        numbers = json_object(drawn or "{}")
+        path = "" if numbers is None else f"{shape}?{urlencode(numbers)}"
+    if given is None or path in ("", "table"):
+        return None
+    words = ["--trace", path]
+    for name, value in given.items():
+        if name in _TRACE_FLAGS:
+            words += ["--" + name.replace("_", "-"), str(value)]
+        elif name in ("window", "status") and isinstance(value, list):
+            words += [f"--{name}", ",".join(map(str, value))]
+        else:
+            return None
+    return words
+
+
+def _options(options: dict[str, Any]) -> list[str] | None:
+    words: list[str] = []
+    for name, value in options.items():
+        if name in _FLAGS:
+            words += [] if value is None else [_FLAGS[name], repr(value)]
+        elif name == "count_arrivals":
+            words += ["--count-arrivals", ",".join(repr(end).removesuffix(".0") for end in value)]
+        elif name == "on_infeasible":
+            words += ["--on-infeasible", str(value)]
+        elif name == "segments":
+            words += ["--segments"] if value else []
+        elif name not in ("check_invariants", "skip_rounds", "timeline"):
+            return None  # these three do not change what happens
+    return words
+
+
+def _toml(value: object) -> str:
+    from gangline._support import toml
+
+    try:
+        return toml.inline(value)
+    except TypeError:
+        return str(value)

@@ -1,0 +1,133 @@
+"""A part of a Gantt chart for the page: where the trace asks for most, on small clusters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline.analysis.report.stories import alone_s
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from gangline.runs.explain.life import Segments
+    from gangline.runs.result import Result
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["Bar", "Excerpt", "excerpt"]
+
+_MOST_GPUS = 64  # ours: rows of a picture
+_MOST_BARS = 600  # ours: 60 kB of a page
+_BEFORE, _AFTER = 30, 60  # ours: arrivals shown around the moment with most work at hand
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A job on neighbouring GPUs of one server."""
+
+    server: int
+    slot: int
+    slots: int
+    lane: int
+    start_s: float
+    end_s: float
+    job: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """What is drawn: seconds since the first arrival, GPUs of each server, bars."""
+
+    from_s: float
+    to_s: float
+    gpus: tuple[int, ...]
+    bars: tuple[Bar, ...]
+
+
+def excerpt(result: Result, rows: Segments) -> Excerpt | None:
+    """Return a part of a run around the moment when most work is at hand.
+
+    That moment is one of the trace, not of the policy: work comes with arrivals and would be done
+    by all GPUs. None if the cluster has more than 64 GPUs, or there is nothing to draw.
+
+    Parameters
+    ----------
+    result : Result
+        Of a run.
+    rows : Segments
+        Of the same run.
+    """
+    servers = result.spec["cluster"]["servers"]
+    gpus = tuple(int(block["gpus"]) for block in servers for _ in range(block["count"]))
+    jobs, arrival, start, end = result.jobs, rows.arrival, rows.start, rows.end
+    if sum(gpus) > _MOST_GPUS or not len(start):
+        return None
+    low, high = _window(arrival, np.asarray(jobs["gpus"].to_numpy()) * alone_s(jobs), sum(gpus))
+    inside = np.flatnonzero((start < high) & (end > low))
+    while len(inside) > _MOST_BARS:
+        high = low + 0.7 * (high - low)
+        inside = np.flatnonzero((start < high) & (end > low))
+    if not len(inside):
+        return None
+    bars: list[Bar] = []
+    inside = inside[np.argsort(start[inside], kind="stable")]
+    first = float(arrival.min())
+    shown = rows.table.take(inside).to_pylist()
+    for number, row in zip(rows.job[inside].tolist(), shown, strict=True):
+        from_s, to_s = max(row["start_s"], low), min(row["end_s"], high)
+        reason = row["end_reason"] if row["end_s"] <= high else ""
+        is_shared = bool(row.get("co_runner"))
+        blocks = _runs(row["gpu_mask"])
+        if is_shared:  # of one GPU each: another job may lie beside it on some of them
+            blocks = [(slot + i, 1) for slot, slots in blocks for i in range(slots)]
+        for slot, slots in blocks:
+            place = (row["server"], slot, from_s - first)
+            lane = int(is_shared and _is_taken(bars, *place))
+            span = (from_s - first, to_s - first)
+            name = str(row["job_id"])
+            bars.append(Bar(row["server"], slot, slots, lane, *span, number, name, reason))
+    return Excerpt(low - first, high - first, gpus, tuple(bars))
+
+
+def _window(arrival: Floats, work: Floats, gpus: int) -> tuple[float, float]:
+    order = np.argsort(arrival, kind="stable")
+    at, work = arrival[order], np.nan_to_num(work[order])
+    # Work at hand after each arrival, if all GPUs worked on it: what came, less what was done.
+    balance = np.cumsum(work) - gpus * (at - at[0])
+    behind = balance - np.minimum(np.minimum.accumulate(balance - work), 0.0)
+    peak = int(np.argmax(behind))
+    low, high = max(peak - _BEFORE, 0), min(peak + _AFTER, len(at) - 1)
+    # and half of the time that all GPUs need for what is at hand
+    done = float(at[peak]) + 0.5 * float(behind[peak]) / gpus
+    return float(at[low]), max(float(at[high]), done, float(at[low]) + 1.0)
+
+
+def _runs(mask: int) -> list[tuple[int, int]]:
+    """Return first bit and length of each run of bits.
+
+    Examples
+    --------
+    >>> _runs(0b1101)
+    [(0, 1), (2, 2)]
+    """
+    lowest_first = f"{mask:b}"[::-1]
+    return [(run.start(), len(run[0])) for run in re.finditer("1+", lowest_first)]
+
+
+def _is_taken(bars: Sequence[Bar], server: int, slot: int, at_s: float) -> bool:
+    """Tell whether another job is drawn in the first lane there."""
+    return any(
+        bar.server == server
+        and bar.slot <= slot < bar.slot + bar.slots
+        and bar.lane == 0
+        and bar.start_s <= at_s < bar.end_s
+        for bar in bars
+    )

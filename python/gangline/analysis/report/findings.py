@@ -1,0 +1,218 @@
+"""Numbers of a page: seeds pooled, one row per policy, fairness, where GPU time went."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline._support import formatting as words
+from gangline.analysis.report.command import trace_seeds
+from gangline.analysis.report.digest import LENGTHS, Group, curve
+from gangline.analysis.report.waiting import REASONS as WAITED
+from gangline.runs import comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gangline.analysis.report.digest import Digest
+
+
+__all__ = ["REASONS", "fairness_columns", "gpu_time", "means", "pooled", "reasons", "rows"]
+
+# Parts of the GPU time held that were lost, and their keys in the summary.
+_LOSSES = (
+    ("overhead", "overhead_fraction"),
+    ("distance", "comm_fraction"),
+    ("co-runner", "share_fraction"),
+)
+
+_BLOCKED = (
+    "head-of-line blocking: share of the waits to start, taken together, in which the job that had "
+    "come first asked for more GPUs than were idle, and the waiting job for no more"
+)
+# Why a mean time to finish is what it is; explanations are shown below the table.
+REASONS = tuple(words.Measure(*one) for one in (
+    ("wait_mean_s", "All waiting, mean", "all time without GPUs", words.duration, -1),
+    ("run_mean_s", "Mean running", "all time with GPUs", words.duration, -1),
+    ("behind_head", "Head-of-line blocked", _BLOCKED, words.share, -1),
+    ("idle_while_waiting", "Idle while jobs wait",
+     "share of all GPU time that was idle while at least one job waited", words.share, -1),
+    ("stops_per_job", "Stops and moves per job", "", words.times, 0),
+    ("overhead_fraction", "Lost to restarts",
+     "share of the GPU time held that went into starts and restarts", words.share, -1),
+))  # fmt: skip
+_ADDED = ("worse_off", "jain", "behind_head", "idle_while_waiting")
+
+
+def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
+    """Return the columns of the fairness table; `whom` evenness is taken between."""
+    return (
+        words.Measure("ftf_mean", "Mean rho", "1: as on an equal share", words.times, -1),
+        words.Measure("ftf_p99", "99 % are below", "", words.times, -1),
+        words.Measure("ftf_max", "Worst job", "", words.times, -1),
+        words.Measure("worse_off", "Jobs worse off", "Share of jobs above 1", words.share, -1),
+        words.Measure(
+            "jain", f"Jain's fairness index of {whom}", "1: the same rho for all", words.times, 1
+        ),
+    )
+
+
+def pooled(runs: Sequence[Digest]) -> list[Digest]:
+    """Return one run per policy, whose distributions and groups of jobs are those of all its seeds.
+
+    All else of it is of the first seed. A job of a trace counts once, however many seeds ran it.
+    """
+    by_label: dict[str, list[Digest]] = {}
+    for run in runs:
+        by_label.setdefault(run.label, []).append(run)
+    return [mine[0] if len(mine) == 1 else _pooled(mine) for mine in by_label.values()]
+
+
+def _pooled(mine: Sequence[Digest]) -> Digest:
+    once = len({run.spec["trace"]["sha256"] for run in mine}) / len(mine)
+    values = {name: np.concatenate([one.curves[name] for one in mine]) for name in mine[0].curves}
+    return dataclasses.replace(
+        mine[0],
+        curves={name: curve(of_all) for name, of_all in values.items()},
+        gangs=_groups([run.gangs for run in mine], once, _size),
+        lengths=_groups([run.lengths for run in mine], once, LENGTHS.index),
+        users=_groups([run.users for run in mine], once, str),
+        unfit=_unfit(mine, once),
+    )
+
+
+def _groups(
+    seeds: Sequence[Sequence[Group]], once: float, place: Callable[[str], Any]
+) -> list[Group]:
+    """Return the groups of all seeds in the order of their places; jobs are counted `once`."""
+    found: dict[Any, list[Group]] = {}
+    for group in (group for groups in seeds for group in groups):
+        found.setdefault(place(group.name), []).append(group)
+    return [
+        Group(
+            _joined([group.name for group in alike]),
+            math.ceil(once * sum(group.jobs for group in alike)),
+            once * sum(group.gpu_seconds for group in alike),
+            sum(group.jct_mean_s * group.jobs for group in alike)
+            / sum(group.jobs for group in alike),
+        )
+        for _, alike in sorted(found.items())
+    ]
+
+
+def _size(name: str) -> int:
+    """Return the power of two up to which a group of gangs goes, by its name."""
+    return (int(name.rsplit(maxsplit=1)[-1]) - 1).bit_length()
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return one name for groups alike: of gangs it spans the sizes that occur in some draw."""
+    if len(set(names)) == 1:
+        return names[0]
+    sizes = [int(size) for name in names for size in name.split(" to ")]
+    return f"{min(sizes)} to {max(sizes)}"
+
+
+def _unfit(mine: Sequence[Digest], once: float) -> list[tuple[str, int, float]]:
+    """Return `Digest.unfit` of several runs: shares of what jobs waited in all of them."""
+    found: dict[int, tuple[list[str], int, float]] = {}
+    total = 0.0
+    for run in mine:
+        jobs = run.summary["jobs"] - (run.summary.get("dropped") or 0)
+        waited = jobs * sum(run.reasons.get(f"waited_{name}_s", 0.0) for name in WAITED)
+        total += waited
+        for name, n, share in run.unfit:
+            names, count, before = found.get(_size(name), ([], 0, 0.0))
+            found[_size(name)] = [*names, name], count + n, before + share * waited
+    return [
+        (_joined(names), math.ceil(once * count), s / (total or 1.0))
+        for _, (names, count, s) in sorted(found.items())
+    ]
+
+
+def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
+    """Return one row per run: policy, seeds, its summary and what the digest adds.
+
+    The seed of the trace is a key only if the runs are of several draws of it.
+    """
+    is_drawn = bool(trace_seeds(runs))
+    return [
+        {
+            "policy": run.label,
+            "seed": run.seed,
+            **({"trace_seed": run.trace_seed} if is_drawn else {}),
+            **run.summary,
+            **{key: getattr(run, key) for key in _ADDED},
+            # where no job waited none was behind a blocked head: a mean over seeds counts it
+            **({"behind_head": 0.0} if run.summary.get("queue_mean_s") == 0.0 else {}),
+            **run.reasons,
+        }
+        for run in runs
+    ]
+
+
+def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per policy: averages over the seeds, but shares of what there was in all.
+
+    A mean of `behind_head` over seeds would count a run in which jobs hardly waited like any other,
+    and contradict the mean waiting beside it; so would a mean of those who took GPUs.
+    """
+    found = comparison.means(rows)
+    for mean in found:
+        mine = [row for row in rows if row["policy"] == mean["policy"]]
+        waited = [_known(row, "queue_mean_s") * _known(row, "jobs") for row in mine]
+        if "behind_head" in mean:
+            mean |= _shared(mine, "behind_head", waited)
+        for key in ("taken_by_shorter", "taken_by_later", "taken_by_smaller"):
+            mean |= _shared(mine, key, [_known(row, "taken") for row in mine])
+    return found
+
+
+def _shared(rows: Sequence[dict[str, Any]], key: str, whole: Sequence[float]) -> dict[str, float]:
+    """Return a share of the sum of `whole`, given the share in each row; nothing if none has."""
+    parts = [(row.get(key, math.nan), one) for row, one in zip(rows, whole, strict=True)]
+    known = [(part, one) for part, one in parts if one and math.isfinite(part)]
+    total = sum(one for _, one in known)
+    return {key: sum(part * one for part, one in known) / total} if total else {}
+
+
+def reasons(means: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with the keys of `REASONS`."""
+    rows = []
+    for row in means:
+        jobs = _known(row, "jobs") - _known(row, "dropped")
+        done = _known(row, "preemptions") + _known(row, "migrations")
+        added = {"stops_per_job": done / jobs} if jobs else {}
+        if row.get("jct_mean_s") is not None and row.get("wait_mean_s") is not None:
+            added["run_mean_s"] = row["jct_mean_s"] - row["wait_mean_s"]
+        rows.append({**row, **added})
+    return rows
+
+
+def gpu_time(row: dict[str, Any]) -> dict[str, float]:
+    """Split all GPU time until the last finish into parts that sum to one.
+
+    The losses are fractions of the time held, which counts a shared GPU once for each job on it.
+    So they are scaled to what was lost of the time in use, which counts it once.
+    """
+    busy = min(_known(row, "gpu_utilization"), 1.0)
+    useful = min(_known(row, "useful_utilization"), busy)
+    lost = {name: busy * _known(row, key) for name, key in _LOSSES}
+    total = sum(lost.values())
+    scale = (busy - useful) / total if total > 0.0 else 0.0
+    fragment = min(_known(row, "fragmentation"), 1.0 - busy)
+    return {
+        "useful": useful if total > 0.0 else busy,
+        **{name: value * scale for name, value in lost.items()},
+        "fragment": fragment,
+        "idle": 1.0 - busy - fragment,
+    }
+
+
+def _known(row: dict[str, Any], key: str) -> float:
+    value = row.get(key)
+    is_number = isinstance(value, (int, float)) and value == value
+    return max(float(value), 0.0) if is_number else 0.0  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""Reports on disk: whole or absent, and never over a file that gangline did not write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline.analysis.report.digest import Digest, digest
+from gangline.analysis.report.page import REPORT, render
+from gangline.analysis.report.saved import load_runs
+from gangline.errors import ResultError
+from gangline.files.places import check_place, is_free, whole
+from gangline.runs.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from gangline.runs.comparison import Comparison
+
+    Source = Result | Comparison | Sequence[Result] | Sequence[Digest] | str | PathLike[str]
+
+__all__ = ["check_target", "put", "write"]
+
+
+def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Path:
+    """Write a report as one HTML file that loads nothing.
+
+    Parameters
+    ----------
+    source : Result, Comparison, sequence of results, or folder
+        What the report is about. A comparison must have kept its results. A folder is one that
+        `run --out` or `compare --out` wrote.
+    path : path
+        An earlier report there is replaced; any other file is an error.
+    command : str
+        How to repeat it; made from the runs if not given.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    ResultError
+        If there is nothing to report on, a saved table is damaged, or the file is not a report.
+    OSError
+        If the file cannot be written.
+    """
+    path = Path(path)
+    runs = _digests(source)
+    if not runs:
+        raise ResultError("nothing to report on: the comparison kept no results (`keep=True`)")
+    check_target(path)
+    put(path, render(runs, command=command))
+    return path
+
+
+def _digests(source: Source) -> list[Digest]:
+    found: Any = source
+    if isinstance(source, Digest | Result):
+        found = [source]
+    elif isinstance(source, str) or hasattr(source, "__fspath__"):
+        found = load_runs(source)
+    elif hasattr(source, "results"):
+        found = source.results
+    return [run if isinstance(run, Digest) else digest(run) for run in found]
+
+
+def check_target(path: Path, kind: str = REPORT) -> None:
+    """Raise before the work if a file cannot be written there.
+
+    Raises
+    ------
+    ResultError
+        If the path is a folder, or a file of another kind or not of gangline.
+    OSError
+        If nothing can be written there.
+    """
+    if path.is_dir():
+        raise ResultError(f"{path}: is a folder; name a file in it", path=str(path))
+    if not is_free(path, kind):
+        message = f"{path}: exists and is not an unchanged {kind} of gangline; choose another name"
+        raise ResultError(message, path=str(path))
+    check_place(path)
+
+
+def put(path: Path, page: str) -> None:
+    """Write a page that is whole or absent."""
+    with whole(path, REPORT) as part:
+        part.write_text(page, encoding="utf-8")

@@ -1,0 +1,116 @@
+"""Folders of results: one run, a comparison, or any folder that holds runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gangline.errors import ResultError
+from gangline.files.json_files import read_sealed
+from gangline.runs.comparison import KIND
+from gangline.runs.load import load_result
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from gangline.runs.result import Result
+
+__all__ = ["choose", "load_runs"]
+
+
+def load_runs(folder: str | PathLike[str]) -> list[Result]:
+    """Return the runs in a folder that `run --out` or `compare --out` wrote.
+
+    Parameters
+    ----------
+    folder : path
+        A result, a comparison, or a folder of results, as an interrupted comparison leaves it.
+
+    Returns
+    -------
+    list of Result
+        In the order of the comparison; else by name. Tables are read when asked for.
+
+    Raises
+    ------
+    ResultError
+        If there is no result in it, or a run of the comparison is missing.
+    OSError
+        If it is not there or cannot be read.
+    """
+    folder = Path(folder)
+    if folder.is_file():
+        raise ResultError(f"{folder}: expected a folder of results, got a file", path=str(folder))
+    if (folder / "spec.json").is_file():
+        return [load_result(folder)]
+    inside = sorted(path for path in folder.iterdir() if (path / "spec.json").is_file())
+    # A name with a leading dot is a folder that is being written.
+    runs = [load_result(path) for path in inside if not path.name.startswith(".")]
+    order = _order(folder / "comparison.json")
+    if not runs:
+        message = f"{folder}: holds no result; expected what `run --out` or `compare --out` wrote"
+        raise ResultError(message, path=str(folder))
+    found: dict[tuple[str, int], dict[str, list[Result]]] = {}
+    for run in runs:
+        found.setdefault((run.policy, run.seed), {}).setdefault(run.log_hash, []).append(run)
+    chosen = []
+    for row in order:
+        alike = found.get((row.policy, row.seed), {})
+        if not alike.get(row.log_hash):
+            state = "is of another comparison" if alike else "is missing"
+            message = (
+                f"{folder}: the run of {row.policy} with seed {row.seed} {state}; run it again"
+            )
+            raise ResultError(message, path=str(folder))
+        chosen.append(alike[row.log_hash].pop(0))
+    # Runs of an earlier comparison into the same folder are not part of this one.
+    return chosen or runs
+
+
+def choose(runs: list[Result], policy: str | None) -> Result:
+    """Return the run that is asked for by the policy's name or label; the first seed of it.
+
+    Raises
+    ------
+    ResultError
+        If none has it, or several runs are there and none was asked for.
+    """
+    labels = list(dict.fromkeys(run.policy for run in runs))
+    known = ", ".join(labels)
+    if policy is None:
+        if len(labels) > 1:
+            raise ResultError(f"--policy: choose one of the policies compared: {known}")
+        return runs[0]
+    for fits in (
+        [run for run in runs if run.policy == policy],
+        [run for run in runs if run.spec["policy"]["name"] == policy],
+    ):
+        if fits:
+            return fits[0]
+    raise ResultError(f"--policy: no run of {policy} here; there are: {known}")
+
+
+class _Row(msgspec.Struct):
+    policy: str
+    seed: int
+    log_hash: str
+
+
+class _Table(msgspec.Struct):
+    """What is read of comparison.json."""
+
+    runs: list[_Row]
+
+
+def _order(path: Path) -> list[_Row]:
+    if not path.exists():
+        return []
+    advice = "run `compare` again, or remove the file to take the runs by name"
+    data = read_sealed(path, KIND, advice)
+    try:
+        return msgspec.convert(data, _Table).runs
+    except msgspec.ValidationError as error:
+        message = f"{path}: not the table of a comparison: {error}; {advice}"
+        raise ResultError(message, path=str(path)) from None

@@ -1,0 +1,86 @@
+"""What makes runs unlike, or more alike than they seem: sizes of jobs, copies, speeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangline._support import formatting as words
+from gangline.analysis.report import tables
+from gangline.analysis.report.tables import text
+from gangline.runs.premises import merged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.analysis.report.digest import Digest
+
+__all__ = ["said"]
+
+
+def said(runs: Sequence[Digest]) -> list[str]:
+    """Return what changes the meaning of a comparison, as sentences in HTML; "" for what does not.
+
+    Parameters
+    ----------
+    runs : sequence of Digest
+        Of several seeds of a policy the first counts.
+    """
+    first = {run.label: run for run in reversed(runs)}
+    drawn = [first[label] for label in dict.fromkeys(run.label for run in runs)]
+    found = merged(lack for run in drawn for lack in run.lacks if lack.mechanism)
+    told = [text(_capital(lack.sentence())) + "." for lack in found]
+    return [_elastic(drawn), _copies(drawn), _speeds(drawn), *told]
+
+
+def _capital(line: str) -> str:
+    return line[0].upper() + line[1:]
+
+
+def _elastic(drawn: Sequence[Digest]) -> str:
+    resized = [run for run in drawn if run.shapes is not None and run.shapes.resized_jobs]
+    if not resized or not resized[0].spec["cluster"].get("elastic"):
+        return ""
+    jobs = words.count(resized[0].spec["trace"]["jobs"])
+    told = []
+    for run in resized:
+        assert run.shapes is not None
+        least, most = run.shapes.resized_gpus
+        told.append(
+            f"under {tables.name(run.label)} {run.shapes.resized_jobs:,} of {jobs} jobs had other "
+            f"numbers of GPUs than the trace asks for ({least:,} to {most:,} at once)"
+        )
+    line = f"Jobs are elastic: {'; '.join(told)}."
+    others = [tables.name(run.label) for run in drawn if run not in resized]
+    if others:
+        line += (
+            f" Under {words.listed(others)} every job kept the gang of the trace. So a lead may be "
+            "that of elastic jobs, not of a better order; compare times to finish, not GPUs busy."
+        )
+    return line
+
+
+def _copies(drawn: Sequence[Digest]) -> str:
+    copied = [run for run in drawn if run.shapes is not None and run.shapes.copied_jobs]
+    others = [tables.name(run.label) for run in drawn if run not in copied]
+    if not copied or not others:
+        return ""
+    told = []
+    for run in copied:
+        assert run.shapes is not None
+        told.append(
+            f"Under {tables.name(run.label)} {words.plural(run.shapes.copied_jobs, 'job')} ran as "
+            f"up to {run.shapes.copies_most} copies at once, each with GPUs of its own"
+        )
+    return (
+        f"{'; '.join(told)}. Under {words.listed(others)} a job held no more than its one gang. So "
+        "a lead may be that of copies, not of a better order."
+    )
+
+
+def _speeds(drawn: Sequence[Digest]) -> str:
+    if not any(run.shapes is not None and run.shapes.is_uniform for run in drawn):
+        return ""
+    return (
+        "All GPU types run jobs equally fast here: the jobs are given in seconds, and the types "
+        "have no speeds of their own. What a policy gains by its choice of types does not show."
+    )

@@ -1,0 +1,256 @@
+"""Why jobs waited: what the tables of a run tell, whatever the policy had in mind.
+
+At each moment a job without GPUs waits for the first of these reasons that holds:
+
+busy
+    Fewer GPUs of any one type are free than it asks for.
+head
+    Enough are free, and the job that arrived first of those that have not started yet asks for
+    more than are free: head-of-line blocking.
+scattered
+    Enough are free, but spread over more servers than a gang of its size needs.
+held
+    Enough are free on few servers: the policy let the job wait, for reasons of its own.
+
+GPUs of a server that is down are not free. With the segments of a run all of this is known of all
+waiting; with the timeline alone it is known of the time to the first start, and `scattered` counts
+as `held`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline.runs.explain.free import FITS, SHORT, Free, arrivals, free_of_segments
+from gangline.runs.explain.life import Segments
+from gangline.runs.spec import cluster_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from gangline.cluster.description import Cluster
+    from gangline.runs.result import Result
+
+    Bools = npt.NDArray[np.bool_]
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+__all__ = ["REASONS", "Waits", "floats", "idle_share", "waits"]
+
+REASONS = ("busy", "head", "scattered", "held")
+_BUSY, _HEAD, _SCATTERED, _HELD = range(4)
+_ROUNDING_S = 1e-6  # sums of a few million seconds are no more exact
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Stretches of time in which jobs waited, and why.
+
+    Attributes
+    ----------
+    job : int array, shape (stretches,)
+        Row of the jobs table.
+    start_s, end_s : float arrays, shape (stretches,)
+        On the clock of the tables.
+    is_first : bool array, shape (stretches,)
+        Whether the job had never run before.
+    reasons_s : float array, shape (stretches, 4)
+        How long for each of `REASONS`; a row sums to the length of the stretch.
+    """
+
+    job: Ints
+    start_s: Floats
+    end_s: Floats
+    is_first: Bools
+    reasons_s: Floats
+
+    def of(self, is_counted: Bools) -> Waits:
+        """Return the stretches of some jobs."""
+        mine = is_counted[self.job]
+        return Waits(**{name: column[mine] for name, column in vars(self).items()})
+
+    @property
+    def behind_head(self) -> float:
+        """Share of the time to the first start that is head-of-line blocking; nan if there is none.
+
+        Without segments it is not known, and nan, while servers of one of several types are down.
+        """
+        first = self.reasons_s[self.is_first]
+        total = float(first.sum())
+        return float(first[:, _HEAD].sum()) / total if total > 0.0 else float("nan")
+
+
+def waits(
+    result: Result,
+    rows: Segments | None = None,
+    *,
+    fewest: Ints | None = None,
+    mixes_types: bool = False,
+) -> Waits | None:
+    """Return why the jobs of a run waited; None if its tables do not say.
+
+    Parameters
+    ----------
+    result : Result
+        With segments, or else with a timeline. Failures that were drawn are in no table: of such
+        a run nothing is known if servers failed.
+    rows : Segments, optional
+        Its segments, if they are at hand already.
+    fewest : int array, shape (jobs,), optional
+        GPUs that are enough for each job; default: what it asks for.
+    mixes_types : bool
+        Whether a gang may have GPUs of several types.
+
+    Notes
+    -----
+    O(rows log rows + instants x (distinct gang sizes + GPUs of a server)). A job counts as able to
+    run on every GPU type. Two jobs on one GPU use it once.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> rows = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [10, 5, 3]}
+    >>> run = gl.simulate(lab, pa.table(rows), "fifo", segments=True)
+    >>> found = waits(run)
+    >>> [dict(zip(REASONS, row.tolist())) for row in found.reasons_s[:, :2]]
+    [{'busy': 9.0, 'head': 0.0}, {'busy': 5.0, 'head': 8.0}]
+    """
+    import pyarrow.compute as pc
+
+    cluster = cluster_of(result.spec)
+    jobs = result.jobs
+    arrival, start = arrivals(jobs), floats(jobs, "first_start_s")
+    could_run = np.asarray(pc.not_equal(jobs["status"], "dropped"), bool)
+    if result.has_segments:
+        rows = Segments(result.segments, jobs) if rows is None else rows
+        outages = cluster.outages()
+        if result.summary.get("failures") and not outages:
+            return None  # drawn: no table says which servers were down
+        last_s = _last_s(result)
+        until = np.where(np.isnan(floats(jobs, "finish_s")), last_s, np.nan)
+        stretches = rows.waits(np.where(could_run, until, -np.inf))
+        moments = [np.append(arrival, last_s)]
+        if "xi" in result.segments.column_names:  # a GPU may stay in use when a job leaves it
+            moments += stretches[1:]
+        free = free_of_segments(result.segments, cluster, np.concatenate(moments), outages)
+    else:
+        free = _free_of_timeline(result.timeline, cluster, np.concatenate([arrival, start]))
+        until = np.where(np.isnan(start), _last_s(result), start)
+        waited = np.flatnonzero(could_run & (until > arrival))
+        stretches = waited, arrival[waited], until[waited]
+    if free is None:
+        return None
+    owner, begin, end_s = stretches
+    order = np.flatnonzero(could_run)[np.argsort(arrival[could_run], kind="stable")]
+    queue = arrival[order], np.where(np.isnan(start), np.inf, start)[order]
+    gpus = np.asarray(jobs["gpus"].to_numpy() if fewest is None else fewest, np.int64)
+    sizes, size_of = np.unique(gpus, return_inverse=True)
+    code = _codes(free, sizes, _head(free.time_s, *queue, gpus[order]), mixes_types=mixes_types)
+    return Waits(
+        job=owner,
+        start_s=begin,
+        end_s=end_s,
+        is_first=begin == arrival[owner],
+        reasons_s=_durations(free.time_s, code, size_of[owner], begin, end_s),
+    )
+
+
+def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
+    """Return the share of all GPU time that was idle while at least one job waited.
+
+    Parameters
+    ----------
+    timeline : pyarrow.Table
+        Of a run.
+    gpus : int
+        Of the cluster.
+    length_s : float
+        From the first arrival to the end of the run.
+
+    Returns
+    -------
+    float
+        NaN if the run kept no timeline.
+    """
+    if timeline.num_rows < 2 or not length_s > 0.0:
+        return float("nan")
+    idle = floats(timeline, "gpus_idle_while_waiting")[:-1]
+    return float(idle @ np.diff(floats(timeline, "t_s"))) / (gpus * length_s)
+
+
+def _codes(free: Free, sizes: Ints, head: Ints, *, mixes_types: bool) -> npt.NDArray[np.uint8]:
+    """Return the reason for which a gang of each size would wait from each instant on."""
+    code = np.empty((len(sizes), len(free.time_s)), np.uint8)
+    types = range(len(free.total))
+    is_blocked = head > (free.total.sum if mixes_types else free.total.max)(axis=0)
+    for row, size in zip(code, sizes.tolist(), strict=True):
+        state = free.for_gang(size, types, mixes_types=mixes_types).state
+        row[:] = np.where(state == FITS, _HELD, _SCATTERED)
+        row[is_blocked] = _HEAD
+        row[state == SHORT] = _BUSY
+    return code
+
+
+def _head(time_s: Floats, arrival_s: Floats, start_s: Floats, gpus: Ints) -> Ints:
+    """Return what the first job of the queue asks for at each instant; 0 where there is none.
+
+    The jobs are given in the order of their arrival.
+    """
+    if not len(gpus):
+        return np.zeros(len(time_s), np.int64)
+    # The first job that has not started: all before it have.
+    first = np.searchsorted(np.maximum.accumulate(start_s), time_s, "right")
+    is_there = first < len(gpus)
+    first = np.minimum(first, len(gpus) - 1)
+    return np.where(is_there & (arrival_s[first] <= time_s), gpus[first], 0)
+
+
+def _durations(
+    time_s: Floats, code: npt.NDArray[np.uint8], size: Ints, start_s: Floats, end_s: Floats
+) -> Floats:
+    """Return how long each reason held in each span; spans begin and end at instants."""
+    found = np.zeros((len(start_s), len(REASONS)))
+    length = np.diff(time_s)
+    first, last = np.searchsorted(time_s, start_s), np.searchsorted(time_s, end_s)
+    for number in np.flatnonzero(np.bincount(size)).tolist():
+        mine = size == number
+        for reason in np.flatnonzero(np.bincount(code[number], minlength=len(REASONS))).tolist():
+            total = np.append(0.0, np.cumsum((code[number, :-1] == reason) * length))
+            found[mine, reason] = total[last[mine]] - total[first[mine]]
+    found[found < _ROUNDING_S] = 0.0
+    return found
+
+
+def _last_s(result: Result) -> float:
+    """Return the end of the simulated time."""
+    rows = [result.timeline["t_s"], result.jobs["arrival_s"]]
+    rows += [result.segments["end_s"]] if result.has_segments else []
+    return float(max(np.max(column.to_numpy(), initial=0.0) for column in rows))
+
+
+def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> Free | None:
+    """Return the free GPUs at the rows of the timeline and at further instants."""
+    if timeline.num_rows < 2:
+        return None
+    at = floats(timeline, "t_s")
+    of_type = cluster.gpus_by_type()
+    there = floats(timeline, "gpus_total")
+    if len(of_type) == 1:
+        total = [there - floats(timeline, "gpus_busy")]
+    elif (there == sum(of_type.values())).all():
+        total = [n - floats(timeline, f"gpus_busy_{name}") for name, n in of_type.items()]
+    else:
+        return None  # servers are down, of an unknown type
+    time_s = np.unique(np.concatenate([at, more_s[np.isfinite(more_s)]]))
+    row = np.clip(np.searchsorted(at, time_s, "right") - 1, 0, None)
+    return Free(time_s, np.array(total).astype(np.int64)[:, row], None)
+
+
+def floats(table: pa.Table, name: str) -> Floats:
+    """Return a column of numbers; nan where there is none."""
+    return np.asarray(table[name].to_numpy(), np.float64)

@@ -1,0 +1,280 @@
+"""Why policies differ: what jobs waited for, what was stopped, the most delayed jobs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gangline._support import formatting as words
+from gangline.analysis.report import _gantt_svg, findings, stories, tables, waiting
+from gangline.analysis.report.tables import Cell, Table, of, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.analysis.report.digest import Digest
+
+    Row = dict[str, Any]
+
+__all__ = ["content", "unfit"]
+
+_BLOCKED = (
+    "head-of-line blocking: the job that had come first asked for more GPUs than were free, the "
+    "waiting job for no more"
+)
+_BY_REASON = tuple(words.Measure(*one) for one in (
+    ("waited_busy_s", "Too few GPUs free",
+     "fewer GPUs of one type were free than the job needs; stories below name jobs that held them",
+     words.duration, 0),
+    ("waited_head_s", "Head-of-line blocked", _BLOCKED, words.duration, 0),
+    ("waited_scattered_s", "Scattered",
+     "enough GPUs were free, but on more servers than such a gang needs", words.duration, 0),
+    ("waited_held_s", "Deferred by policy",
+     "enough GPUs were free on few servers, and the policy let it wait", words.duration, 0),
+    ("run_mean_s", "Mean running", "all time with GPUs", words.duration, 0),
+    ("idle_while_waiting", "Idle while jobs wait",
+     "share of all GPU time that was idle while at least one job waited", words.share, 0),
+))  # fmt: skip
+_REASONS = tuple(zip(waiting.REASONS, _BY_REASON, strict=False))
+# Class, words of the legend, title of the column, explanation.
+_PARTS = (
+    ("useful", "work", "Work", "GPUs held with progress"),
+    ("overhead", "starts and restarts", "Restarts", "GPUs held without progress after a start"),
+    ("distance", "lost to distance", "Distance", "Lost because the GPUs of a job lie apart"),
+    ("co-runner", "lost to co-runners", "Co-runners", "Lost because jobs share a GPU"),
+    (
+        "fragment",
+        "idle, while a waiting job asked for no more GPUs than were idle",
+        "Idle, a job would fit",
+        "It was head-of-line blocked, idle GPUs were scattered, or the policy deferred it",
+    ),
+    ("idle", "idle otherwise", "Idle otherwise", "No job waited that was small enough"),
+)
+_MUCH = 0.05  # ours: share of all waiting from which the page says which jobs waited in vain
+_LIST = 0.6  # ours: share of such waiting that makes one size of job worth naming
+
+
+def content(
+    means: Sequence[Row], drawn: Sequence[Digest], best: Sequence[str], worst: str | None
+) -> str:
+    """Return the section as HTML.
+
+    Parameters
+    ----------
+    means : sequence of dict
+        One row per policy.
+    drawn : sequence of Digest
+        One run per policy, in the same order.
+    best, worst : labels
+        The recommended policies, and the slowest if there is one; the page tells the stories of
+        their jobs.
+    """
+    parts = [
+        ("", _waiting(means, drawn)),
+        ("Stopped jobs", _stopped(means, drawn)),
+        ("GPU time breakdown", _cost(means, drawn)),
+        *_told(drawn, [*best[:1], *([] if worst is None else [worst])]),
+    ]
+    return "".join(
+        (f"<h3>{title}</h3>" if title else "") + inside for title, inside in parts if inside
+    )
+
+
+def _waiting(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
+    """Return the table of what jobs waited for, without columns that are 0 or unknown for all."""
+    rows = findings.reasons(means)
+    is_known = any(row.get("waited_busy_s") is not None for row in rows)
+    columns = _BY_REASON if is_known else findings.REASONS
+    seen = [one for one in columns if any(row.get(one.key) for row in rows)]
+    if not seen:
+        return ""
+    table = tables.ranked([run.label for run in drawn], rows, seen)
+    colours = {}
+    if is_known:
+        colours = {one.title: f'<i class="w-{reason}"></i>' for reason, one in _REASONS}
+        _put_bars(table, rows)
+    about = "".join(
+        f"<li>{colours.get(one.title, '')}<strong>{one.title}</strong>: {text(one.hint)}.</li>"
+        for one in seen
+        if one.hint
+    )
+    return (
+        table.html("What jobs waited for, by policy")
+        + "".join(f"<p>{line}</p>" for line in unfit(drawn))
+        + f'<ul class="terms{" keyed" if is_known else ""}">{about}</ul>'
+    )
+
+
+def _put_bars(table: Table, rows: Sequence[Row]) -> None:
+    """Put the mean waiting after the policy of each row: as a bar in parts, and as a time."""
+    table.titles[1:1] = [
+        ("All waiting, by reason", ""),
+        ("All waiting, mean", "All time without GPUs of a job, from arrival to finish"),
+    ]
+    longest = max((row.get("wait_mean_s") or 0.0 for row in rows), default=0.0) or 1.0
+    for cell, row in zip(table.rows, rows, strict=True):
+        wait = row.get("wait_mean_s")
+        parts = [(name, (row.get(one.key) or 0.0) / longest) for name, one in _REASONS]
+        bar = "".join(
+            f'<span class="w-{name}" style="width:{100 * part:.2f}%"></span>'
+            for name, part in parts
+        )
+        cell[1:1] = [
+            Cell(f'<div class="stack thin">{bar}</div>', wait, kind="wide"),
+            of(wait, words.duration),
+        ]
+
+
+def unfit(drawn: Sequence[Digest]) -> list[str]:
+    """Say which jobs waited although enough GPUs were free, where it is much of the waiting."""
+    said = []
+    for run in drawn:
+        whole = sum(share for _, _, share in run.unfit)
+        if whole < _MUCH:
+            continue
+        name, jobs, share = max(run.unfit, key=lambda one: one[2])
+        line = (
+            f"Under {tables.name(run.label)}, {words.percent(whole)} of all waiting was while "
+            "enough GPUs were free"
+        )
+        if share > _LIST * whole and len(run.unfit) > 1:
+            size = "1 GPU" if name == "1" else f"{text(name)} GPUs"
+            line += f", {words.percent(share / whole)} of it by jobs of {size} ({jobs:,})"
+        said.append(f"{line}.")
+    return said
+
+
+def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
+    """Return the table of stopped jobs; nothing if none was stopped or moved."""
+    rows = findings.reasons(means)
+    if not any(row.get("stops_per_job") for row in rows):
+        return ""
+    columns = [
+        words.Measure("preemptions", "Preemptions", "", words.count, 0),
+        words.Measure("migrations", "Moves", "", words.count, 0),
+        words.Measure("stops_per_job", "Per job", "Preemptions and moves", words.times, 0),
+        words.Measure("taken_by_shorter", "Taken by shorter", "", words.share, 0),
+        words.Measure("taken_by_later", "Taken by later", "", words.share, 0),
+        words.Measure("taken_by_smaller", "Taken by smaller", "", words.share, 0),
+        words.Measure("overhead_fraction", "Lost to restarts", "", words.share, 0),
+    ]
+    seen = [one for one in columns if any(row.get(one.key) for row in rows)]
+    table = tables.ranked([run.label for run in drawn], rows, seen)
+    about = ""
+    if any(one.key.startswith("taken") for one in seen):
+        about = (
+            "<p class=about>Of the jobs that took the GPUs of a stopped job at that instant: how "
+            "many run shorter than it when alone, arrived later, and ask for fewer GPUs.</p>"
+        )
+    return about + table.html("Stopped jobs by policy")
+
+
+def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
+    split = [findings.gpu_time(row) for row in means]
+    # What no policy loses is not worth a column.
+    seen = [part for part in _PARTS if any(parts[part[0]] > 0.0 for parts in split)]
+    rows = []
+    for i, (run, parts) in enumerate(zip(drawn, split, strict=True)):
+        stack = "".join(
+            f'<span class="{name}" style="width:{100 * parts[name]:.2f}%"></span>'
+            for name, _, _, _ in seen
+        )
+        said = "; ".join(f"{word} {words.share(parts[name])}" for name, word, _, _ in seen)
+        wide = f'<div class="stack" role="img" aria-label="{text(said)}">{stack}</div>'
+        rows.append(
+            [
+                tables.policy_cell(i, run.label),
+                Cell(wide, parts["useful"], kind="wide"),
+                *(of(parts[name], words.share) for name, _, _, _ in seen),
+            ]
+        )
+    titles = [("Policy", ""), ("All GPU time until the last job is done", "")]
+    titles += [(title, hint) for _, _, title, hint in seen]
+    legend = "".join(f'<li><i class="{name}"></i>{word}</li>' for name, word, _, _ in seen)
+    table = Table(titles, rows).html("GPU time breakdown by policy")
+    return f'<ul class="legend">{legend}</ul>{table}'
+
+
+def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str]]:
+    """Return titles and contents: the most delayed jobs, and the cluster for some time."""
+    found = []
+    for label in labels:
+        run = next(run for run in drawn if run.label == label)
+        under = f" under {tables.name(run.label)}" if drawn[1:] else ""
+        mine = []
+        if run.stories:
+            many = len(run.stories)
+            what = f"The {many} most delayed jobs" if many > 1 else "The most delayed job"
+            mine.append((f"{what}{under}", _delayed(run, drawn)))
+        if run.excerpt is not None:
+            mine.append((f"Jobs on GPUs{under}", _gantt(run)))
+        if label == labels[0]:
+            found += mine
+        elif mine:  # folded: for those who ask
+            inside = "".join(f"<h4>{title}</h4>{content}" for title, content in mine)
+            found.append(("", tables.folded(f"The same{under}", inside)))
+    return found
+
+
+def _gantt(run: Digest) -> str:
+    assert run.excerpt is not None
+    dark = ["a preemption"] if run.summary.get("preemptions") else []
+    dark += ["the end of a copy"] if run.shapes is not None and run.shapes.copied_jobs else []
+    ends = f"; a dark end is {' or '.join(dark)}" if dark else ""
+    about = (
+        f"<p class=about>Each row is a GPU, each bar a job, in eight colours in turn{ends}. Shown "
+        "is the busiest period; <code>gangline gantt</code> draws all of it.</p>"
+    )
+    picture = _gantt_svg.draw(run.excerpt, f"Jobs on GPUs under {run.label}")
+    frame = '<div class="scroll gantt" tabindex="0" role="group" aria-label="Jobs on GPUs">'
+    return f"{about}{frame}{picture}</div>"
+
+
+def _delayed(run: Digest, drawn: Sequence[Digest]) -> str:
+    """Return the jobs with the longest delay, with their times elsewhere and their stories."""
+    others = [
+        other
+        for other in drawn
+        if other is not run
+        and len(other.jct_s) == len(run.jct_s)
+        and other.spec["trace"]["sha256"] == run.spec["trace"]["sha256"]
+    ]
+    titles = [
+        ("Job", ""),
+        ("GPUs", ""),
+        ("Alone", "Run time alone on the fastest GPUs"),
+        ("Took", ""),
+    ]
+    titles += [("Elsewhere", "Under the other policy that served it best")] if others else []
+    titles.append(("What happened", ""))
+    rows = []
+    told = stories.with_causes(run.stories, run.again, str(run.spec["log_hash"]))
+    for story in told:
+        row = [
+            tables.label_cell(story.job, "name"),
+            of(story.gpus, words.count),
+            of(story.alone_s, words.duration),
+            of(story.jct_s, words.duration),
+        ]
+        if others:
+            took = [
+                (float(other.jct_s[story.row]), other.label)
+                for other in others
+                if math.isfinite(other.jct_s[story.row])
+            ]
+            if took:
+                least, label = min(took)
+                shown = f"{text(words.duration(least))}, <bdi>{text(label)}</bdi>"
+                row.append(Cell(shown, least))
+            else:
+                row.append(Cell("–", None))
+        row.append(Cell(text(stories.sentences(story)), None, kind="words"))
+        rows.append(row)
+    about = (
+        "<p class=about>Those with the longest delay: time from arrival to finish, less the run "
+        "time alone. <code>gangline explain DIR --job ID</code> explains any job."
+    )
+    if not any(story.causes for story in told) and any(story.wait_s for story in told):
+        about += " The run was not repeated: what the policy had in mind is not known."
+    about += "</p>"
+    return about + Table(titles, rows).html("The most delayed jobs", kind="told")

@@ -1,0 +1,1 @@
+"""Clusters: description, checks, presets, networks, sharing, elastic jobs, tables of rates."""

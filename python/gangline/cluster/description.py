@@ -1,0 +1,310 @@
+"""Clusters: GPU types, servers, racks, and what may happen to them.
+
+Examples
+--------
+>>> import gangline as gl
+>>> cluster = gl.Cluster.preset("tiresias-60")
+>>> cluster.gpus_total
+16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gangline._support import toml
+from gangline._support.builtin_values import flaw, to_builtins
+from gangline._support.formatting import did_you_mean
+from gangline._support.safe import safe
+from gangline.cluster.checks import check, load_tables
+from gangline.cluster.elastic_checks import load_elastic
+from gangline.cluster.schema import (
+    CapacityRow,
+    ClusterKeys,
+    FailureRow,
+    Failures,
+    GpuType,
+    InterferenceRow,
+    ModelTraffic,
+    Network,
+    ServerBlock,
+    Sharing,
+    Throughput,
+    ThroughputRow,
+    TierLinks,
+)
+from gangline.cluster.sharing_checks import load_sharing
+from gangline.errors import ClusterError
+from gangline.files.decode import from_validation_error
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = [
+    "CapacityRow",
+    "Cluster",
+    "FailureRow",
+    "Failures",
+    "GpuType",
+    "InterferenceRow",
+    "ModelTraffic",
+    "Network",
+    "ServerBlock",
+    "Sharing",
+    "Throughput",
+    "ThroughputRow",
+    "TierLinks",
+    "read_cluster",
+]
+
+_BLOCKS_SHOWN = 20  # in notebooks
+
+
+class Cluster(ClusterKeys, frozen=True, kw_only=True):
+    """A GPU cluster: immutable, checked when it is made.
+
+    Use `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or `Cluster.from_dict`.
+
+    Parameters
+    ----------
+    name : str
+        Shown in results.
+    gpu_types : tuple of GpuType
+        GPU types; their order breaks ties between types.
+    servers : tuple of ServerBlock
+        Blocks of servers; servers are numbered from 0 in this order.
+    network, failures, throughput, sharing, elastic, iter_time : optional
+        Locality factors, outages, rate table, interference, models of elastic jobs, iteration
+        times.
+    capacity : tuple of CapacityRow, optional
+        How many servers there are over time; before the first row all are there. A server that
+        leaves acts like one that fails; those with the highest numbers leave first.
+    notes : dict of str to int
+        What the reader of a node list assumed or left out, and how often.
+    """
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Cluster:
+        """Read a cluster from a TOML file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; tables it names are looked up relative to it.
+
+        Raises
+        ------
+        ClusterError
+            If the text is not TOML or a key is unknown, missing or out of range; the message names
+            the file and the key path.
+        OSError
+            If the file cannot be read.
+        """
+        path = Path(path)
+        try:
+            data = toml.loads(path.read_text(encoding="utf-8-sig"))
+        except UnicodeDecodeError as error:
+            message = f"{path}: byte {error.start}: expected UTF-8 text"
+            raise ClusterError(message, path=str(path)) from None
+        except ValueError as error:
+            raise ClusterError(f"{path}: expected TOML: {error}", path=str(path)) from None
+        return cls.from_dict(data, path=str(path))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, path: str | None = None) -> Cluster:
+        """Build a cluster from the keys of the TOML format.
+
+        Examples
+        --------
+        >>> lab = {
+        ...     "gpu_types": [{"name": "V100", "memory_gb": 16}],
+        ...     "servers": [{"count": 5, "gpu": "V100", "gpus": 4, "rack": "fill:2"}],
+        ... }
+        >>> Cluster.from_dict(lab)
+        Cluster('cluster', 5 servers in 3 racks, 20 GPUs: 20 V100)
+        """
+        if not isinstance(data, Mapping):
+            kind = type(data).__name__
+            message = f"expected the keys of a cluster as a mapping, got {kind}"
+            raise ClusterError(message, path=path, value=kind)
+        wrong = flaw(data)
+        if wrong is not None:
+            raise ClusterError(f"{path}: {wrong}" if path else wrong, path=path)
+        data = to_builtins(data)
+        try:
+            cluster = msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise from_validation_error(error, data, cls, path) from None
+        cluster = load_elastic(load_sharing(cluster, path), path)
+        check(cluster, path)
+        return load_tables(cluster, path)
+
+    @classmethod
+    def from_file(cls, path: str | Path, **options: Any) -> Cluster:
+        """Read a cluster from a TOML file or from the node list of a public trace.
+
+        Parameters
+        ----------
+        path : str or Path
+            A TOML file, or what `gangline.read_cluster` knows.
+        **options
+            Those of `read_cluster`; none with TOML.
+        """
+        if "format" not in options and _is_toml(Path(path)):
+            if options:
+                raise ClusterError(f"{path}: a TOML file takes no options", key=next(iter(options)))
+            return cls.from_toml(path)
+        return read_cluster(path, **options)
+
+    @classmethod
+    def preset(cls, name: str) -> Cluster:
+        """Return a cluster that ships with gangline; `Cluster.presets()` lists the names."""
+        if name not in cls.presets():
+            hint = did_you_mean(name, cls.presets(), "gangline cluster presets")
+            raise ClusterError(f"no cluster preset `{name}`{hint}", key=name)
+        return cls.from_toml(_preset_folder() / f"{name}.toml")
+
+    @staticmethod
+    def presets() -> list[str]:
+        """Names of the clusters that ship with gangline.
+
+        Examples
+        --------
+        >>> "venus" in Cluster.presets()
+        True
+        """
+        return sorted(path.stem for path in _preset_folder().glob("*.toml"))
+
+    @classmethod
+    def homogeneous(
+        cls,
+        *,
+        servers: int,
+        gpus: int,
+        gpu: str = "GPU",
+        memory_gb: float = 16.0,
+        servers_per_rack: int | None = None,
+        name: str | None = None,
+    ) -> Cluster:
+        """Build a cluster of equal servers.
+
+        Parameters
+        ----------
+        servers : int
+            Number of servers, >= 1.
+        gpus : int
+            GPUs of each, 1 to 64.
+        gpu : str
+            Name of the GPU type.
+        memory_gb : float
+            GiB of one GPU.
+        servers_per_rack : int, optional
+            Default: one rack holds all.
+        name : str, optional
+            Default: made from the numbers.
+
+        Examples
+        --------
+        >>> Cluster.homogeneous(servers=64, gpus=8, gpu="V100", servers_per_rack=16)
+        Cluster('64x8 V100', 64 servers in 4 racks, 512 GPUs: 512 V100)
+        """
+        servers, gpus = to_builtins(servers), to_builtins(gpus)
+        block: dict[str, Any] = {"count": servers, "gpu": gpu, "gpus": gpus}
+        if servers_per_rack is not None:
+            block["rack"] = f"fill:{servers_per_rack}"
+        return cls.from_dict(
+            {
+                "name": name or f"{servers}x{gpus} {gpu}",
+                "gpu_types": [{"name": gpu, "memory_gb": memory_gb}],
+                "servers": [block],
+            }
+        )
+
+    def __hash__(self) -> int:
+        # The other fields may hold mappings; equal clusters are equal in these three.
+        return hash((self.name, self.gpu_types, self.servers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys of the TOML format; `Cluster.from_dict` is the way back."""
+        data: dict[str, Any] = {"name": self.name, **msgspec.to_builtins(self)}
+        return data
+
+    def to_toml(self) -> str:
+        """Return the cluster as TOML text."""
+        return toml.dumps(self.to_dict())
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{count} {name}" for name, count in self.gpus_by_type().items())
+        place = f"{_plural(self.servers_total, 'server')} in {_plural(self.racks_total, 'rack')}"
+        gpus = _plural(self.gpus_total, "GPU")
+        return safe(f"Cluster({self.name!r}, {place}, {gpus}: {kinds})")
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table
+
+        shown = self.servers[:_BLOCKS_SHOWN]
+        rows: list[list[object]] = [[b.count, b.gpu, b.gpus, b.place()] for b in shown]
+        if len(self.servers) > len(shown):
+            rows.append([f"and {len(self.servers) - len(shown):,} more blocks", "", "", ""])
+        return table(["servers", "GPU type", "GPUs each", "racks"], rows, caption=repr(self))
+
+
+def read_cluster(
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    **options: Any,
+) -> Cluster:
+    """Read a cluster from a node list of a public trace.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV file, also `.gz`, `.xz`, `.zst`, or a member `archive.tar.gz::member`.
+    format : str, optional
+        Forces a format; the default looks at the first line.
+    **options
+        name, gpu, gpus, memory_gb, servers_per_rack, vc, start: see
+        `gangline.cluster.node_lists.options.FileOptions`.
+
+    Returns
+    -------
+    Cluster
+        What was assumed or left out is counted in its `notes`.
+
+    Raises
+    ------
+    ClusterError
+        If the file is of no known kind, or a row is wrong (file, line, column).
+    OSError
+        If it cannot be opened.
+    """
+    from gangline.cluster.node_lists.formats import read_keys
+
+    keys, name = read_keys(path, format=format, **options)
+    return Cluster.from_dict(keys, path=name)
+
+
+def _is_toml(path: Path) -> bool:
+    """Whether a file is TOML: by its name, else because its first line is none of a list."""
+    if path.suffix == ".toml" or not path.is_file():
+        return path.suffix == ".toml"
+    with path.open("rb") as file:
+        lines = file.read(4096).strip().splitlines()
+    try:
+        first = lines[0].decode("utf-8-sig") if lines else ""
+    except UnicodeDecodeError:  # such as a packed list, which may hold any byte
+        return False
+    return first.startswith(("#", "[")) or "=" in first
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def _preset_folder() -> Path:
+    return Path(__file__).with_name("presets")

@@ -1,0 +1,318 @@
+"""Slowdown factors of a trace on a cluster: any source becomes one table before the run.
+
+Jobs that the source cannot tell apart are of one class: by model label, and by batch size or gang
+size where the source has rows for some. The core looks a pair up with one index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from gangline.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from gangline.cluster.rates import JobKeys
+    from gangline.cluster.schema import InterferenceRow, Sharing
+
+    Floats = npt.NDArray[np.float64]
+    Codes = npt.NDArray[np.int64]
+
+__all__ = ["Pairs", "resolve"]
+
+_VALUES_MAX = 2**27  # ours: one GiB of factors
+_ABSENT_MAX = 21  # an error names 20 of them, and says if there are more
+_OTHER = 0  # batch or gang size for which the source has no row of its own
+_NEVER = math.inf  # until the table is done: these two may not share
+_BY_ROWS = ("table", "gavel")
+
+
+class Pairs(msgspec.Struct, frozen=True, kw_only=True):
+    """Slowdown factors between classes of jobs.
+
+    Attributes
+    ----------
+    of_job : uint32 array, shape (jobs,)
+        Class of each job; None if all are of one.
+    xi : float64 array, shape (types, classes, classes)
+        Factor >= 1 of the job of the second axis with one of the third; NaN = may not share.
+    classes : list of (label, batch size, gang size)
+        What a class means; None = any other, or no matter which.
+    clamped : int
+        Numbers of the source below 1, which are measuring noise and act as 1.
+    absent : list of (label, label)
+        The first pairs that could meet and have no factor although `missing = "error"`.
+    """
+
+    of_job: npt.NDArray[np.uint32] | None
+    xi: Floats
+    classes: list[tuple[str | None, int | None, int | None]]
+    clamped: int = 0
+    absent: list[tuple[str, str]] = []
+
+    def to_core(self) -> dict[str, Any]:
+        """Return the table as the compiled core wants it."""
+        if self.of_job is None:
+            return {"xi": float(self.xi[0, 0, 0])}
+        return {"of_job": self.of_job, "xi": self.xi, "absent": self.absent}
+
+    def digest(self) -> str:
+        """Return the sha256 of the classes and of their factors."""
+        found = hashlib.sha256(msgspec.json.encode(self.classes))
+        found.update(np.ascontiguousarray(self.xi, dtype="<f8").tobytes())
+        return found.hexdigest()
+
+
+def resolve(
+    sharing: Sharing | None,
+    types: Sequence[str],
+    jobs: JobKeys,
+    allowed: npt.NDArray[np.uint64] | None = None,
+) -> Pairs | None:
+    """Look every pair of classes up on every GPU type, once.
+
+    Parameters
+    ----------
+    sharing : Sharing
+        A checked table.
+    types : sequence of str
+        GPU types of the cluster.
+    jobs : JobKeys
+        Model label, batch size and gang size of each job.
+    allowed : uint64 array, shape (jobs,)
+        Bit t = the job may use type t; None = every job may use all.
+
+    Returns
+    -------
+    Pairs
+        None where nothing says by how much jobs slow each other down.
+
+    Raises
+    ------
+    ClusterError
+        If the table would not fit the memory.
+    """
+    if sharing is None or (sharing.interference == "constant" and sharing.xi is None):
+        return None
+    if sharing.interference == "constant":
+        xi = np.full((len(types), 1, 1), sharing.xi)
+        return Pairs(of_job=None, xi=xi, classes=[(None, None, None)])
+    return _Resolver(sharing, types, jobs, allowed).pairs()
+
+
+class _Entries(NamedTuple):
+    """Numbers of a source for one gang size and GPU type, None = any: row, column, value."""
+
+    one: list[tuple[int, int]]  # label, batch size of the slowed model
+    other: list[tuple[int, int]]
+    xi: list[float]
+
+
+class _Source:
+    """The numbers of a `[sharing]` table by label; a value <= 0 or NaN is none."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.square: Floats | None = None  # of labels, for every gang size and type
+        self.groups: dict[tuple[int | None, str | None, bool], _Entries] = {}
+        self.gangs: set[int] = set()
+        self.batches: set[int] = set()
+        if sharing.interference == "matrix":
+            self.labels = list(sharing.models or ())
+            self.square = np.asarray(sharing.matrix, dtype=np.float64)
+        elif sharing.interference == "analytic":
+            self.labels = list(sharing.util or ())
+            util = np.asarray([(sharing.util or {})[label] for label in self.labels])
+            self.square = np.maximum(1.0, util[:, None] + util[None, :]) * (1.0 + sharing.kappa)
+        else:
+            rows = sharing.rows or ()
+            names = [name for row in rows for name in (row.model, row.co_model)]
+            self.labels = list(dict.fromkeys(names))
+            self._take(rows)
+
+    def _take(self, rows: Sequence[InterferenceRow]) -> None:
+        index = {label: i for i, label in enumerate(self.labels)}
+        for row in rows:
+            has_batch = row.batch_size is not None
+            group = self.groups.setdefault(
+                (row.gpus, row.gpu_type, has_batch), _Entries([], [], [])
+            )
+            group.one.append((index[row.model], row.batch_size or 0))
+            group.other.append((index[row.co_model], row.co_batch_size or 0))
+            group.xi.append(row.xi if row.xi > 0.0 else 0.0)
+            if row.gpus is not None:
+                self.gangs.add(row.gpus)
+            if row.batch_size is not None and row.co_batch_size is not None:
+                self.batches |= {row.batch_size, row.co_batch_size}
+
+    @property
+    def clamped(self) -> int:
+        """How many numbers are in (0, 1)."""
+        values = [xi for group in self.groups.values() for xi in group.xi]
+        given = np.asarray(values) if self.square is None else self.square
+        return int(((given > 0.0) & (given < 1.0)).sum())
+
+
+class _Resolver:
+    """Classes of the jobs of one trace, and their table."""
+
+    def __init__(
+        self,
+        sharing: Sharing,
+        types: Sequence[str],
+        jobs: JobKeys,
+        allowed: npt.NDArray[np.uint64] | None,
+    ) -> None:
+        self.sharing, self.types, self.jobs = sharing, types, jobs
+        self.source = _Source(sharing)
+        by_gang = sharing.interference in _BY_ROWS and (
+            bool(self.source.gangs) or sharing.gang_fallback == "infeasible"
+        )
+        known = {label: i for i, label in enumerate(self.source.labels)}
+        codes = np.asarray([known.get(label, -1) for label in jobs.labels] + [-1], dtype=np.int64)
+        self.code = np.minimum(jobs.model.astype(np.int64), len(jobs.labels))  # last = no label
+        gangs = {1, *self.source.gangs} if by_gang else set()
+        key = np.zeros(len(jobs.model), dtype=[("label", "i8"), ("batch", "i8"), ("gang", "i8")])
+        key["label"] = codes[self.code]
+        key["batch"] = _or_other(jobs.batch_size, self.source.batches)
+        key["gang"] = _or_other(jobs.gpus, gangs)
+        distinct, inverse = np.unique(key, return_inverse=True)
+        self.label, self.batch = distinct["label"], distinct["batch"]
+        self.gang = distinct["gang"]
+        self.of_job = inverse.astype(np.uint32)
+        values = len(types) * len(distinct) ** 2
+        if values > _VALUES_MAX:
+            message = (
+                f"sharing: {len(distinct)} classes of jobs on {len(types)} GPU types make {values} "
+                f"pairs; expected at most {_VALUES_MAX}: leave rows of models, batch or gang "
+                "sizes out"
+            )
+            raise ClusterError(message, key="sharing", value=values)
+        every = np.uint64((1 << len(types)) - 1)
+        mask = np.full(len(key), every) if allowed is None else allowed
+        # jobs that may be on a type, shape (types, jobs)
+        self.on_type = (mask >> np.arange(len(types), dtype=np.uint64)[:, None]) & np.uint64(1) > 0
+
+    def pairs(self) -> Pairs:
+        """Return the table of all types."""
+        xi = np.stack([self._on(t) for t in range(len(self.types))])
+        absent: list[tuple[str, str]] = []
+        if self.sharing.missing == "error":
+            absent = list(itertools.islice(self._absent(np.isnan(xi)), _ABSENT_MAX))
+        elif self.sharing.missing == "constant":
+            xi[np.isnan(xi)] = self.sharing.xi
+        never = ~np.isfinite(xi)
+        xi[never | never.transpose(0, 2, 1)] = np.nan
+        labels = [*self.source.labels, None]
+        classes = zip(self.label.tolist(), self.batch.tolist(), self.gang.tolist(), strict=True)
+        return Pairs(
+            of_job=self.of_job,
+            xi=xi,
+            classes=[(labels[i], batch or None, gang or None) for i, batch, gang in classes],
+            clamped=self.source.clamped,
+            absent=absent,
+        )
+
+    def _on(self, t: int) -> Floats:
+        """Factors on one type, NaN = absent, infinite = may not share."""
+        if self.source.square is not None:
+            with_none = np.pad(self.source.square, (0, 1), constant_values=np.nan)
+            found = with_none[np.ix_(self.label, self.label)]
+            return np.where(found > 0.0, np.maximum(1.0, found), np.nan)
+        xi = np.full((len(self.label), len(self.label)), np.nan)
+        for gang in np.unique(self.gang).tolist():
+            rows = np.flatnonzero(self.gang == gang)
+            xi[rows] = self._of_gang(gang, rows, self.types[t])
+        return xi
+
+    def _of_gang(self, gang: int, rows: Codes, gpu_type: str) -> Floats:
+        """Factors of the classes of one gang size with all others: the first entry decides."""
+        single = self.sharing.gang_fallback == "single"
+        is_gavel = self.sharing.interference == "gavel"
+        xi = np.full((len(rows), len(self.label)), np.nan)
+        decided = np.zeros(xi.shape, dtype=np.bool_)
+        for step in (gang, None, 1) if single and gang != 1 else (gang, None):
+            entry = np.full(xi.shape, np.nan)
+            for kind in (gpu_type, None):
+                for has_batch in (True, False):
+                    group = self.source.groups.get((step, kind, has_batch))
+                    if group is not None:
+                        fits = self._entries(group, rows, has_batch=has_batch)
+                        entry = np.where(np.isnan(entry), fits, entry)
+            new = ~decided & ~np.isnan(entry)
+            if is_gavel and step != 1:
+                new &= entry > 0.0  # a gang that was not measured: look further
+            decided |= new
+            otherwise = _NEVER if is_gavel else np.nan
+            xi[new] = np.where(entry > 0.0, np.maximum(1.0, entry), otherwise)[new]
+        if not single and gang != 1:  # a class with the gang size "other" has more than one GPU
+            xi[~decided] = _NEVER
+        return xi
+
+    def _entries(self, group: _Entries, rows: Codes, *, has_batch: bool) -> Floats:
+        """Values of one group for some classes with all others; NaN where there is none."""
+        batch = self.batch if has_batch else np.zeros_like(self.batch)
+        kinds = dict.fromkeys(zip(self.label.tolist(), batch.tolist(), strict=True))
+        index = {kind: i for i, kind in enumerate(kinds)}
+        of_class = np.asarray(
+            [index[kind] for kind in zip(self.label.tolist(), batch.tolist(), strict=True)]
+        )
+        dense = np.full((len(index), len(index)), np.nan)
+        for one, other, xi in zip(*group, strict=True):
+            if one in index and other in index:
+                dense[index[one], index[other]] = xi
+        found: Floats = dense[np.ix_(of_class[rows], of_class)]
+        return found
+
+    def _absent(self, unknown: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str]]:
+        """Pairs of labels without a factor on some type on which two such jobs could meet."""
+        classes = len(self.label)
+        counts = np.stack([np.bincount(self.of_job[on], minlength=classes) for on in self.on_type])
+        meets = (counts[:, :, None] > 0) & (counts[:, None, :] > 0)
+        diagonal = np.arange(classes)
+        meets[:, diagonal, diagonal] = counts > 1
+        _, rows, columns = np.nonzero(unknown & meets)
+        if not len(rows):
+            return
+        names = [*self.jobs.labels, "(no model)"]
+        slowed, beside = self._by_label(set(rows.tolist())), self._by_label(set(columns.tolist()))
+        for one, other in itertools.product(slowed, beside):
+            lacks: set[int] = set()
+            knows: set[int] = set()
+            for (a, mine), (b, theirs) in itertools.product(slowed[one], beside[other]):
+                most = 2 if one == other and a == b else 1
+                both = np.flatnonzero((mine > 0) & (theirs >= most))
+                lacks.update(t for t in both.tolist() if unknown[t, a, b])
+                knows.update(t for t in both.tolist() if not unknown[t, a, b])
+            if lacks:
+                where = f" on {', '.join(self.types[t] for t in sorted(lacks))}" if knows else ""
+                yield names[one], names[other] + where
+
+    def _by_label(self, some: set[int]) -> dict[int, list[tuple[int, Codes]]]:
+        """Return some classes of each label, and how many of its jobs may be on each type.
+
+        The labels of the source come first.
+        """
+        classes = len(self.label)
+        kinds, of_job = np.unique(self.code * classes + self.of_job, return_inverse=True)
+        counts = np.stack([np.bincount(of_job[on], minlength=len(kinds)) for on in self.on_type])
+        found: dict[int, list[tuple[int, Codes]]] = {}
+        is_other = self.label[kinds % classes] < 0
+        for at in np.lexsort((kinds, is_other)).tolist():
+            code, kind = divmod(int(kinds[at]), classes)
+            if kind in some:
+                found.setdefault(code, []).append((kind, counts[:, at]))
+        return found
+
+
+def _or_other(values: npt.NDArray[np.uint32], own: set[int]) -> Codes:
+    """Keep the values that have rows of their own."""
+    return np.where(np.isin(values, list(own)), values, _OTHER).astype(np.int64)

@@ -1,0 +1,277 @@
+"""What distance costs: the network of a cluster, and tables of what a gang keeps of its speed.
+
+Examples
+--------
+>>> import gangline as gl
+>>> from gangline import network
+>>> lab = gl.Cluster.from_dict({
+...     "gpu_types": [{"name": "A100", "memory_gb": 40}],
+...     "servers": [{"count": 8, "gpu": "A100", "gpus": 8, "rack": "fill:4"}],
+...     "network": {"preset": "dally-2024"},
+... })
+>>> rows = network.locality_factors(lab, models=["VGG11"], gpus=[8])
+>>> [(row["tier"], round(row["locality"], 4)) for row in rows]
+[('server', 0.9997), ('rack', 0.997), ('network', 0.9476)]
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gangline.errors import NetworkError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline import _core
+    from gangline.cluster.schema import ClusterKeys, ThroughputRow
+
+__all__ = [
+    "TIERS",
+    "clamps",
+    "fair_rates",
+    "known_models",
+    "locality_factors",
+    "presets",
+    "shared_bw",
+    "to_core",
+]
+
+TIERS = ("server", "rack", "network")
+ANY = "*"
+
+
+def presets() -> list[str]:
+    """Names of the link presets.
+
+    Examples
+    --------
+    >>> presets()
+    ['dally-2024', 'hgx-h100', 'pcie-25g', 'ideal']
+    """
+    from gangline import _core
+
+    return _core.Network.presets()
+
+
+def known_models(cluster: ClusterKeys) -> list[str]:
+    """Model labels that the cluster's network knows; `*` stands for all others."""
+    from gangline import _core
+
+    network = cluster.network
+    if network is None:
+        return []
+    core = to_core(cluster, [])
+    if core is None or core.is_free():
+        return []
+    if network.levels is not None:
+        return list(network.levels)
+    if network.kind == "table":
+        rows = cluster.throughput.rows if cluster.throughput is not None else None
+        return sorted({row.model for row in rows or ()})
+    return [*dict.fromkeys([*_core.Network.models(), *(network.models or {})])]
+
+
+def to_core(
+    cluster: ClusterKeys, labels: Sequence[str], core: _core.Cluster | None = None
+) -> _core.Network | None:
+    """Return the network as the compiled core wants it; None where distance costs nothing.
+
+    Raises
+    ------
+    NetworkError
+        If a value is out of range or a key is missing; names the key.
+    """
+    from gangline import _core
+
+    if cluster.network is None:
+        return None
+    keys = msgspec.to_builtins(cluster.network)
+    if cluster.network.kind == "table":
+        keys["measured"] = _measured(cluster)
+    return _core.Network(core or cluster.to_core(), keys, list(labels))
+
+
+def check(cluster: ClusterKeys, path: str | None) -> None:
+    """Check the network of a cluster description; errors name the file and the key."""
+    network = cluster.network
+    if network is None:
+        return
+    try:
+        to_core(cluster, [])
+    except NetworkError as error:
+        if path is None:
+            raise
+        message = f"{path}: {error}"
+        facts = {**vars(error), "path": path}
+        raise type(error)(message, **facts) from None
+
+
+def locality_factors(
+    cluster: ClusterKeys, *, models: Sequence[str] | None = None, gpus: Sequence[int] | None = None
+) -> list[dict[str, Any]]:
+    """Return what a gang keeps of its speed, by GPU type, model, tier and gang size.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        With a network; without one there are no rows.
+    models : sequence of str, optional
+        Model labels; default: all that the network knows.
+    gpus : sequence of int, optional
+        Gang sizes; default: powers of two that the cluster can hold.
+
+    Returns
+    -------
+    list of dict
+        gpu_type, model, tier, gpus, locality (in (0, 1]). A tier that has no room for a gang of
+        that size has no row, nor has a model without a compute time (`compute = "unscaled"`).
+
+    Raises
+    ------
+    NetworkError
+        If the network does not know a model.
+    """
+    known = known_models(cluster)
+    chosen = list(known if models is None else models)
+    core = to_core(cluster, chosen)
+    if core is None or core.is_free():
+        return []
+    for label in chosen:
+        if label not in known and ANY not in known:
+            near = ", ".join(known)
+            message = f"network: no model `{label}`; known: {near}"
+            raise NetworkError(message, key="network.models", value=label, expected=near)
+    rows = []
+    for kind, gpu in enumerate(cluster.gpu_types):
+        room = _room(cluster, gpu.name)
+        sizes = gpus if gpus is not None else [2**k for k in range(1, 17) if 2**k <= max(room)]
+        for code, label in enumerate(chosen):
+            place = None if label == ANY else code
+            for tier, name in enumerate(TIERS):
+                rows += [
+                    {
+                        "gpu_type": gpu.name,
+                        "model": label,
+                        "tier": name,
+                        "gpus": size,
+                        "locality": factor,
+                    }
+                    for size in sizes
+                    if 1 < size <= room[tier]
+                    # NaN where a run would be refused: the model has no compute time
+                    and not math.isnan(factor := core.at_tier(kind, place, size, tier))
+                ]
+    return rows
+
+
+def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[dict[str, Any]]:
+    """Return where the closed form gave a wide tier more than a narrow one, and was held down.
+
+    Returns
+    -------
+    list of dict
+        model, gpu_type, gpus, tier, raw (closed form), locality (what counts).
+    """
+    core = to_core(cluster, known_models(cluster))
+    if core is None:
+        return []
+    names = [gpu.name for gpu in cluster.gpu_types]
+    return [
+        {
+            "model": model,
+            "gpu_type": names[kind],
+            "gpus": size,
+            "tier": TIERS[tier],
+            "raw": raw,
+            "locality": factor,
+        }
+        for model, kind, size, tier, raw, factor in core.check(list(gpus))
+    ]
+
+
+def shared_bw(cluster: ClusterKeys) -> float | None:
+    """Return the bytes/s of each rack's up-link that jobs share; None where none is shared."""
+    core = to_core(cluster, [])
+    return None if core is None else core.shared_bw()
+
+
+def fair_rates(
+    capacity: float, links: int, flows: Sequence[tuple[float, Sequence[int]]]
+) -> list[float]:
+    """Return max-min fair rates of flows over links of one capacity, as shared up-links give them.
+
+    All rates rise together; a flow stops at its demand, or when one of its links is full.
+
+    Parameters
+    ----------
+    capacity : float
+        Bytes/s of each link, > 0.
+    links : int
+        Number of links.
+    flows : sequence of (float, sequence of int)
+        Demand > 0 in bytes/s, and the links it uses, each once.
+
+    Returns
+    -------
+    list of float
+        Bytes/s of each flow, at most its demand.
+
+    Raises
+    ------
+    ClusterError
+        If a demand or the capacity is not above 0, or a link is named twice or does not exist.
+
+    Examples
+    --------
+    >>> fair_rates(10.0, 3, [(8.0, [0, 1]), (6.0, [1, 2]), (3.0, [0, 2])])
+    [5.0, 5.0, 3.0]
+    """
+    from gangline import _core
+
+    return _core.Network.fair_rates(capacity, links, flows)
+
+
+def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
+    """Most GPUs of a type on one server, in one rack, in all."""
+    import numpy as np
+
+    rows = cluster.server_arrays()
+    index = [kind.name for kind in cluster.gpu_types].index(gpu)
+    mine = rows["type"] == index
+    sizes = rows["gpus"][mine].astype(np.int64)
+    racks = rows["rack"][mine]
+    per_rack = np.bincount(racks, weights=sizes)
+    shared = per_rack[np.bincount(racks) > 1]  # a lone server in its rack is no rack tier
+    return (
+        int(sizes.max(initial=0)),
+        int(shared.max(initial=0)),
+        int(sizes.sum()) if len(np.unique(racks)) > 1 else 0,
+    )
+
+
+def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
+    """Consolidated throughputs, each with its spread counterpart where the table has one."""
+    found = cluster.throughput.rows if cluster.throughput is not None else None
+    names = [gpu.name for gpu in cluster.gpu_types]
+
+    def key(row: ThroughputRow) -> tuple[str, str, int, int]:
+        return (row.gpu_type, row.model, row.batch_size or 0, row.gpus)
+
+    rows = found or ()
+    spread = {key(row): row.iters_per_s for row in rows if row.placement == "spread"}
+    return [
+        (
+            names.index(row.gpu_type),
+            row.model,
+            row.batch_size or 0,
+            row.gpus,
+            row.iters_per_s,
+            spread.get(key(row)),
+        )
+        for row in rows
+        if row.placement == "server" and row.gpu_type in names
+    ]

@@ -1,0 +1,246 @@
+"""Fits of iteration times: seven numbers per application in place of its measured placements.
+
+The form is that of Pollux (arXiv 2008.12260): a pass takes `a_c + b_c x samples`, a synchronisation
+nothing on one GPU, `a_r + b_r x (GPUs - 2)` on one server, `a_n + b_n x (GPUs - 2)` on several; the
+two overlap by a p-norm with `gamma`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline.cluster.tables.pollux import PolluxProfile
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["StepFit", "fit_pollux"]
+
+_LEAST = 1e-8
+_GAMMA_MAX = 10.0
+_STARTS = (1.2, 2.0, 4.0, 8.0)  # of gamma: the squares have more than one minimum
+_ROUNDS = 200
+
+
+class StepFit(NamedTuple):
+    """Iteration times of one application on one GPU type; all but `gamma` in seconds.
+
+    Attributes
+    ----------
+    a_c, b_c : float
+        Of a pass: in all, and per sample.
+    a_n, b_n : float
+        Of a synchronisation over several servers: in all, and per GPU above two. 0 if none was
+        measured.
+    a_r, b_r : float
+        The same inside one server.
+    gamma : float
+        How far a synchronisation overlaps with the pass before it, 1 (not at all) to 10.
+    points : int
+        Measured placements times batch sizes.
+    error_median, error_p90, error_max : float
+        Quantiles of ``abs(fitted / measured - 1)`` of the time of an iteration.
+    """
+
+    a_c: float
+    b_c: float
+    a_n: float
+    b_n: float
+    a_r: float
+    b_r: float
+    gamma: float
+    points: int
+    error_median: float
+    error_p90: float
+    error_max: float
+
+    def step_s(self, gpus: int, servers: int, samples: int, extra_passes: int = 0) -> float:
+        """Return the seconds of an iteration.
+
+        Parameters
+        ----------
+        gpus, servers : int
+            Where the gang is.
+        samples : int
+            Per GPU and pass.
+        extra_passes : int
+            Passes beyond the first, which add to the batch and do not synchronise.
+        """
+        import numpy as np
+
+        at = _Points(*(np.asarray([float(value)]) for value in (gpus, servers, samples)))
+        passes, step = _times(np.asarray(self[:7]), at)
+        return float(extra_passes * passes[0] + step[0])
+
+
+class _Points(NamedTuple):
+    """Where was measured; each of shape (points,)."""
+
+    gpus: Floats
+    servers: Floats
+    samples: Floats
+
+
+def fit_pollux(profile: PolluxProfile) -> StepFit:
+    """Fit the iteration times of an application to its measured placements.
+
+    Parameters
+    ----------
+    profile : PolluxProfile
+        Its `placements` are used: time of an iteration, and the part that synchronises; seconds.
+
+    Returns
+    -------
+    StepFit
+        The parameters with the least squared error of the logarithms of iterations and passes, and
+        how far they are off. A synchronisation that was measured on no placement is 0.
+
+    Raises
+    ------
+    TraceError
+        If fewer than two batch sizes were measured, or a time is not above 0.
+
+    Notes
+    -----
+    Damped least squares from several starts; the same numbers for the same profile on one machine.
+    Cost: O(points) per step, some hundred steps.
+
+    Examples
+    --------
+    >>> from gangline.tables import PolluxProfile, fit_pollux
+    >>> from gangline.tables.pollux import Step
+    >>> curve = {b: Step(0.1 + 0.01 * b, 0.0) for b in (8, 16, 32)}
+    >>> fit = fit_pollux(PolluxProfile("mine", {"1": curve}, {}, {}))
+    >>> round(fit.a_c, 6), round(fit.b_c, 6), fit.points
+    (0.1, 0.01, 3)
+    """
+    import numpy as np
+
+    rows = [
+        (sum(map(int, shape)), len(shape), samples, step.step_s, step.step_s - step.sync_s)
+        for shape, curve in sorted(profile.placements.items())
+        for samples, step in sorted(curve.items())
+    ]
+    if len({row[2] for row in rows}) < 2:
+        place = f"{profile.path} {profile.application}"
+        raise TraceError.at(place, None, "local_bsz", None, "at least two batch sizes to fit")
+    for row in rows:
+        if not row[3] > 0.0:
+            place = f"{profile.path} {profile.application}"
+            raise TraceError.at(place, None, "step_time", row[3], "a time above 0 to fit")
+    gpus, servers, samples, steps, passes = np.asarray(rows, dtype=np.float64).T
+    at = _Points(gpus, servers, samples)
+    several, inside = servers > 1.0, (servers == 1.0) & (gpus > 1.0)
+    is_free = np.ones(7, dtype=np.bool_)
+    is_free[2:4] = several.any(), (several & (gpus > 2.0)).any()
+    is_free[4:6] = inside.any(), (inside & (gpus > 2.0)).any()
+    is_free[6] = (gpus > 1.0).any()
+    # noise may leave nothing of a pass: such a point tells of its iteration only
+    known = passes > 0.0
+    measured = np.log(np.concatenate([steps, passes[known]]))
+
+    def errors(parameters: Floats) -> Floats:
+        pass_s, step_s = _times(parameters, at)
+        found: Floats = np.log(np.concatenate([step_s, pass_s[known]])) - measured
+        return found
+
+    first = _first_guess(at, steps, passes)
+    tried = [
+        _descend(errors, np.concatenate([first, [gamma]]), is_free)
+        for gamma in (_STARTS if is_free[6] else (1.0,))
+    ]
+    best = min(tried, key=lambda one: float(np.square(errors(one)).sum()))
+    off = np.abs(_times(best, at)[1] / steps - 1.0)
+    a_c, b_c, a_n, b_n, a_r, b_r, gamma = best.tolist()
+    median, p90 = np.quantile(off, [0.5, 0.9]).tolist()
+    most = float(off.max())
+    return StepFit(a_c, b_c, a_n, b_n, a_r, b_r, gamma, len(rows), median, p90, most)
+
+
+def _times(parameters: Floats, at: _Points) -> tuple[Floats, Floats]:
+    """Return the seconds of a pass and of an iteration of one pass at each point."""
+    import numpy as np
+
+    a_c, b_c, a_n, b_n, a_r, b_r, gamma = parameters
+    passes = a_c + b_c * at.samples
+    above = np.maximum(at.gpus - 2.0, 0.0)
+    sync = np.where(at.servers > 1.0, a_n + b_n * above, a_r + b_r * above)
+    sync = np.where(at.gpus > 1.0, sync, 0.0)
+    longer, shorter = np.maximum(passes, sync), np.minimum(passes, sync)
+    return passes, longer * (1.0 + (shorter / longer) ** gamma) ** (1.0 / gamma)
+
+
+def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
+    """Return the six times as straight lines through passes and through what exceeds them."""
+    import numpy as np
+
+    def line(x: Floats, y: Floats) -> tuple[float, float]:
+        if not len(x):
+            return 0.0, 0.0
+        design = np.stack([np.ones_like(x), x], axis=1)
+        a, b = np.linalg.lstsq(design, y, rcond=None)[0]
+        return max(float(a), 1e-4), max(float(b), 1e-6)
+
+    more = np.maximum(steps - passes, 1e-4)
+    above = np.maximum(at.gpus - 2.0, 0.0)
+    several = at.servers > 1.0
+    inside = ~several & (at.gpus > 1.0)
+    return np.asarray(
+        [
+            *line(at.samples, passes),
+            *line(above[several], more[several]),
+            *line(above[inside], more[inside]),
+        ]
+    )
+
+
+def _descend(errors: Callable[[Floats], Floats], start: Floats, is_free: Any) -> Floats:
+    """Minimise the squares of the errors over the free parameters; the others are 0, gamma 1."""
+    import numpy as np
+
+    fixed = np.where(np.arange(7) == 6, 1.0, 0.0)
+    free = np.flatnonzero(is_free)
+
+    def parameters(point: Floats) -> Floats:
+        """Return times from their logarithms, gamma from its place between its ends."""
+        found = fixed.copy()
+        values = np.exp(point)
+        values = np.where(free == 6, 1.0 + (_GAMMA_MAX - 1.0) * values / (1.0 + values), values)
+        found[free] = np.where(free == 6, values, np.maximum(values, _LEAST))
+        return found
+
+    values = start[free]
+    part = (np.clip(values, 1.01, _GAMMA_MAX - 0.01) - 1.0) / (_GAMMA_MAX - 1.0)
+    is_gamma = free == 6
+    point = np.log(np.where(is_gamma, part / (1.0 - part), np.maximum(values, _LEAST)))
+    damping, off = 1e-2, errors(parameters(point))
+    for _ in range(_ROUNDS):
+        slopes = np.stack(
+            [
+                (errors(parameters(point + step)) - errors(parameters(point - step))) / 2e-6
+                for step in 1e-6 * np.eye(len(point))
+            ],
+            axis=1,
+        )
+        square, towards = slopes.T @ slopes, slopes.T @ off
+        step = np.linalg.solve(square + damping * (np.eye(len(point)) + np.diag(np.diag(square))),
+                               -towards)  # fmt: skip
+        there = np.clip(point + np.clip(step, -2.0, 2.0), -40.0, 40.0)
+        new = errors(parameters(there))
+        gain = float(np.square(off).sum() - np.square(new).sum())
+        if gain > 0.0:
+            point, off, damping = there, new, max(damping / 4.0, 1e-12)
+            if gain < 1e-14:
+                break
+        else:
+            damping *= 4.0
+            if damping > 1e12:
+                break
+    return parameters(point)

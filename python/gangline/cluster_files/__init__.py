@@ -1,5 +1,0 @@
-"""The node lists that public traces come with: from their rows to the keys of a cluster."""
-
-from gangline.cluster_files.formats import FORMATS, ClusterFormat
-
-__all__ = ["FORMATS", "ClusterFormat"]

@@ -1,7 +1,0 @@
-"""Why a job waited, which jobs took its GPUs, and what it lost."""
-
-from __future__ import annotations
-
-from gangline.explain.explanation import Explanation
-
-__all__ = ["Explanation"]

@@ -1,0 +1,95 @@
+"""JSON files of results: equal bytes for equal data, sealed, and checked when they are read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gangline._support.builtin_values import finite, is_deeper
+from gangline.errors import ResultError
+from gangline.files.places import check_free, is_sealed, unsealed, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["check_seal", "decode", "read_sealed", "write_json", "write_sealed"]
+
+_DEEPEST = 100  # ours: levels of lists and objects inside each other in a file
+
+
+def write_json(path: Path, data: object) -> None:
+    """Write JSON that is equal for equal data; what is not finite becomes null."""
+    data = finite(data)
+    try:  # the same bytes as below, six times as fast
+        text = msgspec.json.format(json.dumps(data, allow_nan=False), indent=1)
+    except msgspec.DecodeError:  # a half of a character, as in names of files that are not UTF-8
+        text = json.dumps(data, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def write_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
+    """Write JSON that a later run may replace; the file appears whole or not at all.
+
+    Raises
+    ------
+    FileExistsError
+        If another file is there.
+    """
+    check_free(path, kind)
+    with whole(path, kind) as part:
+        write_json(part, {"seal": unsealed(kind), **data})
+
+
+def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[str, Any]:
+    """Return the JSON object that is the content of a file.
+
+    Parameters
+    ----------
+    path, content : Path, bytes
+        Name of the file, for messages, and what it contains.
+    expected : str
+        Words for what should be there, if it is no JSON.
+
+    Raises
+    ------
+    ResultError
+        If it is something else, or nested too deeply.
+    """
+    try:
+        data = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{path}: {expected}: {error}", path=str(path)) from None
+    if not isinstance(data, dict):
+        raise ResultError(f"{path}: expected a JSON object", path=str(path))
+    if is_deeper(data, _DEEPEST):
+        raise ResultError(f"{path}: nested more than {_DEEPEST} levels deep", path=str(path))
+    return data
+
+
+def read_sealed(path: Path, kind: str, advice: str) -> dict[str, Any]:
+    """Return the content of a file that `write_sealed` wrote.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ResultError
+        If it was changed since, or has no seal; with the advice what to do.
+    """
+    content = path.read_bytes()
+    data = decode(path, content)
+    check_seal(path, content, data, kind, advice)
+    return data
+
+
+def check_seal(path: Path, content: bytes, data: Mapping[str, Any], kind: str, advice: str) -> None:
+    """Raise a ResultError if a file is not as gangline wrote it."""
+    if "seal" not in data:
+        message = f"{path}: has no seal: an earlier version or another program wrote it; {advice}"
+        raise ResultError(message, path=str(path))
+    if not is_sealed(content, kind):
+        message = f"{path}: was changed after gangline wrote it; {advice}"
+        raise ResultError(message, path=str(path))

@@ -1,0 +1,194 @@
+"""JSON input: typed decoding, and key paths with lines for what is wrong."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from gangline.errors import TraceError
+from gangline.files.faults import short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gangline.files.faults import Fault
+    from gangline.files.source import Source
+
+BOM = b"\xef\xbb\xbf"
+ROOT = "$."
+_VALUE_BYTES = 64  # ours: an empty list, or a short text, with its place in a list
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_CONTAINER = {b"{": "an object", b"[": "an array"}
+_T = TypeVar("_T")
+
+
+class JsonFile:
+    """One JSON input.
+
+    Parameters
+    ----------
+    source : Source
+        Where it comes from.
+    records : str
+        Key path of the array of records; empty if the document is that array.
+    """
+
+    def __init__(self, source: Source, records: str = "") -> None:
+        self.path = source.name
+        self.data = source.data.removeprefix(BOM)
+        self._skipped = len(source.data) - len(self.data)
+        self._records = records
+        self._admit(source)
+
+    def _admit(self, source: Source) -> None:
+        """Refuse more values than `max_bytes` has room for once they are objects."""
+        if len(self.data) * _VALUE_BYTES > source.max_bytes:
+            values = sum(self.data.count(mark) for mark in (b",", b"{", b"["))
+            if values * _VALUE_BYTES > source.max_bytes:
+                raise source.too_large(f"holds {values:,} values, which take")
+
+    def decode(self, kind: type[_T]) -> _T:
+        """Decode the document as this type.
+
+        Raises
+        ------
+        TraceError
+            If it is no JSON.
+        msgspec.ValidationError
+            If it is JSON of another shape.
+        """
+        try:
+            return msgspec.json.decode(self.data, type=kind)
+        except msgspec.ValidationError:
+            raise
+        except RecursionError:
+            raise TraceError(f"{self.path}: nested too deep", path=self.path) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._malformed(error) from None
+
+    def shape_error(self, error: msgspec.ValidationError, prefix: str = "") -> TraceError:
+        """Turn the decoder's complaint about one value into ours."""
+        expected, place = words_of(error)
+        where = (prefix + place).lstrip(".")
+        found = self._find({where}).get(where)
+        line, value = found if found is not None else (None, "")
+        return TraceError.at(self.path, line, where or None, value, expected)
+
+    def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
+        """Give each fault its line; a column is a key path below its record, or from `$.`."""
+        paths = [self._path(fault) for fault in faults]
+        found = self._find(set(paths))
+        errors = []
+        for fault, path in zip(faults, paths, strict=True):
+            line, value = found.get(path, (None, ""))
+            text = value if fault.value is None else fault.value
+            errors.append(TraceError.at(self.path, line, path, short(text), fault.expected))
+        return errors
+
+    def _path(self, fault: Fault) -> str:
+        record = f"{self._records}[{fault.row}]"
+        if fault.column is None:
+            return record
+        if fault.column.startswith(ROOT):
+            return fault.column.removeprefix(ROOT)
+        return f"{record}.{fault.column}"
+
+    def _find(self, paths: set[str]) -> dict[str, tuple[int, str]]:
+        """Return line and text of the values at these key paths."""
+        found: dict[str, tuple[int, str]] = {}
+        for path, place, token in self._walk():
+            if path in paths and path not in found:
+                text = _CONTAINER.get(token) or token.decode("utf-8", "replace").strip('"')
+                found[path] = (self.data.count(b"\n", 0, place) + 1, short(text))
+                if len(found) == len(paths):
+                    break
+        return found
+
+    def _walk(self) -> Iterator[tuple[str, int, bytes]]:
+        """Yield (key path, place, first token) of every value."""
+        stack: list[tuple[str, int | None]] = []  # path of a container; index in it, or None
+        path = ""
+        expects_key = False
+        for match in _TOKEN.finditer(self.data):
+            token = match[0]
+            if token == b":":
+                continue
+            if token in (b"]", b"}"):
+                stack = stack[:-1]
+                expects_key = False
+            elif token == b",":
+                if not stack:
+                    continue
+                base, index = stack[-1]
+                expects_key = index is None
+                if index is not None:
+                    stack[-1] = (base, index + 1)
+                    path = f"{base}[{index + 1}]"
+            elif expects_key:
+                name = token.decode("utf-8", "replace").strip('"')
+                path = f"{stack[-1][0]}.{name}".lstrip(".")
+                expects_key = False
+            else:
+                yield path, match.start(), token
+                if token == b"{":
+                    stack.append((path, None))
+                    expects_key = True
+                elif token == b"[":
+                    stack.append((path, 0))
+                    path = f"{path}[0]"
+
+    def _malformed(self, error: Exception) -> TraceError:
+        try:
+            self.data.decode("utf-8")
+        except UnicodeDecodeError as wrong:
+            place = f"byte {wrong.start + self._skipped}"
+            return TraceError.at(self.path, self._line(wrong.start), None, place, "UTF-8 text")
+        found = _BYTE.search(str(error))
+        at = int(found[1]) if found else len(self.data)
+        line = self._line(at)
+        words = str(error).removeprefix("JSON is malformed: ")
+        return TraceError(
+            f"{self.path}:{line}: expected JSON: {short(words)}",
+            path=self.path,
+            line=line,
+            expected="JSON",
+        )
+
+    def _line(self, place: int) -> int:
+        return self.data.count(b"\n", 0, place) + 1
+
+
+def words_of(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return what the decoder expected, and the key path it names, without its leading `$`."""
+    words, _, place = str(error).partition(" - at `$")
+    expected = words.replace("Expected `", "").partition("`, got")[0].rstrip("`")
+    if words.startswith("Object missing required field"):
+        expected = f"an object with {words.rpartition('field ')[2]}"
+    return expected.replace("| null", "or null"), place.rstrip("`")
+
+
+def convert(
+    items: Sequence[Any], kind: type[_T]
+) -> tuple[list[_T], list[int], list[tuple[int, str, str]]]:
+    """Convert decoded values one by one.
+
+    Returns
+    -------
+    (list, list of int, list of (int, str, str))
+        Those that fit; their places among the items; and place, key path and expectation of those
+        that do not.
+    """
+    good: list[_T] = []
+    places: list[int] = []
+    wrong: list[tuple[int, str, str]] = []
+    for place, item in enumerate(items):
+        try:
+            good.append(msgspec.convert(item, kind))
+            places.append(place)
+        except msgspec.ValidationError as error:
+            expected, where = words_of(error)
+            wrong.append((place, where.lstrip("."), expected))
+    return good, places, wrong

@@ -1,0 +1,274 @@
+"""Opens what holds a trace: a file, a compressed file, a member of an archive, or a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import threading
+import zlib
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+
+from gangline.errors import TraceError
+from gangline.files.faults import short
+from gangline.files.tar import Tar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_T = TypeVar("_T")
+
+HEAD_BYTES = 64 * 1024
+_CHUNK = 1 << 20
+_CELL_BYTES = 8  # of a number in memory; a text needs its offset beside its bytes
+_LZMA_MEMORY = 1 << 29  # ours: `xz -9` needs 65 MiB; a header may ask for 4 GiB
+_MEMBERS_SHOWN = 10
+_SUFFIXES = (".gz", ".xz", ".zst")
+_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+
+
+class Source:
+    """One input: `path`, or `archive::member`.
+
+    Parameters
+    ----------
+    name : str or Path
+        Where it is; gzip, xz and zstandard are recognised by suffix or by content.
+    max_bytes : int
+        Most bytes after unpacking, of the text as of the columns that become of it; of an archive
+        all bytes up to the end of the member count.
+
+    Raises
+    ------
+    OSError
+        If it is absent.
+    """
+
+    def __init__(self, name: str | Path, max_bytes: int) -> None:
+        self.name = str(name)
+        archive, separator, member = self.name.partition("::")
+        self.path = Path(archive)
+        self.member = member if separator else None
+        self.max_bytes = max_bytes
+        self._hashing: threading.Thread | None = None
+        self._digest = ""
+        if "\0" in archive or not self.path.exists():
+            raise FileNotFoundError(2, "no such trace file", archive.replace("\0", "\\0"))
+        self.is_folder = self.path.is_dir()
+
+    @cached_property
+    def _packing(self) -> str:
+        if self.path.suffix in _SUFFIXES:
+            return self.path.suffix
+        if not self.path.is_file():  # a pipe can be read only once
+            return ""
+        with self.path.open("rb") as file:
+            start = file.read(6)
+        return next((suffix for magic, suffix in _MAGIC.items() if start.startswith(magic)), "")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the bytes on disk are the trace itself."""
+        return self.member is None and not self._packing
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the input as it is stored."""
+        self.start_hash()
+        assert self._hashing is not None, "it was just started"
+        self._hashing.join()
+        return self._digest
+
+    def start_hash(self) -> None:
+        """Hash the input in the background; hashing large pieces needs no interpreter."""
+        if self._hashing is None:
+            self._hashing = threading.Thread(target=self._hash)
+            self._hashing.start()
+
+    def _hash(self) -> None:
+        if self.is_plain and "data" in self.__dict__:
+            self._digest = hashlib.sha256(self.data).hexdigest()
+            return
+        digest = hashlib.sha256()
+        try:
+            with self.path.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+        except OSError:  # it was read a moment ago; a file without a hash is still a trace
+            return
+        self._digest = digest.hexdigest()
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first 64 KiB after unpacking."""
+        if "data" in self.__dict__ or self.member is not None or not self.path.is_file():
+            return self.data[:HEAD_BYTES]
+        with self._open() as file:
+            return self.guarded(lambda: file.read(HEAD_BYTES))
+
+    @cached_property
+    def data(self) -> bytes:
+        """Everything after unpacking."""
+        if self.is_folder:
+            raise IsADirectoryError(21, "expected a trace file, got a folder", str(self.path))
+        if self.member is not None:
+            return self.guarded(self._read_member)
+        if self.is_plain and self.path.is_file():
+            if self.path.stat().st_size > self.max_bytes:
+                raise self.too_large()
+            return self.path.read_bytes()
+        with self._open() as file:
+            pieces = iter(lambda: self.guarded(lambda: file.read(_CHUNK)), b"")
+            return b"".join(self._chunks(pieces))
+
+    def release(self) -> None:
+        """Wait for the hash and forget the unpacked bytes."""
+        if self._hashing is not None:
+            self._hashing.join()
+        self.__dict__.pop("data", None)
+
+    def _chunks(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        total = 0
+        for piece in pieces:
+            total += len(piece)
+            if total > self.max_bytes:
+                raise self.too_large()
+            yield piece
+
+    def has_room(self, rows: int, columns: int) -> bool:
+        """Whether so many rows of numbers are no larger than `max_bytes`."""
+        return rows * columns * _CELL_BYTES <= self.max_bytes
+
+    def admit(self, rows: int, columns: int) -> None:
+        """Raise a TraceError if there is no room for so many rows."""
+        if not self.has_room(rows, columns):
+            raise self.too_large(f"holds {rows:,} rows, which take")
+
+    def too_large(self, words: str = "unpacks to") -> TraceError:
+        """Build the error of an input beyond `max_bytes`."""
+        return TraceError(
+            f"{self.name}: {words} more than {self.max_bytes} bytes; "
+            "raise `max_bytes` if that is meant",
+            path=self.name,
+        )
+
+    def guarded(self, read: Callable[[], _T]) -> _T:
+        """Call a function that unpacks; what is damaged is an error of ours."""
+        try:
+            return read()
+        except TraceError:
+            raise
+        except (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise TraceError(
+                f"{self.name}: damaged or truncated: {error}; fetch the file again", path=self.name
+            ) from None
+
+    def _open(self) -> IO[bytes]:
+        if self._packing == ".gz":
+            import gzip
+
+            return cast("IO[bytes]", gzip.open(self.path, "rb"))
+        if self._packing == ".xz":
+            return cast("IO[bytes]", io.BufferedReader(_XzFile(self.path), _CHUNK))
+        if self._packing == ".zst":
+            import pyarrow as pa
+
+            return cast("IO[bytes]", pa.CompressedInputStream(str(self.path), "zstd"))
+        return self.path.open("rb")
+
+    def members(self) -> str:
+        """Name the first files of an archive, and say whether it holds more."""
+
+        def first() -> list[str]:
+            with self.archive() as archive:
+                return list(islice(archive, _MEMBERS_SHOWN + 1))
+
+        return _listed(self.guarded(first))
+
+    def _read_member(self) -> bytes:
+        if self.is_folder:
+            raise IsADirectoryError(21, "expected an archive, got a folder", str(self.path))
+        wanted = (self.member or "").removeprefix("./")
+        names: list[str] = []
+        with self.archive() as archive:
+            for name in archive:
+                if name.removeprefix("./") == wanted:
+                    return b"".join(self._chunks(archive.chunks()))
+                if len(names) <= _MEMBERS_SHOWN:
+                    names.append(name)
+        raise TraceError(
+            f"{self.path}: no member `{short(self.member)}`; it holds {_listed(names)}",
+            path=self.name,
+            value=self.member,
+        )
+
+    @contextmanager
+    def archive(self) -> Iterator[Tar]:
+        """Open as a stream, which never goes back: unpacked once, and bounded."""
+        with self._open() as file:
+            yield Tar(_Bounded(file, self.max_bytes, self.too_large), str(self.path))
+
+
+def _listed(names: list[str]) -> str:
+    more = [] if len(names) <= _MEMBERS_SHOWN else ["and more"]
+    return ", ".join([*map(short, names[:_MEMBERS_SHOWN]), *more]) or "no files"
+
+
+class _XzFile(io.RawIOBase):
+    """An xz stream whose header cannot make us allocate more than we want."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._decoder = self._fresh()
+        self._rest = b""
+
+    @staticmethod
+    def _fresh() -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_LZMA_MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._decoder.eof:
+                # Another stream may follow, after padding by zeros.
+                self._rest = (self._decoder.unused_data or self._file.read(_CHUNK)).lstrip(b"\0")
+                if not self._rest:
+                    return 0
+                self._decoder = self._fresh()
+            elif self._decoder.needs_input:
+                self._rest = self._file.read(_CHUNK)
+                if not self._rest:
+                    raise EOFError("the xz stream ends before its end marker")
+            data = self._decoder.decompress(self._rest, max_length=len(buffer))
+            self._rest = b""
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Bounded:
+    """Reads from a stream until a number of bytes went through."""
+
+    def __init__(self, file: IO[bytes], limit: int, error: Callable[[], TraceError]) -> None:
+        self._file = file
+        self._left = limit + 2 * io.DEFAULT_BUFFER_SIZE + HEAD_BYTES  # headers and padding
+        self._error = error
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise self._error()
+        return data

@@ -1,0 +1,416 @@
+"""Delimited text: fast typed parsing with pyarrow, and an exact account of what is wrong.
+
+The second pass runs only after something failed, so a clean file never pays for good messages.
+Records are numbered as they stand in the file, empty lines left out, from 0.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from gangline.errors import TraceError
+from gangline.files.columns import arrow_memory, each, one_chunk
+from gangline.files.faults import Faults, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from gangline.files.faults import Fault
+    from gangline.files.source import Source
+
+ERRORS_SHOWN = 20
+BOM = b"\xef\xbb\xbf"
+_SOMETHING = re.compile(rb"\S")
+_BEFORE_HEADER = re.compile(rb"[\r\n]+|#[^\r\n]*[\r\n]+")
+_LONG_LINE = "straddl"  # how Arrow names a record that its block of 1 MiB does not hold
+_BLOCK_BYTES = 1 << 20  # Arrow's own: a text of one block gains nothing from threads
+TIME = pa.timestamp("us")
+LABEL = pa.dictionary(pa.int32(), pa.string())
+ZONED_TIME = pa.timestamp("us", "UTC")
+
+# How a cell of each Arrow type reads in words.
+WORDS = {
+    pa.float64(): "a finite number",
+    pa.int64(): "an integer",
+    TIME: "a time YYYY-MM-DD HH:MM:SS",
+    ZONED_TIME: "a time YYYY-MM-DD HH:MM:SS+HH:MM",
+    pa.string(): "text",
+    LABEL: "text",
+}
+_DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d(:\d\d(:\d\d(\.\d{1,6})?)?)?)?"
+_PLAIN = {
+    pa.float64(): r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$",
+    pa.int64(): r"^-?\d+$",
+    TIME: _DATE + "$",
+    ZONED_TIME: _DATE + r"(Z|[+-]\d\d(:?\d\d)?)$",
+}
+_WHOLE = r"^\+?(-?\d+)(\.0*)?$"  # "8.0" is an integer too: tables with gaps are written that way
+
+
+def header(head: bytes, delimiter: str = ",") -> list[str]:
+    """Return the column names of the first line that is not empty, as written."""
+    start, end = _header_span(head)
+    line = head[start:end].rstrip(b"\r\n")
+    try:
+        names = next(csv.reader([line.decode("utf-8")], delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error):
+        return []
+    return [name.strip() for name in names]
+
+
+def _header_span(data: bytes) -> tuple[int, int]:
+    """Return where the header begins, and where the next line does.
+
+    It is the first line that is not empty, nor a comment that starts with `#`.
+    """
+    start = len(BOM) if data.startswith(BOM) else 0
+    while match := _BEFORE_HEADER.match(data, start):
+        start = match.end()
+    ends = [place for place in (data.find(b"\n", start), data.find(b"\r", start)) if place >= 0]
+    if not ends:
+        return start, len(data)
+    end = min(ends)
+    return start, end + (2 if data[end : end + 2] == b"\r\n" else 1)
+
+
+def simple(name: str) -> str:
+    """Return the form in which header names are compared."""
+    return name.strip().lower()
+
+
+class TextFile:
+    """One input of delimited text.
+
+    Parameters
+    ----------
+    source : Source
+        Where it comes from.
+    names : list of str, optional
+        Columns of a file that has no header line.
+    delimiter : str
+        One character.
+    quoted : bool
+        Whether `"` quotes cells, line breaks included.
+    data : bytes, optional
+        Text to parse instead of the source's own, line by line the same.
+
+    Attributes
+    ----------
+    names : list of str
+        Columns in order, as written.
+    faults : Faults
+        Wrong cells and records found by `read`.
+    bad : bool array or None
+        Rows of the table of `read` that hold a wrong cell; None if there is none.
+    dropped : int
+        Records that have another number of fields than the header and are not in the table.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        names: list[str] | None = None,
+        delimiter: str = ",",
+        quoted: bool = True,
+        data: bytes | None = None,
+    ) -> None:
+        self.path = source.name
+        self._data = source.data if data is None else data
+        self._source = source
+        self._delimiter = delimiter
+        self._refuse_nul()
+        if names is None:
+            start, self._body_at = _header_span(self._data)
+            self.names = header(self._data[: self._body_at], delimiter)
+            self._is_padded = _is_padded(self._data[start : self._body_at], delimiter)
+        else:
+            self._body_at = len(BOM) if self._data.startswith(BOM) else 0
+            self.names = names
+            self._is_padded = False
+        self._quoted = quoted and self._data.find(b'"', self._body_at) >= 0
+        self.faults = Faults()
+        self.bad: npt.NDArray[np.bool_] | None = None
+        self.dropped = 0
+        self._records: npt.NDArray[np.int64] | None = None
+        self._words: Mapping[str, str] = {}
+
+    def read(
+        self, wanted: Mapping[str, pa.DataType], words: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Parse the columns of `wanted` that the file has.
+
+        Parameters
+        ----------
+        wanted : mapping of str to Arrow type
+            Keys in lower case.
+        words : mapping of str to str, optional
+            What a column expects, for messages; the default depends on its type.
+
+        Returns
+        -------
+        dict of str to Array
+            One chunk each, keys as in `wanted`; wrong cells are null.
+        """
+        self._words = words or {}
+        found = [simple(name) for name in self.names]
+        places = {key: found.index(key) for key in wanted if key in found}
+        for key in places:
+            if found.count(key) > 1:
+                raise TraceError(
+                    f"{self.path}:{self._line_at(0)}: {key}: expected one column of that name, "
+                    f"got {found.count(key)}",
+                    path=self.path,
+                    line=self._line_at(0),
+                    column=key,
+                )
+        if _SOMETHING.search(self._data, self._body_at) is None:
+            return {key: pa.array([], type=wanted[key]) for key in places}
+        self._admit(len(places))
+        types = {str(places[key]): wanted[key] for key in places}
+        try:
+            table = self._parse(types)
+        except (pa.ArrowInvalid, pa.ArrowKeyError):
+            columns = self._salvage({key: (str(places[key]), wanted[key]) for key in places})
+        else:
+            columns = each(one_chunk, {key: table.column(str(places[key])) for key in places})
+        if self._is_padded:
+            columns = {key: _trimmed(array) for key, array in columns.items()}
+        return {key: self._finite(key, array) for key, array in columns.items()}
+
+    def table(self, wanted: Mapping[str, pa.DataType]) -> pa.Table:
+        """Parse as `read`, and raise a TraceError for the first wrong cells there are."""
+        columns = self.read(wanted)
+        if self.faults.count:
+            raise self.faults.error(ERRORS_SHOWN, self.locate)
+        return pa.table(columns)
+
+    def records_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the numbers of the records that became these rows of the table."""
+        return rows if self._records is None else self._records[rows]
+
+    def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
+        """Give each fault its line and, where it lacks it, the text of its cell."""
+        wanted = {fault.row for fault in faults}
+        found: dict[int, tuple[int, list[str]]] = {}
+        for record, line, cells in self._walk():
+            if record in wanted:
+                found[record] = (line, cells)
+                if len(found) == len(wanted):
+                    break
+        names = [simple(name) for name in self.names]
+        errors = []
+        for fault in faults:
+            line, cells = found.get(fault.row, (0, []))
+            column, value = fault.column, fault.value
+            if value is None and column is not None and simple(column) in names:
+                place = names.index(simple(column))
+                value = cells[place] if place < len(cells) else ""
+            errors.append(
+                TraceError.at(self.path, line or None, column, short(value or ""), fault.expected)
+            )
+        return errors
+
+    def _admit(self, columns: int) -> None:
+        """Refuse more rows than `max_bytes` has room for once they are columns."""
+        # Counting takes time; a row has at least one byte for each of its cells.
+        most = len(self._data) // max(len(self.names), 1) + 1
+        if not self._source.has_room(most, columns):
+            ends = max(self._data.count(b"\n"), self._data.count(b"\r"))
+            self._source.admit(ends, columns)
+
+    def _refuse_nul(self) -> None:
+        place = self._data.find(b"\0")
+        if place >= 0:
+            raise TraceError.at(
+                self.path, self._line_at(place), None, "\\0", "text without NUL bytes"
+            )
+
+    def _line_at(self, place: int) -> int:
+        return len(self._data[:place].splitlines()) + (
+            1 if place == 0 or self._data[place - 1 : place] in (b"\n", b"\r") else 0
+        )
+
+    def _parse(self, types: Mapping[str, pa.DataType], *, skipped: Any = None) -> pa.Table:
+        def skip(row: Any) -> str:
+            skipped.append((row.number - 1, row.actual_columns))
+            return "skip"
+
+        body = memoryview(self._data)[self._body_at :]
+        use_threads = skipped is None and len(body) > _BLOCK_BYTES
+        return pa_csv.read_csv(
+            pa.BufferReader(arrow_memory(body) if use_threads else pa.py_buffer(body)),
+            read_options=pa_csv.ReadOptions(
+                column_names=[str(i) for i in range(len(self.names))], use_threads=use_threads
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=self._delimiter,
+                quote_char='"' if self._quoted else False,
+                newlines_in_values=self._quoted,
+                invalid_row_handler=None if skipped is None else skip,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=types,
+                include_columns=list(types),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+
+    def _salvage(self, wanted: Mapping[str, tuple[str, pa.DataType]]) -> dict[str, Any]:
+        """Parse everything as text, then convert cell by cell what can be; note the rest."""
+        try:
+            self._data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = self._line_at(error.start)
+            raise TraceError.at(self.path, line, None, not_text(error), "UTF-8 text") from None
+        skipped: list[tuple[int, int]] = []
+        try:
+            table = self._parse(
+                {place: pa.string() for place, _ in wanted.values()}, skipped=skipped
+            )
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            long = _LONG_LINE in str(error)
+            words = "a line is longer than 1 MiB; expected one job a line" if long else short(error)
+            raise TraceError(
+                f"{self.path}: cannot be read as delimited text: {words}", path=self.path
+            ) from None
+        fields = _fields(len(self.names))
+        self.dropped = len(skipped)
+        if skipped:
+            places = np.asarray([at for at, _ in skipped])
+            self.faults.add(places, None, fields, [_fields(count) for _, count in skipped])
+            self._records = np.delete(np.arange(table.num_rows + len(skipped)), places)
+        columns = {}
+        for key, (place, kind) in wanted.items():
+            columns[key], wrong = convert(_without_blanks(one_chunk(table.column(place))), kind)
+            self._mark(key, wrong, self._words.get(key, WORDS[kind]))
+        return columns
+
+    def _finite(self, key: str, array: Any) -> Any:
+        """Return a column of numbers without NaN and infinity."""
+        if not pa.types.is_floating(array.type):
+            return array
+        values = array.to_numpy(zero_copy_only=False)
+        wrong = ~np.isfinite(values)
+        if array.null_count:
+            wrong &= array.is_valid().to_numpy(zero_copy_only=False)
+        if not wrong.any():
+            return array
+        self._mark(key, wrong, self._words.get(key, WORDS[array.type]))
+        return pa.array(values, mask=wrong | ~array.is_valid().to_numpy(zero_copy_only=False))
+
+    def _mark(self, key: str, wrong: npt.NDArray[np.bool_], expected: str) -> None:
+        if not wrong.any():
+            return
+        name = self.names[[simple(name) for name in self.names].index(key)]
+        self.faults.add(self.records_of(np.flatnonzero(wrong)), name, expected)
+        self.bad = wrong if self.bad is None else self.bad | wrong
+
+    def _walk(self) -> Iterator[tuple[int, int, list[str]]]:
+        """Yield (record, line, cells) of the body; slow, for messages."""
+        before = len(self._data[: self._body_at].splitlines())
+        text = self._data[self._body_at :].decode("utf-8", "replace")
+        reader = csv.reader(
+            io.StringIO(text, newline=""),
+            delimiter=self._delimiter,
+            quoting=csv.QUOTE_MINIMAL if self._quoted else csv.QUOTE_NONE,
+        )
+        record = 0
+        try:
+            while True:
+                line = before + reader.line_num + 1
+                cells = next(reader, None)
+                if cells is None:
+                    return
+                if cells:
+                    yield record, line, cells
+                    record += 1
+        except csv.Error:  # a cell beyond the module's limit: messages go without lines from here
+            return
+
+
+def not_text(error: UnicodeDecodeError) -> str:
+    """Say which byte is no text, and where in the input."""
+    return f"\\x{error.object[error.start]:02x} at byte {error.start}"
+
+
+def _fields(count: int) -> str:
+    return "1 field" if count == 1 else f"{count} fields"
+
+
+def _is_padded(line: bytes, delimiter: str) -> bool:
+    """Whether a header has blanks beside its names; then the cells below it have them too."""
+    cells = line.removesuffix(b"\n").removesuffix(b"\r").split(delimiter.encode())
+    return any(cell != cell.strip(b" ") for cell in cells)
+
+
+def _trimmed(array: Any) -> Any:
+    """Return texts without the blanks around them; other columns as they are."""
+    if array.type not in (pa.string(), LABEL):
+        return array
+    texts = _without_blanks(pc.ascii_trim(array.cast(pa.string()), characters=" "))
+    return texts.dictionary_encode() if array.type == LABEL else texts
+
+
+def _without_blanks(strings: Any) -> Any:
+    """Make cells of nothing but blanks null."""
+    blank = pc.equal(pc.ascii_trim(strings, characters=" \t"), "")
+    return pc.if_else(blank, pa.scalar(None, strings.type), strings)
+
+
+def convert(strings: Any, kind: pa.DataType) -> tuple[Any, npt.NDArray[np.bool_]]:
+    """Convert text cells; return them, null where that failed, and which failed."""
+    wrong = np.zeros(len(strings), dtype=np.bool_)
+    if kind in (pa.string(), LABEL):
+        return strings.cast(kind), wrong
+    if kind == pa.float64() and (plain := _plain_numbers(strings)) is not None:
+        return plain, wrong
+    trimmed = pc.ascii_trim(strings, characters=" \t")
+    if kind == pa.int64():
+        trimmed = pc.replace_substring_regex(trimmed, pattern=_WHOLE, replacement=r"\1")
+    plain = pc.match_substring_regex(trimmed, _PLAIN[kind])
+    wrong |= ~plain.fill_null(fill_value=True).to_numpy(zero_copy_only=False).astype(np.bool_)
+    rows = np.flatnonzero(~wrong)
+    _find_failures(trimmed, rows, kind, wrong)
+    kept = trimmed.filter(pa.array(~wrong)) if wrong.any() else trimmed
+    if not wrong.any():
+        return kept.cast(kind), wrong
+    whole = pc.if_else(pa.array(wrong), pa.scalar(None, pa.string()), trimmed)
+    return whole.cast(kind), wrong
+
+
+def _plain_numbers(strings: Any) -> Any:
+    """Return the cells as finite numbers, or None if some cell is not plainly one."""
+    try:
+        values = strings.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    return values if pc.all(pc.is_finite(values)).as_py() in (True, None) else None
+
+
+def _find_failures(
+    strings: Any, rows: npt.NDArray[np.int64], kind: pa.DataType, wrong: npt.NDArray[np.bool_]
+) -> None:
+    """Mark the rows whose cell looks right and is not: dates that do not exist, huge integers."""
+    if not len(rows):
+        return
+    try:
+        strings.take(pa.array(rows)).cast(kind)
+    except pa.ArrowInvalid:
+        if len(rows) == 1:
+            wrong[rows[0]] = True
+            return
+        middle = len(rows) // 2
+        _find_failures(strings, rows[:middle], kind, wrong)
+        _find_failures(strings, rows[middle:], kind, wrong)

@@ -1,0 +1,1 @@
+"""Runs: from arguments to a result, its folder, and comparisons."""

@@ -1,0 +1,179 @@
+"""Several policies, several seeds, one trace and one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from gangline.errors import OptionError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gangline.policies.choice import ChosenPolicy, PolicyLike
+    from gangline.runs.comparison import Comparison
+    from gangline.runs.inputs import ClusterLike, Progress, TraceLike
+    from gangline.runs.result import Result
+    from gangline.trace.reference import TraceReference
+
+__all__ = ["compare"]
+
+
+def compare(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policies: Iterable[PolicyLike],
+    *,
+    seeds: Iterable[int] = (0,),
+    trace_seeds: Iterable[int] = (),
+    workers: int = 1,
+    params: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: bool | Progress = False,
+    each: Callable[[Result], None] | None = None,
+    keep: bool = True,
+    **options: Any,
+) -> Comparison:
+    """Run every policy with every seed and put the summaries side by side.
+
+    Parameters
+    ----------
+    cluster, trace : as for `gangline.simulate`
+        Read and converted once.
+    policies : iterable of policies
+        Names, configurations or gangline.Policy objects, each once; labels distinguish them.
+    seeds : iterable of int
+        Each policy runs once with each.
+    trace_seeds : iterable of int
+        Draw the trace anew with each, which must be of a generator; `seeds` are then run on each.
+        From five on, means have intervals: see `Comparison.statistics`.
+    workers : int
+        Runs at once. The results are the same; times on the clock are longer. A policy in Python
+        then runs in processes: its class is in a module, or in a program that does its work under
+        `if __name__ == "__main__":`.
+    params : mapping, optional
+        Parameters by policy name, for policies given by name.
+    progress : bool or callable
+        As for `gangline.simulate`.
+    each : callable, optional
+        Called with each result as soon as it is there.
+    keep : bool
+        Keep the tables of each run; False keeps summaries only, which saves memory.
+    **options
+        As for `gangline.simulate`, but the seed.
+
+    Returns
+    -------
+    Comparison
+        Rows in the order of `trace_seeds`, `policies`, then `seeds`.
+
+    Raises
+    ------
+    PolicyError
+        If there is no policy or no seed, one is duplicate, `params` names a policy that is not
+        compared, a policy in Python cannot be sent to a process, or the world lacks what policies
+        cannot run without.
+    TraceError, ClusterError, InfeasibleJobError, PlanError
+        As for `gangline.simulate`; what can be known before the first run is raised before it.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=40, seed=3, max_gpus=8)
+    >>> table = gl.compare(lab, trace, [gl.policies.Fifo(), "srtf"])
+    >>> table.labels
+    ['fifo', 'srtf']
+    """
+    from gangline.runs.comparison import Comparison
+    from gangline.runs.execution import Run, Worlds, results
+    from gangline.runs.executors import check_workers
+    from gangline.runs.inputs import as_cluster, check_trace_seeds, make_options, override
+    from gangline.runs.premises import lacks, require
+    from gangline.runs.spec import RunSpec, keys_of
+    from gangline.trace.read import as_trace, redrawn
+
+    policies, seeds = _check(policies, seeds, params or {}, options)
+    drawn = check_trace_seeds(trace_seeds)
+    workers = check_workers(workers)
+    worlds = Worlds(workers)
+    lab = override(as_cluster(cluster), options.pop("sharing", None))
+    keys, jobs = keys_of(lab), as_trace(trace)
+    given = worlds.hold(jobs)
+    checked = [make_options({**options, "seed": seed}) for seed in seeds]
+    contenders = _contenders(policies, params or {})
+
+    def runs(given: TraceReference, trace_seed: int | None) -> list[Run]:
+        return [
+            Run(RunSpec.of(keys, given, policy.reference, options), policy.own, trace_seed)
+            for policy in contenders
+            for options in checked
+        ]
+
+    drops = checked[0].on_infeasible == "drop"
+    require(lacks(lab, jobs, contenders, drops=drops))
+    if len(contenders) > 1:
+        # all policies before the first run: a mistake in the last one costs nothing
+        for run in runs(given, None)[:: len(checked)]:
+            worlds.check(run)
+    traces: dict[int | None, TraceReference] = {seed: redrawn(given, seed) for seed in drawn}
+    every = (run for seed, one in (traces or {None: given}).items() for run in runs(one, seed))
+    comparison = Comparison(cluster=lab, trace=jobs)
+    for run, result in results(every, worlds, workers=workers, progress=progress):
+        comparison.add(result, keep=keep, trace_seed=run.keys)
+        if each is not None:
+            each(result)
+    return comparison
+
+
+def _check(
+    policies: Iterable[PolicyLike],
+    seeds: Iterable[int],
+    params: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
+) -> tuple[list[PolicyLike], list[int]]:
+    """Refuse what would compare nothing, or leave parameters unused; return two lists."""
+    from gangline.runs.inputs import distinct
+
+    if isinstance(policies, str):
+        message = f'policies: expected a sequence of policies, got "{policies}"; write it as a list'
+        raise PolicyError(message, field="policies", value=policies)
+    if "seed" in options:
+        message = f"seed: not an option of a comparison; use `seeds=[{options['seed']}]`"
+        raise OptionError(message, field="seed", value=options["seed"])
+    if not isinstance(policies, Iterable):
+        kind = type(policies).__name__
+        message = f"policies: expected a sequence of policies, got {kind}; write it as a list"
+        raise PolicyError(message, field="policies", value=kind)
+    if not isinstance(seeds, Iterable):
+        message = f"seeds: expected a sequence of integers, got {seeds!r}"
+        raise OptionError(message, field="seeds", value=seeds)
+    chosen, drawn = list(policies), distinct("seeds", seeds)
+    for field, given in (("policies", chosen), ("seeds", drawn)):
+        if len(given) == 0:
+            raise PolicyError(f"{field}: expected at least one, got none", field=field)
+    names = [policy for policy in chosen if isinstance(policy, str)]
+    for name in params:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            message = f"params: `{name}` is not among the policies given by name: {known}"
+            raise PolicyError(message, field="params", value=name)
+    return chosen, drawn
+
+
+def _contenders(
+    policies: Iterable[PolicyLike], params: Mapping[str, Mapping[str, Any]]
+) -> list[ChosenPolicy]:
+    """Refuse policies whose runs would count as more runs of another in its averages."""
+    from gangline.files.decode import repeated
+    from gangline.policies.choice import resolve_policy
+
+    found = [
+        resolve_policy(one, params.get(one) if isinstance(one, str) else None) for one in policies
+    ]
+    label = repeated(one.label for one in found)
+    if label is not None:
+        message = f"policies: duplicate `{label}`"
+        if any(one.own for one in found):
+            message += "; give objects of one class different labels with `label()`"
+        raise PolicyError(message, field="policies", value=label)
+    return found

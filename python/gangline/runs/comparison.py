@@ -1,0 +1,700 @@
+"""Runs side by side: a table for the screen and for files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import pyarrow as pa
+
+from gangline._support import formatting, statistics
+from gangline._support.safe import safe
+from gangline.errors import PolicyError
+from gangline.files.json_files import write_sealed
+from gangline.files.places import check_free
+from gangline.policies.choice import of_spec
+from gangline.runs import arrival_window
+from gangline.runs.offered_load import in_words
+from gangline.runs.plots import ComparisonPlots
+from gangline.runs.premises import lacks, reminder
+from gangline.runs.result_folder import check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from os import PathLike
+
+    from gangline.cluster.description import Cluster
+    from gangline.policies.choice import ChosenPolicy
+    from gangline.runs.offered_load import OfferedLoad
+    from gangline.runs.result import Result
+    from gangline.trace.jobs.table import Trace
+
+__all__ = [
+    "KIND",
+    "Comparison",
+    "assumptions",
+    "check_out",
+    "headline",
+    "leaders",
+    "load_said",
+    "means",
+    "price",
+    "ranking",
+    "reference",
+    "run_name",
+    "seeds_said",
+    "waiting",
+]
+
+_JSON = "comparison.json"
+KIND = "comparison"
+"""Kind of file, in the seal of comparison.json."""
+_HARDLY = 0.05  # ours: share of a job's time, and of mean JCTs, that leaves little to decide
+_IDLE = 0.5  # ours: share of the GPU time
+_CALM = 0.5  # ours: a policy with so many of the stops, or fewer, is worth naming as the calmer one
+_NEAR = 1.25  # ours: if it takes no longer than this
+
+
+class Comparison:
+    """Summaries of several runs on one trace and one cluster.
+
+    Attributes
+    ----------
+    cluster, trace : Cluster, Trace
+        What the runs have in common.
+    rows : list of dict
+        policy, seed, and every summary key; one per run.
+    results : list of Result
+        The runs, unless only summaries were kept.
+    """
+
+    def __init__(self, *, cluster: Cluster, trace: Trace) -> None:
+        self.cluster = cluster
+        self.trace = trace
+        self.rows: list[dict[str, Any]] = []
+        self.results: list[Result] = []
+        self._log_hashes: list[str] = []
+        self._loads: dict[int | None, OfferedLoad] = {}  # by the seed of the trace
+        self._window: arrival_window.Window | None = None
+        self._contenders: dict[str, ChosenPolicy] = {}
+        self._policies: dict[str, dict[str, Any]] = {}  # what the specs of the runs say of them
+
+    def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
+        """Append a run; `trace_seed` is the seed that drew its trace, if several were drawn."""
+        drawn = {} if trace_seed is None else {"trace_seed": trace_seed}
+        row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
+        self.rows.append(row)
+        self._log_hashes.append(result.log_hash)
+        self._window = arrival_window.of_spec(result.spec)
+        if result.offered_load is not None:
+            self._loads[trace_seed] = result.offered_load
+        self._contenders[result.policy] = of_spec(result.spec["policy"])
+        self._policies[result.policy] = result.spec["policy"]
+        if keep:
+            self.results.append(result)
+
+    @property
+    def labels(self) -> list[str]:
+        """Policies, in the order of their first run."""
+        return list(dict.fromkeys(row["policy"] for row in self.rows))
+
+    @property
+    def offered_loads(self) -> list[OfferedLoad]:
+        """The load that the trace offers to the cluster; one per draw of the trace."""
+        return list(self._loads.values())
+
+    @property
+    def _counted(self) -> str:
+        """Which jobs the numbers are of, in a sentence; empty without `count_arrivals`."""
+        return arrival_window.sentence(self._window, [row["jobs"] for row in self.rows])
+
+    @property
+    def plot(self) -> ComparisonPlots:
+        """Figures of its runs, such as `comparison.plot.bars("jct_mean_s")`."""
+        return ComparisonPlots(self)
+
+    @property
+    def table(self) -> pa.Table:
+        """One row per run: policy, seed, and every summary key."""
+        names = list(dict.fromkeys(key for row in self.rows for key in row))
+        return pa.table({name: [row.get(name) for row in self.rows] for name in names})
+
+    def means(self) -> list[dict[str, Any]]:
+        """Return one row per policy: each summary key averaged over the seeds."""
+        return means(self.rows)
+
+    def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
+        """Return titles, cells as they are shown, and which are the best of their column.
+
+        Values within 1 % of the best, or shown by the same text, are marked as well. A column in
+        which all tie has no mark.
+        """
+        means = self.means()
+        titles = ["policy", *(measure.short for measure in formatting.MEASURES)]
+        cells = [[str(row["policy"])] for row in means]
+        best = [[False] for _ in means]
+        for measure in formatting.MEASURES:
+            form = formatting.brief if measure.form is formatting.duration else measure.form
+            values = [row.get(measure.key) for row in means]
+            marks = leaders(self.rows, means, measure._replace(form=form))
+            for line, marked, value, mark in zip(cells, best, values, marks, strict=True):
+                line.append(form(value))
+                marked.append(mark)
+        return titles, cells, best
+
+    def tied(self, key: str = "jct_mean_s", direction: int = -1) -> list[str]:
+        """Return the policy with the best mean and those that the seeds do not tell from it.
+
+        A policy differs from the best one if the 95 % interval of their differences, seed by seed,
+        leaves 0 out. Empty with fewer than five seeds, or where a run has no value.
+
+        Parameters
+        ----------
+        key : str
+            Of the summary.
+        direction : int
+            -1 if less is better, 1 if more is.
+        """
+        return statistics.tied(self.rows, key, direction)
+
+    def statistics(
+        self, key: str = "jct_mean_s", *, baseline: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return for each policy the mean over seeds, the difference to a baseline, and the rank.
+
+        Parameters
+        ----------
+        key : str
+            Of the summary.
+        baseline : str, optional
+            Label of a policy; default: the first.
+
+        Returns
+        -------
+        list of dict
+            policy; mean, low, high, seeds; difference (mean, low, high, less_in, equal_in, of the
+            values minus those of the baseline with the same seed); rank (mean; 1 = least). low and
+            high are the 95 % bootstrap interval, None with fewer than five seeds. Policies without
+            a value in some run are left out.
+
+        Raises
+        ------
+        PolicyError
+            If the baseline is not among the policies.
+
+        Examples
+        --------
+        >>> import gangline as gl
+        >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+        >>> jobs = "synth:pai?jobs=100&seed=0&max_gpus=8"
+        >>> table = gl.compare(lab, jobs, ["fifo", "srtf"], trace_seeds=range(5))
+        >>> [(row["policy"], row["seeds"], row["rank"]) for row in table.statistics()]
+        [('fifo', 5, 2.0), ('srtf', 5, 1.0)]
+        """
+        if baseline is not None and baseline not in self.labels:
+            known = ", ".join(self.labels)
+            message = f"baseline: `{baseline}` is not among the policies: {known}"
+            raise PolicyError(message, field="baseline", value=baseline)
+        return statistics.table(self.rows, key, baseline)
+
+    def sentences(self, *, baseline: str | None = None) -> list[str]:
+        """Return what the numbers say: which policy to take, and what to know of the comparison.
+
+        Such as what the best policy takes for granted, that jobs hardly waited, or that the seeds
+        change nothing.
+
+        Parameters
+        ----------
+        baseline : str, optional
+            Label of a policy; default: the first.
+        """
+        means, tied = self.means(), self.tied()
+        first, later = load_said(self.offered_loads, means)
+        said = (
+            self._counted,
+            first,
+            headline(means, tied=tied, baseline=baseline),
+            assumptions(means, self._policies, tied=tied),
+            later,
+            reminder(lacks(self.cluster, self.trace, self._contenders.values())),
+            self.seeds_said(),
+        )
+        return [line for line in said if line]
+
+    def seeds_said(self) -> str:
+        """Say so if there are several seeds and they change no run; else nothing."""
+        return seeds_said(self.rows, self._log_hashes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the tables of the runs, as plain values."""
+        return {
+            "trace": {
+                "path": self.trace.path,
+                "jobs": len(self.trace),
+                "sha256": self.trace.sha256,
+            },
+            "cluster": self.cluster.to_dict(),
+            **({} if self._window is None else {"count_arrivals": list(self._window)}),
+            "offered_load": [load.to_dict() for load in self.offered_loads],
+            "policies": self.means(),
+            "statistics": self.statistics(),
+            "reading": self.sentences(),
+            "runs": [
+                {**row, "log_hash": log_hash}
+                for row, log_hash in zip(self.rows, self._log_hashes, strict=True)
+            ],
+        }
+
+    def save(self, folder: str | PathLike[str]) -> Path:
+        """Write comparison.json and one result folder per run that was kept.
+
+        Raises
+        ------
+        FileExistsError
+            If one of them would replace something else than an earlier one of its kind.
+        OSError
+            If something cannot be written.
+        """
+        folder = Path(folder)
+        named: dict[str, Result] = {}
+        kept = self.rows if len(self.rows) == len(self.results) else [{} for _ in self.results]
+        for result, row in zip(self.results, kept, strict=True):
+            name = plain_name = run_name(result.policy, result.seed, row.get("trace_seed"))
+            taken = {other.lower() for other in named}
+            while name.lower() in taken:  # labels may differ in what a name of a folder lacks
+                name = f"{plain_name}-{len(taken) + 1}"
+            named[name] = result
+        check_out(folder, named)
+        for name, result in named.items():
+            result.save(folder / name)
+        write_sealed(folder / _JSON, KIND, self.to_dict())
+        return folder
+
+    def __repr__(self) -> str:
+        titles, cells, _ = self.verdict()
+        lines = [titles, *([safe(cell) for cell in row] for row in cells)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table
+
+        _, _, best = self.verdict()
+        titles = ["Policy", *(measure.title for measure in formatting.MEASURES)]
+        rows = [
+            [row["policy"], *(one.form(row.get(one.key)) for one in formatting.MEASURES)]
+            for row in self.means()
+        ]
+        caption = f"{self.trace!r} on {self.cluster.name}"
+        caption += f". {self._counted}" if self._counted else ""
+        return table(titles, rows, caption=caption, best=best)
+
+
+def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per policy, in the order of first runs: each number averaged over the seeds.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        policy, seed, and summary keys; one per run.
+    """
+    averaged = []
+    for label in dict.fromkeys(row["policy"] for row in rows):
+        runs = [row for row in rows if row["policy"] == label]
+        mean: dict[str, Any] = {"policy": label, "seeds": len(runs)}
+        for key in runs[0]:
+            values = [run.get(key) for run in runs]
+            known = [value for value in values if _is_number(value)]
+            if key in ("policy", "seed", "trace_seed") or len(known) < len(values):
+                continue
+            mean[key] = known[0] if len(runs) == 1 else sum(known) / len(known)
+        averaged.append(mean)
+    return averaged
+
+
+def leaders(
+    rows: Sequence[dict[str, Any]], means: Sequence[dict[str, Any]], measure: formatting.Measure
+) -> list[bool]:
+    """Tell which policies are the best of a column.
+
+    With five seeds or more: the best, and all that the seeds do not tell from it. Else: the best,
+    and all within 1 % of it or shown by the same text. Where all tie there is no best.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        One per run, with policy and seed.
+    means : sequence of dict
+        One per policy, as `means` returns them.
+    measure : Measure
+        The column.
+    """
+    values = [row.get(measure.key) for row in means]
+    marks = formatting.leaders(values, measure.direction, measure.form)
+    tied = statistics.tied(rows, measure.key, measure.direction) if any(marks) else []
+    if not tied:
+        return marks
+    marks = [row["policy"] in tied for row in means]
+    return marks if not all(marks) else [False] * len(marks)
+
+
+def seeds_said(rows: Sequence[dict[str, Any]], log_hashes: Sequence[str]) -> str:
+    """Say so if there are several seeds and they change no run; else nothing.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        One per run, with policy and seed.
+    log_hashes : sequence of str
+        Of the same runs.
+    """
+    logs: dict[str, set[str]] = {}
+    for row, log in zip(rows, log_hashes, strict=True):
+        logs.setdefault(row["policy"], set()).add(log)
+    key = statistics.seed_key(rows)
+    seeds = {row[key] for row in rows}
+    if len(seeds) < 2 or any(len(of) > 1 for of in logs.values()):
+        return ""
+    hint = "; --trace-seeds 0..9 draws a synthetic trace anew" if key == "seed" else ""
+    return f"The {len(seeds)} seeds change nothing: every run of a policy is the same{hint}."
+
+
+Row = dict[str, Any]
+Name = Callable[[str], str]
+
+
+def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], list[Row]]:
+    """Return the policies with the best mean JCT, all that tie with it, and the others, best first.
+
+    Where all tie there are no others. Policies under which no job finished are left out.
+    """
+    known = [row for row in means if _is_number(row.get("jct_mean_s"))]
+    known.sort(key=lambda row: float(row["jct_mean_s"]))
+    if not known:
+        return [], []
+    top = known[0]["jct_mean_s"]
+    if tied:  # what the seeds cannot tell apart
+        return (
+            [row for row in known if row["policy"] in tied],
+            [row for row in known if row["policy"] not in tied],
+        )
+    is_best = [formatting.is_tie(row["jct_mean_s"], top, formatting.duration) for row in known]
+    best = [row for row, mark in zip(known, is_best, strict=True) if mark]
+    return best, [row for row, mark in zip(known, is_best, strict=True) if not mark]
+
+
+def headline(
+    means: Sequence[Row],
+    name: Name = str,
+    *,
+    tied: Sequence[str] = (),
+    baseline: str | None = None,
+) -> str:
+    r"""Recommend a policy in one sentence: by how much it is better, and at what price.
+
+    The size of its lead is given against the best of the others and against the baseline.
+
+    Parameters
+    ----------
+    means : sequence of dict
+        One row per policy, as `means` returns them.
+    name : callable
+        How the label of a policy is written.
+    tied : sequence of str
+        Labels of the policies that tie for the best; default: those within 1 %.
+    baseline : str, optional
+        Label of a policy; default: the first.
+
+    Returns
+    -------
+    str
+        Empty if there are no two policies under which a job finished.
+
+    Examples
+    --------
+    >>> rows = [
+    ...     {"policy": "fifo", "jct_mean_s": 90.0, "preemptions": 0},
+    ...     {"policy": "sjf", "jct_mean_s": 50.0, "preemptions": 0},
+    ...     {"policy": "srtf", "jct_mean_s": 45.0, "preemptions": 3},
+    ... ]
+    >>> print(headline(rows).replace(", ", ",\n"))
+    srtf cuts the mean time to finish by 10 % against sjf,
+    the best of the others (45 s against 50 s),
+    and by 50 % against fifo,
+    the baseline (1 min 30 s),
+    at 3 preemptions; sjf preempts and moves no job.
+    """
+    best, others = ranking(means, tied)
+    if len(best) + len(others) < 2:
+        return ""
+    names = formatting.listed([name(row["policy"]) for row in best])
+    took = _took(best[0])
+    if not others:
+        is_alike = len({_took(row) for row in best}) == 1
+        if tied and not is_alike:
+            return (
+                f"The seeds do not tell {names} apart: their mean times to finish are {took} to "
+                f"{_took(best[-1])}{_calmest(best, name)}."
+            )
+        within = "" if is_alike else ", within 1 %"
+        return f"{names} have the same mean time to finish{within}: {took}{_calmest(best, name)}."
+    next_best, _ = ranking(others)
+    base = reference(means, others, baseline)
+    cuts = "cuts" if len(best) == 1 else "cut"
+    said = f"{names} {cuts} the mean time to finish by {_less(best[0], next_best[0])} against "
+    said += formatting.listed([name(row["policy"]) for row in next_best])
+    if len(next_best) < len(others):
+        said += ", the best of the others" + (" and the baseline" if base in next_best else "")
+    said += f" ({took} against {_took(next_best[0])})"
+    if base is not None and base not in next_best:
+        said += f", and by {_less(best[0], base)} against {name(base['policy'])}, the baseline "
+        said += f"({_took(base)})"
+    if len(best) > 1:
+        return f"{said}{_calmest(best, name)}."
+    return f"{said}, {_at(best[0])}{_calmer(best[0], others, next_best, name)}."
+
+
+def reference(
+    means: Sequence[Row], others: Sequence[Row], baseline: str | None = None
+) -> Row | None:
+    """Return the row of the baseline if it is one of the others: by default that of the first."""
+    label = means[0]["policy"] if baseline is None else baseline
+    return next((row for row in others if row["policy"] == label), None)
+
+
+def assumptions(
+    means: Sequence[Row],
+    policies: Mapping[str, Mapping[str, Any]],
+    name: Name = str,
+    *,
+    tied: Sequence[str] = (),
+) -> str:
+    r"""Say what the best policies take for granted, and which is best without known durations.
+
+    Parameters
+    ----------
+    means : sequence of dict
+        One row per policy, as `means` returns them.
+    policies : mapping
+        Label of a policy to what the spec of its run says of it.
+    name : callable
+        How the label of a policy is written.
+    tied : sequence of str
+        Labels of the policies that tie for the best; default: those within 1 %.
+
+    Examples
+    --------
+    >>> rows = [
+    ...     {"policy": "las", "jct_mean_s": 60.0, "preemptions": 3},
+    ...     {"policy": "sjf", "jct_mean_s": 45.0},
+    ... ]
+    >>> policies = {"las": {"knowledge": "online"}, "sjf": {"knowledge": "remaining"}}
+    >>> print(assumptions(rows, policies).replace(". ", ".\n"))
+    sjf assumes exact durations, which a real scheduler rarely knows.
+    The best policy that needs no durations is las (1 min).
+    """
+    best, others = ranking(means, tied)
+    if not others:
+        return ""
+    holders: dict[str, list[str]] = {}
+    for row in best:
+        for taken in _granted(row, policies[row["policy"]]):
+            holders.setdefault(taken, []).append(name(row["policy"]))
+    granted: dict[tuple[str, ...], list[str]] = {}
+    for taken, names in holders.items():
+        granted.setdefault(tuple(names), []).append(taken)
+    told = [
+        f"{formatting.listed(names)} {'assumes' if len(names) == 1 else 'assume'} "
+        f"{formatting.listed(taken)}"
+        for names, taken in granted.items()
+    ]
+    said = f"{'; '.join(told)}." if told else ""
+    if not _is_exact(policies[best[0]["policy"]]):
+        return said
+    blind = [row for row in means if policies[row["policy"]].get("knowledge") == "online"]
+    rivals, _ = ranking(blind)
+    alike = [name(row["policy"]) for row in best if row in blind]
+    if alike:
+        verb = "needs" if len(alike) == 1 else "need"
+        return f"{said} Of these, {formatting.listed(alike)} {verb} no durations."
+    if rivals:
+        rival = f"{name(rivals[0]['policy'])} ({_took(rivals[0])})"
+        said += f" The best policy that needs no durations is {rival}."
+    return said
+
+
+def _granted(row: Row, policy: Mapping[str, Any]) -> list[str]:
+    """Return what a policy takes for granted in a run."""
+    taken = []
+    if _stops(row) and not row.get("overhead_fraction"):
+        taken.append("free preemption (--restart-s 30 charges 30 s for each restart)")
+    if policy.get("copy_gpus"):
+        taken.append("copies of a job whose speeds add up")
+    if _is_exact(policy):
+        taken.append("exact durations, which a real scheduler rarely knows")
+    return taken
+
+
+def _is_exact(policy: Mapping[str, Any]) -> bool:
+    """Tell whether a policy knows how long each job runs, without an error."""
+    knows = policy.get("knowledge") == "remaining"
+    return knows and not (policy.get("params") or {}).get("estimate_error")
+
+
+def _calmest(rows: Sequence[Row], name: Name) -> str:
+    """Say which of policies that tie leave running jobs alone, if some do."""
+    calm = [row for row in rows if not _stops(row)]
+    return f"; of these, {_calm(calm, name)}" if 0 < len(calm) < len(rows) else ""
+
+
+def _calm(rows: Sequence[Row], name: Name) -> str:
+    """Say that policies leave running jobs alone."""
+    verbs = "preempts and moves" if len(rows) == 1 else "preempt and move"
+    return f"{formatting.listed([name(row['policy']) for row in rows])} {verbs} no job"
+
+
+def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Name) -> str:
+    """Name a policy that is nearly as good with fewer preemptions, or those of the next one."""
+    near = [
+        row
+        for row in others
+        if _stops(row) <= _CALM * _stops(best) > 0.0
+        and row["jct_mean_s"] <= _NEAR * best["jct_mean_s"]
+    ]
+    if not near:
+        first = next_best[0]
+        is_dearer = len(next_best) == 1 and _stops(first) > _stops(best)
+        return f"; {name(first['policy'])} has {_done(first)}" if is_dearer else ""
+    rival = near[0]
+    said = f"; {name(rival['policy'])}"
+    if rival not in next_best:
+        longer = formatting.percent(rival["jct_mean_s"] / best["jct_mean_s"] - 1.0)
+        said += f" takes {longer} longer ({_took(rival)}) and"
+    return (
+        f"{said} preempts and moves no job" if not _stops(rival) else f"{said} has {_done(rival)}"
+    )
+
+
+def _less(best: Row, other: Row) -> str:
+    """Say by how much a time is less than another."""
+    return formatting.percent(1.0 - best["jct_mean_s"] / other["jct_mean_s"])
+
+
+def _stops(row: Row) -> float:
+    return float(row.get("preemptions") or 0) + float(row.get("migrations") or 0)
+
+
+def _at(row: Row) -> str:
+    """Say what a policy did to running jobs, in a few words."""
+    return f"at {_done(row)}" if _stops(row) else "without preempting or moving a job"
+
+
+def _done(row: Row) -> str:
+    """Return how often a policy stopped and moved running jobs."""
+    done = [
+        f"{formatting.count(float(row[key]))} {word}" + ("" if row[key] == 1.0 else "s")
+        for key, word in (("preemptions", "preemption"), ("migrations", "move"))
+        if row.get(key)
+    ]
+    return formatting.listed(done)
+
+
+def _took(row: Row) -> str:
+    return formatting.duration(row["jct_mean_s"])
+
+
+def price(row: Row, name: Name = str) -> str:
+    """Say what a policy did to running jobs, and what restarts took."""
+    jobs = float(row.get("jobs") or 0) - float(row.get("dropped") or 0)
+    stops, moves = float(row.get("preemptions") or 0), float(row.get("migrations") or 0)
+    if stops == 0.0 and moves == 0.0:
+        return f"{name(row['policy'])} preempted and moved no job."
+    done = []
+    if stops:
+        done.append(f"stopped running jobs {_times(stops)}")
+    if moves:
+        done.append(f"moved running jobs {_times(moves)}")
+    each = f" ({formatting.times((stops + moves) / jobs)} per job)" if jobs else ""
+    lost = row.get("overhead_fraction")
+    cost = (
+        "restarts cost nothing in this run (--restart-s 30 makes each take 30 s)"
+        if not lost
+        else f"starts and restarts took {formatting.percent(lost)} of the GPU time that jobs held"
+    )
+    return f"{name(row['policy'])} {' and '.join(done)}{each}; {cost}."
+
+
+def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, str]:
+    """Return what the load means: what must be known before the recommendation, and what after.
+
+    Parameters
+    ----------
+    loads : sequence of OfferedLoad
+        One per draw of the trace.
+    means : sequence of dict
+        One row per policy, as `means` returns them.
+    """
+    light = waiting(means)
+    if light:
+        if any(load.exceeds and load.window is None for load in loads):
+            light += " Much of the work is done after the last arrival: the load says little here."
+        return "", light
+    said = in_words(loads)
+    return (said, "") if any(load.is_over for load in loads) else ("", said)
+
+
+def waiting(means: Sequence[Row]) -> str:
+    """Say so if jobs hardly waited under any policy, so that policies can hardly differ."""
+    known = [row for row in means if row.get("jct_mean_s") and _is_number(row.get("wait_mean_s"))]
+    if not known:
+        return ""
+    share = max(row["wait_mean_s"] / row["jct_mean_s"] for row in known)
+    if share > _HARDLY:
+        return ""
+    used = max(float(row.get("gpu_utilization") or 0.0) for row in known)
+    times = [float(row["jct_mean_s"]) for row in known]
+    what = "lightly loaded" if used < _IDLE else "large enough for this load"
+    said = f"The cluster is {what}: {formatting.percent(used)} of the GPU time was in use."
+    if share == 0.0:
+        said += " No job waited"
+    else:
+        part = formatting.percent(share)
+        most = part if part.startswith("under") else f"at most {part}"
+        said += f" All waiting came to {most} of the time from arrival to finish"
+    if max(times) > (1.0 + _HARDLY) * min(times):
+        return f"{said}."  # they differ in how fast jobs ran
+    return f"{said}, so policies can hardly differ in it: {formatting.LIGHT_LOAD}."
+
+
+def _times(count: float) -> str:
+    """Say how often; a mean over seeds need not be whole."""
+    return f"{formatting.count(count)} time" + ("" if count == 1.0 else "s")
+
+
+def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
+    """Return a folder name for a run.
+
+    Made of the policy's label and the seeds, without characters that file systems dislike.
+    """
+    label = re.sub(r"[^A-Za-z0-9._=-]+", "_", policy).strip("_.")
+    drawn = "" if trace_seed is None else f"-t{trace_seed}"
+    return f"{label or 'policy'}{drawn}-s{seed}"
+
+
+def check_out(folder: Path, names: Iterable[str]) -> None:
+    """Raise an OSError now if runs of these names could not be saved in a folder later."""
+    check_free(folder / _JSON, KIND)
+    for name in names:
+        check(folder / name)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value

@@ -1,0 +1,82 @@
+"""What runs of elastic policies ask of their jobs, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline._support.safe import safe
+from gangline.errors import PolicyError
+from gangline.trace.jobs.to_core import elastic_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.cluster.description import Cluster
+    from gangline.cluster.schema import ClusterKeys
+    from gangline.trace.jobs.to_core import JobTable
+
+__all__ = ["check_ranges", "notice"]
+
+
+def check_ranges(trace: JobTable, cluster: ClusterKeys, policy: str) -> None:
+    """Refuse a job that asks for a range of GPUs and has no model that says how fast it is there.
+
+    Raises
+    ------
+    PolicyError
+        Naming the first such job, what it lacks, and what to do.
+    """
+    given = [name for name in ("min_gpus", "max_gpus") if name in trace.columns]
+    if not given:
+        return
+    gang = trace.numbers("gpus")
+    is_elastic = np.zeros(len(trace), np.bool_)
+    for name in given:
+        limit = trace.numbers(name)
+        is_elastic |= ~np.isnan(limit) & (limit != gang)
+    for row in np.flatnonzero(is_elastic).tolist():
+        lacks = _lacking(trace, cluster, row)
+        if lacks is not None:
+            job = str(trace.column("job_id")[row])
+            limits = " and ".join(f"{name} {trace.column(name)[row]}" for name in given)
+            message = (
+                f"{policy}: job {safe(job)} has {int(gang[row])} GPUs with {limits}, but {lacks}. "
+                "Without it nothing says how fast the job is on another number of GPUs; to keep "
+                f"its gang, leave out {' and '.join(given)}"
+            )
+            raise PolicyError(message, policy=policy, field="elastic", value=job)
+
+
+def _lacking(trace: JobTable, cluster: ClusterKeys, row: int) -> str | None:
+    """Return what keeps a job from being elastic, and what to do; None if it is."""
+    label = trace.column("model")[row].as_py() if "model" in trace.columns else None
+    if label is None:
+        return "no model: give the trace a column `model` (`--models` draws one)"
+    models = {} if cluster.elastic is None else cluster.elastic.models
+    if label not in models:
+        known = f"known there: {', '.join(map(safe, models))}" if models else "it has no such table"
+        return (
+            f"the [elastic] table of the cluster has no model `{safe(label)}` ({known}). Add "
+            f"[elastic.models.{safe(label)}] with its step times, which `gangline trace fit` fits "
+            "to a profile of measured placements"
+        )
+    for name in ("batch_size", "duration_s"):
+        if name not in trace.columns or trace.column(name)[row].as_py() in (None, 0):
+            return f"no {name}: give the trace a column `{name}`"
+    return None
+
+
+def notice(
+    trace: JobTable, cluster: Cluster, policies: Sequence[str], others: Sequence[str]
+) -> str | None:
+    """Return what to say of elastic policies next to others; None if no job is elastic."""
+    found = elastic_of(trace, cluster) if policies and others else None
+    if found is None:
+        return None
+    return (
+        f"{', '.join(policies)}: {int(found.rows.sum()):,} of {len(trace):,} jobs are elastic and "
+        f"may get other gangs and batches; under {', '.join(others)} they have those of the trace, "
+        "so compare completion times, not utilisation"
+    )

@@ -1,0 +1,69 @@
+"""Why a job waited, as values, text and HTML."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gangline._support.builtin_values import finite
+from gangline.runs.explain.facts import Facts
+from gangline.runs.explain.page import html
+from gangline.runs.explain.words import text
+
+__all__ = ["Explanation"]
+
+
+@dataclass(frozen=True)
+class Explanation(Facts):
+    """Why a job waited, which jobs took its GPUs, and what it lost: `Result.explain`.
+
+    Attributes
+    ----------
+    job_id : str
+    policy : str
+        Name of the policy.
+    gpus : int
+        What the job asks for.
+    gpus_min : int
+        The fewest that the policy may give it: less than `gpus` for elastic jobs.
+    status : str
+        "finished", "unfinished" or "dropped".
+    arrival_s, finish_s : float
+        `finish_s` is NaN unless the job finished.
+    waits : list of WaitPart
+        Times without GPUs, in order.
+    runs : list of RunPart
+        Times with GPUs, in order.
+    lost : dict of str to float
+        From its row of the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
+    placement : str
+        The placement rule, where the policy has one to choose.
+    rule : str
+        What the policy does, in a line; empty for one written in Python.
+    round_s : float
+        Length of a round; NaN for a policy without.
+    is_shared : bool
+        Whether jobs may share GPUs in this run.
+    note : str
+        Why the policy's own reasons are not known; empty if they are.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; instants in seconds, as in the tables, None for never."""
+        data = {**vars(self), "wait_s": self.wait_s, "run_s": self.run_s, "text": str(self)}
+        data["runs"] = [asdict(run) for run in self.runs]
+        data["waits"] = [
+            {
+                **wait._asdict(),
+                "stretches": [one._asdict() for one in wait.stretches],
+                "passed_by": [one._asdict() for one in wait.passed_by],
+            }
+            for wait in self.waits
+        ]
+        return finite(data)  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        return html(self)

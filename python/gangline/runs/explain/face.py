@@ -1,0 +1,335 @@
+"""From a result and the name of a job to its explanation."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gangline.errors import GanglineError, PolicyError, ResultError
+from gangline.runs.explain.explanation import Explanation
+from gangline.runs.explain.facts import Passing, RunPart, WaitPart
+from gangline.runs.explain.free import Free, arrivals, free_of_segments, gpus_of
+from gangline.runs.explain.life import Segments
+from gangline.runs.explain.rows import Rows
+from gangline.runs.explain.stretches import Down, Stretch, stretches
+from gangline.runs.spec import cluster_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from gangline.cluster.description import Cluster
+    from gangline.runs.explain.life import Run, Wait
+    from gangline.runs.explain.watched import Watched
+    from gangline.runs.inputs import Progress
+
+    Floats = npt.NDArray[np.float64]
+    Records = npt.NDArray[np.void]
+
+__all__ = ["Again", "Tables", "explain", "explain_rows"]
+
+_PASSING = np.dtype([("job", "i8"), ("time_s", "f8"), ("gpus", "i8"), ("outranks", "?")])
+_LOST = ("overhead_s", "comm_s", "share_s", "preemptions", "migrations")
+
+
+class Tables(Protocol):
+    """What is needed of a result."""
+
+    spec: dict[str, Any]
+
+    @property
+    def jobs(self) -> pa.Table:
+        """The jobs table."""
+
+    @property
+    def timeline(self) -> pa.Table:
+        """The timeline."""
+
+    @property
+    def segments(self) -> pa.Table:
+        """The segments table."""
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether there is one."""
+
+    @property
+    def policy(self) -> str:
+        """Label of the policy."""
+
+    @property
+    def log_hash(self) -> str:
+        """Hash of the event log."""
+
+
+class Again(Protocol):
+    """Repeats a run with its segments, and records why some jobs wait."""
+
+    def __call__(
+        self,
+        jobs: Sequence[int],
+        progress: bool | Progress,
+        /,
+    ) -> tuple[Tables, Watched]:
+        """Return the result and what was recorded of the jobs, which are rows of the trace."""
+
+
+def explain(
+    result: Tables, job: str | int, again: Again | None, *, progress: bool | Progress = False
+) -> Explanation:
+    """Return why a job waited; see `Result.explain`."""
+    row = _row_of(result.jobs, str(job))
+    facts = _facts(result, row)
+    if facts["status"] == "dropped":
+        return Explanation(**facts)
+    tables, watched, note = _repeated(result, row, again, progress)
+    return _Story(tables, cluster_of(result.spec), row, watched).tell(facts, note)
+
+
+def explain_rows(
+    again: Again, log_hash: str, rows: Sequence[int], *, progress: bool | Progress = False
+) -> list[Explanation] | None:
+    """Return why some jobs of a run waited, from one repetition of it.
+
+    Parameters
+    ----------
+    again : Again
+        Repeats the run.
+    log_hash : str
+        Of the run.
+    rows : sequence of int
+        Rows of the jobs table; none of a job that was dropped.
+    progress : bool or callable
+        As for `gangline.simulate`.
+
+    Returns
+    -------
+    list of Explanation or None
+        None if the run cannot be repeated, or gives another result.
+    """
+    try:
+        tables, watched = again(rows, progress)
+    except (GanglineError, OSError):
+        return None
+    if tables.log_hash != log_hash:
+        return None
+    cluster = cluster_of(tables.spec)
+    return [_Story(tables, cluster, row, watched).tell(_facts(tables, row), "") for row in rows]
+
+
+def _facts(result: Tables, row: int) -> dict[str, Any]:
+    """Return what the tables say of a job at once."""
+    facts = {name: result.jobs[name][row].as_py() for name in result.jobs.column_names}
+    return {
+        "job_id": facts["job_id"],
+        "policy": result.spec["policy"]["name"],
+        "gpus": facts["gpus"],
+        "gpus_min": facts["gpus"],
+        "status": facts["status"],
+        "arrival_s": float(arrivals(result.jobs.slice(row, 1))[0]),
+        "finish_s": math.nan if facts["finish_s"] is None else facts["finish_s"],
+        "lost": {name: facts[name] for name in _LOST},
+        "placement": str(result.spec["policy"]["params"].get("placement", "")),
+        "rule": _rule(result.spec["policy"]),
+    }
+
+
+def _repeated(
+    result: Tables,
+    row: int,
+    again: Again | None,
+    progress: bool | Progress,
+) -> tuple[Tables, Watched | None, str]:
+    """Return the tables of the run repeated, with what was recorded; or its own, and why."""
+    reason = "this result came from another process: save and load it"
+    if again is not None:
+        try:
+            tables, watched = again([row], progress)
+        except (GanglineError, OSError) as error:
+            if isinstance(error, PolicyError) and getattr(error, "field", None) == "why":
+                raise  # what is wrong is the policy's own `why`
+            reason = str(error).splitlines()[0]
+        else:
+            if tables.log_hash == result.log_hash:
+                return tables, watched, ""
+            reason = (
+                f"it gave another result than that of gangline {result.spec['gangline']}, or its "
+                "policy is not the same every time"
+            )
+    if not result.has_segments:
+        raise ResultError(
+            f"the run cannot be repeated: {reason}. It kept no segments either; run it again with "
+            "--explain (`segments=True`, `save(explain=True)`)"
+        )
+    return result, None, f"the run could not be repeated: {reason}"
+
+
+def _rule(policy: dict[str, Any]) -> str:
+    """Return what one of our policies does, in a line."""
+    from gangline.policies.registry import registry
+
+    made = None if policy.get("python") else registry.get(policy["name"])
+    return ((made and made.__doc__) or "").split("\n")[0].rstrip(".")
+
+
+def _row_of(jobs: pa.Table, job: str) -> int:
+    import pyarrow.compute as pc
+
+    try:
+        row = pc.index(jobs["job_id"], job).as_py()
+    except UnicodeEncodeError:  # half a character, which no id contains
+        row = -1
+    if row < 0:
+        names = jobs["job_id"].to_pylist()
+        near = difflib.get_close_matches(job, names[:100_000], n=3)
+        hint = f"; close to it: {', '.join(near)}" if near else f"; the first is `{names[0]}`"
+        raise ResultError(f"no job `{job}` among the {len(names):,} of this run{hint}", key="job")
+    return int(row)
+
+
+class _Story:
+    """Looks for everything there is to say of one job."""
+
+    def __init__(self, tables: Tables, cluster: Cluster, row: int, watched: Watched | None) -> None:
+        self._tables = tables
+        self._cluster = cluster
+        self._row = row
+        self._ids = tables.jobs["job_id"]
+        self._gpus = tables.jobs["gpus"]
+        self._kinds = cluster.server_arrays()["type"]
+        self._types = list(range(len(cluster.gpu_types))) if watched is None else watched.types[row]
+        self._round_s = math.nan if watched is None else watched.round_s
+        self._mixes = watched is not None and watched.mixes_types
+        self._gang = self._gpus[row].as_py() if watched is None else watched.fewest[row]
+        self._outages = cluster.outages() if watched is None else watched.outages
+        gpus = cluster.server_arrays()["gpus"].tolist()
+        of_use = [row for row in self._outages if self._kinds[row[0]] in self._types]
+        self._down = Down([(gpus[server], down_s, up_s) for server, down_s, up_s in of_use])
+        self._said = None if watched is None else self._asked_for(watched.said[row])
+
+    def tell(self, made: dict[str, Any], note: str) -> Explanation:
+        """Return the explanation; `made` is what is known already."""
+        table, timeline = self._tables.segments, self._tables.timeline
+        start, end = (table[name].to_numpy() for name in ("start_s", "end_s"))
+        last_s = float(np.max(end, initial=0.0))
+        if timeline.num_rows:
+            last_s = max(last_s, timeline["t_s"][-1].as_py())
+        is_over = made["status"] == "finished"
+        # nothing that ended before it came, or began when it was done, says anything of it
+        is_near = (end >= made["arrival_s"]) & (start <= (made["finish_s"] if is_over else last_s))
+        table = table if is_near.all() else table.filter(is_near)
+        self._segments = Segments(table, self._tables.jobs)
+        life = self._segments.life(self._row, last_s, is_over=is_over)
+        return Explanation(
+            **{**made, "gpus_min": self._gang},
+            waits=self._waits(life.waits) if life.waits else [],
+            runs=self._runs(life.runs),
+            round_s=self._round_s,
+            is_shared="xi" in table.column_names,
+            note=note,
+        )
+
+    def _asked_for(self, reasons: Records) -> Records:
+        """Return what the policy said with what other jobs that held no GPUs ask for."""
+        at = np.flatnonzero((reasons["job"] >= 0) & (reasons["gpus"] < 0))
+        reasons = reasons.copy()
+        reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
+        return reasons
+
+    def _free(self, start_s: float, end_s: float) -> Free:
+        """Return what was free from the beginning of the first wait to the end of the last."""
+        outages = [
+            (server, down_s, up_s)
+            for server, down_s, up_s in self._outages
+            if down_s < end_s and up_s > start_s
+        ]
+        bounds = np.asarray([start_s, end_s])
+        free = free_of_segments(self._segments.table, self._cluster, bounds, outages)
+        assert free is not None, "a wait has a beginning"
+        return free
+
+    def _waits(self, waits: list[Wait]) -> list[WaitPart]:
+        begin_s, end_s = (np.asarray(edge) for edge in zip(*waits, strict=True))
+        free = self._free(begin_s[0], end_s[-1])
+        mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
+        found = stretches(begin_s, end_s, mine, self._said, self._round_s, self._down)
+        passed = self._passed_by(begin_s, end_s, free)
+        parts: list[list[Rows[Any]]] = []
+        for rows, time, make in (
+            (found, "start_s", Stretch.of),
+            (passed, "time_s", lambda name, _, *record: Passing(name, *record)),
+        ):
+            # those of a wait follow those of the one before it
+            cuts = np.searchsorted(rows[time], np.append(begin_s, math.inf)).tolist()
+            every = Rows(rows, self._ids, make)
+            parts.append([every[low:high] for low, high in pairwise(cuts)])
+        held = (each.tolist() for each in self._segments.holders(self._row, begin_s))
+        return [WaitPart(*wait, *one) for wait, *one in zip(waits, *parts, *held, strict=True)]
+
+    def _passed_by(self, begin_s: Floats, end_s: Floats, free: Free) -> Records:
+        segments, kinds = self._segments, self._kinds
+        rows = segments.passed(self._row, begin_s, end_s)
+        if not len(rows):
+            return np.empty(0, _PASSING)
+        gpus = gpus_of(segments.mask[rows])
+        # without a job that shares GPUs these would not have been free
+        own = np.where(segments.is_alone[rows], gpus, 0)
+        # what later jobs got at an instant, of each choice of types that the gang has
+        choices = [self._types] if self._mixes else [[kind] for kind in self._types]
+        start = segments.start[rows]
+        is_new = np.append(True, np.diff(start) > 0.0)
+        times, at = start[is_new], np.cumsum(is_new) - 1
+        instant = np.searchsorted(free.time_s, times, "right") - 1
+        outranks = np.zeros(len(rows), np.bool_)
+        for choice in choices:
+            mine = np.isin(kinds, choice)[segments.server[rows]]
+            given = np.bincount(at[mine], own[mine], minlength=len(times))
+            left = free.total[choice].sum(axis=0)[instant]
+            outranks |= mine & ((left + given >= self._gang) & (given > 0))[at]
+        first = np.flatnonzero(is_new | np.append(True, np.diff(segments.job[rows]) != 0))
+        passed = np.empty(len(first), _PASSING)
+        passed["job"], passed["time_s"] = segments.job[rows[first]], start[first]
+        passed["gpus"] = np.add.reduceat(gpus, first)
+        passed["outranks"] = np.logical_or.reduceat(outranks, first)
+        return passed
+
+    @cached_property
+    def _own(self) -> tuple[Any, ...]:
+        """Begin, end and part of the job's segments."""
+        segments = self._segments
+        rows = np.flatnonzero(segments.job == self._row)
+        parts = segments.table["part"].to_numpy()[rows]
+        return segments.start[rows], segments.end[rows], parts
+
+    def _copies(self, run: Run) -> int:
+        if len(run.places) == 1 or "part" not in self._segments.table.column_names:
+            return 1
+        start, end, parts = self._own
+        return len(set(parts[(start <= run.start_s) & (end > run.start_s)].tolist()))
+
+    def _runs(self, runs: list[Run]) -> list[RunPart]:
+        taken = self._segments.takers(self._row, np.asarray([run.end_s for run in runs]))
+        takers = sorted({job for each in taken for job in each})
+        ids = self._ids.take(np.asarray(takers, np.int64)).to_pylist()
+        names = dict(zip(takers, ids, strict=True))
+        return [
+            RunPart(
+                run.start_s,
+                run.end_s,
+                run.gpus,
+                [server for server, _ in run.places],
+                run.tier,
+                list(run.co_runners),
+                run.end,
+                {names[job]: gpus for job, gpus in each.items() if run.end != "finished"},
+                self._copies(run),
+            )
+            for run, each in zip(runs, taken, strict=True)
+        ]

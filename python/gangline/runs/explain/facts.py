@@ -1,0 +1,119 @@
+"""What there is to say of the life of a job, as values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gangline.runs.explain.rows import Rows
+    from gangline.runs.explain.stretches import Stretch
+
+__all__ = ["Facts", "Passing", "RunPart", "WaitPart"]
+
+
+class Passing(NamedTuple):
+    """A job that arrived later and got GPUs while this one waited.
+
+    Attributes
+    ----------
+    job_id : str
+    time_s : float
+        When it got them.
+    gpus : int
+        How many.
+    outranks : bool
+        Whether enough GPUs would have been free at that instant, by count, without the jobs that
+        arrived later and got GPUs then. GPUs that they share with others do not count.
+    """
+
+    job_id: str
+    time_s: float
+    gpus: int
+    outranks: bool
+
+
+class WaitPart(NamedTuple):
+    """A time without GPUs.
+
+    Attributes
+    ----------
+    start_s, end_s : float
+    stretches : sequence of Stretch
+        The same time, cut where the reason changes.
+    passed_by : sequence of Passing
+        Jobs that arrived later and got GPUs meanwhile.
+    holders, later_holders : int
+        Jobs that held GPUs when it began, and how many of them had arrived later.
+    """
+
+    start_s: float
+    end_s: float
+    stretches: Rows[Stretch]
+    passed_by: Rows[Passing]
+    holders: int
+    later_holders: int
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """A time on the same GPUs.
+
+    Attributes
+    ----------
+    start_s, end_s : float
+    gpus : int
+    servers : list of int
+    tier : str
+        "server", "rack" or "network".
+    co_runners : list of str
+        Jobs that shared some of the GPUs.
+    end : str
+        Why it ended, as in the segments table.
+    taken_by : dict of str to int
+        Jobs that hold some of the GPUs from the instant on at which it lost them, and how many.
+    copies : int
+        As how many copies it trained.
+    """
+
+    start_s: float
+    end_s: float
+    gpus: int
+    servers: list[int]
+    tier: str
+    co_runners: list[str]
+    end: str
+    taken_by: dict[str, int]
+    copies: int = 1
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an explanation is made of; `Explanation` describes each attribute."""
+
+    job_id: str
+    policy: str
+    gpus: int
+    gpus_min: int
+    status: str
+    arrival_s: float
+    finish_s: float
+    waits: list[WaitPart] = field(default_factory=list)
+    runs: list[RunPart] = field(default_factory=list)
+    lost: dict[str, float] = field(default_factory=dict)
+    placement: str = ""
+    rule: str = ""
+    round_s: float = math.nan
+    is_shared: bool = False
+    note: str = ""
+
+    @property
+    def wait_s(self) -> float:
+        """Time without GPUs."""
+        return math.fsum(wait.end_s - wait.start_s for wait in self.waits)
+
+    @property
+    def run_s(self) -> float:
+        """Time with GPUs."""
+        return math.fsum(run.end_s - run.start_s for run in self.runs)

@@ -1,0 +1,237 @@
+"""What a job waited for, stretch by stretch: what its policy said, and what was free meanwhile."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gangline.runs.explain.free import SHORT
+from gangline.runs.explain.life import ranges
+from gangline.runs.explain.watched import REASON
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.runs.explain.free import ForGang
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Records = npt.NDArray[np.void]
+
+__all__ = ["NOT_ASKED", "ROUND", "STATES", "TIERS", "Down", "Stretch", "stretches"]
+
+TIERS = ("server", "rack", "network")
+
+STATES = ("too few", "apart", "together")
+"""Fewer GPUs of each usable type were free than the gang needs; enough, but on more servers than it
+needs; enough on so few servers."""
+
+NOT_ASKED = "not asked"
+"""The policy has made no decision since the job began to wait."""
+ROUND = "round"
+"""GPUs have come free since the last decision, and the policy decides at round boundaries."""
+
+_STRETCH = np.dtype(
+    [
+        *((name, REASON[name]) for name in REASON.names or ()),
+        ("start_s", "f8"),
+        ("end_s", "f8"),
+        ("state", "i8"),  # of STATES
+        ("gpus_free_min", "i8"),
+        ("gpus_free_max", "i8"),
+        ("gpus_together_max", "i8"),
+        ("gpus_down_max", "i8"),
+    ]
+)
+
+
+class Stretch(NamedTuple):
+    """A part of a wait with one reason.
+
+    Attributes
+    ----------
+    start_s, end_s : float
+        From when to when.
+    state : str
+        "too few", "apart" or "together": see `STATES`.
+    cause : str, optional
+        The policy's reason in a word. None where it does not say more than the tables do, or where
+        the run could not be repeated.
+    decided_s : float
+        Instant of the decision.
+    job_id : str, optional
+        Another job, where the cause is about one.
+    gpus : int, optional
+        What that job held at the decision, or asks for if it waited; or what the job's queue held.
+    tier : str, optional
+        The widest placement that it accepted.
+    until_s : float
+        Until when, where the cause names an instant; else infinite.
+    copies : int, optional
+        How many copies that job had.
+    percent : int, optional
+        Utility of the job in percent of the price.
+    words : str, optional
+        Reason of a policy written in Python, with `{job}` and `{until}` for these two.
+    gpus_free_min, gpus_free_max : int
+        Free GPUs of the usable type with most of them.
+    gpus_together_max : int
+        Most that were free on as few servers as could hold the gang.
+    gpus_down_max : int
+        Most GPUs of usable types that were on servers that were away.
+    """
+
+    start_s: float
+    end_s: float
+    state: str
+    cause: str | None
+    decided_s: float
+    job_id: str | None
+    gpus: int | None
+    tier: str | None
+    until_s: float
+    copies: int | None
+    percent: int | None
+    words: str | None
+    gpus_free_min: int
+    gpus_free_max: int
+    gpus_together_max: int
+    gpus_down_max: int
+
+    @property
+    def length_s(self) -> float:
+        """Length."""
+        return self.end_s - self.start_s
+
+    @classmethod
+    def of(cls, job_id: str | None, *record: Any) -> Stretch:
+        """Make it of a record of `_STRETCH` and the name of its job."""
+        decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
+        return cls(
+            start_s,
+            end_s,
+            STATES[state],
+            cause or None,
+            decided_s,
+            job_id,
+            gpus if gpus >= 0 else None,
+            TIERS[number] if cause == "delayed" else None,
+            until_s,
+            number if cause == "copies" else None,
+            number if cause == "price" and number >= 0 else None,
+            words or None,
+            *free,
+        )
+
+
+class Down:
+    """GPUs on servers that were away, over time.
+
+    Parameters
+    ----------
+    outages : list of (gpus, down_s, up_s)
+    """
+
+    def __init__(self, outages: list[tuple[int, float, float]]) -> None:
+        edges = [(down_s, gpus) for gpus, down_s, _ in outages]
+        edges += [(up_s, -gpus) for gpus, _, up_s in outages]
+        self._times = np.asarray([-math.inf, *(time_s for time_s, _ in sorted(edges))])
+        self._gpus = np.cumsum([0, *(gpus for _, gpus in sorted(edges))])
+
+    def most(self, start_s: Floats, end_s: Floats) -> Ints:
+        """Return how many were away at once, at most, in some spans."""
+        return _over(np.maximum, self._gpus, *_within(self._times, start_s, end_s))
+
+
+_TAKEN = ("", "no place", "outranked", "outbid", "search", "counted out", "copies")
+"""Causes that end when enough GPUs come free."""
+
+
+def stretches(
+    begin_s: Floats,
+    end_s: Floats,
+    free: ForGang,
+    said: Records | None,
+    round_s: float,
+    down: Down,
+) -> Records:
+    """Cut some waits where the reason changes, or the state of the free GPUs.
+
+    Parameters
+    ----------
+    begin_s, end_s : float array
+        The waits, in order.
+    free : ForGang
+        What was free for the gang, from the beginning of the first wait or earlier.
+    said : array of REASON, optional
+        What the policy said, sorted by time; None where that is not known.
+    round_s : float
+        Length of a round; NaN for a policy without.
+    down : Down
+        What was away.
+    """
+    reasons = _reasons(begin_s, end_s, said)
+    decided_s = reasons["decided_s"]
+    changes = free.time_s[1:][free.state[1:] != free.state[:-1]]
+    at = np.searchsorted(begin_s, changes, "right") - 1
+    start = np.union1d(decided_s, changes[(at >= 0) & (changes < end_s[at])])
+    wait, reason = (np.searchsorted(edge, start, "right") - 1 for edge in (begin_s, decided_s))
+    rows = np.empty(len(start), _STRETCH)
+    rows[list(REASON.names or ())] = reasons[reason]
+    rows["start_s"] = start
+    rows["end_s"] = np.minimum(np.append(start[1:], math.inf), end_s[wait])
+    rows["state"] = free.state[_first(free.time_s, start)]
+    if said is not None and math.isfinite(round_s):
+        _mark_rounds(rows, free)
+    span = _within(free.time_s, start, rows["end_s"])
+    rows["gpus_free_min"] = _over(np.minimum, free.gpus, *span)
+    rows["gpus_free_max"] = _over(np.maximum, free.gpus, *span)
+    rows["gpus_together_max"] = _over(np.maximum, free.together, *span)
+    rows["gpus_down_max"] = down.most(start, rows["end_s"])
+    return rows
+
+
+def _reasons(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
+    """Return what the policy said in some waits, and that it was not asked before."""
+    if said is None:
+        return _plain(begin_s, "", np.full(len(begin_s), math.inf))
+    low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))
+    first_s = np.where(low < high, np.append(said["decided_s"], math.inf)[low], end_s)
+    late = first_s > begin_s
+    not_asked = _plain(begin_s[late], NOT_ASKED, first_s[late])
+    both = np.concatenate([not_asked, said[ranges(low, high)]])
+    return both[np.argsort(both["decided_s"], kind="stable")]
+
+
+def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
+    """Return reasons that name no job."""
+    rows = np.full(len(time_s), np.array((0.0, cause, -1, -1, -1, 0.0, ""), REASON))
+    rows["decided_s"], rows["until_s"] = time_s, until_s
+    return rows
+
+
+def _mark_rounds(rows: Records, free: ForGang) -> None:
+    """Note where enough GPUs have come free since the decision, or have come closer."""
+    then = free.state[_first(free.time_s, rows["decided_s"])]
+    is_new = (then == SHORT) | ((rows["cause"] == "no place") & (then != rows["state"]))
+    at = np.flatnonzero(is_new & np.isin(rows["cause"], _TAKEN) & (rows["state"] != SHORT))
+    names = list(REASON.names or ())
+    rows[names][at] = _plain(rows["decided_s"][at], ROUND, np.full(len(at), math.inf))
+
+
+def _first(time_s: Floats, start_s: Floats) -> Ints:
+    """Return the instant that counts at each start."""
+    return np.asarray(np.maximum(np.searchsorted(time_s, start_s, "right") - 1, 0), np.int64)
+
+
+def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
+    """Return the first instant that counts in each span, and the first after it."""
+    return _first(time_s, start_s), np.searchsorted(time_s, end_s, "left")
+
+
+def _over(most: np.ufunc, values: Ints, first: Ints, last: Ints) -> Ints:
+    """Return the least or greatest of the values of each span."""
+    edges = np.column_stack([first, last]).ravel()
+    return np.asarray(most.reduceat(np.append(values, values[-1:]), edges)[::2], np.int64)

@@ -1,0 +1,454 @@
+"""An explanation in sentences."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline._support.formatting import duration, listed, plural
+from gangline._support.safe import safe
+from gangline.runs.explain.rows import Rows
+from gangline.runs.explain.stretches import NOT_ASKED, ROUND, STATES
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.runs.explain.facts import Facts, RunPart, WaitPart
+    from gangline.runs.explain.stretches import Stretch
+
+    Records = npt.NDArray[np.void]
+
+__all__ = ["BAR", "events", "headline", "losses", "passing", "reasons", "text", "timeline"]
+
+BAR = 64
+"""Characters of the timeline."""
+_SHOWN = 3  # names, or reasons of one kind
+_EVENTS = 14
+_MINUTE_S, _EPOCH_S = 60.0, 1e8  # ours: later instants are on the clock of a calendar
+_SOME = 0.1  # of a character of the timeline
+
+_TOO_FEW, _APART, _TOGETHER = range(len(STATES))
+_TIERS = ("one server", "servers of one rack", "servers anywhere")
+
+_SENTENCES = {
+    "behind": "{others} {were} at the head of its queue{in_turn} and did not fit{at_round}; "
+    "{policy} does not skip the head of a queue",
+    "outranked": "jobs that {policy} ranks before it held the GPUs, such as {some}",
+    "reserved": "it would have held GPUs that are reserved for {others} from {until} on",
+    "promised": "it was at the head of the queue and did not fit; {detail}",
+    "turn": "it took turns on its GPUs with {others}",
+    "delayed": "enough GPUs were free, but not close enough to each other; {detail}",
+    "leased": "the GPUs were leased to other jobs until {until}",
+    "price": "enough GPUs were free, but it was not worth their price{detail}",
+    "outbid": "when its turn came it was worth less than the price of its GPUs, and jobs behind it "
+    "took some of them, such as {some}",
+    "not looked at": "{policy} did not look at it: too many jobs before it were worth less than "
+    "the price of their GPUs",
+    "search": "{policy} searched for the best allocation of all jobs and {detail}",
+    "counted out": "when {policy} counted out the GPUs, jobs that it ranks before it left too few "
+    "for it{detail}",
+    "copies": "copies of other jobs held every server that it can use, such as {some}",
+    "next decision": "{policy} starts jobs only at certain times, here not before {until}",
+    "no share": "the allocation gave it no time on any GPU type",
+    "no partner": "there was room beside running jobs, but the policy's rule lets it share GPUs "
+    "with none of them",
+    ROUND: "enough GPUs had come free, and {policy} gives them out {when}",
+    NOT_ASKED: "the policy had not been asked: it decides {when}",
+}
+_NEVER = "there would never be enough for it"
+_LEFT = "left enough GPUs free: it found no better one that includes this job"
+_OWN_PLACES = {
+    "hadare": "on servers where it is slower than `min_share` of its fastest",
+    "pollux": "and pollux takes one server, or whole idle servers and one more",
+}
+_WITH_FREE = ("behind", "reserved", "promised", "no share", NOT_ASKED)
+"""Causes to which it adds something how many GPUs were free."""
+_BY_STATE = ("", "no place", "quota")
+"""Causes where what was free is the reason."""
+
+
+def text(said: Facts) -> str:
+    """Return the whole explanation as lines."""
+    lines = [headline(said)]
+    if said.note:
+        lines += ["", f"The policy's own reasons are not known: {said.note}."]
+    if said.waits:
+        lines += ["", f"Why it waited for {duration(said.wait_s)}:"]
+        lines += [f"  {duration(length_s)}: {words}" for length_s, words in reasons(said)]
+        lines += passing(said)
+        lines += [f"  What {said.policy} does: {said.rule}."] if said.rule else []
+    if said.runs or said.waits:
+        bar, life = timeline(said), duration(_end(said) - said.arrival_s)
+        both = ", + both" if "+" in bar else ""
+        lines += ["", f"Its life, {life} (. waiting, # with GPUs{both}):", f"  {bar}"]
+        lines += [f"  {line}" for line in events(said)]
+    lost = losses(said)
+    return "\n".join(map(safe, [*lines, *(["", lost] if lost else [])]))
+
+
+def headline(said: Facts) -> str:
+    """Return what became of the job."""
+    job = f"Job {said.job_id} asked for {plural(said.gpus, 'GPU')}"
+    if said.gpus_min < said.gpus:
+        job += f" ({said.gpus_min} {'is' if said.gpus_min == 1 else 'are'} enough)"
+    if said.status == "dropped":
+        return f"{job} and was left out of the run: it can never run on this cluster."
+    start = f"{job} at {_instant(said.arrival_s)}"
+    waited, ran = duration(said.wait_s), duration(said.run_s)
+    if said.status == "finished":
+        whole = duration(said.finish_s - said.arrival_s)
+        if not said.waits:
+            return f"{start}. Under {said.policy} it started at once and finished {whole} later."
+        return (
+            f"{start} and finished {whole} later. Under {said.policy} it waited for {waited} and "
+            f"held GPUs for {ran}."
+        )
+    if not said.waits and not said.runs:
+        return f"{job}. It was to arrive at {_instant(said.arrival_s)}, after the end of the run."
+    start = f"{start} and was not done when the run ended. Under {said.policy} it"
+    if not said.runs:
+        return f"{start} had waited for {waited} and had got no GPUs."
+    if not said.waits:
+        return f"{start} had started at once and held GPUs for {ran}."
+    return f"{start} had waited for {waited} and held GPUs for {ran}."
+
+
+def reasons(said: Facts) -> list[tuple[float, str]]:
+    """Return why it waited, each reason with how long; the longest first, all sum to the wait."""
+    if not said.waits:
+        return []
+    every = Rows.join([wait.stretches for wait in said.waits])
+    group = _groups(every.columns)
+    found = []
+    for number in range(int(group.max()) + 1):
+        same = every[np.flatnonzero(group == number)]
+        length_s = math.fsum(_lengths(same.columns).tolist())
+        found.append((length_s, _reason(said, same) + _down(same.columns)))
+    return sorted(found, key=lambda entry: -entry[0])
+
+
+def _groups(rows: Records) -> npt.NDArray[np.intp]:
+    """Return a number of the sentence that tells of each stretch, in order of appearance."""
+    cause = rows["cause"]
+    # what else makes two reasons different sentences
+    kind = np.where(np.isin(cause, _BY_STATE), rows["state"], 0)
+    kind += np.where(cause == "delayed", rows["number"], 0)
+    kind += np.where(np.isin(cause, ("search", "counted out")), rows["job"] >= 0, 0)
+    kind = 2 * kind + np.isfinite(rows["until_s"])
+    own = np.flatnonzero(cause == "own words")
+    words = rows["words"][own].tolist()
+    number = {one: at for at, one in enumerate(dict.fromkeys(words))}
+    kind[own] += 2 * np.asarray([number[one] for one in words], np.int64)
+    _, name = np.unique(cause, return_inverse=True)
+    key = name * (kind.max() + 1) + kind
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group]
+
+
+def _lengths(rows: Records) -> npt.NDArray[np.float64]:
+    return np.asarray(rows["end_s"] - rows["start_s"])
+
+
+def _down(rows: Records) -> str:
+    short = rows["gpus_down_max"][rows["state"] == _TOO_FEW]
+    most = int(short.max(initial=0))
+    if most == 0:
+        return ""
+    return f"; {'up to ' if short.min() < most else ''}{plural(most, 'GPU')} that it can use " + (
+        "was on a server that was down" if most == 1 else "were on servers that were down"
+    )
+
+
+def _reason(said: Facts, same: Rows[Stretch]) -> str:
+    """Return the sentence of stretches of one group."""
+    rows = same.columns
+    cause, state = str(rows["cause"][0]), int(rows["state"][0])
+    if cause in _BY_STATE:
+        why = _free(said, rows, state) + _rule(said, cause, state)
+        if cause != "quota":
+            return why
+        return (
+            f"it was at the head of its queue, which held {_count(rows['gpus'], 'GPU')}, and "
+            f"queues that hold less of their share go first; {why}"
+        )
+    if cause == "own words":
+        return _own_words(said, same)
+    some, more = _others(same)
+    sentence = _SENTENCES[cause].format(
+        policy=said.policy,
+        others=listed([*some, plural(more, "more job")] if more else some),
+        were="were" if len(some) > 1 else "was",
+        in_turn=", one after another," if len(some) > 1 else "",
+        some=listed(some),
+        until=_until(said, rows),
+        when=_when(said),
+        at_round=" when the round began" if math.isfinite(said.round_s) else "",
+        detail=_detail(said, rows, listed(some)),
+    )
+    return sentence + (_meanwhile(rows) if cause in _WITH_FREE else "")
+
+
+def _own_words(said: Facts, same: Rows[Stretch]) -> str:
+    """Return what a policy in Python said, with the job that it named longest."""
+    jobs, which = np.unique(same.columns["job"], return_inverse=True)
+    longest = np.argmax(np.bincount(which, _lengths(same.columns)))
+    named = same[np.flatnonzero(which == longest)]
+    (job,), _ = _others(named)
+    words = named[0].words or ""
+    words = words.replace("{job}", job).replace("{until}", _until(said, named.columns))
+    more = len(jobs) - 1
+    return f"{words} (and likewise {plural(more, 'other job')}, in turn)" if more else words
+
+
+def _detail(said: Facts, rows: Records, some: str) -> str:
+    """Return what some sentences end with."""
+    first, until = rows[0], _until(said, rows)
+    cause = str(first["cause"])
+    is_known = math.isfinite(first["until_s"])
+    if cause == "promised":
+        return f"GPUs were reserved for it from {until} on" if is_known else _NEVER
+    if cause == "delayed":
+        tier = f"a placement on {_TIERS[first['number']]}"
+        return f"until {until} it was to wait for {tier}" if is_known else f"it needs {tier}"
+    if cause == "search":
+        return f"gave the GPUs to others, such as {some}" if first["job"] >= 0 else _LEFT
+    if cause == "counted out":
+        held = f"; others held them, such as {some}"
+        return (
+            held
+            if first["job"] >= 0
+            else f"; enough stayed free, and it counts again {_when(said)}"
+        )
+    known = rows["number"][rows["number"] >= 0]
+    if cause == "price" and len(known):
+        return f": its utility was {_span(known.min(), known.max())} % of it"
+    return ""
+
+
+def _meanwhile(rows: Records) -> str:
+    words = f" (meanwhile {_of_use(rows)}"
+    together_s = math.fsum(_lengths(rows[rows["state"] == _TOGETHER]).tolist())
+    if together_s > 0.0:
+        words += f", for {duration(together_s)} enough of them together"
+    return words + ")"
+
+
+def _free(said: Facts, rows: Records, state: int) -> str:
+    least, most = rows["gpus_free_min"].min(), rows["gpus_free_max"].max()
+    free, together = _span(least, most), rows["gpus_together_max"].max()
+    if state == _TOO_FEW:
+        words = _of_use(rows) + (f"; it needs {said.gpus_min}" if most > 0 else "")
+        return f"{words}, and there was no room beside running jobs" if said.is_shared else words
+    if state == _APART:
+        return (
+            f"{free} GPUs were free, but on too many servers: at most {together} on as few as can "
+            f"hold {said.gpus_min}"
+        )
+    return f"{free} GPUs were free, at most {together} of them on as few servers as can be"
+
+
+def _rule(said: Facts, cause: str, state: int) -> str:
+    if state == _TOO_FEW:
+        return ""
+    if cause == "":
+        return ", and the policy left them" if state == _TOGETHER else ""
+    if said.policy in _OWN_PLACES:
+        return f", {_OWN_PLACES[said.policy]}"
+    rule = f"the placement rule `{said.placement}`" if said.placement else "its placement rule"
+    return f", and {rule} accepted none of them"
+
+
+def _when(said: Facts) -> str:
+    if math.isfinite(said.round_s):
+        return f"at round boundaries, every {duration(said.round_s)}"
+    return "only at certain times"
+
+
+def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
+    """Return the jobs named longest, with what they held, and how many more there are."""
+    rows = same.columns
+    if rows["job"].max() < 0:
+        return ["other jobs"], 0
+    jobs, which = np.unique(rows["job"], return_inverse=True)
+    length_s = np.bincount(which, _lengths(rows))
+    longest = np.argsort(-length_s, kind="stable")[:_SHOWN].tolist()
+    names = []
+    for at in longest:
+        mine = same[np.flatnonzero(which == at)]
+        held = _count(mine.columns["gpus"], "GPU")
+        if mine[0].copies is not None:
+            held += f" in {_count(mine.columns['number'], 'part')}"
+        names.append(f"job {mine[0].job_id} ({held})")
+    return names, len(jobs) - len(names)
+
+
+def _until(said: Facts, rows: Records) -> str:
+    """Return the instants that were named, the first few of them."""
+    every = np.unique(rows["until_s"]).tolist()
+    if not math.isfinite(every[-1]):
+        return "the end of the run"
+    first = [_clock(said, until_s) for until_s in every[:_SHOWN]]
+    if len(every) > _SHOWN:
+        first.append(f"{len(every) - _SHOWN:,} later times up to {_clock(said, every[-1])}")
+    return listed(first)
+
+
+def _of_use(rows: Records) -> str:
+    least, most = rows["gpus_free_min"].min(), rows["gpus_free_max"].max()
+    if most == 0:
+        return "none of the GPUs it can use was free"
+    were = "was" if least == most == 1 else "were"
+    return f"{_span(least, most)} of the GPUs it can use {were} free"
+
+
+def _count(values: npt.NDArray[np.int64], what: str) -> str:
+    least, most = int(values.min()), int(values.max())
+    return plural(most, what) if least == most else f"{least} to {most} {what}s"
+
+
+def _span(least: int, most: int) -> str:
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def _clock(said: Facts, time_s: float) -> str:
+    return f"+{duration(time_s - said.arrival_s)}"
+
+
+def _instant(time_s: float) -> str:
+    """Return an instant on the clock of the tables, and in units that people read."""
+    seconds = f"{time_s:.0f} s"
+    return f"{seconds} ({duration(time_s)})" if _MINUTE_S <= time_s < _EPOCH_S else seconds
+
+
+def _job(name: str | None, gpus: int) -> str:
+    return f"job {name} ({plural(gpus, 'GPU')})"
+
+
+def passing(said: Facts) -> list[str]:
+    """Return which other jobs held GPUs, and which that arrived later got some meanwhile."""
+    longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
+    held = f"  {plural(longest.holders, 'job') if longest.holders else 'No job'} held GPUs"
+    if longest.later_holders == longest.holders > 0:
+        held += f", {'which' if longest.holders == 1 else 'all of which'} had arrived later,"
+    elif longest.later_holders:
+        held += f", {longest.later_holders:,} of which had arrived later,"
+    when = "its longest wait" if len(said.waits) > 1 else "its wait"
+    lines = [f"{held} when {when} began at {_clock(said, longest.start_s)}."]
+    every = Rows.join([wait.passed_by for wait in said.waits])
+    if not every:
+        return [*lines, "  No job that arrived later got GPUs meanwhile."]
+    jobs = len(np.unique(every.columns["job"]))
+    lines.append(f"  {plural(jobs, 'job')} that arrived later got GPUs meanwhile.")
+    outranking = every[np.flatnonzero(every.columns["outranks"])]
+    if not outranking:
+        them = "it" if jobs == 1 else "them"
+        lines[-1] = f"{lines[-1][:-1]}; even without {them} too few would have been free."
+        return lines
+    count = len(np.unique(outranking.columns["time_s"]))
+    first = np.sort(np.unique(outranking.columns["job"], return_index=True)[1])
+    names = [_job(one.job_id, one.gpus) for one in outranking[first[:_SHOWN]]]
+    if more := len(first) - len(names):
+        names.append(f"{more:,} more")
+    where = "at one instant" if count == 1 else f"at {count:,} instants"
+    lines.append(
+        f"  Without jobs that arrived later, enough GPUs would have been free for it {where}: when "
+        f"{listed(names)} got {'its' if len(first) == 1 else 'theirs'}."
+    )
+    return lines
+
+
+def timeline(said: Facts) -> str:
+    """Return a bar of the job's life: `#` with GPUs, `.` without, `+` where both took turns."""
+    step = (_end(said) - said.arrival_s) / BAR
+    if step <= 0.0:
+        return "#" * BAR
+    spans = np.asarray([(run.start_s, run.end_s) for run in said.runs]).reshape(-1, 2)
+    edges = (spans.ravel() - said.arrival_s) / step
+    # how long it has held GPUs at each edge, and up to the beginning of each character
+    so_far = np.cumsum(np.column_stack([np.zeros(len(spans)), np.diff(spans)[:, 0] / step]))
+    cells = np.arange(BAR + 1)
+    held = np.diff(np.interp(cells, edges, so_far)) if len(edges) else np.zeros(BAR)
+    inside = np.searchsorted(edges, cells[1:]) - np.searchsorted(edges, cells[:-1], "right")
+    is_both = (inside > 1) & (held > _SOME) & (held < 1.0 - _SOME)
+    return "".join(np.where(is_both, "+", np.where(held >= 0.5, "#", ".")).tolist())
+
+
+def _end(said: Facts) -> float:
+    ends = [wait.end_s for wait in said.waits] + [run.end_s for run in said.runs]
+    return max(ends)
+
+
+def events(said: Facts) -> list[str]:
+    """Return what happened, in order; the middle of a long life is left out."""
+    following = [*said.runs, None][1:]
+    lines = [
+        (run.start_s, 1, _ran(said, run, after))
+        for run, after in zip(said.runs, following, strict=True)
+    ]
+    lines += [(wait.start_s, 0, _waited(said, wait)) for wait in said.waits]
+    every = [line for _, _, line in sorted(lines)]
+    if len(every) <= _EVENTS:
+        return every
+    half = _EVENTS // 2
+    left = len(every) - 2 * half
+    return [*every[:half], f"... {left:,} more times with and without GPUs ...", *every[-half:]]
+
+
+def _waited(said: Facts, wait: WaitPart) -> str:
+    return f"{_clock(said, wait.start_s)}: waited for {duration(wait.end_s - wait.start_s)}"
+
+
+def _ran(said: Facts, run: RunPart, after: RunPart | None) -> str:
+    where = f"server {run.servers[0]}" if len(run.servers) == 1 else _many(run.servers)
+    words = f"{_clock(said, run.start_s)}: ran for {duration(run.end_s - run.start_s)} on "
+    if run.copies > 1:
+        words = words.removesuffix("on ") + f"as {run.copies} copies on "
+    words += f"{plural(run.gpus, 'GPU')} of {where}"
+    if run.co_runners:
+        words += f", shared with {_some([f'job {name}' for name in run.co_runners])}"
+    takers = [_job(name, gpus) for name, gpus in run.taken_by.items()]
+    some = "its" if sum(run.taken_by.values()) >= run.gpus else "some of its"
+    taken = (
+        f"; {some} GPUs went to {_some(takers)}" if takers else "; its GPUs stayed free at first"
+    )
+    if run.end == "preempted" and after is not None and after.start_s == run.end_s:
+        less = "fewer copies" if after.copies < run.copies else "other copies"
+        return f"{words}, then it went on with {less}{taken if takers else ''}"
+    return words + {
+        "finished": ", and finished",
+        "preempted": f", then it was preempted{taken}",
+        "moved": f", then it was moved{taken if takers else ''}",
+        "failed": ", until a server failed",
+        "stopped": ", and held them when the run ended",
+    }.get(run.end, "")
+
+
+def _many(servers: list[int]) -> str:
+    if len(servers) > _SHOWN:
+        return f"{len(servers)} servers"
+    return f"servers {listed([str(server) for server in servers])}"
+
+
+def _some(names: list[str]) -> str:
+    if len(names) <= _SHOWN:
+        return listed(names)
+    return f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN:,} more"
+
+
+def losses(said: Facts) -> str:
+    """Return what it lost while it held GPUs."""
+    lost = said.lost
+    parts = []
+    if lost.get("overhead_s"):
+        stops = int(lost["preemptions"] + lost["migrations"])
+        why = f" (stopped or moved {stops:,} times)" if stops > 1 else ""
+        parts.append(f"{duration(lost['overhead_s'])} to starts and restarts{why}")
+    if lost.get("comm_s"):
+        parts.append(f"{duration(lost['comm_s'])} to the distance between its GPUs")
+    sentence = f"With GPUs it lost {listed(parts)}." if parts else ""
+    if lost.get("share_s"):
+        beside = f"It shared GPUs with other jobs for {duration(lost['share_s'])}."
+        sentence = f"{sentence} {beside}".strip()
+    return sentence

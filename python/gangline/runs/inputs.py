@@ -1,0 +1,119 @@
+"""What a run is made of: clusters, policies and options as users give them, checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from gangline._support.builtin_values import to_builtins
+from gangline.errors import ClusterError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from os import PathLike
+
+    from gangline.cluster.description import Cluster
+    from gangline.runs.options import RunOptions
+    from gangline.trace.jobs.table import ArrowStream, Trace
+
+    Progress: TypeAlias = Callable[[float, int, int], None]
+    TraceLike: TypeAlias = Trace | ArrowStream | str | PathLike[str]
+    ClusterLike: TypeAlias = Cluster | Mapping[str, Any] | str | PathLike[str]
+
+T = TypeVar("T")
+SEEDS_MAX = 10_000  # ours: of one command; more runs than anybody waits for, and a slip of the keys
+
+__all__ = [
+    "SEEDS_MAX",
+    "as_cluster",
+    "check_trace_seeds",
+    "distinct",
+    "make_options",
+    "override",
+]
+
+
+def make_options(values: Mapping[str, Any]) -> RunOptions:
+    """Build and check run options from keyword arguments."""
+    import msgspec
+
+    from gangline.files.decode import from_validation_error
+    from gangline.runs.arrival_window import parse
+    from gangline.runs.options import RunOptions
+
+    known = RunOptions.__struct_fields__
+    for name in values:
+        if name not in known:
+            raise OptionError(
+                f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
+            )
+    given: dict[str, Any] = to_builtins(values)
+    if isinstance(given.get("count_arrivals"), str):
+        given["count_arrivals"] = parse(given["count_arrivals"])
+    try:
+        options = msgspec.convert(given, RunOptions)
+    except msgspec.ValidationError as error:
+        made = from_validation_error(error, given, RunOptions, None)
+        raise OptionError(f"run option {made}", field=made.key, value=made.value) from None
+    options.check()
+    return options
+
+
+def as_cluster(value: ClusterLike) -> Cluster:
+    """Accept a cluster, its keys, a TOML file, a node list, a preset's name, or `8x8xA100`."""
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from gangline.cluster.description import Cluster
+    from gangline.cluster.short_form import keys_of_text
+
+    if isinstance(value, Cluster):
+        return value
+    if isinstance(value, str):
+        if "/" in value or value.endswith(".toml") or Path(value.partition("::")[0]).is_file():
+            return Cluster.from_file(value)
+        keys = keys_of_text(value)
+        return Cluster.preset(value) if keys is None else Cluster.from_dict(keys, path=value)
+    if hasattr(value, "__fspath__"):
+        return Cluster.from_file(Path(value))
+    if not isinstance(value, Mapping):
+        kind = type(value).__name__
+        message = f"expected a Cluster, its keys, a file or the name of a preset, got {kind}"
+        raise ClusterError(message, value=kind)
+    return Cluster.from_dict(value)
+
+
+def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
+    """Return the cluster with some keys of its sharing table replaced."""
+    from gangline.cluster.description import Cluster
+
+    if not sharing:
+        return cluster
+    data = cluster.to_dict()
+    data["sharing"] = {**data.get("sharing", {}), **sharing}
+    return Cluster.from_dict(data)
+
+
+def distinct(field: str, values: Iterable[T]) -> list[T]:
+    """Return the values, such as seeds, as a list; refuse a duplicate, and more than the limit."""
+    from itertools import islice
+
+    from gangline.files.decode import repeated
+
+    listed = list(islice(values, SEEDS_MAX + 1))
+    if len(listed) > SEEDS_MAX:
+        message = f"{field}: expected at most {SEEDS_MAX:,} values, got more; each is a run"
+        raise OptionError(message, field=field)
+    twice = repeated(listed)
+    if twice is not None:
+        raise OptionError(f"{field}: duplicate value {twice}", field=field, value=twice)
+    return listed
+
+
+def check_trace_seeds(given: Iterable[int]) -> list[int]:
+    """Refuse seeds of traces that are no integers, or duplicate."""
+    seeds = distinct("trace_seeds", given)
+    for seed in seeds:
+        if type(seed) is not int or not 0 <= seed < 2**63:
+            message = f"trace_seeds: expected integers from 0 to 2**63 - 1, got {seed!r}"
+            raise OptionError(message, field="trace_seeds", value=seed)
+    return seeds

@@ -1,0 +1,105 @@
+"""A folder that `Result.save` wrote, as a `Result` again."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.errors import ResultError
+from gangline.runs import result_folder, result_tables
+from gangline.runs.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+
+    import pyarrow as pa
+
+    from gangline.cluster.description import Cluster
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["load_result"]
+
+
+def load_result(folder: str | PathLike[str]) -> Result:
+    """Read a folder that `Result.save` wrote; tables are read when asked for.
+
+    Raises
+    ------
+    OSError
+        If the folder is not there.
+    ResultError
+        If it is not a whole result. A table that cannot be read raises it when it is asked for.
+    """
+    from gangline.runs.simulate import watch_again
+
+    folder = Path(folder)
+    spec, summary, files, cluster = result_folder.read(folder)
+    jobs = spec["trace"]["jobs"]
+
+    def reader(name: str) -> Callable[[], pa.Table]:
+        path = folder / f"{name}.parquet"
+        return lambda: _read_table(path, files[path.name], jobs, cluster)
+
+    kept = folder / result_folder.TRACE
+    trace = partial(_read_jobs, kept, files[kept.name]) if kept.name in files else None
+    # JSON has no number for the mean of nothing; of the keys only these have none
+    known = {key: math.nan if value is None else value for key, value in summary.items()}
+    return Result(
+        known,
+        spec,
+        jobs=reader("jobs"),
+        timeline=reader("timeline"),
+        segments=reader("segments") if "segments.parquet" in files else None,
+        trace=trace,
+        again=partial(watch_again, spec, trace),
+    )
+
+
+def _read_table(path: Path, stamp: tuple[int, int, int], jobs: int, cluster: Cluster) -> pa.Table:
+    import pyarrow as pa
+
+    try:
+        table = _parquet(path)
+        table.validate(full=True)  # text in a damaged page need not be UTF-8
+        wrong = result_tables.wrong(table, path.stem, jobs, cluster)
+        if result_folder.stamp(path) != stamp:
+            message = f"{path}: was replaced since the result was loaded; load it again"
+            raise ResultError(message, path=str(path))
+    except FileNotFoundError:
+        message = f"{path.parent}: not a whole result: it holds no {path.name}; run it again"
+        raise ResultError(message, path=str(path)) from None
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
+        if isinstance(error, ResultError | PermissionError | MemoryError):
+            raise
+        reason = str(error).splitlines()[0]
+        message = f"{path}: damaged: {reason}; run it again"
+        raise ResultError(message, path=str(path)) from None
+    if wrong is not None:
+        key, words = wrong
+        message = f"{path}: {key}: {words}; run it again"
+        raise ResultError(message, path=str(path), key=key)
+    return table
+
+
+def _parquet(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path, partitioning=None)
+    except UnicodeEncodeError:  # Arrow opens only names that are UTF-8
+        with path.open("rb") as file:
+            return pq.read_table(file, use_threads=False, pre_buffer=False)
+
+
+def _read_jobs(path: Path, stamp: tuple[int, int, int]) -> Trace:
+    """Read the jobs that a result kept of its trace."""
+    from gangline.trace.read import read_trace
+
+    trace = read_trace(path, format="native")
+    if result_folder.stamp(path) != stamp:
+        message = f"{path}: was replaced since the result was loaded; load it again"
+        raise ResultError(message, path=str(path))
+    return trace

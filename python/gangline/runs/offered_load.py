@@ -1,0 +1,526 @@
+"""Offered load: how much work a trace asks for, compared with what its cluster can do.
+
+Whole columns, no loops over jobs. The definition, with what it leaves out, is in
+docs/concepts/metrics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gangline._support import formatting
+from gangline.errors import OptionError
+from gangline.runs import arrival_window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline import _core
+    from gangline.cluster.description import Cluster
+    from gangline.lp.arrays import F64
+    from gangline.runs.arrival_window import Window
+    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.trace.jobs.table import Trace
+
+    Bools = npt.NDArray[np.bool_]
+
+__all__ = ["OfferedLoad", "in_words", "known", "load_of", "offered_load", "overload", "shown"]
+
+_LARGEST = 10
+# Ours. In a trace of many jobs that are alike the ten largest hold 10 / jobs of the work.
+_LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
+_ALIKE = "so all policies that start jobs as soon as they fit look the same, except in placement"
+# Loads from here on are close to 1: waits are long and depend on the draw. Ours.
+_NEAR, _OVER = 0.9, 1.005
+_MOST_JOBS = 0.9  # ours: of the jobs take at most the part of the time that a window leaves out
+
+
+@dataclass(frozen=True)
+class OfferedLoad:
+    """The work that a trace offers to a cluster.
+
+    Attributes
+    ----------
+    load : float or None
+        Work that arrives over what the GPUs can do in the same time. None if there is no such
+        number: `in_words` says why.
+    by_type : dict of str to float
+        Load of each GPU type that is there, where the jobs are divided among the types as evenly
+        as their rates allow. Empty if `load` is None.
+    arrival_span_s : float
+        Seconds from the first to the last arrival, or the length of the window.
+    work_gpu_s : float
+        GPU-seconds of the jobs, each on the type where it is fastest.
+    capacity_gpu_s : float
+        GPU-seconds of the cluster in that time.
+    largest_share : float
+        Share of the work that the largest jobs hold; 0 without jobs.
+    largest_jobs : int
+        How many jobs that are, at most 10.
+    jobs : int
+        Jobs that count.
+    left_out : int
+        Jobs that fit no GPU type of the cluster and do not count.
+    peak_share : float or None
+        Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1
+        no job has to wait for lack of GPUs. None if some job cannot use every GPU type.
+    early_load : float or None
+        The part of the load that can be done in that time: GPU-seconds up to its end if each job
+        started at its arrival, over those of the cluster. None with several GPU types.
+    window : pair of float or None
+        The window of which this is the load; None if it is that of all jobs.
+    middle : pair of float or None
+        Arrivals that may be counted to come closer to a steady state; see `steady_window`. A saved
+        result does not keep it.
+    """
+
+    load: float | None
+    by_type: dict[str, float]
+    arrival_span_s: float
+    work_gpu_s: float
+    capacity_gpu_s: float
+    largest_share: float
+    largest_jobs: int
+    jobs: int
+    left_out: int
+    peak_share: float | None
+    early_load: float | None = None
+    window: Window | None = None
+    middle: Window | None = field(default=None, compare=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the load is above 1 and jobs have to wait for lack of GPUs."""
+        return self.exceeds and not self.is_light
+
+    @property
+    def grows(self) -> bool:
+        """Whether the queue has to grow for as long as jobs arrive.
+
+        Not so if long jobs do the work above a load of 1 after the last arrival.
+        """
+        return self.is_over and (self.early_load is None or self.early_load >= 1.0)
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the load is above 1."""
+        return self.load is not None and self.load >= _OVER
+
+    @property
+    def is_light(self) -> bool:
+        """Whether all jobs together never ask for more GPUs than there are."""
+        return self.peak_share is not None and self.peak_share <= 1.0
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether the largest jobs hold far more than their part of the work."""
+        fair = self.largest_jobs / self.jobs if self.jobs else 1.0
+        return self.largest_share >= max(_LARGEST_SHARE, _LARGEST_EXCESS * fair)
+
+    @property
+    def steady_window(self) -> Window | None:
+        """A window for `count_arrivals` where means depend on where the trace stops, else None.
+
+        The first and the last tenth of the time in which jobs arrive are left out. None unless the
+        load is from 0.9 to below 1 and nine of ten jobs take at most such a tenth: at a load of 1
+        or more there is no steady state.
+        """
+        is_near = self.load is not None and _NEAR <= self.load < 1.0
+        return self.middle if is_near and not self.is_light else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values; a window only if there is one."""
+        fields = asdict(self)
+        del fields["middle"]
+        if self.window is None:
+            del fields["window"]
+        return fields
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> OfferedLoad:
+        """Return the load with these fields."""
+        window = fields.get("window")
+        return cls(**{**fields, "window": None if window is None else tuple(window)})
+
+    def text(self) -> str:
+        """Return the load for a table with two decimals, or `–` where it is undefined."""
+        return formatting.times(self.load)
+
+    def in_words(self) -> str:
+        """Return what the load means for the results, in one to three sentences."""
+        sentences = [self._level()]
+        if self.load is not None:
+            sentences += [self._types(), self._largest()]
+        return " ".join(sentence for sentence in sentences if sentence)
+
+    def _level(self) -> str:
+        between, jobs, that = "between the first and the last arrival", "The jobs", ""
+        if self.window is not None:
+            that = f" that arrive between {arrival_window.said(self.window)}"
+            between, jobs = "in that time", f"The jobs{that}"
+        if not self.jobs:
+            that = that.replace("arrive", "arrives")
+            return f"There is no offered load: no job{that} fits the cluster."
+        if self.arrival_span_s == 0.0:
+            return "There is no offered load: all jobs arrive at one instant."
+        if self.load is None:
+            only = f"some jobs{that} can only use GPUs that are away"
+            return f"The offered load has no bound: {only} {between}."
+        if self.is_light:
+            assert self.peak_share is not None
+            late = ", as much of the work is done after the last arrival" if self.exceeds else ""
+            late = late if self.window is None else f" for the jobs{that}"
+            return (
+                f"The offered load is {self.text()}{late}. The jobs never ask for more than "
+                f"{formatting.percent(self.peak_share)} of the GPUs at once: no job has to wait "
+                f"for lack of GPUs, {_ALIKE}."
+            )
+        if self.is_over and not self.grows and self.early_load is not None:
+            end = "the last arrival" if self.window is None else "its end"
+            return (
+                f"{jobs} ask for {self.text()} times what these GPUs can do {between}, but long "
+                f"jobs run on after {end}: if each job started at its arrival, they would use "
+                f"{formatting.percent(self.early_load)} of the GPUs until then, so the queue need "
+                "not grow."
+            )
+        if self.is_over:
+            grows = "until arrivals end, and means depend on where the trace stops"
+            if self.window is not None:
+                grows = "in it, and there is no steady state"
+            return (
+                f"{jobs} ask for {self.text()} times what these GPUs can do {between}: the queue "
+                f"grows {grows}."
+            )
+        share = formatting.percent(self.load)
+        said = f"{jobs} ask for {share} of what these GPUs can do {between}"
+        if self.load >= _NEAR:
+            said += ": so close to the limit, waits are long and differ much between draws"
+        return _with_window(f"{said}.", self.steady_window)
+
+    def _types(self) -> str:
+        loads = [formatting.times(load) for load in self.by_type.values()]
+        if len(set(loads)) < 2:
+            return ""
+        each = [f"{name} {load}" for name, load in zip(self.by_type, loads, strict=True)]
+        return f"At the best division among the GPU types the loads are {formatting.listed(each)}."
+
+    def _largest(self) -> str:
+        if not self.is_uneven or self.is_light:
+            return ""
+        return (
+            f"The {self.largest_jobs} largest of {formatting.plural(self.jobs, 'job')} hold "
+            f"{formatting.percent(self.largest_share)} of the work: results depend on when they "
+            "arrive."
+        )
+
+
+def _with_window(said: str, window: Window | None) -> str:
+    """Add which arrivals to count, if it is known."""
+    if window is None:
+        return said
+    return (
+        f"{said} --count-arrivals {arrival_window.typed(window)} leaves out the first and the last "
+        "tenth of the time in which jobs arrive: means then depend less on where the trace starts "
+        "and stops."
+    )
+
+
+def _shared_window(loads: Sequence[OfferedLoad]) -> Window | None:
+    """Return what the windows of several draws have in common; None if a draw has none."""
+    windows = [load.steady_window for load in loads]
+    known = [window for window in windows if window is not None]
+    if len(known) < len(windows):
+        return None
+    begin, end = max(window[0] for window in known), min(window[1] for window in known)
+    return (begin, end) if begin < end else None
+
+
+def known(spec: Mapping[str, Any]) -> OfferedLoad | None:
+    """Return the load in the content of a `spec.json`; earlier versions wrote none."""
+    fields = spec.get("offered_load")
+    return None if fields is None else OfferedLoad.from_dict(fields)
+
+
+def shown(loads: Sequence[OfferedLoad]) -> str:
+    """Return the load of one trace, or mean and range of several, for a table.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> traces = [f"synth:philly?jobs=200&seed={seed}&max_gpus=8" for seed in (1, 2)]
+    >>> shown([gl.offered_load("pollux-64", trace) for trace in traces])
+    '4.32 (2.74 to 5.90)'
+    """
+    numbers = [load.load for load in loads if load.load is not None]
+    if not numbers:
+        return "–"
+    mean, low, high = (
+        formatting.times(x) for x in (sum(numbers) / len(numbers), min(numbers), max(numbers))
+    )
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def in_words(loads: Sequence[OfferedLoad]) -> str:
+    """Return what the load of one trace, or of several draws, means for the results."""
+    if not loads:
+        return ""
+    if all(load == loads[0] for load in loads):
+        return loads[0].in_words()
+    count = len(loads)
+    said = f"The offered load is {shown(loads)} in {count} draws of the trace."
+    said += overload(loads, lambda over: "all of them" if over == count else f"{over} of them")
+    light = sum(load.is_light for load in loads)
+    if light:
+        said += (
+            f" In {'all' if light == count else light} of them no job has to wait for lack of "
+            f"GPUs, {_ALIKE}."
+        )
+    said = _with_window(said, _shared_window(loads))
+    if any(load.is_uneven for load in loads):
+        low, high = (
+            formatting.percent(end(load.largest_share for load in loads)) for end in (min, max)
+        )
+        said += (
+            f" The {loads[0].largest_jobs} largest jobs of a draw hold {low} to {high} of its work."
+        )
+    return said
+
+
+def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
+    """Say in how many draws the load is above 1, and what that means; empty if in none.
+
+    Parameters
+    ----------
+    loads : sequence of OfferedLoad
+        One per draw.
+    where : callable
+        How a number of them is written: "3 of them".
+    """
+    grow = sum(load.grows for load in loads)
+    late = sum(load.is_over for load in loads) - grow
+    said = ""
+    if grow:
+        said += (
+            f" In {where(grow)} the jobs ask for more than the GPUs can do: there the queue grows "
+            "until arrivals end, and means depend on where the trace stops."
+        )
+    if late:
+        said += (
+            f" In {where(late)} the load is above 1 as well, but"
+            if grow
+            else f" In {where(late)} the load is above 1, but"
+        ) + " only by what long jobs do after the last arrival: there the queue need not grow."
+    return said
+
+
+def offered_load(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    *,
+    window: tuple[float, float] | None = None,
+) -> OfferedLoad:
+    """Return how much work a trace offers to a cluster, relative to what its GPUs can do.
+
+    Parameters
+    ----------
+    cluster, trace : as for `gangline.simulate`
+        What the work is offered to, and the jobs.
+    window : pair of float, optional
+        Seconds, from and to: only the jobs that arrive from the first instant on and before the
+        second count, and the capacity is that of the same time. Default: all jobs, from the first
+        to the last arrival.
+
+    Returns
+    -------
+    OfferedLoad
+        The load, that of each GPU type, and the share of the largest jobs.
+
+    Raises
+    ------
+    TraceError, ClusterError
+        If an input is wrong.
+    OptionError
+        If the window is empty.
+    SolverError
+        If the program that divides the jobs among GPU types has no optimum.
+
+    Notes
+    -----
+    With one GPU type the load is the sum of GPUs x duration over GPUs x time. With several it is
+    the least number by which all capacities must be multiplied so that the work fits. Restarts,
+    locality, sharing and GPUs that no gang fits on are not part of it, so a load below 1 does not
+    promise that a policy keeps up.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 30, 60], "gpus": [1, 2, 1], "duration_s": [60, 60, 24]}
+    >>> load = gl.offered_load(lab, pa.table(jobs))
+    >>> load.load, load.work_gpu_s, load.capacity_gpu_s
+    (1.7, 204.0, 120.0)
+    >>> print(load.in_words())  # doctest: +NORMALIZE_WHITESPACE
+    The jobs ask for 1.70 times what these GPUs can do between the first and the last arrival: the
+    queue grows until arrivals end, and means depend on where the trace stops.
+    """
+    from gangline.runs.inputs import as_cluster
+    from gangline.trace.read import as_trace
+
+    lab, jobs = as_cluster(cluster), as_trace(trace)
+    return load_of(lab, jobs, lab.to_core(), jobs.to_core(lab), window=window)
+
+
+def load_of(
+    cluster: Cluster,
+    trace: Trace,
+    core_cluster: _core.Cluster,
+    core_jobs: _core.Jobs,
+    *,
+    window: tuple[float, float] | None = None,
+) -> OfferedLoad:
+    """Return what `offered_load` does, for a cluster and jobs whose form for the core is there."""
+    import numpy as np
+
+    if window is not None and not 0.0 <= window[0] < window[1] < math.inf:
+        message = f"window: expected two times with 0 <= from < to, got {window!r}"
+        raise OptionError(message, field="window", value=window)
+    with np.errstate(all="ignore"):  # numbers out of range make a load that is none
+        return _measure(cluster, trace, core_cluster, core_jobs, window)
+
+
+def _measure(
+    cluster: Cluster,
+    trace: Trace,
+    core_cluster: _core.Cluster,
+    core_jobs: _core.Jobs,
+    window: tuple[float, float] | None,
+) -> OfferedLoad:
+    import numpy as np
+
+    from gangline.lp.even import even_loads
+
+    arrival, gpus = trace.numbers("arrival_s"), trace.numbers("gpus").astype(np.float64)
+    seconds = _seconds(cluster, trace, core_cluster, core_jobs)
+    fits: Bools = np.asarray(np.isfinite(seconds).any(axis=1))
+    in_window = fits & arrival_window.counted(arrival, window)
+    begin, end = window or (0.0, 0.0)
+    if window is None and fits.any():
+        begin, end = float(arrival[fits][0]), float(arrival[fits][-1])
+    need = gpus[in_window, None] * seconds[in_window]
+    work = need.min(axis=1, initial=np.inf)
+    total = float(work.sum())
+    largest = np.partition(work, len(work) - _LARGEST)[-_LARGEST:] if len(work) > _LARGEST else work
+    capacity = _capacity(cluster, begin, end)
+    loads = even_loads(need, work, capacity) if end > begin and len(work) else None
+    by_type: dict[str, float] = {}
+    if loads is not None:
+        by_type = {
+            kind.name: float(loads[i])
+            for i, kind in enumerate(cluster.gpu_types)
+            if capacity[i] > 0.0
+        }
+    return OfferedLoad(
+        load=max(by_type.values(), default=None),
+        by_type=by_type,
+        arrival_span_s=end - begin,
+        work_gpu_s=total,
+        capacity_gpu_s=float(capacity.sum()),
+        largest_share=float(largest.sum()) / total if total > 0.0 else 0.0,
+        largest_jobs=len(largest),
+        jobs=len(work),
+        left_out=len(fits) - int(fits.sum()),
+        early_load=_early_load(arrival[in_window], gpus[in_window], work, capacity, end),
+        peak_share=_peak_share(cluster, arrival[fits], gpus[fits], seconds[fits]),
+        window=window,
+        middle=None if window else _middle(begin, end, seconds[fits].min(axis=1, initial=np.inf)),
+    )
+
+
+def _early_load(arrival: F64, gpus: F64, work: F64, capacity: F64, end: float) -> float | None:
+    """Return the load of what jobs do up to an instant if each starts at its arrival."""
+    import numpy as np
+
+    total = float(capacity.sum())
+    if total == 0.0 or np.count_nonzero(capacity) > 1:
+        return None
+    return float(np.minimum(work, gpus * (end - arrival)).sum()) / total
+
+
+def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
+    """Return the middle of the arrivals, if most jobs are done soon compared with its margins."""
+    import numpy as np
+
+    window = arrival_window.middle(begin, end)
+    margin_s = arrival_window.MARGIN * (end - begin)
+    return window if window and np.quantile(alone_s, _MOST_JOBS) <= margin_s else None
+
+
+def _seconds(
+    cluster: Cluster, trace: Trace, core_cluster: _core.Cluster, core_jobs: _core.Jobs
+) -> F64:
+    """Return the run time of each job alone on each type; inf where the whole gang cannot run."""
+    import numpy as np
+
+    from gangline.trace.jobs.to_core import GIB, memory_bytes
+
+    rate = core_jobs.base_rates(core_cluster)
+    seconds = np.full_like(rate, np.inf)
+    np.divide(core_jobs.work()[:, None], rate, out=seconds, where=rate > 0.0)
+    allowed, gpus, memory = (
+        core_jobs.allowed_types(),
+        trace.numbers("gpus"),
+        memory_bytes(trace, cluster),
+    )
+    counts = cluster.gpus_by_type()
+    for i, kind in enumerate(cluster.gpu_types):
+        barred = ((allowed >> np.uint64(i)) & np.uint64(1) == 0) | (gpus > counts[kind.name])
+        if memory is not None and kind.memory_gb is not None:
+            barred |= memory > math.floor(kind.memory_gb * GIB + 0.5)
+        seconds[barred, i] = np.inf
+    return seconds
+
+
+def _capacity(cluster: Cluster, begin: float, end: float) -> F64:
+    """Return the GPU-seconds of each type between two instants."""
+    import numpy as np
+
+    from gangline.lp.arrays import sums
+
+    servers = cluster.server_arrays()
+    up = np.full(cluster.servers_total, end - begin)
+    server, down_s, up_s = _absences(cluster)
+    lost = np.minimum(up_s, end) - np.maximum(down_s, begin)  # absences never overlap
+    np.subtract.at(up, server, np.maximum(lost, 0.0))
+    drawn = cluster.failures
+    if drawn is not None and drawn.mtbf_hours is not None and drawn.mttr_hours is not None:
+        up *= drawn.mtbf_hours / (drawn.mtbf_hours + drawn.mttr_hours)
+    return sums(servers["type"].astype(np.int64), servers["gpus"] * up, len(cluster.gpu_types))
+
+
+def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:
+    """Return server, begin and end of every absence that is known before the run."""
+    import numpy as np
+
+    rows = np.asarray(cluster.outages(), dtype=np.float64).reshape(-1, 3)
+    return rows[:, 0].astype(np.int64), rows[:, 1], rows[:, 2]
+
+
+def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> float | None:
+    """Return the largest share of the GPUs held or away if each job started at its arrival."""
+    import numpy as np
+
+    exists = np.asarray(list(cluster.gpus_by_type().values())) > 0
+    slowest = seconds[:, exists].max(axis=1, initial=0.0)
+    if not len(arrival) or not np.isfinite(slowest).all():
+        return None
+    server, down_s, up_s = _absences(cluster)
+    lost = cluster.server_arrays()["gpus"][server].astype(np.float64)
+    time = np.concatenate([arrival, down_s, arrival + slowest, up_s])
+    change = np.concatenate([gpus, lost, -gpus, -lost])
+    order = np.lexsort((change, time))  # at one instant GPUs are given back first
+    return float(np.cumsum(change[order]).max()) / cluster.gpus_total

@@ -1,0 +1,272 @@
+"""What policies build on in a world, and what the world lacks of it.
+
+The registry declares with each policy which facts of a cluster and a trace its mechanisms rest on.
+Here the facts are looked up, without knowing any policy: `lacks` says what is missing, and
+`require` refuses what no run could do.
+
+Examples
+--------
+>>> import gangline as gl
+>>> from gangline.policies.choice import resolve_policy
+>>> jobs = gl.synth.philly(jobs=20, seed=1, max_gpus=8)
+>>> for lack in lacks(gl.Cluster.preset("pollux-64"), jobs, [resolve_policy("dally")]):
+...     print(lack.sentence())
+no network: waiting for GPUs that are close together gains nothing under dally; a [network] table \
+in the cluster file says what distance costs
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline._support.formatting import listed
+from gangline.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gangline.cluster.description import Cluster
+    from gangline.policies.choice import ChosenPolicy
+    from gangline.trace.jobs.to_core import JobTable
+
+__all__ = ["Lack", "lacks", "merged", "premises", "reminder", "require"]
+
+
+class Lack(NamedTuple):
+    """A fact that a world lacks, and what that means for some policies."""
+
+    what: str
+    """What is missing, such as "no network"."""
+    mechanism: str
+    """What gains nothing without it; empty if the policies cannot run."""
+    policies: tuple[str, ...]
+    """Labels."""
+    remedy: str
+
+    def sentence(self) -> str:
+        """Say what is missing, what that means, and what mends it."""
+        names = listed(self.policies)
+        if not self.mechanism:
+            return f"{names} cannot run here: {self.what}; {self.remedy}"
+        return f"{self.what}: {self.mechanism} gains nothing under {names}; {self.remedy}"
+
+
+class _Fact(NamedTuple):
+    lacks: Callable[[Cluster, JobTable | None], str]
+    """Says what is missing; "" if nothing is, or if that cannot be told without the jobs."""
+    remedy: str
+    is_of_jobs: bool = False
+    """Whether the jobs that offend can be left out of a run."""
+
+
+def lacks(
+    cluster: Cluster,
+    trace: JobTable | None,
+    policies: Iterable[ChosenPolicy],
+    *,
+    drops: bool = False,
+) -> list[Lack]:
+    """Return what a world lacks for some policies, one entry per mechanism.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Of the runs.
+    trace : Trace, optional
+        Its jobs; without it the cluster alone counts.
+    policies : iterable of ChosenPolicy
+        Those that run; a policy in Python declares nothing.
+    drops : bool
+        Whether the run leaves jobs out that can never run.
+    """
+    known: dict[str, str] = {}
+    found: list[Lack] = []
+    for chosen in policies:
+        mine: dict[str, Lack] = {}
+        for premise in premises(chosen):
+            name = premise["fact"]
+            if drops and _FACTS[name].is_of_jobs:
+                continue
+            if name not in known:
+                known[name] = _FACTS[name].lacks(cluster, trace)
+            if known[name]:
+                mechanism = premise["mechanism"]
+                mine[name] = Lack(known[name], mechanism, (chosen.label,), _FACTS[name].remedy)
+        fails = [lack for lack in mine.values() if not lack.mechanism]
+        found += fails or mine.values()  # a policy that cannot run has no idle mechanism
+    return merged(found)
+
+
+def merged(given: Iterable[Lack]) -> list[Lack]:
+    """Put equal lacks of several policies together, in the order of the first of each."""
+    found: dict[Lack, dict[str, None]] = {}
+    for lack in given:
+        found.setdefault(lack._replace(policies=()), {}).update(dict.fromkeys(lack.policies))
+    return [lack._replace(policies=tuple(names)) for lack, names in found.items()]
+
+
+def require(given: Iterable[Lack]) -> None:
+    """Refuse policies that cannot run, all at once.
+
+    Raises
+    ------
+    PolicyError
+        Naming them, what the world lacks, and what mends it.
+    """
+    fails = [lack for lack in given if not lack.mechanism]
+    if not fails:
+        return
+    names = [name for lack in fails for name in lack.policies]
+    lines = [lack.sentence() for lack in fails]
+    raise PolicyError(". ".join(lines), policy=names[0], field="policies", value=names)
+
+
+def reminder(given: Sequence[Lack]) -> str:
+    """Say in one sentence which mechanisms were off; "" if none was."""
+    off = [lack for lack in given if lack.mechanism]
+    if not off:
+        return ""
+    told = [f"{lack.mechanism} under {listed(lack.policies)} ({lack.what})" for lack in off]
+    return (
+        f"What had nothing to gain here: {'; '.join(told)}. So this comparison says little about "
+        f"{'that mechanism' if len(told) == 1 else 'these mechanisms'}."
+    )
+
+
+@cache
+def _declared() -> dict[str, list[dict[str, Any]]]:
+    from gangline import _core
+
+    return {entry["name"]: entry["premises"] for entry in _core.registry()}
+
+
+def premises(chosen: ChosenPolicy) -> list[dict[str, Any]]:
+    """Return what a policy with these parameters builds on: fact and mechanism of each."""
+    if not isinstance(chosen.policy, str):
+        return []
+    return [
+        premise
+        for premise in _declared().get(chosen.policy, [])
+        if "parameter" not in premise or chosen.params.get(premise["parameter"]) == premise["value"]
+    ]
+
+
+def _slowdown_factors(cluster: Cluster, _: JobTable | None) -> str:
+    sharing = cluster.sharing
+    if sharing is None or (sharing.interference == "constant" and sharing.xi is None):
+        return "the slowdown factors of jobs that share a GPU are unknown"
+    return ""
+
+
+def _factors_by_pair(cluster: Cluster, trace: JobTable | None) -> str:
+    import numpy as np
+
+    from gangline.trace.jobs.to_core import pairs_of
+
+    if cluster.sharing is None:
+        return ""
+    if cluster.sharing.interference == "constant":
+        return "one slowdown factor for all pairs of jobs"
+    pairs = None if trace is None else pairs_of(trace, cluster)
+    if pairs is None or len(np.unique(pairs.xi)) > 1:
+        return ""
+    return "the same slowdown factor for all pairs of these jobs"
+
+
+def _network(cluster: Cluster, trace: JobTable | None) -> str:
+    from gangline.cluster import network
+    from gangline.cluster.iteration import locality_fits
+    from gangline.trace.jobs.to_core import codes, elastic_of
+
+    core = network.to_core(cluster, [])
+    if core is not None and not core.is_free():
+        return ""
+    if trace is None and (cluster.elastic or cluster.iter_time):
+        return ""
+    labels = [] if trace is None else codes(trace, "model")[1]
+    if trace is not None and (locality_fits(cluster, labels) or elastic_of(trace, cluster)):
+        return ""  # the step times of models tell what distance costs
+    return "no network" if core is None else "a network on which distance costs nothing"
+
+
+def _rates_by_type(cluster: Cluster, trace: JobTable | None) -> str:
+    from gangline.trace.jobs.to_core import job_keys, rate_classes
+
+    if len(cluster.gpu_types) == 1:
+        return "one GPU type"
+    if len({kind.speed for kind in cluster.gpu_types}) > 1 or trace is None:
+        return ""
+    classes = rate_classes(trace, cluster, job_keys(trace))
+    if classes is not None and (classes.table != classes.table[:, :1]).any():
+        return ""
+    return "all GPU types run these jobs equally fast"
+
+
+def _elastic_jobs(cluster: Cluster, trace: JobTable | None) -> str:
+    from gangline.trace.jobs.to_core import elastic_of
+
+    why = [] if cluster.elastic else ["the cluster has no [elastic] table"]
+    if trace is not None:
+        if elastic_of(trace, cluster) is not None:
+            return ""
+        columns = ("model", "batch_size", "duration_s")
+        absent = [name for name in columns if name not in trace.columns]
+        why[:0] = [f"the trace has no {' and no '.join(absent)}"] if absent else []
+        why = why or ["none has a model of the [elastic] table, a batch size and a duration"]
+    return f"no job is elastic ({'; '.join(why)})" if why else ""
+
+
+def _prices(cluster: Cluster, _: JobTable | None) -> str:
+    absent = [kind.name for kind in cluster.gpu_types if not kind.price_per_hour]
+    return f"no price for the GPU types {listed(absent)}" if absent else ""
+
+
+def _deadlines(_: Cluster, trace: JobTable | None) -> str:
+    import numpy as np
+
+    if trace is None:
+        return ""
+    has = "deadline_s" in trace.columns and np.isfinite(trace.numbers("deadline_s")).any()
+    return "" if has else "no job has a deadline"
+
+
+def _one_gpu_jobs(_: Cluster, trace: JobTable | None) -> str:
+    large = 0 if trace is None else int((trace.numbers("gpus") > 1).sum())
+    if not large:
+        return ""
+    return f"{large:,} jobs ask for several GPUs, and it takes jobs with one GPU only"
+
+
+_FACTS = {
+    "slowdown_factors": _Fact(
+        _slowdown_factors,
+        "add a [sharing] table to the cluster, or give one factor for all pairs: "
+        '`--set sharing.xi=1.25` on the command line, `sharing={"xi": 1.25}` in Python, '
+        '`set."sharing.xi" = [1.25]` in the grid of a sweep',
+    ),
+    "factors_by_pair": _Fact(
+        _factors_by_pair,
+        "a [sharing] table with a row per pair of models tells them apart, as on the presets "
+        "mixed-64 and hadar-60-pairs",
+    ),
+    "network": _Fact(_network, "a [network] table in the cluster file says what distance costs"),
+    "rates_by_type": _Fact(
+        _rates_by_type,
+        "a [throughput] table, or a `speed` of each type, gives a cluster of several types their "
+        "rates",
+    ),
+    "elastic_jobs": _Fact(
+        _elastic_jobs,
+        "an [elastic] table with the models of the trace, and a batch size per job, make jobs "
+        "elastic, as on the preset pollux-64-elastic",
+    ),
+    "prices": _Fact(_prices, "set `price_per_hour` in [[gpu_types]]"),
+    "deadlines": _Fact(_deadlines, "a column `deadline_s` of the trace gives them"),
+    "one_gpu_jobs": _Fact(
+        _one_gpu_jobs,
+        'leave them out with `--on-infeasible drop`, in Python `on_infeasible="drop"`',
+        is_of_jobs=True,
+    ),
+}
+"""The facts by their names in the registry."""

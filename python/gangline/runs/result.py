@@ -1,0 +1,355 @@
+"""What a run leaves behind: a summary, three tables, and the recipe to repeat it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline._support.builtin_values import finite
+from gangline._support.safe import safe
+from gangline.errors import GanglineError
+from gangline.files import json_files
+from gangline.runs import result_folder, result_tables
+from gangline.runs.plots import Plots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+
+    import pyarrow as pa
+
+    from gangline import _core
+    from gangline.cluster.description import Cluster
+    from gangline.cluster.interference import Pairs
+    from gangline.policies.choice import ChosenPolicy
+    from gangline.runs.explain.explanation import Explanation
+    from gangline.runs.explain.face import Again
+    from gangline.runs.inputs import Progress
+    from gangline.runs.offered_load import OfferedLoad
+    from gangline.runs.options import RunOptions
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["Result"]
+
+_MEASURED = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
+
+
+class Result:
+    """Summary and tables of one run.
+
+    Attributes
+    ----------
+    summary : dict
+        Averages, percentiles and totals; seconds unless the name says otherwise.
+    spec : dict
+        Everything needed to repeat the run, and under `measured` what it cost.
+    again : callable or None
+        Repeats the run and records why some jobs wait, for `explain` and for reports. None if the
+        result came from another process.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=8)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=5, seed=1, max_gpus=8), "fifo")
+    >>> result.jobs.column_names[:4]
+    ['job_id', 'user', 'model', 'gpus']
+    """
+
+    def __init__(
+        self,
+        summary: dict[str, Any],
+        spec: dict[str, Any],
+        *,
+        jobs: Callable[[], pa.Table],
+        timeline: Callable[[], pa.Table],
+        segments: Callable[[], pa.Table] | None,
+        trace: Callable[[], Trace] | None = None,
+        load: OfferedLoad | None = None,
+        again: Again | None = None,
+    ) -> None:
+        self.summary = summary
+        self.spec = spec
+        self._jobs = jobs
+        self._timeline = timeline
+        self._segments = segments
+        self._trace = trace
+        self._load = load
+        self.again = again
+
+    @classmethod
+    def from_run(
+        cls,
+        output: _core.RunOutput,
+        *,
+        cluster: Cluster,
+        trace: Trace,
+        pairs: Pairs | None,
+        load: OfferedLoad | None,
+        policy: ChosenPolicy,
+        keys: dict[str, Any],
+        knowledge: str,
+        options: RunOptions,
+        wall_s: float,
+        again: Again,
+    ) -> Result:
+        """Wrap the columns of a run; tables are built when asked for, without copies."""
+        report = output.solver()
+        summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
+        spec = _spec(cluster, trace, pairs, keys, policy, options)
+        spec["policy"] |= {"label": policy.label, "knowledge": knowledge}
+        if output.copy_gpus() != "gang":
+            spec["policy"]["copy_gpus"] = output.copy_gpus()
+        if load is not None:
+            spec["offered_load"] = load.to_dict()
+        spec["log_hash"] = output.log_hash()
+        spec["outcome"] = output.outcome()
+        spec["counters"] = dict(output.counters())
+        if report is not None:
+            spec["solver"] = report.solver
+        spec["measured"] = {key: summary[key] for key in _MEASURED if key in summary}
+        types = [gpu.name for gpu in cluster.gpu_types]
+        return cls(
+            summary,
+            finite(spec),  # as a saved one is read back
+            jobs=lambda: result_tables.jobs(output.jobs(), trace),
+            timeline=lambda: result_tables.timeline(output.timeline(), types),
+            segments=(lambda: result_tables.segments(output.segments(), trace))
+            if options.segments
+            else None,
+            trace=lambda: trace,
+            load=load,
+            again=again,
+        )
+
+    @property
+    def policy(self) -> str:
+        """Label of the policy."""
+        return str(self.spec["policy"]["label"])
+
+    @property
+    def offered_load(self) -> OfferedLoad | None:
+        """The load that the trace offers to the cluster; None in results that say none."""
+        from gangline.runs.offered_load import known
+
+        return self._load or known(self.spec)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.spec["seed"])
+
+    @property
+    def log_hash(self) -> str:
+        """Hash of the event log; equal runs have equal hashes."""
+        return str(self.spec["log_hash"])
+
+    @cached_property
+    def jobs(self) -> pa.Table:
+        """One row per job, in the order of the trace."""
+        return self._jobs()
+
+    @property
+    def counted_jobs(self) -> pa.Table:
+        """The rows of `jobs` that the summary measures: all, unless `count_arrivals` says which."""
+        from gangline.runs.arrival_window import counted, of_spec
+
+        window = of_spec(self.spec)
+        if window is None:
+            return self.jobs
+        return self.jobs.filter(counted(self.jobs["arrival_s"].to_numpy(), window))
+
+    @cached_property
+    def timeline(self) -> pa.Table:
+        """Counts over time: GPUs busy and there, jobs running and waiting."""
+        return self._timeline()
+
+    @cached_property
+    def segments(self) -> pa.Table:
+        """One row per stretch of a job at one rate, and per server; needs `segments=True`."""
+        if self._segments is None:
+            raise GanglineError("this run kept no segments; run it again with `segments=True`")
+        return self._segments()
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of this run, such as `result.plot.cdf("jct_s")`."""
+        return Plots(self)
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the run kept its segments."""
+        return self._segments is not None
+
+    def explain(self, job: str | int, *, progress: bool | Progress = False) -> Explanation:
+        """Return why a job waited, which jobs took its GPUs, and what it lost.
+
+        The run is repeated once, with an eye on that job; its result is the same. Where it cannot
+        be repeated, the segments still tell what was free, but not what the policy had in mind.
+
+        Parameters
+        ----------
+        job : str or int
+            Its `job_id`.
+        progress : bool or callable
+            As for `gangline.simulate`.
+
+        Returns
+        -------
+        Explanation
+            Text, HTML and plain values.
+
+        Raises
+        ------
+        ResultError
+            If the run has no such job; or if it can neither be repeated nor kept its segments.
+
+        Examples
+        --------
+        >>> import gangline as gl, pyarrow as pa
+        >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+        >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [60, 60, 60]}
+        >>> why = gl.simulate(lab, pa.table(jobs), "fifo").explain(2)
+        >>> why.waits[0].stretches[0].cause
+        'behind'
+        """
+        from gangline.runs.explain.face import explain
+
+        return explain(self, job, self.again, progress=progress)
+
+    def save(self, folder: str | PathLike[str], *, explain: bool = False) -> Path:
+        """Write spec.json, summary.json and the tables; a new folder appears whole or not at all.
+
+        Parameters
+        ----------
+        folder : path
+            An earlier result there is replaced, with a report beside it; other files that were put
+            there stay. Any other folder with content is an error.
+        explain : bool
+            Write the jobs of the trace too, so that `explain` can repeat the run when the trace is
+            gone.
+
+        Raises
+        ------
+        FileExistsError
+            If the folder holds something else than an earlier result, or one of its files was
+            changed after it was saved.
+        OSError
+            If something cannot be written.
+        """
+        folder = Path(folder)
+        from gangline.trace.writers.native import parquet
+
+        files = self._files()
+        if explain and self._trace is not None:
+            content = parquet(self._trace())
+            files[result_folder.TRACE] = lambda path: _write_bytes(path, content)
+        result_folder.write(folder, self.spec, files)
+        return folder
+
+    def add_to(self, home: Path, name: str, *, durable: bool) -> None:
+        """Write the result as a new folder of that name; nothing happens if there is one."""
+        result_folder.add(home, name, self.spec, self._files(), durable=durable)
+
+    def _files(self) -> dict[str, Callable[[Path], None]]:
+        files: dict[str, Callable[[Path], None]] = {
+            "summary.json": lambda path: json_files.write_json(path, self.summary),
+            "jobs.parquet": lambda path: result_tables.write(self.jobs, path),
+            "timeline.parquet": lambda path: result_tables.write(self.timeline, path),
+        }
+        if self.has_segments:
+            files["segments.parquet"] = lambda path: result_tables.write(self.segments, path)
+        return files
+
+    def check(self) -> None:
+        """Read all tables now.
+
+        Raises
+        ------
+        ResultError
+            If a table of a saved result is not as a run writes it.
+        """
+        _ = self.jobs, self.timeline, self.segments if self.has_segments else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What builds the tables stays in this process: the tables themselves go along.
+        segments = self.segments if self.has_segments else None
+        tables = {"jobs": self.jobs, "timeline": self.timeline, "segments": segments}
+        return {"summary": self.summary, "spec": self.spec, "load": self._load, **tables}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        jobs, timeline, segments = (state[name] for name in ("jobs", "timeline", "segments"))
+        self.summary = state["summary"]
+        self.spec = state["spec"]
+        self._load = state["load"]
+        self._jobs = lambda: jobs
+        self._timeline = lambda: timeline
+        self._segments = None if segments is None else lambda: segments
+        self._trace = self.again = None
+
+    def __repr__(self) -> str:
+        s = self.summary
+        return safe(
+            f"Result({self.policy}: {s.get('finished')} of {s.get('jobs')} jobs, "
+            f"mean JCT {s.get('jct_mean_s', float('nan')):,.1f} s, "
+            f"makespan {s.get('makespan_s', float('nan')):,.0f} s)"
+        )
+
+    def _repr_html_(self) -> str:
+        from gangline._support import formatting
+        from gangline._support.html import more, table
+
+        rows = [["Jobs finished", formatting.count(self.summary.get("finished"))]]
+        rows += [[one.title, one.form(self.summary.get(one.key))] for one in formatting.MEASURES]
+        every = table(["key", "value"], list(self.summary.items()))
+        return table(["", ""], rows, caption=repr(self)) + more("every number", every)
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _spec(
+    cluster: Cluster,
+    trace: Trace,
+    pairs: Pairs | None,
+    keys: dict[str, Any],
+    policy: ChosenPolicy,
+    options: RunOptions,
+) -> dict[str, Any]:
+    from gangline.runs.options import resolved_sharing
+    from gangline.runs.spec import RunSpec
+    from gangline.trace.jobs.to_core import codes, estimated_rates
+
+    run = RunSpec.of(keys, trace.reference, policy.reference, options)
+    said = run.to_dict()
+    notes = {}
+    if pairs is not None and pairs.clamped:
+        notes["xi_clamped"] = pairs.clamped
+    unused = set(options.restart_by_model or {}) - set(codes(trace, "model")[1])
+    if unused:
+        notes["restart_by_model_without_jobs"] = len(unused)
+    if estimated := estimated_rates(trace, cluster):
+        notes["rates_from_another_gang_size"] = estimated
+    sharing = cluster.sharing
+    return {
+        "digest": run.digest,
+        "gangline": run.gangline,
+        "versions": run.versions,
+        "seed": run.seed,
+        "policy": {**said["policy"], "params": policy.params},
+        "trace": {
+            "path": trace.path,
+            **said["trace"],
+            "jobs": len(trace),
+            "sha256": trace.sha256,
+            "metadata": dict(trace.metadata),
+            "notes": dict(trace.notes),
+        },
+        "cluster": run.cluster,
+        **({} if sharing is None else {"sharing": resolved_sharing(sharing, pairs)}),
+        "options": run.options,
+        "notes": notes,
+        "memory_model": "trace" if "memory_gb" in trace.columns else "ignored",
+    }

@@ -1,0 +1,362 @@
+"""The folder of a saved result: how it is written, replaced and checked.
+
+`spec.json` is sealed and lists size and checksum of every other file. So a folder that mixes two
+runs, or lacks a part, is no result; and a file that gangline did not write is never replaced.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from gangline.errors import ClusterError, OptionError, ResultError
+from gangline.files.decode import from_validation_error
+from gangline.files.json_files import check_seal, decode, write_json
+from gangline.files.places import (
+    PREFIX,
+    check_place,
+    flush,
+    is_sealed,
+    landing,
+    locked,
+    seal,
+    state,
+    unsealed,
+    workplace,
+)
+from gangline.runs.options import RunOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from gangline.cluster.description import Cluster
+
+    Stamp = tuple[int, int, int]
+
+__all__ = ["KIND", "NO_RESULT", "SPEC", "TRACE", "add", "check", "read", "stamp", "write"]
+
+FORMAT = 2  # of the folder
+SPEC = "spec.json"
+NO_RESULT = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+"""Errors of reading a result where something else is in its place."""
+REPORT = "report.html"  # where the command `report` puts it; goes with its run
+TRACE = "trace.parquet"  # the jobs, where a result keeps them to be explained later
+_OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet", TRACE)
+KIND = "result"
+"""Kind of file, in the seal of spec.json."""
+
+
+class _File(msgspec.Struct):
+    bytes: int
+    crc32: str
+
+
+class _Policy(msgspec.Struct):
+    label: str
+    name: str
+    params: dict[str, Any]
+    knowledge: str
+
+
+class _Trace(msgspec.Struct):
+    path: str
+    jobs: int
+    sha256: str
+    metadata: dict[str, str]
+    notes: dict[str, int]
+
+
+class Spec(msgspec.Struct):
+    """What every spec.json holds; there may be more."""
+
+    format: int
+    files: dict[str, _File]
+    gangline: str
+    seed: int
+    policy: _Policy
+    trace: _Trace
+    cluster: dict[str, Any]
+    options: RunOptions
+    notes: dict[str, int]
+    memory_model: str
+    log_hash: str
+    outcome: str
+    counters: dict[str, int]
+    measured: dict[str, int | float | None]
+
+
+def check(folder: Path) -> None:
+    """Raise now if a result could not be saved there later.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder holds something else than an earlier result.
+    OSError
+        If it is a file, or nothing can be written there.
+    """
+    folder = landing(folder)
+    if folder.is_dir():
+        with locked(folder):
+            _earlier(folder)
+    elif folder.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    check_place(folder)
+
+
+def write(
+    folder: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Path], None]]
+) -> None:
+    """Write a result; a new folder appears whole or not at all.
+
+    In a folder that exists the files of an earlier result are replaced, and what others put there
+    stays. If the process dies while it replaces them, the files that are there belong to one run,
+    and the next result can be saved there.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to; its parents are made if need be.
+    spec : mapping
+        The content of spec.json.
+    files : mapping of str to callable
+        What writes each of the other files to a path.
+    """
+    folder = landing(folder)
+    check(folder)
+    home = folder if folder.is_dir() else folder.parent
+    home.mkdir(parents=True, exist_ok=True)
+    with workplace(home, folder) as part:
+        part.mkdir()
+        _fill(part, spec, files)
+        if home != folder:
+            try:
+                part.rename(folder)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+            else:
+                return
+        with locked(folder):
+            old, new = _earlier(folder), (SPEC, *files)
+            try:
+                _replace(folder, part, old, new)
+            except KeyboardInterrupt:  # it comes to an end first, which takes no time
+                _replace(folder, part, old, new)
+                raise
+
+
+def add(
+    home: Path,
+    name: str,
+    spec: Mapping[str, Any],
+    files: Mapping[str, Callable[[Path], None]],
+    *,
+    durable: bool,
+) -> None:
+    """Write a result as the new folder `home / name`; if there is one meanwhile, it stays.
+
+    Parameters
+    ----------
+    home, name : Path, str
+        The folder that holds results, which is there, and the name of this one.
+    spec, files : mapping
+        As for `write`.
+    durable : bool
+        Whether all bytes are on the disk before the folder has its name.
+
+    Raises
+    ------
+    FileNotFoundError
+        If another process removes the temporary folder in which the result is written.
+    OSError
+        If something cannot be written.
+    """
+    with workplace(home, home / name) as part:
+        part.mkdir()
+        _fill(part, spec, files)
+        if durable:
+            for path in (*part.iterdir(), part):
+                flush(path)
+        try:
+            part.rename(home / name)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+
+
+def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Path], None]]) -> None:
+    for name, write_file in files.items():
+        write_file(part / name)
+    listed = {name: state(part / name) for name in files}
+    head = {"format": FORMAT, "seal": unsealed(KIND), "files": listed}
+    write_json(part / SPEC, {**head, **spec})
+    seal(part / SPEC, KIND)
+
+
+def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:
+    """Remove the old files and move the new ones; may be called again to finish.
+
+    At any time the files that are there match spec.json.
+    """
+    for name in old:
+        if name not in new or (part / name).exists():
+            (folder / name).unlink(missing_ok=True)
+    for name in new:
+        if (part / name).exists():
+            (part / name).replace(folder / name)
+
+
+def _earlier(folder: Path) -> list[str]:
+    """Return the files other than spec.json that a new result replaces.
+
+    Raises
+    ------
+    FileExistsError
+        If gangline did not write them, or they were changed since.
+    """
+    if all(path.name.startswith(PREFIX) for path in folder.iterdir()):
+        return []
+    spec = folder / SPEC
+    if not spec.is_file() or not is_sealed(spec, KIND):
+        _keep(folder, "holds something that is not a result; choose another folder")
+    known = json.loads(spec.read_text(encoding="utf-8"))
+    if known["format"] != FORMAT:
+        _keep(folder, "holds a result of another version; choose another folder")
+    there = [name for name in _OTHERS if (folder / name).exists() or (folder / name).is_symlink()]
+    for name in there:
+        path = folder / name
+        if name not in known["files"] or not path.is_file() or state(path) != known["files"][name]:
+            words = f"`{name}` in it was changed, or is not of gangline; choose another folder"
+            _keep(folder, words)
+    report = folder / REPORT
+    return [*there, REPORT] if report.is_file() and is_sealed(report, "report") else there
+
+
+def _keep(folder: Path, words: str) -> NoReturn:
+    raise FileExistsError(errno.EEXIST, words, str(folder))
+
+
+def stamp(path: Path) -> tuple[int, int, int]:
+    """Return what tells whether a file has been replaced or changed since."""
+    state = path.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp], Cluster]:
+    """Read spec.json and summary.json, and check that all files are there as they were written.
+
+    Returns
+    -------
+    spec, summary : dict
+        As `write` got them.
+    files : dict of str to stamp
+        The files other than spec.json.
+    cluster : Cluster
+        That of the spec.
+    """
+    with locked(folder, shared=True):
+        return _read(folder)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp], Cluster]:
+    content, spec = _content(folder, SPEC)
+    if spec.get("format") != FORMAT:
+        raise ResultError(f"{folder}: written by another version; run it again", path=str(folder))
+    check_seal(folder / SPEC, content, spec, KIND, "run it again")
+    _convert(folder / SPEC, spec, Spec)
+    cluster = _checked(folder / SPEC, spec)
+    files = spec["files"]
+    for name in (*_OTHERS[:3], *files):
+        path = folder / name
+        if name not in _OTHERS or name not in files or not _is_file(path):
+            message = f"{folder}: not a whole result: it holds no {name}; run it again"
+            raise ResultError(message, path=str(path))
+        if state(path) != files[name]:
+            message = f"{path}: damaged, changed, or of another run; run it again"
+            raise ResultError(message, path=str(path))
+    _, summary = _content(folder, "summary.json")
+    _convert(folder / "summary.json", {"summary": summary}, _Summary)
+    _convert(folder / "summary.json", summary, _Counts)
+    rest = {key: value for key, value in spec.items() if key not in ("format", "seal", "files")}
+    return rest, summary, {name: stamp(folder / name) for name in files}, cluster
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file; an error if that cannot be told now, as without rights."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, *NO_RESULT):
+            return False
+        raise
+
+
+class _Summary(msgspec.Struct):
+    summary: dict[str, int | float | None]
+
+
+class _Counts(msgspec.Struct):
+    jobs: int
+    finished: int
+    dropped: int
+    preemptions: int
+    migrations: int
+    decisions: int
+    events: int
+
+
+def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
+    """Return the cluster of a spec; check what types alone do not tell."""
+    from gangline.cluster.description import Cluster
+
+    try:
+        # The rest of a cluster may hold null, which means NaN and is no value of a cluster.
+        kept = {key: spec["cluster"].get(key) for key in ("name", "gpu_types", "servers")}
+        cluster = Cluster.from_dict(
+            {key: value for key, value in kept.items() if value is not None}
+        )
+        msgspec.convert({**spec["options"], "seed": spec["seed"]}, RunOptions).check()
+    except (ClusterError, OptionError) as error:
+        raise ResultError(f"{path}: {error}", path=str(path)) from None
+    for part in ("throughput", "sharing"):
+        table = spec["cluster"].get(part)
+        if isinstance(table, dict) and "table" in table:  # a saved cluster contains its tables
+            wrong(path, f"cluster.{part}.table", "rows", "the name of a file")
+    if not 0 <= spec["trace"]["jobs"] < 2**53:
+        wrong(path, "trace.jobs", "an integer >= 0", spec["trace"]["jobs"])
+    return cluster
+
+
+def wrong(path: Path, key: str, expected: str, value: object) -> NoReturn:
+    """Raise the ResultError of one bad value of a file."""
+    raise ResultError(f"{path}: {key}: expected {expected}, got {value}", path=str(path), key=key)
+
+
+def _content(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
+    """Return a JSON file of a result, and the object in it."""
+    path = folder / name
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        if not folder.exists():
+            raise
+        message = f"{folder}: not a result: it holds no {name}"
+        raise ResultError(message, path=str(folder)) from None
+    return content, decode(path, content)
+
+
+def _convert(path: Path, data: dict[str, Any], kind: type[Any]) -> None:
+    try:
+        msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        made = from_validation_error(error, data, kind, str(path))
+        raise ResultError(str(made), path=str(path), key=made.key) from None
+    except UnicodeEncodeError:  # a half of a character, where a number is expected
+        raise ResultError(f"{path}: expected text of whole characters", path=str(path)) from None

@@ -1,0 +1,192 @@
+"""One run: a cluster, a trace, a policy.
+
+Heavy modules are imported when a run starts, so that the command line stays light.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
+
+    from gangline.policies.choice import PolicyLike
+    from gangline.runs.explain.watched import Watched
+    from gangline.runs.inputs import ClusterLike, Progress, TraceLike
+    from gangline.runs.result import Result
+    from gangline.runs.spec import RunSpec
+    from gangline.trace.jobs.table import Trace
+    from gangline.trace.reference import TraceReference
+
+__all__ = ["run", "simulate"]
+
+
+def simulate(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policy: PolicyLike = "fifo",
+    *,
+    params: Mapping[str, Any] | None = None,
+    progress: bool | Progress = False,
+    **options: Any,
+) -> Result:
+    """Simulate one policy on one trace and one cluster.
+
+    Parameters
+    ----------
+    cluster : Cluster, mapping, or str
+        A cluster, the keys of its TOML form, a TOML file, a node list or the name of a preset.
+    trace : Trace, Arrow table, or str
+        Jobs; a path or a `synth:` address is read.
+    policy : policy configuration, Policy, or str
+        What decides; a name takes its parameters from `params`.
+    params : mapping, optional
+        Parameters of a policy given by name.
+    progress : bool or callable
+        True draws a bar on stderr if that is a terminal, in a notebook one line below the cell; a
+        callable gets (simulated seconds, jobs done, jobs) at most ten times a second.
+    **options
+        seed (0), restart_s and first_start_s (seconds without progress; 0), restart_by_model (label
+        to seconds; labels that no job has are counted in the notes of the spec),
+        checkpoint_interval_s (seconds of progress; default none: a preempted job keeps all),
+        on_infeasible ("error" or "drop"), segments (False; True keeps that table),
+        timeline ("auto", "change", "off" or a sampling time in seconds), check_invariants (False),
+        skip_rounds (True), until_s and max_events (where to stop; default never), count_arrivals
+        (two times such as (172800, 777600), or "2d,9d": all jobs are run, and the summary's
+        measures of jobs are of those that arrive from the first time on and before the second;
+        default all), sharing (keys that override those of the cluster).
+
+    Returns
+    -------
+    Result
+        Summary and tables.
+
+    Raises
+    ------
+    TraceError, ClusterError, PolicyError, OptionError
+        If an input is wrong.
+    InfeasibleJobError
+        If a job can never run and `on_infeasible` is "error".
+    PlanError
+        If a policy in Python breaks a rule of the engine.
+    StalledError
+        If jobs wait and nothing will ever start them.
+    SolverError
+        If a program of a policy that solves programs has no optimum.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, "synth:philly?jobs=30&seed=1&max_gpus=8", "las")
+    >>> result.jobs.num_rows
+    30
+    """
+    from gangline.runs.execution import Worlds
+
+    worlds = Worlds()
+    run = worlds.take(cluster, trace, policy, params=params, **options)
+    return worlds.run(run, progress=progress)
+
+
+def run(
+    spec: RunSpec | Mapping[str, Any] | str | PathLike[str],
+    *,
+    trace: TraceLike | None = None,
+    policy: PolicyLike | None = None,
+    progress: bool | Progress = False,
+) -> Result:
+    """Carry out the run that a spec describes.
+
+    Parameters
+    ----------
+    spec : RunSpec, mapping, or path
+        A spec, the content of a `spec.json`, that file, or the folder of a result.
+    trace : Trace, Arrow table, or str, optional
+        The jobs, where the spec's file is elsewhere or was a table in memory; default: as the spec
+        says. It must be the same file or table: its SHA-256 is compared. A file is read with the
+        options of the spec.
+    policy : Policy, optional
+        The object, where a policy in Python cannot be imported by the spec's `module:Class`.
+    progress : bool or callable
+        As for `simulate`.
+
+    Returns
+    -------
+    Result
+        Its tables have the same bytes as those of every run of this spec with the same versions;
+        what `measured` holds differs.
+
+    Raises
+    ------
+    TraceError
+        If the trace is gone or has changed since the spec was written, or `trace` is another.
+    ResultError
+        If `spec` holds no spec.
+    GanglineError, OSError
+        As for `simulate`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> first = gl.simulate(lab, "synth:philly?jobs=30&seed=1&max_gpus=8", "las")
+    >>> gl.run(first.spec).log_hash == first.log_hash
+    True
+    """
+    from collections.abc import Mapping
+
+    from gangline.runs.execution import Run, Worlds
+    from gangline.runs.spec import RunSpec
+
+    if isinstance(spec, Mapping):
+        spec = RunSpec.from_dict(spec)
+    elif not isinstance(spec, RunSpec):
+        spec = RunSpec.load(spec)
+    worlds = Worlds()
+    if trace is not None:
+        worlds.hold(_same(spec.trace, trace), spec.trace)
+    return worlds.run(Run(spec, policy), progress=progress)
+
+
+def _same(reference: TraceReference, given: TraceLike) -> Trace:
+    """Return the jobs that a caller has, if they are those of a reference."""
+    from os import PathLike
+
+    from gangline.trace.read import as_trace, check_inputs, read_again
+
+    if isinstance(given, (str, PathLike)):
+        return read_again(reference, given)
+    jobs = as_trace(given)
+    check_inputs(reference, jobs)
+    return jobs
+
+
+def watch_again(
+    spec: Mapping[str, Any],
+    trace: Callable[[], Trace] | None,
+    jobs: Sequence[int],
+    progress: bool | Progress,
+) -> tuple[Result, Watched]:
+    """Repeat the run of a saved result, with its segments, and record why some jobs wait.
+
+    Parameters
+    ----------
+    spec : mapping
+        The content of its `spec.json`.
+    trace : callable, optional
+        Reads the jobs that the result kept; default: as the spec says.
+    jobs : sequence of int
+        Rows of the trace.
+    progress : bool or callable
+        As for `simulate`.
+    """
+    from gangline.runs.execution import Run, Worlds
+    from gangline.runs.spec import RunSpec
+
+    of = RunSpec.from_dict(spec)
+    worlds = Worlds()
+    if trace is not None:
+        worlds.hold(trace(), of.trace)
+    return worlds.watch(Run(of.with_segments()), jobs, progress=progress)

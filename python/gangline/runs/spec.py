@@ -1,0 +1,272 @@
+"""A run as a value: everything that its result depends on, in one canonical form."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import platform
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gangline._support.builtin_values import finite, flaw
+from gangline.errors import ResultError
+from gangline.files.decode import from_validation_error
+from gangline.files.json_files import check_seal, decode
+from gangline.policies.choice import PolicyReference, resolve_policy
+from gangline.runs.result_folder import KIND, SPEC
+from gangline.trace.reference import TraceReference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+    from gangline.cluster.description import Cluster
+    from gangline.runs.options import RunOptions
+
+__all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "read_spec", "versions"]
+
+_DIGITS = 32  # ours: 128 bits of the SHA-256 are enough to tell runs apart
+
+
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is: `gangline.run` carries it out, and equal specs give equal bytes.
+
+    `spec.json` of every result contains one; `RunSpec.load` reads it.
+
+    Parameters
+    ----------
+    trace : TraceReference
+        File or generator, options of the reader, and SHA-256 of what was read.
+    cluster : dict
+        The keys of the TOML form, tables included.
+    policy : PolicyReference
+        Name and all parameters.
+    seed : int
+        Seed of the run.
+    options : dict
+        Run options that differ from their defaults.
+    gangline : str
+        Version of gangline.
+    versions : dict of str to str
+        Versions of Python, numpy, pyarrow and highspy.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> spec = gl.RunSpec.make(lab, "synth:philly?jobs=20&seed=1&max_gpus=8", "srtf")
+    >>> gl.run(spec).summary["finished"]
+    20
+    >>> gl.RunSpec.from_dict(gl.run(spec).spec) == spec
+    True
+    """
+
+    trace: TraceReference
+    cluster: dict[str, Any]
+    policy: PolicyReference
+    seed: int
+    options: dict[str, Any]
+    gangline: str
+    versions: dict[str, str]
+
+    @classmethod
+    def make(
+        cls,
+        cluster: Any,
+        trace: Any,
+        policy: Any = "fifo",
+        *,
+        params: Mapping[str, Any] | None = None,
+        sharing: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> RunSpec:
+        """Return the spec of the run that `gangline.simulate` would make of the same arguments.
+
+        The trace is hashed or its address parsed; it is read only if it is a table in memory.
+        """
+        from gangline.runs.inputs import as_cluster, make_options, override
+        from gangline.trace.read import as_trace, refer
+
+        if isinstance(trace, str) or hasattr(trace, "__fspath__"):
+            trace = refer(trace)
+        elif not isinstance(trace, TraceReference):
+            trace = as_trace(trace).reference
+        chosen = resolve_policy(policy, params).reference
+        lab = keys_of(override(as_cluster(cluster), sharing))
+        return cls.of(lab, trace, chosen, make_options(options))
+
+    @classmethod
+    def of(
+        cls,
+        cluster: dict[str, Any],
+        trace: TraceReference,
+        policy: PolicyReference,
+        options: RunOptions,
+    ) -> RunSpec:
+        """Return the spec of parts that are checked already, with the versions that run now.
+
+        `cluster` is what `keys_of` returns; specs may share it.
+        """
+        from gangline import _core
+
+        given = msgspec.to_builtins(options)
+        given.pop("seed", None)
+        return cls(
+            trace=trace,
+            cluster=cluster,
+            policy=policy,
+            seed=options.seed,
+            options=given,
+            gangline=_core.__version__,
+            versions=versions(),
+        )
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, path: str | None = None) -> RunSpec:
+        """Return the spec in the content of a `spec.json`; what a run adds to it is left out.
+
+        Raises
+        ------
+        ResultError
+            If a key is missing or has the wrong kind, as in a result of an earlier version.
+        """
+        wrong = flaw({key: value for key, value in data.items() if key != "trace"})
+        if wrong is not None:
+            raise ResultError(f"{path}: {wrong}" if path else wrong, path=path)
+        try:
+            return msgspec.convert(dict(data), cls)
+        except msgspec.ValidationError as error:
+            made = from_validation_error(error, dict(data), cls, path)
+            raise ResultError(str(made), path=path, key=made.key) from None
+        except UnicodeEncodeError:  # names of files may hold halves of characters, others may not
+            message = f"{path or 'spec'}: trace: expected text of whole characters, got half of one"
+            raise ResultError(message, path=path, key="trace") from None
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> RunSpec:
+        """Read a `spec.json`, or that of a result folder.
+
+        Raises
+        ------
+        OSError
+            If it is not there.
+        ResultError
+            If it holds no spec.
+        """
+        data, file = read_spec(path)
+        return cls.from_dict(data, path=str(file))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys as plain values, as `spec.json` holds them."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+
+    def to_json(self) -> str:
+        """Return the canonical text: sorted keys, no spaces, ASCII."""
+        return _canonical(self.to_dict())
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits; equal exactly where trace, world, policy and versions are.
+
+        A file counts by its content: where it is does not change the digest.
+        """
+        data = {**self.to_dict(), "trace": self.trace.identity}
+        return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
+
+    def versions_then_and_now(self) -> dict[str, tuple[str, str]]:
+        """Return what has another version now than in the spec: name to both versions."""
+        from gangline import _core
+
+        now = {"gangline": _core.__version__, **versions()}
+        then = {"gangline": self.gangline, **self.versions}
+        return {
+            name: (then.get(name, "none"), now[name]) for name in now if then.get(name) != now[name]
+        }
+
+    def with_segments(self) -> RunSpec:
+        """Return the run that keeps its segments."""
+        return msgspec.structs.replace(self, options={**self.options, "segments": True})
+
+    def build_cluster(self) -> Cluster:
+        """Return the cluster."""
+        return cluster_of({"cluster": self.cluster})
+
+    def build_options(self) -> RunOptions:
+        """Return the run options, checked."""
+        from gangline.runs.inputs import make_options
+
+        return make_options({**self.options, "seed": self.seed})
+
+
+def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """Return the content of a `spec.json`, or of that of a result folder, and the file.
+
+    Raises
+    ------
+    OSError
+        If it is not there.
+    ResultError
+        If it holds no JSON object, or its seal is broken. A spec of the user's needs no seal, but
+        that of a result folder does.
+    """
+    path = Path(path)
+    file = path / SPEC if path.is_dir() else path
+    content = file.read_bytes()
+    expected = "expected a spec.json, as every result folder has one, got no JSON"
+    data = decode(file, content, expected)
+    if file != path or "seal" in data:
+        advice = f"to run it as a spec of your own, remove its key `seal` and name the file {file}"
+        check_seal(file, content, data, KIND, advice)
+    return data, file
+
+
+def keys_of(cluster: Cluster) -> dict[str, Any]:
+    """Return a cluster as specs have it."""
+    return finite(cluster.to_dict())  # type: ignore[no-any-return]
+
+
+def cluster_of(spec: Mapping[str, Any]) -> Cluster:
+    """Return the cluster in the content of a `spec.json`."""
+    from gangline.cluster.description import Cluster
+
+    return Cluster.from_dict(_with_nan(spec["cluster"]))
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    import numpy as np
+    import pyarrow as pa
+
+    try:
+        highspy = importlib.metadata.version("highspy")
+    except importlib.metadata.PackageNotFoundError:
+        highspy = "none"
+    return (
+        ("python", platform.python_version()),
+        ("numpy", np.__version__),
+        ("pyarrow", pa.__version__),
+        ("highspy", highspy),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what results depend on, beside gangline."""
+    return dict(_versions())
+
+
+def _canonical(data: object) -> str:
+    return json.dumps(finite(data), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _with_nan(value: Any) -> Any:
+    """Return a cluster of a spec as it was: JSON has null for a number that is none."""
+    if isinstance(value, dict):
+        return {key: _with_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_nan(item) for item in value]
+    return math.nan if value is None else value

@@ -1,0 +1,1 @@
+"""Many runs with a purpose: sweeps, capacity plans, benchmarks, evaluations of papers."""

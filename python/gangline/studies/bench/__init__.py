@@ -1,0 +1,16 @@
+"""A frozen suite of worlds on which policies are ranked among those that know as much.
+
+Not to be confused with the folder `benches` of the project, which measures gangline's own speed.
+
+Examples
+--------
+>>> import gangline as gl, tempfile
+>>> done = gl.bench.bench(["fifo", "srtf"], quick=True, out=tempfile.mkdtemp(), workers=1)
+>>> [row["policy"] for row in done.rows if row["run"] and row["knowledge"] == "durations"]
+['srtf']
+"""
+
+from gangline.studies.bench.run import Bench, bench
+from gangline.studies.bench.suite import Suite, load_suite, suites
+
+__all__ = ["Bench", "Suite", "bench", "load_suite", "suites"]

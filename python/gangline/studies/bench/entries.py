@@ -1,0 +1,86 @@
+"""The policies that take part, with what they know, as their declarations say."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline.policies.choice import resolve_policy
+from gangline.policies.protocol import Policy
+from gangline.policies.registry import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gangline.policies.choice import PolicyLike
+    from gangline.runs.spec import PolicyReference
+
+__all__ = ["CLASSES", "Entry", "default_policies", "entries"]
+
+CLASSES = {
+    "nothing": "nothing of how long jobs run",
+    "distribution": "only the distribution of durations",
+    "estimates": "durations with a log-normal error",
+    "durations": "how long each job runs",
+    "copies": "how long each job runs, and may run it as several copies",
+}
+"""What a policy may know; ranks are given within each."""
+_DECLARED = {"no": "nothing", "their distribution": "distribution", "yes": "durations"}
+_ERROR = "estimate_error"
+
+
+class Entry(NamedTuple):
+    """A policy of a bench."""
+
+    label: str
+    knowledge: str
+    reference: PolicyReference
+
+
+def default_policies(*, solving: bool = False) -> list[str]:
+    """Return the policies that solve no linear programs, or with `solving` all that can take part.
+
+    Elastic policies need models that a suite must have.
+    """
+    found = _declarations()
+    return [
+        name
+        for name in registry
+        if name in found
+        and (solving or not found[name]["allocator"])
+        and found[name]["family"] != "elastic"
+    ]
+
+
+def entries(policies: Iterable[PolicyLike], estimate_error: float) -> list[Entry]:
+    """Return an entry for each policy, and one with estimates where a policy can have them."""
+    found = []
+    for policy in policies:
+        found.append(_entry(policy, {}))
+        if isinstance(policy, str) and _ERROR in found[-1].reference.params:
+            found.append(_entry(policy, {_ERROR: estimate_error}))
+    return found
+
+
+def _entry(policy: PolicyLike, params: dict[str, Any]) -> Entry:
+    chosen = resolve_policy(policy, params or None)
+    return Entry(chosen.label, _knowledge(chosen.policy, chosen.params), chosen.reference)
+
+
+def _knowledge(chosen: str | Policy, params: dict[str, Any]) -> str:
+    if isinstance(chosen, Policy):
+        if chosen.knowledge != "remaining":
+            return "nothing"
+        return "estimates" if params.get(_ERROR) else "durations"
+    declared = _declarations()[chosen]
+    if declared["family"] == "copies":
+        return "copies"
+    known = _DECLARED[declared["durations"]]
+    return "estimates" if known == "durations" and params.get(_ERROR) else known
+
+
+@cache
+def _declarations() -> dict[str, dict[str, Any]]:
+    from gangline import _core
+
+    return {entry["name"]: dict(entry) for entry in _core.registry()}

@@ -1,0 +1,339 @@
+"""Carries a suite out for policies, and ranks them beside the published ones."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline.errors import OptionError
+from gangline.studies.bench import published
+from gangline.studies.bench.entries import default_policies, entries
+from gangline.studies.bench.standings import standings
+from gangline.studies.bench.suite import load_suite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from os import PathLike
+
+    import pyarrow as pa
+
+    from gangline.policies.choice import PolicyLike
+    from gangline.runs.spec import RunSpec
+    from gangline.studies.bench.entries import Entry
+    from gangline.studies.bench.suite import Suite, World
+
+    Scores = dict[str, dict[tuple[World, int], float]]
+
+__all__ = ["KIND", "Bench", "bench"]
+
+KIND = "bench"
+"""Kind of file, in the seal of bench.json."""
+
+
+class Bench:
+    """Standings of policies on a suite.
+
+    Attributes
+    ----------
+    suite : Suite
+        What was run.
+    worlds, real_worlds : list of World
+        Of it: those of the workloads that ship, and of real traces.
+    is_quick : bool
+        Whether only a small part of it was.
+    rows : list of dict
+        A row per policy on the workloads that ship, by class of knowledge and mean rank: see
+        `gangline.bench.standings`; also `run` (whether it was run now, or is as published),
+        runs, preemptions_per_job, failed; of those that were run now, run_s (mean wall time of one
+        run).
+    real_rows : list of dict
+        The same on real traces, of the policies that were run now.
+    failed : list of dict
+        Runs that failed, with `error` and `message`; their policies have no place.
+    scores : dict
+        Label to mean JCT in s, by world and seed.
+    offered_loads : list of dict
+        For each workload, cluster and load of the suite: `offered_load`, as `gangline.offered_load`
+        defines it, the mean over the seeds.
+    """
+
+    def __init__(self, suite: Suite, worlds: Sequence[World], *, is_quick: bool) -> None:
+        self.suite = suite
+        self.worlds = list(worlds)
+        self.real_worlds: list[World] = []
+        self.is_quick = is_quick
+        self.rows: list[dict[str, Any]] = []
+        self.real_rows: list[dict[str, Any]] = []
+        self.failed: list[dict[str, Any]] = []
+        self.scores: Scores = {}
+        self.offered_loads: list[dict[str, Any]] = []
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows, and those of real traces, with `workloads` telling which."""
+        import pyarrow as pa
+
+        given = [("synthetic", row) for row in self.rows]
+        given += [("real", row) for row in self.real_rows]
+        names = ["workloads", *dict.fromkeys(key for _, row in given for key in row)]
+        rows = [{"workloads": which, **row} for which, row in given]
+        return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, the mean JCT of every run included."""
+        from gangline import _core
+        from gangline.runs.spec import versions
+
+        return {
+            "suite": self.suite.version,
+            "suite_sha256": self.suite.digest,
+            "is_quick": self.is_quick,
+            "gangline": _core.__version__,
+            "versions": versions(),
+            "rows": self.rows,
+            "real_rows": self.real_rows,
+            "failed": self.failed,
+            "offered_load": self.offered_loads,
+            "jct_mean_s": {
+                label: [
+                    {**world._asdict(), "seed": seed, "s": s} for (world, seed), s in of.items()
+                ]
+                for label, of in self.scores.items()
+            },
+        }
+
+    def __repr__(self) -> str:
+        run = sum(row["run"] for row in self.rows)
+        part = "a small part of " if self.is_quick else ""
+        return f"Bench({part}suite {self.suite.version}: {run} of {len(self.rows)} policies run)"
+
+
+def bench(
+    policies: Iterable[PolicyLike] | None = None,
+    *,
+    suite: int | None = None,
+    quick: bool = False,
+    traces: str | PathLike[str] | None = None,
+    out: str | PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+) -> Bench:
+    """Run policies on a frozen suite and rank them among those that know as much.
+
+    Parameters
+    ----------
+    policies : iterable, optional
+        Names, configurations or objects; default: all that solve no linear programs. A name whose
+        policy takes `estimate_error` takes part with exact durations and with estimates.
+    suite : int, optional
+        Version; default: the newest.
+    quick : bool
+        A small part of it.
+    traces : path, optional
+        A folder with the suite's real traces; files are recognised by their SHA-256.
+    out : path, optional
+        A store as that of `gangline.sweep`: a bench that was stopped goes on where it was.
+    workers : int, optional
+        Runs at once; default: one per core.
+    progress : bool
+        Show how far it is.
+
+    Returns
+    -------
+    Bench
+        Policies that are not run keep their published results, if the suite has them.
+
+    Raises
+    ------
+    PolicyError
+        If a policy is unknown or wrong.
+    OptionError
+        If there is no such suite.
+    TraceError
+        If the folder holds no trace of the suite.
+    """
+    chosen = load_suite(suite)
+    given = default_policies() if policies is None else list(policies)
+    if not given:
+        raise OptionError("policies: expected at least one, got none", field="policies")
+    taking_part = entries(given, chosen.estimate_error)
+    _refuse_repeated(taking_part)
+    files = chosen.find_traces(Path(traces)) if traces is not None else {}
+    made = Bench(chosen, chosen.worlds(quick=quick), is_quick=quick)
+    with tempfile.TemporaryDirectory(prefix="gangline-bench-") as aside:
+        store = Path(aside if out is None else out)
+        runs = _carry_out(made, made.worlds, taking_part, {}, store, workers, progress=progress)
+        made.rows = _rows(made, taking_part, runs)
+        if files:
+            worlds = made.real_worlds = chosen.real_worlds(iter(files))
+            have = [*taking_part, *_baseline(chosen, taking_part)]
+            runs = _carry_out(made, worlds, have, files, store, workers, progress=progress)
+            knowledge = {entry.label: entry.knowledge for entry in have}
+            measured = _measured(runs)
+            made.real_rows = [
+                {**row, **measured[row["policy"]]}
+                for row in _ranked(chosen, worlds, _scores(made, runs), knowledge)
+            ]
+    return made
+
+
+def _baseline(suite: Suite, have: Sequence[Entry]) -> list[Entry]:
+    """Return the baseline if it does not take part."""
+    known = {entry.label for entry in have}
+    return [entry for entry in entries([suite.baseline], 0.0) if entry.label not in known][:1]
+
+
+def _refuse_repeated(given: Sequence[Entry]) -> None:
+    labels = [entry.label for entry in given]
+    for label in labels:
+        if labels.count(label) > 1:
+            message = f"policies: duplicate `{label}`; name each once"
+            raise OptionError(message, field="policies", value=label)
+
+
+def _carry_out(
+    made: Bench,
+    worlds: Sequence[World],
+    given: Sequence[Entry],
+    files: dict[str, Path],
+    store: Path,
+    workers: int | None,
+    *,
+    progress: bool,
+) -> list[dict[str, Any]]:
+    """Do the runs that the store lacks; return keys, summary and status of each."""
+    from gangline.studies.sweep.plan import Listed
+    from gangline.studies.sweep.run import carry_out_all
+
+    pairs = _pairs(made.suite, worlds, given, files)
+    runs = Listed(f"bench, suite {made.suite.version}", pairs)
+    done = carry_out_all(runs, store, workers=workers, progress=progress)
+    made.failed += [{k: v for k, v in run.items() if k != "status"} for run in done.failed]
+    columns = [
+        *runs.columns,
+        "offered_load",
+        "status",
+        "jobs",
+        "jct_mean_s",
+        "preemptions",
+        "wall_s",
+    ]
+    have = done.table.column_names
+    found: list[dict[str, Any]] = done.table.select(
+        [name for name in columns if name in have]
+    ).to_pylist()
+    made.offered_loads += _offered_loads(found)
+    return found
+
+
+def _offered_loads(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the loads of the worlds of runs; those that differ in restarts alone are one."""
+    names = ("workload", "cluster", "load")
+    by_world: dict[tuple[Any, ...], dict[int, float]] = {}
+    for run in runs:
+        of_seed = by_world.setdefault(tuple(run[name] for name in names), {})
+        if run.get("offered_load") is not None:
+            of_seed[run["seed"]] = run["offered_load"]
+    return [
+        {**dict(zip(names, world, strict=True)), "offered_load": sum(of.values()) / len(of)}
+        for world, of in by_world.items()
+        if of
+    ]
+
+
+def _pairs(
+    suite: Suite, worlds: Sequence[World], given: Sequence[Entry], files: dict[str, Path]
+) -> Iterable[tuple[dict[str, Any], RunSpec]]:
+    """Yield the keys and the spec of each run; those on one trace and cluster come together."""
+    from gangline.runs.inputs import make_options
+    from gangline.runs.spec import RunSpec, keys_of
+
+    clusters = {one.name: keys_of(suite.cluster(one.name)) for one in suite.clusters}
+    for workload in dict.fromkeys(world.workload for world in worlds):
+        for seed in suite.seeds:
+            traces = suite.traces_at_load(workload, seed, files)
+            for world in (one for one in worlds if one.workload == workload):
+                cell = {"seed": seed, "restart_s": world.restart_s, "timeline": "off"}
+                options = make_options(cell)
+                for entry in given:
+                    keys = {"policy": entry.label, **world._asdict(), "seed": seed}
+                    trace = traces[world.cluster, world.load]
+                    spec = RunSpec.of(clusters[world.cluster], trace, entry.reference, options)
+                    yield keys, spec
+
+
+def _scores(made: Bench, rows: Sequence[dict[str, Any]]) -> Scores:
+    """Return the mean JCTs of the runs that are finished, to the millisecond as published ones."""
+    from gangline.studies.bench.suite import World
+
+    found: Scores = {}
+    for row in rows:
+        if row["status"] == "finished":
+            world = World(row["workload"], row["cluster"], row["load"], row["restart_s"])
+            found.setdefault(row["policy"], {})[world, row["seed"]] = round(row["jct_mean_s"], 3)
+    for label, of in found.items():
+        made.scores.setdefault(label, {}).update(of)
+    return found
+
+
+def _rows(
+    made: Bench, given: Sequence[Entry], runs: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rows of those that were run, and of the others as published."""
+    knowledge = {entry.label: entry.knowledge for entry in given}
+    rows_then = published.read_rows(made.suite.version)
+    then = {
+        label: of
+        for label, of in published.read_jct(made.suite.version).items()
+        if label not in knowledge
+    }
+    knowledge |= {label: rows_then[label]["knowledge"] for label in then}
+    rows = _ranked(made.suite, made.worlds, {**then, **_scores(made, runs)}, knowledge)
+    placed = {row["policy"] for row in rows}
+    rows += [
+        {"policy": entry.label, "knowledge": entry.knowledge, "place": None}
+        for entry in given
+        if entry.label not in placed
+    ]
+    measured = _measured(runs)
+    for row in rows:
+        label = row["policy"]
+        row["run"] = label not in then
+        row |= measured[label] if row["run"] else _as_published(rows_then[label])
+        if made.is_quick and not row["run"]:  # what was published is of the whole suite
+            row |= {"runs": len(made.worlds) * len(made.suite.seeds)}
+            row["preemptions_per_job"] = None
+    return rows
+
+
+def _ranked(
+    suite: Suite, worlds: Sequence[World], scores: Scores, knowledge: dict[str, str]
+) -> list[dict[str, Any]]:
+    return standings(scores, knowledge, worlds, suite.seeds, suite.baseline)
+
+
+def _measured(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what else the runs of each policy tell."""
+    by_policy: dict[str, list[dict[str, Any]]] = {}
+    for row in runs:
+        by_policy.setdefault(row["policy"], []).append(row)
+    found = {}
+    for label, rows in by_policy.items():
+        known = [row for row in rows if row["status"] == "finished"]
+        jobs = sum(row["jobs"] for row in known)
+        found[label] = {
+            "runs": len(rows),
+            "failed": len(rows) - len(known),
+            "preemptions_per_job": sum(row["preemptions"] for row in known) / jobs
+            if jobs
+            else None,
+            "run_s": sum(row["wall_s"] for row in known) / len(known) if known else None,
+        }
+    return found
+
+
+def _as_published(row: dict[str, str]) -> dict[str, Any]:
+    stops = float(row["preemptions_per_job"])
+    # the time of a run on another machine would say nothing beside the times of this one
+    return {"runs": int(row["runs"]), "failed": 0, "preemptions_per_job": stops, "run_s": None}

@@ -1,0 +1,157 @@
+"""The standings as tables, in words, and as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangline._support.formatting import listed, plural, times
+from gangline.studies.bench.entries import CLASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from gangline.studies.bench.run import Bench
+
+    Row = Mapping[str, Any]
+
+__all__ = ["TITLES", "cells", "loads", "sentences", "tables", "write_page"]
+
+TITLES = ("place", "policy", "mean rank", "speedup", "preempt. per job", "ms per run", "result")
+
+
+def tables(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
+    """Return titled tables, one per class of knowledge; real traces after those that ship."""
+    return [(title, list(TITLES), [cells(row) for row in mine]) for title, mine in _groups(done)]
+
+
+def loads(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
+    """Return a table of the offered loads, by workload and cluster; none if no run finished."""
+    known = sorted({one["load"] for one in done.offered_loads})
+    found: dict[tuple[str, str], dict[float, float]] = {}
+    for one in done.offered_loads:
+        of = found.setdefault((one["workload"], one["cluster"]), {})
+        of[one["load"]] = one["offered_load"]
+    titles = ["workload", "cluster", *(f"at {load:g}" for load in known)]
+    rows: list[list[object]] = [
+        [*names, *(times(of.get(load)) for load in known)] for names, of in found.items()
+    ]
+    return [("Offered load of the worlds, mean over the seeds", titles, rows)] if rows else []
+
+
+def _groups(done: Bench) -> list[tuple[str, list[Row]]]:
+    """Return the rows of each class of knowledge with a title; real traces come last."""
+    found: list[tuple[str, list[Row]]] = []
+    for rows, where in ((done.rows, ""), (done.real_rows, ", real traces")):
+        for name, words in CLASSES.items():
+            mine: list[Row] = [row for row in rows if row["knowledge"] == name]
+            if mine:
+                found.append((f"Knows {words}{where}", mine))
+    return found
+
+
+def cells(row: Row) -> list[object]:
+    """Return a row as it is shown; a policy whose runs failed has no place."""
+    run_ms = None if row.get("run_s") is None else round(1000.0 * row["run_s"], 1)
+    result = "now" if row.get("run", True) else "published"
+    if row.get("failed"):
+        result = f"{plural(row['failed'], 'run')} of {row['runs']:,} failed"
+    stops = row.get("preemptions_per_job")
+    return [
+        row["place"] or "–",
+        row["policy"],
+        _between(row, "rank", "{:.2f}"),
+        _between(row, "speedup", "{:.2f}x"),
+        "–" if stops is None else times(stops),
+        "–" if run_ms is None else f"{run_ms:,.1f}",
+        result,
+    ]
+
+
+def sentences(done: Bench) -> list[str]:
+    """Say what was run and how to read the tables."""
+    suite = done.suite
+    part = "A small part of suite" if done.is_quick else "Suite"
+    worlds, seeds = plural(len(done.worlds), "world"), plural(len(suite.seeds), "seed")
+    if len(done.worlds) == 1:
+        one = done.worlds[0]
+        worlds += (
+            f" ({one.workload}, {one.cluster}, load {one.load:g}, restarts of {one.restart_s:g} s)"
+        )
+    runs_each = plural(len(done.worlds) * len(suite.seeds), "run")
+    what = (
+        f"{part} {suite.version} (sha256 {suite.digest[:12]}): {worlds}, {seeds}, {runs_each} per"
+    )
+    how = (
+        "Policies are ranked by mean JCT in each world and seed, among those that know as much; "
+        f"ranks are averaged. Speedup is the mean JCT of {suite.baseline} over that of the policy, "
+        "the geometric mean over the worlds. Intervals are 95 % over the seeds. Policies that the "
+        "seeds do not tell from the best of their class share its place."
+    )
+    said = [f"{what} policy.", how]
+    if done.real_worlds:
+        names = listed(list(dict.fromkeys(world.workload for world in done.real_worlds)))
+        more = plural(len(done.real_worlds), "world")
+        said.append(f"Real traces: {names}, {more}; policies are ranked among those run now.")
+    for title, mine in _groups(done):
+        best = [row["policy"] for row in mine if row["place"] == 1]
+        if 0 < len(best) < len(mine):
+            said.append(f"{title}: the best {'is' if len(best) == 1 else 'are'} {listed(best)}.")
+    for run in {run["policy"]: run for run in reversed(done.failed)}.values():
+        world = f"{run['workload']}, {run['cluster']}, load {run['load']:g}"
+        said.append(f"Failed: {run['policy']} on {world}: {run['error']}: {run['message']}")
+    return said
+
+
+def write_page(done: Bench, path: Path, command: str = "") -> None:
+    """Write one HTML page that loads nothing.
+
+    Raises
+    ------
+    ResultError
+        If there is another file of that name.
+    OSError
+        If it cannot be written.
+    """
+    from gangline.analysis import report
+
+    about = f"Mean JCT of {done.suite.baseline} over that of the policy; right of 1 is better."
+    pictures = []
+    for name, mine in _groups(done):
+        bars = [report.Bar(row["policy"], (_mark(row),)) for row in mine if row.get("speedup")]
+        if bars:
+            pictures.append((name, about, report.intervals(name, bars, [done.suite.baseline])))
+    title = f"gangline bench, suite {done.suite.version}"
+    report.write_tables(
+        title,
+        sentences(done),
+        [*_by_name(done), *loads(done)],
+        path,
+        command=command,
+        pictures=pictures,
+    )
+
+
+def _by_name(done: Bench) -> list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]:
+    """Return the tables with the policy first: a page sorts and labels rows by it."""
+    order = [1, 0, *range(2, len(TITLES))]
+    return [
+        (title, [heads[i] for i in order], [[row[i] for i in order] for row in rows])
+        for title, heads, rows in tables(done)
+    ]
+
+
+def _mark(row: Row) -> Any:
+    from gangline.analysis.report import Interval
+
+    low = row["speedup_low"]
+    return Interval(0, row["speedup"], None if low is None else (low, row["speedup_high"]))
+
+
+def _between(row: Row, key: str, form: str) -> str:
+    """Show a mean and its interval."""
+    value, low, high = (row.get(name) for name in (key, f"{key}_low", f"{key}_high"))
+    if value is None:
+        return "–"
+    shown = form.format(value)
+    return shown if low is None else f"{shown} ({form.format(low)} to {form.format(high)})"

@@ -1,0 +1,233 @@
+"""Suites: worlds as data, one file per version, never changed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from gangline._support import toml
+from gangline.errors import OptionError, TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangline.cluster.description import Cluster
+    from gangline.trace.reference import TraceReference
+
+__all__ = ["Suite", "World", "load_suite", "suites"]
+
+_DIGITS = 6  # ours, of the factor that gives a trace its load: enough, and the same everywhere
+
+
+class World(NamedTuple):
+    """What all policies are run on, with every seed."""
+
+    workload: str
+    cluster: str
+    load: float
+    restart_s: float
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A generator; `{seed}` is replaced."""
+
+    name: str
+    trace: str
+
+
+class RealTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A public file by its SHA-256; each seed is a window of it."""
+
+    name: str
+    file: str
+    sha256: tuple[str, ...]
+    starts_s: tuple[float, ...]
+    jobs: int
+    max_gpus: int
+
+
+class BenchCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A cluster, and how many GPUs of the reference type it counts as."""
+
+    name: str
+    reference_gpus: float
+    cluster: dict[str, Any]
+
+
+class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A frozen suite; `digest` names its content.
+
+    Attributes
+    ----------
+    version : int
+        Of the suite.
+    loads, restarts_s, seeds : tuple
+        Of its worlds and runs.
+    workloads, clusters, traces : tuple
+        What worlds are made of; traces are real ones, which are not shipped.
+    estimate_error : float
+        Sigma of the log-normal error of durations in the class that has estimates.
+    baseline : str
+        The policy that speedups are relative to.
+    """
+
+    version: int
+    loads: tuple[float, ...]
+    restarts_s: tuple[float, ...]
+    seeds: tuple[int, ...]
+    estimate_error: float
+    baseline: str
+    rates: str
+    rates_sha256: str
+    models_reference: str
+    quick: dict[str, list[Any]]
+    workloads: tuple[Workload, ...]
+    traces: tuple[RealTrace, ...]
+    clusters: tuple[BenchCluster, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file, which names that of the rates as well."""
+        return hashlib.sha256(_file(self.version).read_bytes()).hexdigest()
+
+    def worlds(self, *, quick: bool = False) -> list[World]:
+        """Return the worlds of the workloads that ship; with `quick` those of a small part."""
+        return self._worlds([one.name for one in self.workloads], quick=quick)
+
+    def real_worlds(self, names: Iterator[str]) -> list[World]:
+        """Return the worlds of real traces."""
+        return self._worlds(list(names), quick=False)
+
+    def _worlds(self, workloads: list[str], *, quick: bool) -> list[World]:
+        part: dict[str, list[Any]] = self.quick if quick else {}
+        return [
+            World(workload, cluster, load, restart_s)
+            for workload in part.get("workloads", workloads)
+            for cluster in part.get("clusters", [one.name for one in self.clusters])
+            for load in part.get("loads", self.loads)
+            for restart_s in part.get("restarts_s", self.restarts_s)
+        ]
+
+    def cluster(self, name: str) -> Cluster:
+        """Return a cluster with the rates of the suite."""
+        from gangline.cluster.description import Cluster
+
+        found = self._cluster(name)
+        rates = {"table": self._rates(), "missing": "nearest"}
+        return Cluster.from_dict({**found.cluster, "throughput": rates})
+
+    def find_traces(self, folder: Path) -> dict[str, Path]:
+        """Return the real traces of the suite that are in a folder, by their SHA-256.
+
+        Raises
+        ------
+        TraceError
+            If there is none.
+        """
+        if not folder.is_dir():
+            got = "a file" if folder.exists() else "nothing of this name"
+            message = f"{folder}: expected the folder of the suite's real traces, got {got}"
+            raise TraceError(message, path=str(folder))
+        found = {}
+        for one in self.traces:
+            for path in sorted(folder.rglob(f"{one.file}*")):
+                if path.is_file() and _sha256(path) in one.sha256:
+                    found[one.name] = path
+                    break
+        if not found:
+            wanted = ", ".join(
+                f"{one.file} (sha256 {one.sha256[0][:12]}...)" for one in self.traces
+            )
+            message = f"{folder}: holds none of the traces of suite {self.version}: {wanted}"
+            raise TraceError(message, path=str(folder))
+        return found
+
+    def traces_at_load(
+        self, workload: str, seed: int, files: dict[str, Path]
+    ) -> dict[tuple[str, float], TraceReference]:
+        """Return the trace of a seed for each cluster and load."""
+        from gangline.trace.read import read_trace, refer
+
+        source, options = self._source(workload, seed, files)
+        jobs = read_trace(source, **options)
+        gpus, durations = jobs.column("gpus").to_pylist(), jobs.column("duration_s").to_pylist()
+        work = math.fsum(g * d for g, d in zip(gpus, durations, strict=True))
+        found = {}
+        for one in self.clusters:
+            for load in self.loads:
+                factor = work / (one.reference_gpus * load * jobs.span_s)
+                rescale = float(f"{factor:.{_DIGITS}g}")
+                found[one.name, load] = refer(source, **options, rescale=rescale)
+        return found
+
+    def _source(
+        self, workload: str, seed: int, files: dict[str, Path]
+    ) -> tuple[str, dict[str, Any]]:
+        options: dict[str, Any] = {
+            "models": self._rates(),
+            "models_seed": seed,
+            "models_reference": self.models_reference,
+        }
+        for one in self.workloads:
+            if one.name == workload:
+                return one.trace.format(seed=seed), options
+        real = next(one for one in self.traces if one.name == workload)
+        options["window"] = (real.starts_s[self.seeds.index(seed)], math.inf)
+        options |= {"limit": real.jobs, "max_gpus": real.max_gpus}
+        return str(files[workload].absolute()), options
+
+    def _cluster(self, name: str) -> BenchCluster:
+        return next(one for one in self.clusters if one.name == name)
+
+    def _rates(self) -> str:
+        path = Path(__file__).with_name(self.rates)
+        if _sha256(path) != self.rates_sha256:
+            message = f"{path}: is not the file of suite {self.version}; install gangline again"
+            raise OptionError(message, field="suite", value=self.version)
+        return str(path)
+
+
+def suites() -> list[int]:
+    """Return the versions that there are.
+
+    Examples
+    --------
+    >>> suites()
+    [1]
+    """
+    names = Path(__file__).parent.glob("suite_*.toml")
+    return sorted(int(path.stem.removeprefix("suite_")) for path in names)
+
+
+def load_suite(version: int | None = None) -> Suite:
+    """Return a suite; the newest by default.
+
+    Raises
+    ------
+    OptionError
+        If there is none of this version.
+
+    Examples
+    --------
+    >>> suite = load_suite(1)
+    >>> len(suite.worlds()), len(suite.worlds(quick=True)), len(suite.seeds)
+    (36, 1, 5)
+    """
+    known = suites()
+    chosen = known[-1] if version is None else version
+    if chosen not in known:
+        message = f"suite: expected one of {', '.join(map(str, known))}, got {version!r}"
+        raise OptionError(message, field="suite", value=version)
+    return msgspec.convert(toml.loads(_file(chosen).read_text("utf-8")), Suite)
+
+
+def _file(version: int) -> Path:
+    return Path(__file__).with_name(f"suite_{version}.toml")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

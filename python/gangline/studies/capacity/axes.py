@@ -1,0 +1,163 @@
+"""What a plan varies: the servers of one GPU type, or the load."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gangline.cluster.checks import SERVERS_MAX
+from gangline.errors import ClusterError, OptionError
+
+if TYPE_CHECKING:
+    from gangline.cluster.description import Cluster, ServerBlock
+    from gangline.runs.arrival_window import Window
+    from gangline.trace.jobs.table import Trace
+    from gangline.trace.reference import TraceReference
+
+__all__ = ["Load", "Servers"]
+
+_STEP_LEAST = 1e-6  # ours: finer than the times of any cluster tell; loads are shown with 9 digits
+_LOAD_MOST = 20.0  # ours: arrivals squeezed to a twentieth are nearly a batch
+
+
+class Servers:
+    """Sizes are numbers of servers of one GPU type; more of them should keep more targets.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Its blocks of that type grow and shrink together, one server at a time, so that each size
+        has all servers of the smaller ones.
+    gpu : str, optional
+        May be left out where there is one type.
+    jobs : Trace
+        By default no size is looked at on which every job has servers of its own.
+    most : int, optional
+        The largest size instead.
+    """
+
+    name = "servers"
+
+    def __init__(self, cluster: Cluster, gpu: str | None, jobs: Trace, most: float | None) -> None:
+        types = list(dict.fromkeys(block.gpu for block in cluster.servers))
+        if gpu is None and len(types) > 1:
+            message = f"gpu: the cluster has several GPU types; name one of {', '.join(types)}"
+            raise OptionError(message, field="gpu")
+        if gpu is not None and gpu not in types:
+            message = f"gpu: no servers of the GPU type `{gpu}`; the cluster has {', '.join(types)}"
+            raise ClusterError(message, key="gpu", value=gpu)
+        self.gpu = types[0] if gpu is None else gpu
+        self._cluster = cluster
+        self._counts = [b.count if b.gpu == self.gpu else 0 for b in cluster.servers]
+        self.start = sum(self._counts)
+        self.low = 0 if len(types) > 1 else 1
+        least = min(block.gpus for block in cluster.servers if block.gpu == self.gpu)
+        own = sum(-(-gpus // least) for gpus in jobs.column("gpus").to_pylist())
+        if most is not None and (most % 1 or not max(self.low, 1) <= most <= SERVERS_MAX):
+            message = f"most: expected a number of servers from 1 to {SERVERS_MAX}, got {most!r}"
+            raise OptionError(message, field="most", value=most)
+        self.high = max(self.start, own) if most is None else int(most)
+        self.start = min(self.start, self.high)
+        self._price = {kind.name: kind.price_per_hour for kind in cluster.gpu_types}
+
+    def shown(self, size: int) -> int:
+        """Return the number of servers."""
+        return size
+
+    def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
+        """Return the cluster of a size, and the trace as it is."""
+        from gangline.cluster.description import Cluster
+
+        data = self._cluster.to_dict()
+        counts = self._split(size)
+        blocks = zip(data["servers"], self._counts, counts, strict=True)
+        resized = [{**block, "count": now} if old else block for block, old, now in blocks]
+        data["servers"] = [block for block in resized if block["count"]]
+        return Cluster.from_dict(data), trace
+
+    def window(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
+        """Return the arrivals to count."""
+        return window
+
+    def gpus(self, size: int) -> int:
+        """Return the GPUs of the whole cluster."""
+        return sum(count * block.gpus for count, block in self._blocks(size))
+
+    def price_per_hour(self, size: int) -> float | None:
+        """Return the price of the whole cluster; None where a type has no price."""
+        if not all(self._price[block.gpu] for block in self._cluster.servers):
+            return None
+        blocks = self._blocks(size)
+        return math.fsum(n * block.gpus * self._price[block.gpu] for n, block in blocks)
+
+    def _blocks(self, size: int) -> list[tuple[int, ServerBlock]]:
+        rows = zip(self._cluster.servers, self._counts, self._split(size), strict=True)
+        return [(now if old else block.count, block) for block, old, now in rows]
+
+    def _split(self, size: int) -> list[int]:
+        """Divide servers among the blocks in proportion: the next goes where the share is least."""
+        counts = [0] * len(self._counts)
+        queue = [(0.5 / old, i) for i, old in enumerate(self._counts) if old]
+        heapq.heapify(queue)
+        for _ in range(size):
+            _, i = queue[0]
+            counts[i] += 1
+            heapq.heapreplace(queue, ((counts[i] + 0.5) / self._counts[i], i))
+        return counts
+
+
+class Load:
+    """Sizes are multiples of the load that the trace has, below zero: more is harder to keep.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        As it is.
+    step : float
+        Difference between two loads that are tried, from 1e-6 to 1.
+    most : float, optional
+        The largest load; default 20.
+    """
+
+    name = "load"
+    gpu = ""
+
+    def __init__(self, cluster: Cluster, step: float, most: float | None) -> None:
+        if not _STEP_LEAST <= step <= 1.0:
+            message = f"step: expected a load from {_STEP_LEAST:g} to 1, got {step!r}"
+            raise OptionError(message, field="step", value=step)
+        largest = _LOAD_MOST if most is None else most
+        if not step <= largest < math.inf:
+            message = f"most: expected a load of {step:g} or more, got {most!r}"
+            raise OptionError(message, field="most", value=most)
+        self._cluster = cluster
+        self._step = step
+        self.low, self.high = -int(largest / step + 1e-9), -1
+        self.start = max(self.low, -round(1.0 / step))
+
+    def shown(self, size: int) -> float:
+        """Return the load as a multiple of that of the trace."""
+        return round(-size * self._step, 9)
+
+    def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
+        """Return the cluster as it is, and the trace with its arrivals squeezed or stretched."""
+        rescale = trace.options.get("rescale", 1.0) / self.shown(size)
+        options = {key: value for key, value in trace.options.items() if key != "rescale"}
+        if rescale != 1.0:
+            options["rescale"] = rescale
+        return self._cluster, msgspec.structs.replace(trace, options=options)
+
+    def window(self, size: int, window: Window) -> Window:
+        """Return the arrivals to count, squeezed or stretched as the trace is."""
+        return window[0] / self.shown(size), window[1] / self.shown(size)
+
+    def gpus(self, size: int) -> int:  # noqa: ARG002 - the same at every load
+        """Return the GPUs of the cluster."""
+        return self._cluster.gpus_total
+
+    def price_per_hour(self, size: int) -> float | None:  # noqa: ARG002
+        """Return nothing: the load does not change what the cluster costs."""
+        return None

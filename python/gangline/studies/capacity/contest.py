@@ -1,0 +1,204 @@
+"""The answers of one plan for several policies, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gangline._support import formatting
+from gangline._support.formatting import amount
+from gangline.studies.capacity.result import KIND, PLAN, free_restarts, load_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gangline.studies.capacity.result import CapacityPlan
+
+__all__ = ["CapacityContest"]
+
+
+@dataclass(frozen=True)
+class CapacityContest:
+    """What each of several policies needs to keep the same targets; from `gangline.plan_capacity`.
+
+    Attributes
+    ----------
+    plans : tuple of CapacityPlan
+        One per policy, in the order in which the policies were given.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
+    >>> target = "p95_wait < 1h"
+    >>> found = gl.plan_capacity("8x4xV100", jobs, ["fifo", "srtf"], keep=target, workers=1)
+    >>> found.best, found["srtf"].answer <= found["fifo"].answer
+    (['fifo', 'srtf'], True)
+    """
+
+    plans: tuple[CapacityPlan, ...]
+
+    @property
+    def best(self) -> list[str]:
+        """Labels of the policies with the fewest servers or the largest load; empty if none."""
+        answers = [plan.answer for plan in self.plans if plan.answer is not None]
+        if not answers:
+            return []
+        top = min(answers) if self._first.vary == "servers" else max(answers)
+        return [plan.policy for plan in self.plans if plan.answer == top]
+
+    def __getitem__(self, policy: str) -> CapacityPlan:
+        """Return the plan of a policy, by its label."""
+        for plan in self.plans:
+            if plan.policy == policy:
+                return plan
+        raise KeyError(policy)
+
+    def __iter__(self) -> Iterator[CapacityPlan]:
+        """Yield the plans."""
+        return iter(self.plans)
+
+    def __len__(self) -> int:
+        """Return the number of policies."""
+        return len(self.plans)
+
+    def sentences(self) -> list[str]:
+        """Say which policy needs least, how sure that is, and what the numbers leave out."""
+        first, best = self._first, self.best
+        if not best:
+            said = [f"{plan.policy}: {plan.sentences()[0]}" for plan in self.plans]
+            return [*said, *first.counted()]
+        point = self[best[0]].point
+        assert point is not None, "it is best by its answer"
+        with_what = "the fewest servers" if first.vary == "servers" else "the largest load"
+        keep = "keeps" if len(best) == 1 else "keep"
+        said = [f"{formatting.listed(best)} {keep} {first.kept} with {with_what}: "]
+        said[0] += f"{first.named(point)}."
+        said += [*first.counted(), *self._others(), *self._undecided(), *self._bound_by_load()]
+        said += [line for plan in self.plans for line in plan.hidden()]
+        for plan in self.plans:
+            if not plan.is_monotone:
+                said += [f"{plan.policy}: {line}" for line in plan.shape()]
+        free = [plan.policy for plan in self.plans if plan.has_free_restarts]
+        return [*said, free_restarts(free)] if free else said
+
+    def titles(self) -> list[str]:
+        """Return the titles of `cells`."""
+        titles = ["policy", "servers", "GPUs"] if self._is_servers else ["policy", "times"]
+        titles += ["95 % interval"] * self._has_intervals + ["load"]
+        titles += [target.key for target in self._first.targets]
+        return [*titles, "per month"] if self._has_costs else titles
+
+    def cells(self) -> list[list[object]]:
+        """Return a row per policy, at its answer."""
+        rows: list[list[object]] = []
+        for plan in self.plans:
+            point = plan.point
+            if point is None:
+                rows.append([plan.policy, *["–"] * (len(self.titles()) - 1)])
+                continue
+            size: list[object] = [int(point.size), point.gpus]
+            row = [plan.policy, *(size if self._is_servers else [f"{point.size:g}"])]
+            if self._has_intervals:
+                row.append("" if plan.interval is None else f"{plan.interval_text()}")
+            row.append(load_text(point.load) + " (overload)" * point.is_overloaded)
+            row += [amount(one.key, point.values[one.key].mean) for one in plan.targets]
+            if self._has_costs:
+                row.append(round(point.cost_per_month or 0.0))
+            rows.append(row)
+        return rows
+
+    def marks(self) -> list[list[bool]]:
+        """Return for each cell whether it is the best of its column: the answers of `best`."""
+        return [
+            [column == 1 and plan.policy in self.best for column in range(len(self.titles()))]
+            for plan in self.plans
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "best": self.best,
+            "plans": [plan.to_dict() for plan in self.plans],
+            "sentences": self.sentences(),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write plan.json; an earlier plan there is replaced, any other file is an error."""
+        from gangline.files.json_files import write_sealed
+
+        write_sealed(folder / PLAN, KIND, self.to_dict())
+
+    def __repr__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table, text
+
+        said = "".join(f"<p>{text(line)}</p>" for line in self.sentences())
+        return said + table(self.titles(), self.cells())
+
+    @property
+    def _first(self) -> CapacityPlan:
+        return self.plans[0]
+
+    @property
+    def _is_servers(self) -> bool:
+        return self._first.vary == "servers"
+
+    @property
+    def _has_costs(self) -> bool:
+        return any(one.point is not None and one.point.cost_per_month for one in self.plans)
+
+    @property
+    def _has_intervals(self) -> bool:
+        return any(plan.interval is not None for plan in self.plans)
+
+    def _others(self) -> list[str]:
+        """Say what the policies that are not best need."""
+        said, none = [], []
+        for plan in self.plans:
+            if plan.answer is None:
+                none.append(plan.policy)
+            elif plan.policy not in self.best:
+                verb = "needs" if self._is_servers else "sustains"
+                said.append(f"{plan.policy} {verb} {plan.answer:g}")
+        lines = [f"{formatting.listed(said)}."] if said else []
+        if none:
+            what = formatting.listed(none)
+            lines.append(f"No size that was looked at keeps {self._first.kept} under {what}.")
+        return lines
+
+    def _bound_by_load(self) -> list[str]:
+        """Say where the offered load alone decides the answer, and what is not an answer."""
+        bound = [plan.policy for plan in self.plans if plan.is_bound_by_load]
+        over = [plan.policy for plan in self.plans if plan.point and plan.point.is_overloaded]
+        if over:
+            ends = self._first.what_ends
+            what = f"more work than the GPUs can do: the targets hold only because {ends}"
+            return [f"The answer of {formatting.listed(over)} is offered {what}."]
+        if not bound:
+            return []
+        size = "Fewer servers are" if self._is_servers else "A larger load is"
+        work = "more work than the GPUs can do"
+        work = "offered more work than they can do" if self._is_servers else work
+        return [f"{size} {work}: the load alone decides the answer of {formatting.listed(bound)}."]
+
+    def _undecided(self) -> list[str]:
+        """Say which policies the intervals do not tell from the best."""
+        known = [self[label].interval for label in self.best]
+        ends = next((one for one in known if one is not None), None)
+        if ends is None:
+            return []
+        near = [
+            plan.policy
+            for plan in self.plans
+            if plan.policy not in self.best
+            and plan.interval is not None
+            and plan.interval[0] <= ends[1]
+            and ends[0] <= plan.interval[1]
+        ]
+        if not near:
+            return []
+        return [f"The 95 % intervals of the answers overlap with {formatting.listed(near)}."]

@@ -1,0 +1,560 @@
+"""Finds the smallest cluster, or the largest load, that keeps what was asked for."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import msgspec
+
+from gangline import errors
+from gangline._support.statistics import LEAST_SEEDS, Estimate, estimate, range_of
+from gangline.errors import GanglineError, OptionError, PolicyError
+from gangline.files.places import check_free
+from gangline.studies.capacity.axes import Load, Servers
+from gangline.studies.capacity.contest import CapacityContest
+from gangline.studies.capacity.result import KIND, PLAN, CapacityPlan, Point
+from gangline.studies.capacity.search import smallest
+from gangline.studies.capacity.targets import parse, quantile_of, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+
+    from gangline.cluster.description import Cluster
+    from gangline.policies.choice import ChosenPolicy, PolicyLike
+    from gangline.runs.arrival_window import Window
+    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.spec import RunSpec
+    from gangline.studies.capacity.targets import Target
+    from gangline.studies.sweep import Sweep
+    from gangline.trace.reference import TraceReference
+
+__all__ = ["plan_capacity"]
+
+_PAIRS_MAX = 4  # ours: pairs of a trace and a size in memory at once
+_FARTHEST = 4  # ours: times the answer, for the ends of its interval
+_STEP = 0.05  # ours: of the load
+_HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
+# A cluster can be too small for a job: that is an answer, and no mistake.
+_TOO_SMALL = ("InfeasibleJobError", "StalledError")
+_NOT_HERE = ("seed", "on_infeasible", "until_s", "max_events", "segments", "timeline")
+
+
+@overload
+def plan_capacity(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policy: PolicyLike = "fifo",
+    *,
+    keep: str | Sequence[str],
+    **options: Any,
+) -> CapacityPlan: ...
+
+
+@overload
+def plan_capacity(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policy: list[PolicyLike] | tuple[PolicyLike, ...],
+    *,
+    keep: str | Sequence[str],
+    **options: Any,
+) -> CapacityContest: ...
+
+
+def plan_capacity(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policy: PolicyLike | Sequence[PolicyLike] = "fifo",
+    *,
+    keep: str | Sequence[str],
+    gpu: str | None = None,
+    vary: Literal["servers", "load"] = "servers",
+    step: float | None = None,
+    most: float | None = None,
+    exhaustive: bool = False,
+    allow_overload: bool = False,
+    seeds: Iterable[int] = (0,),
+    trace_seeds: Iterable[int] = (),
+    price_per_hour: float | None = None,
+    params: Mapping[str, Any] | None = None,
+    sharing: Mapping[str, Any] | None = None,
+    out: str | PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> CapacityPlan | CapacityContest:
+    """Find the fewest servers, or the largest load, that keep targets.
+
+    Parameters
+    ----------
+    cluster, trace, params, sharing
+        As for `gangline.simulate`; the trace is a file or a generator.
+    policy : str, policy or sequence of them
+        Several are answered side by side; `params` then has parameters by policy name.
+    keep : str or sequence of str
+        Targets such as `"p95_wait < 1h"`, all to be kept: a key of the summary, or a quantile
+        `jct_pNN`, `queue_pNN`, `wait_pNN`, `slowdown_pNN`, `ftf_pNN`. Times are in seconds or have
+        a unit. The mean over the seeds counts.
+    gpu : str, optional
+        GPU type whose servers are varied; may be left out where there is one.
+    vary : str
+        "servers", or "load": how far arrivals can be squeezed on the cluster as it is.
+    step : float
+        Difference between two loads that are tried; default 0.05.
+    most : int or float, optional
+        The largest number of servers or load; default: servers for every job, load 20.
+    exhaustive : bool
+        Look at every size up to the largest that the search looked at.
+    allow_overload : bool
+        Accept an answer to which the jobs offer more work than its GPUs can do. By default such a
+        size is shown but is never the answer: it keeps targets only because the trace ends.
+    seeds : iterable of int
+        Seeds of the run.
+    trace_seeds : iterable of int
+        A `synth:` trace is drawn anew with each; with five or more, numbers have intervals.
+    price_per_hour : float, optional
+        Of one GPU of the type; default: as the cluster says.
+    out : path, optional
+        A store as that of `gangline.sweep`: a plan that was stopped goes on where it was.
+    workers : int, optional
+        Runs at once; default: one per core.
+    progress : bool
+        Show how far the runs of each size are.
+    **options
+        restart_s, first_start_s, count_arrivals and others of `gangline.simulate`. Where the load
+        is varied, the arrivals to count are squeezed and stretched with the others.
+
+    Returns
+    -------
+    CapacityPlan
+        The answer, all sizes that were looked at, and whether they contradict each other. The
+        answer keeps the targets and the size before it does not, or is overloaded; without
+        `exhaustive` a still smaller one may keep them if the curve is not monotone. Of a sequence
+        of policies a `CapacityContest`, which has a plan for each.
+
+    Raises
+    ------
+    OptionError
+        If a target or an option is wrong.
+    GanglineError, OSError
+        As for `gangline.simulate`. A size on which a job can never run keeps no target; that is no
+        error.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=8, gpus=4)
+    >>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
+    >>> found = gl.plan_capacity(lab, jobs, "fifo", keep="p95_wait < 1h", workers=1)
+    >>> found.answer, found.is_monotone
+    (10, True)
+    """
+    texts = [keep] if isinstance(keep, str) else list(keep)
+    if not texts:
+        raise OptionError("keep: expected a target such as p95_wait<1h", field="keep")
+    targets = [parse(text) for text in texts]
+    for name in _NOT_HERE:
+        if name in options:
+            raise OptionError(f"{name}: not an option of a plan", field=name, value=options[name])
+    chosen, is_one = _chosen(policy, params)
+    question = _Question((cluster, trace, sharing), options, seeds, trace_seeds)
+    axis = _axis(question, gpu, vary, step, most, price_per_hour)
+    if out is not None:
+        check_free(Path(out) / PLAN, KIND)
+    with _folder(out) as store:
+        question.begin(Path(store), axis, targets, workers, progress=progress)
+        each = [_Evaluations(question, one, is_named=not is_one) for one in chosen]
+        plans = [_answer(runs, exhaustive=exhaustive, is_any=allow_overload) for runs in each]
+        made = plans[0] if is_one else CapacityContest(tuple(plans))
+        if out is not None:
+            question.carry_out("plan", [pair for runs in each for pair in runs.pairs()])
+            made.save(Path(store))
+        return made
+
+
+def _chosen(
+    policy: PolicyLike | Sequence[PolicyLike], params: Mapping[str, Any] | None
+) -> tuple[list[ChosenPolicy], bool]:
+    """Return the policies, and whether one was given by itself."""
+    from gangline.files.decode import repeated
+    from gangline.policies.choice import resolve_policy
+
+    if isinstance(policy, str) or not isinstance(policy, Iterable):
+        return [resolve_policy(policy, params)], True
+    given, params = list(policy), params or {}
+    names = [one for one in given if isinstance(one, str)]
+    if not given:
+        raise PolicyError("policy: expected at least one, got none", field="policy")
+    for name in params:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            message = f"params: `{name}` is not among the policies given by name: {known}"
+            raise PolicyError(message, field="params", value=name)
+    found = [resolve_policy(one, params.get(one) if one in names else None) for one in given]
+    twice = repeated(one.label for one in found)
+    if twice is not None:
+        raise PolicyError(f"policy: duplicate `{twice}`", field="policy", value=twice)
+    return found, False
+
+
+def _answer(runs: _Evaluations, *, exhaustive: bool, is_any: bool) -> CapacityPlan:
+    """Search for the answer of one policy."""
+    question = runs.question
+    axis, targets = question.axis, question.targets
+
+    def is_enough(size: int) -> bool:
+        point = runs.at(size)
+        return point.keeps and (is_any or not point.is_overloaded)
+
+    found = smallest(is_enough, axis.low, axis.high, axis.start, exhaustive=exhaustive)
+    ends = _ends(runs, found.size, is_any=is_any)
+    return CapacityPlan(
+        policy=runs.label,
+        vary=axis.name,
+        gpu=axis.gpu,
+        targets=tuple(targets),
+        points=runs.points(),
+        answer=None if found.size is None else axis.shown(found.size),
+        interval=ends,
+        broken_beyond=tuple(axis.shown(size) for size in found.broken_above),
+        is_exhaustive=exhaustive,
+        seeds=question.replicates,
+        seeds_matter=runs.seeds_matter,
+        limit=axis.shown(axis.high),
+        hardest=axis.shown(axis.low),
+        preempts=runs.preempts,
+        all_waiting={} if found.size is None else runs.all_waiting(found.size),
+        allow_overload=is_any,
+        traces=len(question.traces),
+        jobs=question.counted,
+        largest_share=question.largest_share,
+        are_restarts_free=question.are_restarts_free,
+        count_arrivals=question.options[0].count_arrivals,
+    )
+
+
+def _axis(
+    asked: _Question,
+    gpu: str | None,
+    vary: str,
+    step: float | None,
+    most: float | None,
+    price: float | None,
+) -> Servers | Load:
+    if vary not in ("servers", "load"):
+        message = f"vary: expected servers or load, got {vary!r}"
+        raise OptionError(message, field="vary", value=vary)
+    of_other = {"step": step} if vary == "servers" else {"gpu": gpu, "price_per_hour": price}
+    for name, value in of_other.items():
+        if value is not None:
+            where = "the load is" if vary == "load" else "servers are"
+            message = f"{name}: expected nothing where {where} varied, got {value!r}"
+            raise OptionError(message, field=name, value=value)
+    if vary == "load":
+        return Load(asked.cluster, _STEP if step is None else step, most)
+    axis = Servers(asked.cluster, gpu, asked.jobs, most)
+    if price is None:
+        return axis
+    if not 0.0 <= price < math.inf:
+        message = f"price_per_hour: expected a number >= 0, got {price!r}"
+        raise OptionError(message, field="price_per_hour", value=price)
+    kinds = [
+        msgspec.structs.replace(kind, price_per_hour=float(price))
+        if kind.name == axis.gpu
+        else kind
+        for kind in asked.cluster.gpu_types
+    ]
+    asked.cluster = msgspec.structs.replace(asked.cluster, gpu_types=tuple(kinds))
+    return Servers(asked.cluster, gpu, asked.jobs, most)
+
+
+def _folder(out: str | PathLike[str] | None) -> Any:
+    from contextlib import nullcontext
+
+    if out is None:
+        return tempfile.TemporaryDirectory(prefix="gangline-plan-")
+    return nullcontext(Path(out))
+
+
+def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[float, float] | None:
+    """Return the smallest sizes at which the seeds do not deny a target, and grant them all.
+
+    None without an answer or with too few seeds. Where four times the servers, or a quarter of the
+    load, leave a doubt, that end is inf or 0.
+    """
+    axis, targets = runs.question.axis, runs.question.targets
+    if answer is None or runs.question.replicates < LEAST_SEEDS or not runs.seeds_matter:
+        return None
+
+    room = _FARTHEST * abs(answer)
+    low, high = max(axis.low, -room), min(axis.high, room)
+
+    def kept_by(*, best: bool) -> float | None:
+        def keeps(size: int) -> bool:
+            point = runs.at(size)
+            if not point.values or (point.is_overloaded and not is_any):
+                return False
+            return all(one.keeps(_end(one, point.values, best=best)) for one in targets)
+
+        found = smallest(keeps, low, high, answer, probe=False).size
+        return None if found is None else axis.shown(found)
+
+    best, least = kept_by(best=True), kept_by(best=False)
+    assert best is not None, "the mean keeps the targets at the answer"
+    if axis.name == "servers":
+        return best, math.inf if least is None else least
+    return 0.0 if least is None else least, best
+
+
+def _end(target: Target, values: Mapping[str, Estimate], *, best: bool) -> float:
+    """Return the end of the interval that suits the target best, or least."""
+    found = values[target.key]
+    end = found.low if target.is_most is best else found.high
+    return found.mean if end is None else end
+
+
+class _Question:
+    """The worlds of a plan, which all its policies share, and where their runs are kept."""
+
+    axis: Servers | Load
+    targets: Sequence[Target]
+
+    def __init__(
+        self,
+        world: tuple[ClusterLike, TraceLike, Mapping[str, Any] | None],
+        options: Mapping[str, Any],
+        seeds: Iterable[int],
+        trace_seeds: Iterable[int],
+    ) -> None:
+        from gangline.runs.execution import Worlds
+        from gangline.runs.inputs import (
+            as_cluster,
+            check_trace_seeds,
+            distinct,
+            make_options,
+            override,
+        )
+        from gangline.trace.read import as_trace, redrawn
+
+        cluster, trace, sharing = world
+        self.cluster: Cluster = override(as_cluster(cluster), sharing)
+        self.jobs = as_trace(trace)
+        reference = self.jobs.reference
+        if not reference.source:
+            message = "trace: expected a file or a `synth:` address; save a table in memory with "
+            raise OptionError(f"{message}gangline.write_trace first", field="trace")
+        drawn = distinct("seeds", seeds)
+        if not drawn:
+            raise OptionError("seeds: expected at least one, got none", field="seeds")
+        self.options = [make_options({**options, "seed": seed}) for seed in drawn]
+        traces: dict[int | None, TraceReference]
+        traces = {seed: redrawn(reference, seed) for seed in check_trace_seeds(trace_seeds)}
+        self.traces = traces or {None: reference}
+        self._worlds = Worlds(_PAIRS_MAX, max(_PAIRS_MAX, len(self.traces)))
+        self._worlds.hold(self.jobs)
+        by_trace = len(self.traces) > 1
+        self.replicates = len(self.traces) if by_trace else len(drawn)
+        self.group = "trace_seed" if by_trace else "seed"
+        self._loads: dict[int, list[float] | None] = {}
+        self._largest: list[float] = []
+
+    def begin(
+        self,
+        store: Path,
+        axis: Servers | Load,
+        targets: Sequence[Target],
+        workers: int | None,
+        *,
+        progress: bool,
+    ) -> None:
+        """Take what runs and results need in addition to the size."""
+        self.store, self.axis, self.targets = store, axis, targets
+        self._workers, self.progress = workers, progress
+
+    def loads(self, size: int) -> list[float] | None:
+        """Return the offered load of each trace at a size; None if there is no such number."""
+        from gangline.runs.offered_load import offered_load
+
+        if size not in self._loads:
+            each = []
+            for reference in self.traces.values():
+                cluster, trace = self.axis.world(size, reference)
+                jobs = self._worlds.trace(trace)
+                each.append(offered_load(cluster, jobs, window=self.window(size)))
+            self._largest = self._largest or [one.largest_share for one in each]
+            known = [one.load for one in each if one.load is not None]
+            self._loads[size] = known if len(known) == len(each) else None
+        return self._loads[size]
+
+    def window(self, size: int) -> Window | None:
+        """Return the arrivals that runs of a size count; None if all."""
+        given = self.options[0].count_arrivals
+        return None if given is None else self.axis.window(size, given)
+
+    @property
+    def counted(self) -> int:
+        """How many jobs of the trace are measured."""
+        from gangline.runs.arrival_window import counted
+
+        window = self.options[0].count_arrivals
+        return int(counted(self.jobs.numbers("arrival_s"), window).sum())
+
+    @property
+    def are_restarts_free(self) -> bool:
+        """Whether a job that was preempted goes on at once."""
+        return not any(one.restart_s or one.restart_by_model for one in self.options)
+
+    @property
+    def largest_share(self) -> float:
+        """The mean share of the work that the ten largest jobs of a trace hold."""
+        return math.fsum(self._largest) / len(self._largest) if self._largest else 0.0
+
+    def carry_out(
+        self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, progress: bool = False
+    ) -> Sweep:
+        """Carry out runs that the store lacks, and leave a table of all these runs in it."""
+        from gangline.studies.sweep.plan import Listed
+        from gangline.studies.sweep.run import carry_out_all
+
+        return carry_out_all(
+            Listed(name, pairs),
+            self.store,
+            workers=self._workers,
+            progress=progress,
+            worlds=self._worlds,
+            is_passing=True,
+        )
+
+
+class _Evaluations:
+    """The runs of one policy at each size that is asked for, and what they come to."""
+
+    def __init__(self, question: _Question, chosen: ChosenPolicy, *, is_named: bool) -> None:
+        self.question = question
+        self.label, self._policy = chosen.label, chosen.reference
+        self._prefix = f"{chosen.label}, " if is_named else ""
+        self._known: dict[int, Point] = {}
+        self._runs: dict[int, list[dict[str, Any]]] = {}
+        self._raw: dict[int, dict[str, list[float]]] = {}
+        self.preempts = False
+
+    def at(self, size: int) -> Point:
+        """Return what the runs of a size come to."""
+        if size not in self._known:
+            self._known[size] = self._evaluate(size)
+        return self._known[size]
+
+    def points(self) -> tuple[Point, ...]:
+        """Return all sizes that were looked at, by what is varied."""
+        return tuple(sorted(self._known.values(), key=lambda point: point.size))
+
+    @property
+    def seeds_matter(self) -> bool:
+        """Whether some number differs between seeds."""
+        each = [values for row in self._raw.values() for values in row.values()]
+        return any(len(set(values)) > 1 for values in each)
+
+    def pairs(self) -> list[tuple[dict[str, Any], RunSpec]]:
+        """Return the keys and the spec of each run of all sizes."""
+        return [pair for size in sorted(self._known) for pair in self._pairs(size)]
+
+    def all_waiting(self, size: int) -> dict[str, Estimate]:
+        """Return all waiting at a size, for targets on the first start where jobs are preempted."""
+        keys = [one.key for one in self.question.targets if one.key.startswith("queue_")]
+        if not self.preempts or not self._runs.get(size):
+            return {}
+        found = {}
+        for key in (key.replace("queue", "wait", 1) for key in keys):
+            # the summary lacks some statistics of one of the two: the quantile is the same number
+            values = [(run, self._value(size, run, key)) for run in self._runs[size]]
+            found[key] = estimate(self._replicates(values), range_of(key))
+        return found
+
+    def _pairs(self, size: int) -> list[tuple[dict[str, Any], RunSpec]]:
+        """Return the keys and the spec of each run of a size."""
+        from gangline.runs.spec import RunSpec, keys_of
+
+        asked = self.question
+        pairs = []
+        for trace_seed, reference in asked.traces.items():
+            cluster, trace = asked.axis.world(size, reference)
+            lab = keys_of(cluster)
+            for given in asked.options:
+                options = msgspec.structs.replace(given, count_arrivals=asked.window(size))
+                keys: dict[str, Any] = {"policy": self.label}
+                keys[asked.axis.name] = asked.axis.shown(size)
+                keys |= {} if trace_seed is None else {"trace_seed": trace_seed}
+                keys["seed"] = options.seed
+                pairs.append((keys, RunSpec.of(lab, trace, self._policy, options)))
+        return pairs
+
+    def _evaluate(self, size: int) -> Point:
+        asked = self.question
+        axis, targets = asked.axis, asked.targets
+        name = f"{self._prefix}{axis.name} {axis.shown(size):g}"
+        done = asked.carry_out(name, self._pairs(size), progress=asked.progress)
+        point = Point(
+            size=axis.shown(size),
+            gpus=axis.gpus(size),
+            cost_per_month=_monthly(axis.price_per_hour(size)),
+        )
+        for run in done.failed:
+            if run["error"] not in _TOO_SMALL:
+                kind = getattr(errors, run["error"], GanglineError)
+                raise kind(f"{name}: {run['message']}")
+            return replace(point, why=run["message"])
+        self._runs[size] = done.runs
+        loads = asked.loads(size)
+        if loads is not None:
+            point = replace(point, load=math.fsum(loads) / len(loads), load_max=max(loads))
+        raw = {
+            target.key: self._replicates(
+                [(run, self._value(size, run, target.key)) for run in done.runs]
+            )
+            for target in targets
+        }
+        self._raw[size] = raw
+        values = {key: estimate(of, range_of(key)) for key, of in raw.items()}
+        keeps = all(target.keeps(values[target.key].mean) for target in targets)
+        in_seeds = sum(
+            all(target.keeps(raw[target.key][i]) for target in targets)
+            for i in range(asked.replicates)
+        )
+        return replace(point, values=values, keeps=keeps, kept_in=in_seeds)
+
+    def _value(self, size: int, run: Mapping[str, Any], key: str) -> float:
+        from gangline.studies.sweep.store import Store
+
+        store = Store(self.question.store)
+        summary = store.summary(run["digest"]) or {}
+        self.preempts |= summary["preemptions"] > 0
+        if quantile_of(key) is not None:
+            import pyarrow.parquet as pq
+
+            found = quantile_of(key) or ("", 0.0)
+            path = store.place(run["digest"]) / "jobs.parquet"
+            columns = ["arrival_s", found[0]]
+            table = pq.read_table(path, columns=columns, partitioning=None)
+            return value_of(table, key, self.question.window(size))
+        if key not in summary:
+            message = f"keep: {key}: this run has no `{key}`"
+            raise OptionError(message, field="keep", value=key)
+        value = summary[key]
+        return math.nan if value is None else float(value)
+
+    def _replicates(self, rows: Sequence[tuple[Mapping[str, Any], float]]) -> list[float]:
+        """Return one value per trace seed, else per seed; seeds of a trace are averaged."""
+        groups: dict[Any, list[float]] = {}
+        for run, value in rows:
+            groups.setdefault(run[self.question.group], []).append(value)
+        return [sum(values) / len(values) for values in groups.values()]
+
+
+def _monthly(price_per_hour: float | None) -> float | None:
+    return None if price_per_hour is None else price_per_hour * _HOURS_PER_MONTH

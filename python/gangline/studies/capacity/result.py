@@ -1,0 +1,556 @@
+"""The answer of a plan: as values, in words, and as tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gangline._support import formatting
+from gangline._support.formatting import TIE, amount, plural
+from gangline.runs import arrival_window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gangline._support.statistics import Estimate
+    from gangline.studies.capacity.targets import Target
+
+__all__ = [
+    "KIND",
+    "PLAN",
+    "CapacityPlan",
+    "Point",
+    "free_restarts",
+    "in_words",
+    "load_text",
+]
+
+PLAN = "plan.json"
+KIND = "plan"
+"""Kind of file, in the seal of plan.json."""
+_BAR = 16  # characters of a bar; the bound is in the middle
+_SIZES_TOLD = 8
+_NEAR = 0.9  # ours: from this load on waits depend much on the draw
+_ROUNDED = 1.005  # a load below would be shown as 1.00
+_ENDLESS = "If jobs went on arriving at this rate, the backlog would grow without end"
+_LARGE, _MANY = 0.25, 30.0  # ours: share of the ten largest jobs, and three times an equal one
+
+
+@dataclass(frozen=True)
+class Point:
+    """What the runs of one size come to.
+
+    Attributes
+    ----------
+    size : int or float
+        Servers, or the load as a multiple of that of the trace.
+    gpus : int
+        Of the whole cluster.
+    values : dict of str to Estimate
+        Each key of the targets: mean over the seeds and its 95 % interval. Empty if the cluster is
+        too small for a job.
+    keeps : bool
+        Whether every mean is within its bound.
+    kept_in : int
+        In how many of the seeds every value is.
+    cost_per_month : float or None
+        Of the whole cluster, in the currency of the prices.
+    why : str
+        Why there are no values.
+    load, load_max : float or None
+        Offered load (see `gangline.offered_load`): mean over the traces, and the largest. None if
+        there is no such number, as where all jobs arrive at once.
+    """
+
+    size: float
+    gpus: int
+    cost_per_month: float | None
+    values: dict[str, Estimate] = field(default_factory=dict)
+    keeps: bool = False
+    kept_in: int = 0
+    why: str = ""
+    load: float | None = None
+    load_max: float | None = None
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether the jobs offer more work, on average over the traces, than the GPUs can do."""
+        return self.load is not None and self.load > 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        values = {key: value.to_dict() for key, value in self.values.items()}
+        return {**vars(self), "values": values, "is_overloaded": self.is_overloaded}
+
+
+@dataclass(frozen=True)
+class CapacityPlan:
+    """The fewest servers, or the largest load, that keep targets; from `gangline.plan_capacity`.
+
+    Attributes
+    ----------
+    policy : str
+        Its label.
+    vary, gpu : str
+        "servers" of a GPU type, or "load".
+    targets : tuple of Target
+        All are kept at the answer.
+    points : tuple of Point
+        Every size that was looked at.
+    answer : int, float or None
+        None if no size that was looked at keeps the targets.
+    interval : tuple of float, or None
+        The answers by the ends of the 95 % intervals that suit the targets best and least: what
+        the seeds leave open. None with fewer than five seeds.
+    broken_beyond : tuple of float
+        Easier sizes than the answer that do not keep the targets.
+    is_exhaustive : bool
+        Whether every size was looked at.
+    seeds : int
+        Values in each mean.
+    seeds_matter : bool
+        Whether any number differs between seeds.
+    limit, hardest : int or float
+        How far the search could go towards sizes that keep more targets, and fewer.
+    preempts : bool
+        Whether a job was preempted in some run.
+    all_waiting : dict of str to Estimate
+        Where jobs are preempted, for each target on a `queue` key the same number of all waiting at
+        the answer.
+    allow_overload : bool
+        Whether a size may be the answer that is offered more work than it can do.
+    traces, jobs : int
+        Traces that were drawn, and jobs of one that are measured.
+    largest_share : float
+        Share of the work that the ten largest jobs of a trace hold, a mean over the traces.
+    are_restarts_free : bool
+        Whether a job that was preempted goes on at once.
+    count_arrivals : pair of float or None
+        Only jobs that arrive in this window are measured.
+    """
+
+    policy: str
+    vary: str
+    gpu: str
+    targets: tuple[Target, ...]
+    points: tuple[Point, ...]
+    answer: float | None
+    interval: tuple[float, float] | None
+    broken_beyond: tuple[float, ...]
+    is_exhaustive: bool
+    seeds: int
+    seeds_matter: bool
+    limit: float
+    hardest: float
+    preempts: bool = False
+    all_waiting: dict[str, Estimate] = field(default_factory=dict)
+    allow_overload: bool = False
+    traces: int = 1
+    jobs: int = 0
+    largest_share: float = 0.0
+    are_restarts_free: bool = True
+    count_arrivals: arrival_window.Window | None = None
+
+    @property
+    def rises(self) -> list[tuple[str, float, float]]:
+        """Where a number gets worse by more than 1 % though it should be easier to keep.
+
+        Each is the key, the size, and the next easier size that was looked at.
+        """
+        found = []
+        known = [point for point in self._easier if point.values and self._may_be(point)]
+        for target in self.targets:
+            for before, after in itertools.pairwise(known):
+                old, new = before.values[target.key].mean, after.values[target.key].mean
+                worse = new - old if target.is_most else old - new
+                if worse > TIE * max(abs(old), abs(new)):
+                    found.append((target.key, before.size, after.size))
+        return found
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether nothing that was looked at contradicts that easier sizes do better."""
+        return not self.broken_beyond and not self.rises
+
+    @property
+    def _easier(self) -> list[Point]:
+        """The points from hard to easy."""
+        return list(self.points if self.vary == "servers" else reversed(self.points))
+
+    @property
+    def point(self) -> Point | None:
+        """The point of the answer."""
+        return next((one for one in self.points if one.size == self.answer), None)
+
+    def sentences(self) -> list[str]:
+        """Say what was found, how sure it is, and what is not guaranteed."""
+        kept = self.kept
+        if self.point is None:
+            said = [f"No {self._what} {self._allowed} keeps {kept}."]
+            if self._only_overloaded:
+                said = [f"{said[0][:-1]} at an offered load of at most 1."]
+            said += [*self.only_by_the_end(), *self._plateau()]
+            return [*said, *self.counted(), *self._too_small(), *self.shape()]
+        said = [f"{self.named(self.point)} {'keep' if self._is_plural else 'keeps'} {kept}: "]
+        said[0] += "; ".join(self._valued(target, self.point) for target in self.targets) + "."
+        easier = self._easier
+        place = easier.index(self.point)
+        if self.answer == self.hardest:
+            said[0] += " None is needed." if self.answer == 0 else ""
+            said[0] += " No larger load was looked at." if self.vary == "load" else ""
+        before = easier[place - 1] if place else None
+        if before is not None and not (before.keeps and self._may_be(before)):
+            said[0] += f" {self._step_before(before)}"
+        said += [*self._loaded(), *self.counted(), *self.hidden()]
+        if self.has_free_restarts:
+            said.append(free_restarts([self.policy]))
+        said += self.only_by_the_end()
+        return said + self._certainty() + self._too_small() + self.shape()
+
+    def counted(self) -> list[str]:
+        """Say which jobs are measured, if not all."""
+        if self.count_arrivals is None:
+            return []
+        when = arrival_window.said(self.count_arrivals)
+        when += " at load 1" if self.vary == "load" else ""
+        return [
+            f"Measures of jobs and the offered load are of the jobs that arrive between {when}."
+        ]
+
+    @property
+    def what_ends(self) -> str:
+        """What has to end for a target to be kept at a load above 1."""
+        return "the trace ends" if self.count_arrivals is None else "the overload ends"
+
+    def titles(self) -> list[str]:
+        """Return the titles of `cells`."""
+        titles = ["servers", "GPUs", "load"] if self.vary == "servers" else ["times", "load"]
+        for target in self.targets:
+            titles += [f"{target.key}", "95 % interval"] if self._has_ends else [target.key]
+        if any(point.cost_per_month is not None for point in self.points):
+            titles.append("per month")
+        return [*titles, "kept", f"| = {in_words(self.targets[0])}"]
+
+    def cells(self) -> list[list[object]]:
+        """Return a row per point; the last cell is the curve of the first target as a bar."""
+        rows: list[list[object]] = []
+        for point in self.points:
+            is_load = self.vary == "load"
+            row: list[object] = [f"{point.size:g}"] if is_load else [int(point.size), point.gpus]
+            row.append(load_text(point.load))
+            for target in self.targets:
+                value = point.values.get(target.key)
+                row.append("–" if value is None else amount(target.key, value.mean))
+                if self._has_ends:
+                    row.append(_ends(target.key, value))
+            if "per month" in self.titles():
+                row.append(round(point.cost_per_month or 0.0))
+            mark = "yes" if point.keeps else "no"
+            mark = "overload" if point.keeps and point.is_overloaded else mark
+            row.append(f"{mark} <-" if point.size == self.answer else mark)
+            rows.append([*row, _bar(self.targets[0], point)])
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "policy": self.policy,
+            "vary": self.vary,
+            "gpu": self.gpu,
+            "keep": [str(target) for target in self.targets],
+            "answer": self.answer,
+            "interval": None if self.interval is None else [_finite(x) for x in self.interval],
+            "is_monotone": self.is_monotone,
+            "is_exhaustive": self.is_exhaustive,
+            "allow_overload": self.allow_overload,
+            "is_overloaded": self.point is not None and self.point.is_overloaded,
+            "broken_beyond": list(self.broken_beyond),
+            "rises": [list(rise) for rise in self.rises],
+            "seeds": self.seeds,
+            "preempts": self.preempts,
+            "all_waiting": {key: value.to_dict() for key, value in self.all_waiting.items()},
+            "largest_share": self.largest_share,
+            **({} if self.count_arrivals is None else {"count_arrivals": [*self.count_arrivals]}),
+            "points": [point.to_dict() for point in self.points],
+            "sentences": self.sentences(),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write plan.json; an earlier plan there is replaced, any other file is an error."""
+        from gangline.files.json_files import write_sealed
+
+        write_sealed(folder / PLAN, KIND, self.to_dict())
+
+    def __repr__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table, text
+
+        said = "".join(f"<p>{text(line)}</p>" for line in self.sentences())
+        rows = [row[:-1] for row in self.cells()]
+        return said + table(self.titles()[:-1], rows)
+
+    @property
+    def kept(self) -> str:
+        """The targets in words."""
+        return formatting.listed([in_words(target) for target in self.targets])
+
+    def _may_be(self, point: Point) -> bool:
+        """Whether the load allows a size to be the answer."""
+        return self.allow_overload or not point.is_overloaded
+
+    @property
+    def _only_overloaded(self) -> list[Point]:
+        """Sizes that keep the targets, but only because the trace ends."""
+        return [one for one in self.points if one.keeps and not self._may_be(one)]
+
+    @property
+    def _has_ends(self) -> bool:
+        return any(one.low is not None for point in self.points for one in point.values.values())
+
+    @property
+    def _what(self) -> str:
+        return f"number of {self.gpu} servers" if self.vary == "servers" else "load"
+
+    @property
+    def _allowed(self) -> str:
+        return f"up to {self.limit:g}" if self.vary == "servers" else f"from {self.limit:g} on"
+
+    @property
+    def _is_plural(self) -> bool:
+        return self.vary == "servers" and self.answer != 1
+
+    def named(self, point: Point) -> str:
+        """Return a size in words."""
+        if self.vary == "load":
+            return f"{point.size:g} times the load of the trace"
+        cost = point.cost_per_month
+        price = "" if cost is None else f", {cost:,.0f} per month"
+        servers = plural(int(point.size), f"{self.gpu} server")
+        return f"{servers} ({plural(point.gpus, 'GPU')} in all{price})"
+
+    def _valued(self, target: Target, point: Point) -> str:
+        value = point.values[target.key]
+        said = f"{target.key} is {amount(target.key, value.mean)}"
+        if self.seeds < 2 or not self.seeds_matter:
+            return said
+        said += f" on average over {self.seeds} seeds"
+        if value.low is not None:
+            said += f" (95 % interval {_ends(target.key, value)})"
+        return said
+
+    def _step_before(self, before: Point) -> str:
+        if self.vary == "servers":
+            subject = f"{int(before.size):,} {'does' if before.size == 1 else 'do'}"
+        else:
+            subject = f"{before.size:g} times does"
+        if not before.values:
+            return f"{subject} not: a job can never run."
+        if before.is_overloaded and not self.allow_overload:
+            keeps = "keeps" if before.size == 1 or self.vary == "load" else "keep"
+            subject = subject.rpartition(" ")[0]
+            verb = f"{keeps} it only because {self.what_ends}" if before.keeps else ""
+            verb = verb or f"{'is' if keeps == 'keeps' else 'are'} too few"
+            if self.vary == "load" and not before.keeps:
+                verb = "is too much"
+            return f"{subject} {verb}: the offered load there is {load_text(before.load)}."
+        broken = [one for one in self.targets if not one.keeps(before.values[one.key].mean)]
+        told = "; ".join(self._valued(target, before) for target in broken)
+        return f"{subject} not: {told}."
+
+    def _certainty(self) -> list[str]:
+        if self.seeds > 1 and not self.seeds_matter:
+            return [f"All {self.seeds} seeds give the same values, so there are no intervals."]
+        if self.interval is None or self.point is None:
+            return []
+        in_seeds = f"In {self.point.kept_in} of {self.seeds} seeds it is kept at the answer."
+        if self.interval[0] == self.interval[1]:
+            return [f"The 95 % intervals leave no other answer. {in_seeds}"]
+        return [f"By the 95 % intervals the answer may be {self.interval_text()}. {in_seeds}"]
+
+    def interval_text(self) -> str:
+        """Return the interval of the answer."""
+        low, high = self.interval or (math.nan, math.nan)
+        if low == high:
+            return f"{low:g}"
+        if high == math.inf:
+            return f"{low:g} or more"
+        return f"{high:g} or less" if low == 0.0 and self.vary == "load" else f"{low:g} to {high:g}"
+
+    def hidden(self) -> list[str]:
+        """Say what targets on the first start leave out where jobs are preempted."""
+        said = []
+        if self.all_waiting:
+            keys = formatting.listed([one.replace("wait", "queue", 1) for one in self.all_waiting])
+            ends = "ends" if len(self.all_waiting) == 1 else "end"
+            each = [
+                f"{key} is {amount(key, value.mean)}" for key, value in self.all_waiting.items()
+            ]
+            asked = next(iter(self.all_waiting)).removesuffix("_s")
+            said.append(
+                f"Warning: {self.policy} preempts jobs, and {keys} {ends} at the first start of a "
+                f"job. Of all waiting {formatting.listed(each)} at the answer; a target on "
+                f"{asked} bounds it."
+            )
+        return said
+
+    @property
+    def has_free_restarts(self) -> bool:
+        """Whether jobs were preempted, and each went on at once when it had GPUs again."""
+        return self.preempts and self.are_restarts_free
+
+    def _loaded(self) -> list[str]:
+        """Say how much of what the GPUs can do the jobs ask for at the answer."""
+        point = self.point
+        assert point is not None, "the caller asked"
+        if point.load is None:
+            return []
+        draws = ""
+        if self.traces > 1 and point.load_max is not None:
+            draws = f" on average over {self.traces} traces (at most {load_text(point.load_max)})"
+        said = f"The offered load there is {load_text(point.load)}{draws}"
+        if point.is_overloaded:
+            said += f": more work than the GPUs can do. {_ENDLESS}, and {self.kept} "
+            said += f"{'holds' if len(self.targets) == 1 else 'hold'} only because {self.what_ends}"
+        elif point.load >= _NEAR:
+            said += ", close to the limit of 1: another draw of the jobs may need more"
+        large = self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY
+        share = formatting.percent(self.largest_share)
+        more = f"The 10 largest of {self.jobs:,} jobs hold {share} of the work"
+        return [f"{said}. {more}: the answer depends on when they arrive." if large else f"{said}."]
+
+    def only_by_the_end(self) -> list[str]:
+        """Say which sizes keep the targets only because the trace ends."""
+        found = self._only_overloaded
+        if not found:
+            return []
+        loads = sorted({load_text(point.load) for point in (found[0], found[-1])})
+        what = "servers" if self.vary == "servers" else "times the load of the trace"
+        what = "server" if what == "servers" and [one.size for one in found] == [1] else what
+        is_one = len(found) == 1 and (self.vary == "load" or found[0].size == 1)
+        keep = "keeps" if is_one else "keep"
+        said = (
+            f"{_sizes(found)} {what} also {keep} {self.kept}, but only because {self.what_ends}: "
+            f"the offered load there is {' to '.join(loads)}. {_ENDLESS}."
+        )
+        if self.point is None:
+            said = said.replace(" also ", " ", 1)
+            said += " --allow-overload (allow_overload=True) accepts such a size."
+        return [said]
+
+    def _plateau(self) -> list[str]:
+        """Say from which size on nothing changes any more."""
+        known = [point for point in reversed(self._easier) if point.values]
+        same = [*itertools.takewhile(lambda point: point.values == known[0].values, known)]
+        if len(same) < 2:
+            return []
+        stay = formatting.listed(
+            [f"{key} is {amount(key, value.mean)}" for key, value in same[0].values.items()]
+        )
+        on = "on" if self.vary == "servers" else "downwards"
+        return [f"From {same[-1].size:g} {on} nothing changes: {stay}."]
+
+    def _too_small(self) -> list[str]:
+        small = [point for point in self.points if point.why]
+        if not small:
+            return []
+        # the rest of the error tells how to go on without these jobs, which a plan must not
+        why = small[-1].why.partition("; leave such")[0]
+        hint = "" if self.point is not None else "; --max-gpus leaves out wider jobs"
+        return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
+
+    def shape(self) -> list[str]:
+        """Say how sure it is that no better answer exists."""
+        count = plural(len(self.points), "size")
+        if self.answer is not None and self.is_exhaustive:
+            every = [f"Every size was looked at, {count} in all: the answer is exact."]
+            return every if self.is_monotone else every + self._contradictions()
+        if self.is_bound_by_load:
+            worse = "Fewer servers are offered more work than they can do"
+            if self.vary == "load":
+                worse = "A larger load is more work than the GPUs can do"
+            return [f"{worse}, so the answer is exact.", *self._contradictions()]
+        if self.is_monotone:
+            if self.answer in (None, self.hardest):
+                return []
+            fits = f"The {count} looked at fit a monotone curve, for which the answer is exact"
+            return [f"{fits}; an exhaustive search looks at every size."]
+        if self.answer == self.hardest:
+            return self._contradictions()
+        better = "smaller" if self.vary == "servers" else "larger"
+        return [
+            *self._contradictions(),
+            f"A {better} answer may exist; an exhaustive search looks at every size.",
+        ]
+
+    @property
+    def is_bound_by_load(self) -> bool:
+        """Whether the load rules out every size that is harder than the answer."""
+        if self.point is None:
+            return False
+        harder = self._easier[: self._easier.index(self.point)]
+        return bool(harder) and not self._may_be(harder[-1])
+
+    def _contradictions(self) -> list[str]:
+        said = []
+        if self.broken_beyond:
+            shown = ", ".join(f"{size:g}" for size in self.broken_beyond[:_SIZES_TOLD])
+            more = len(self.broken_beyond) - _SIZES_TOLD
+            shown += f" and {more} more" if more > 0 else ""
+            easier = "more servers" if self.vary == "servers" else "less load"
+            said.append(f"The curve is not monotone: {easier} than the answer fail at {shown}.")
+        for target in self.targets:
+            steps = [f"from {a:g} to {b:g}" for key, a, b in self.rises if key == target.key]
+            if steps:
+                shown = formatting.listed(steps[:_SIZES_TOLD])
+                said.append(f"The curve is not monotone: {target.key} gets worse {shown}.")
+        return said
+
+
+def free_restarts(policies: Sequence[str]) -> str:
+    """Say what the run assumes in favour of policies that preempt."""
+    listed = formatting.listed(list(policies))
+    return f"Preemption is free in these runs (restart_s is 0), which favours {listed}."
+
+
+def in_words(target: Target) -> str:
+    """Return a target with its bound as people read it."""
+    key, sign, _ = str(target).split(" ")
+    return f"{key} {sign} {amount(key, target.bound)}"
+
+
+def load_text(value: float | None) -> str:
+    """Return an offered load; one above 1 is never shown as 1."""
+    if value is not None and 1.0 < value < _ROUNDED:
+        return f"{value:.4f}" if value >= 1.0001 else "just over 1"
+    return formatting.times(value)
+
+
+def _ends(key: str, value: Estimate | None) -> str:
+    if value is None or value.low is None or value.high is None:
+        return ""
+    return f"{amount(key, value.low)} to {amount(key, value.high)}"
+
+
+def _bar(target: Target, point: Point) -> str:
+    """Return a bar on whose middle the bound lies; one that is longer ends with `>`."""
+    value = point.values.get(target.key)
+    if value is None or not math.isfinite(value.mean) or target.bound <= 0.0:
+        return ""
+    middle = _BAR // 2
+    length = max(0, round(value.mean / target.bound * middle))
+    bar = ("#" * min(length, _BAR)).ljust(_BAR) + (">" if length > _BAR else " ")
+    return f"{bar[:middle]}|{bar[middle:]}".rstrip()
+
+
+def _sizes(points: Sequence[Point]) -> str:
+    shown = [f"{point.size:g}" for point in points]
+    return formatting.listed(shown) if len(shown) <= _SIZES_TOLD else f"{shown[0]} to {shown[-1]}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,115 @@
+"""The tables of claims: what a paper says, what we measured, the share of the gain, the verdict."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from gangline.studies.reproduce.reading import percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Table", "claim_tables", "legend", "mix", "reach"]
+
+_MOST = 10.0  # a larger share says no more
+
+Table = tuple[str, list[str], list[list[Any]]]
+"""Title, titles of columns, rows."""
+
+
+def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return how the tables of claims are read."""
+    lines = []
+    if any("times_better" in row for row in rows):
+        lines.append(
+            "Times better: above 1 the policy in the title is better; in brackets the 95 % "
+            "interval."
+        )
+    claimed = [row for row in rows if row["claimed"] is not None]
+    fair = next((row["against"] for row in claimed if "best" in row and row["verdict"]), None)
+    if any("times_better" in row for row in claimed):
+        lines.append(
+            "Share: how much of the claimed gain the mean reaches. The claim holds if the whole "
+            "interval reaches the claimed gain, and in part if the whole interval reaches half of "
+            "it."
+        )
+    if fair is not None:
+        lines.append(
+            'Share of a claim of "up to": how much of it the largest saving reaches. The verdict '
+            f"is against {fair}, the fair rival: the claim holds if the mean is a saving and the "
+            "largest reaches the claimed one, and in part if the largest reaches half of it."
+        )
+    return lines
+
+
+def claim_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
+    """Return one table per claim, of rows as `Reproduction.claims` has them."""
+    found = []
+    for _, group in groupby(rows, key=lambda row: (row["published"], row["hero"], row["measure"])):
+        mine = list(group)
+        found.append(_averages(mine) if "times_better" in mine[0] else _savings(mine))
+    return found
+
+
+def _averages(mine: Sequence[dict[str, Any]]) -> Table:
+    """Return the table of a claim of an average: the ratio to each rival."""
+    is_claimed = mine[0]["claimed"] is not None
+    head = ["against", "times better"]
+    if is_claimed:
+        head.append("share")
+    head += ["by world", "verdict" if is_claimed else "it is"]
+    cells: list[list[Any]] = []
+    for row in mine:
+        cell = f"{row['times_better']:.2f}"
+        if row["low"] is not None:
+            cell += f" ({row['low']:.2f}-{row['high']:.2f})"
+        line: list[Any] = [row["against"], cell]
+        if is_claimed:
+            line.append(reach(row["share"]))
+        worlds = f"{row['least']:.2f}-{row['most']:.2f}" if row["worlds"] > 1 else None
+        cells.append([*line, worlds, row["verdict"]])
+    return f"{mine[0]['hero']}: {mine[0]['published']}", head, cells
+
+
+def _savings(mine: Sequence[dict[str, Any]]) -> Table:
+    """Return the table of a claim of a largest saving."""
+    cells = [
+        [
+            row["against"],
+            percent(row["best"]),
+            reach(row["share"]),
+            percent(row["mean"]),
+            f"{row['better_in']} of {row['worlds']}",
+            row["verdict"],
+        ]
+        for row in mine
+    ]
+    head = ["against", "largest", "share", "mean", "lower in", "verdict"]
+    return f"{mine[0]['hero']}: {mine[0]['published']}", head, cells
+
+
+def reach(share: float) -> str:
+    """Return which share of the claimed gain is reached; a loss reaches none of it."""
+    if share >= _MOST:
+        return f">{percent(_MOST)}"
+    return percent(share) if share > 0.0 else "none"
+
+
+def mix(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return which claims are reached in some worlds and not in others.
+
+    A mean over such worlds depends on which worlds it is taken over.
+    """
+    lines = []
+    for _, group in groupby(rows, key=lambda row: (row["published"], row["hero"], row["measure"])):
+        first = next(group)
+        if not 0 < (first.get("reached_in") or 0) < first["worlds"]:
+            continue
+        lines.append(
+            f"{first['published']}: this depends on the mix of worlds. Against {first['against']} "
+            f"{first['hero']} reaches it in {first['reached_in']} of {first['worlds']}, from "
+            f"{first['least']:.2f} ({first['least_in']}) to {first['most']:.2f} "
+            f"({first['most_in']})."
+        )
+    return lines

@@ -1,0 +1,99 @@
+"""How much the search over take or skip buys Hadar: exact, beam and greedy on few jobs.
+
+No claim of a paper: it tells which tier is worth its time. Everything is ours.
+"""
+
+from __future__ import annotations
+
+from gangline.cluster.description import Cluster
+from gangline.errors import ClusterError
+from gangline.studies.reproduce.study import Choice, Contender, Factor, Study
+
+__all__ = ["STUDY"]
+
+_SERVERS = 3  # one of each type of hadar-60: 12 GPUs, so that 8 jobs already compete
+_CLUSTER = "hadar-12"
+
+
+def _cluster(name: str, network: str) -> Cluster:
+    assert network == "", "this study has no network of its own"
+    if name != _CLUSTER:
+        message = f"--clusters: expected {_CLUSTER}, got {name!r}"
+        raise ClusterError(message, key="clusters", value=name)
+    data = Cluster.preset("hadar-60").to_dict()
+    servers = [{**block, "count": 1} for block in data["servers"]]
+    assert len(servers) == _SERVERS
+    return Cluster.from_dict({**data, "name": name, "servers": servers})
+
+
+def _contender(name: str, **params: object) -> Contender:
+    # the order and the gate of hadar-paper; the utility whose sum can be read off the results
+    given = {"order": "arrival", "backfill": False, "exact_max_jobs": 64, **params}
+    return Contender(name, "hadar", given)
+
+
+_AGAINST = ("beam-16", "beam-4", "greedy")
+
+STUDY = Study(
+    name="hadar-search",
+    title="Hadar: exact search against beam and greedy",
+    source="gangline",
+    hero="exact",
+    contenders=(
+        _contender("exact", tier="exact"),
+        _contender("beam-16", tier="beam", beam_width=16),
+        _contender("beam-4", tier="beam", beam_width=4),
+        _contender("greedy", tier="greedy"),
+        _contender("greedy-density", tier="greedy", order="density"),
+    ),
+    claims=(),
+    factors=(
+        Factor(
+            "speed_mean", "mean utility", None,
+            "What exact search gains in utility (time alone over JCT, mean of the jobs)",
+            "exact", (*_AGAINST, "greedy-density"), more=True,
+        ),
+        Factor(
+            "jct_mean_s", "mean JCT", None, "What it gains in mean JCT",
+            "exact", (*_AGAINST, "greedy-density"),
+        ),
+        Factor(
+            "makespan_s", "makespan", None, "What it gains in makespan",
+            "exact", (*_AGAINST, "greedy-density"),
+        ),
+    ),
+    rivals=_AGAINST,
+    fair="greedy",
+    ablation="",
+    home="",
+    networks=(),
+    workloads={
+        f"jobs-{jobs}": f"synth:hadar?jobs={jobs}&gang_shares=0.5,0.25,0.25,0&seed={{seed}}"
+        for jobs in (4, 8, 12, 16, 20)
+    },
+    cluster=_cluster,
+    quick=Choice(clusters=(_CLUSTER,), workloads=("jobs-8", "jobs-16"), seeds=(0, 1)),
+    full=Choice(
+        clusters=(_CLUSTER,),
+        workloads=("jobs-4", "jobs-8", "jobs-12", "jobs-16", "jobs-20"),
+        seeds=tuple(range(10)),
+    ),
+    options={"restart_s": 10.0, "first_start_s": 10.0},
+    remarks=(
+        (
+            "hadar-12 is one server of each type of hadar-60; gangs of 1, 2 and 4 GPUs. No "
+            "backfilling, and order of arrival as in hadar-paper; greedy-density has the order of "
+            "hadar-ttd."
+        ),
+        (
+            "Exact means: of all choices to take or skip jobs, in this order and with the "
+            "placement that each job finds, the one with the largest sum of payoffs at this "
+            "decision. What is best now need not be best over the run: the ratios show what comes "
+            "of it."
+        ),
+    ),
+    measures=(
+        "speed_mean", "makespan_s", "jct_mean_s", "jct_p95_s", "wait_mean_s", "ftf_mean",
+        "gpu_utilization",
+    ),
+)  # fmt: skip

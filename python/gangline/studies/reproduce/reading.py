@@ -1,0 +1,193 @@
+"""What the numbers of a study say about its claims: savings, counts, and one verdict each.
+
+Nothing here is written in advance: every figure and every verdict is worked out from the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.studies.reproduce.study import Claim, Study
+
+__all__ = ["Saving", "judge", "percent", "reached", "readings", "savings", "sentences"]
+
+# A mean below this is called no difference: the seeds move it by as much.
+NEGLIGIBLE = 0.01
+# Shares are shown, and judged, in whole per cent.
+ROUNDING = 0.005
+HALF = 0.5  # ours: of the claimed gain, from which on a claim holds in part
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What the hero saves against one contender on one network, over the worlds run there.
+
+    Parameters
+    ----------
+    network, against, measure : str
+        Which comparison.
+    shares : tuple of float
+        1 - hero / contender, one per world; negative where the hero needs more.
+    """
+
+    network: str
+    against: str
+    measure: str
+    shares: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The largest share saved."""
+        return max(self.shares)
+
+    @property
+    def mean(self) -> float:
+        """The mean over the worlds, geometric in hero / contender.
+
+        So that twice as long here and half as long there cancel out.
+        """
+        from gangline import _core
+
+        ratios = [1.0 - share for share in self.shares]
+        if min(ratios) <= 0.0:
+            return 1.0
+        return 1.0 - _core.exp(sum(_core.log(ratio) for ratio in ratios) / len(ratios))
+
+    @property
+    def better(self) -> int:
+        """In how many worlds the hero needs less."""
+        return sum(share > 0.0 for share in self.shares)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "network": self.network,
+            "against": self.against,
+            "measure": self.measure,
+            "best": self.best,
+            "mean": self.mean,
+            "worst": min(self.shares),
+            "better_in": self.better,
+            "worlds": len(self.shares),
+        }
+
+
+def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
+    """Return what the hero saves against each other contender, by network and measure.
+
+    A world in which the other needs nothing (no time lost on a network without distance) has no
+    share and is left out.
+    """
+    found = []
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    others = [name for name in dict.fromkeys(row["policy"] for row in rows) if name != study.hero]
+    value = {(_world(row), row["policy"]): row for row in rows}
+    for network in networks:
+        worlds = list(dict.fromkeys(_world(row) for row in rows if row["network"] == network))
+        for other in others:
+            for claim in study.claims:
+                shares = tuple(
+                    1.0 - value[world, study.hero][claim.measure] / needed
+                    for world in worlds
+                    if (world, study.hero) in value
+                    and (world, other) in value
+                    and (needed := value[world, other][claim.measure]) > 0.0
+                )
+                if shares:
+                    found.append(Saving(network, other, claim.measure, shares))
+    return found
+
+
+def judge(claim: Claim, fair: Saving, doubt: str = "") -> str:
+    """Return "holds", "holds in part" or "does not hold", against the fair contender.
+
+    It holds if the largest saving reaches the published number and the mean is a saving of at least
+    1 %; in part if the largest reaches half of it. A doubt takes the place of the verdict.
+    """
+    if doubt:
+        return doubt
+    if fair.mean < NEGLIGIBLE:
+        return "does not hold"
+    return reached(fair.best / claim.share) or "does not hold"
+
+
+def reached(share: float) -> str:
+    """Return "holds" or "holds in part" by the share of the claimed gain, or nothing below half."""
+    if share >= 1.0 - ROUNDING:
+        return "holds"
+    return "holds in part" if share >= HALF - ROUNDING else ""
+
+
+def readings(study: Study, found: Sequence[Saving], doubt: str = "") -> list[dict[str, Any]]:
+    """Return one row per claim and rival: the published number, what we measured, the verdict.
+
+    The rivals are those such as the paper has, which get no verdict, then the fair one. Empty if
+    the fair contender or the hero was not run on the network of the paper.
+    """
+    home = {(s.against, s.measure): s for s in found if s.network == study.home}
+    rows = []
+    for claim in study.claims:
+        fair = home.get((study.fair, claim.measure))
+        if fair is None:
+            continue
+        own = {study.hero, study.fair, *study.variants}
+        others = [s for s in home.values() if s.measure == claim.measure and s.against not in own]
+        rows += [
+            {
+                "words": claim.words,
+                "published": published(claim),
+                "claimed": claim.share,
+                "hero": study.hero,
+                **saving.to_dict(),
+                "share": saving.best / claim.share,
+                "verdict": judge(claim, fair, doubt) if saving is fair else None,
+            }
+            for saving in (*others, fair)
+        ]
+    return rows
+
+
+def published(claim: Claim) -> str:
+    """Return the claim in words."""
+    return f"{claim.words[0].upper()}{claim.words[1:]} up to {percent(claim.share)} lower"
+
+
+def sentences(study: Study, found: Sequence[Saving]) -> list[str]:
+    """Return what the numbers say next to the claims, for people."""
+    lines = []
+    if study.claims and not readings(study, found):
+        lines.append(
+            f"No verdict: it takes {study.hero} and {study.fair}"
+            f"{' on ' + study.home if study.home else ''}."
+        )
+    for network in dict.fromkeys(s.network for s in found):
+        for other, words in (
+            (study.fair, "Against"),
+            (study.ablation, "Its main idea, against"),
+        ):
+            own = [s for s in found if s.network == network and s.against == other]
+            if not own or (network == study.home and other == study.fair):
+                continue
+            named = {claim.measure: claim.words for claim in study.claims}
+            parts = [f"{named[s.measure]} {_on_average(s.mean)}" for s in own]
+            lines.append(f"{words} {other} on {network or 'these worlds'}: {', '.join(parts)}.")
+    return lines
+
+
+def _world(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["cluster"], row["network"], row["workload"]
+
+
+def percent(share: float) -> str:
+    """Return a share in whole per cent."""
+    return f"{100.0 * share:.0f} %"
+
+
+def _on_average(share: float) -> str:
+    if abs(share) < ROUNDING:
+        return "equal on average"
+    return f"{percent(abs(share))} {'lower' if share > 0.0 else 'higher'} on average"

@@ -1,0 +1,287 @@
+"""The evaluation of SJF-BSBF (arXiv 2407.13088): sharing GPUs in place of preemption.
+
+The abstract was available to us, the evaluation was not, nor were its tables of slowdowns and
+iteration times. The cluster is that of the paper's simulation; jobs, loads and seeds are ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gangline.cluster.description import Cluster
+from gangline.errors import ClusterError
+from gangline.studies.reproduce.study import (
+    Choice,
+    Claim,
+    Contender,
+    Factor,
+    Setting,
+    Study,
+    Variation,
+)
+
+__all__ = ["STAND_INS", "STUDY"]
+
+_SERVERS, _GPUS = 16, 4
+_FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)
+_HOME = "xi-1.5"
+# What stands for an application of the workload in the public pair table of Gavel: the nearest kind
+# of network, at a batch size in the middle of those measured.
+STAND_INS = {
+    "cifar10": "ResNet-18 (batch size 128)",
+    "imagenet": "ResNet-50 (batch size 64)",
+    "ncf": "Recommendation (batch size 2048)",
+    "bert": "Transformer (batch size 64)",
+    "deepspeech2": "LM (batch size 20)",
+    "yolov3": "CycleGAN",
+}
+_MEASURED_TYPE = "v100"
+# Servers, and medians over the models of the same table on one GPU: speed against V100, slowdown
+# factor of a pair.
+_MIXED = {"V100": (10, 1.0, 1.47), "P100": (3, 0.81, 1.70), "K80": (3, 0.25, 1.87)}
+
+
+def _cluster(name: str, network: str) -> Cluster:
+    """Return 16 servers of 4 GPUs: `xi-1.5` has one slowdown factor, a file the pairs in it.
+
+    `mixed` has three GPU types; `apart-1.5` has 8 servers of 8, and gangs on several are slower.
+    """
+    assert network == "", "this paper has no network of its own"
+    data = Cluster.homogeneous(servers=_SERVERS, gpus=_GPUS).to_dict()
+    if name == "mixed":
+        return Cluster.from_dict({**data, "name": name, **_mixed()})
+    if name.endswith((".json", ".json.gz")):
+        sharing = _measured(Path(name))
+    else:
+        sharing = {"xi": _factor(name)}
+        if name.startswith("apart-"):
+            data = Cluster.homogeneous(servers=_SERVERS // 2, gpus=2 * _GPUS).to_dict()
+            data["iter_time"] = _fits(data)
+    return Cluster.from_dict({**data, "name": Path(name).name, "sharing": sharing})
+
+
+def _mixed() -> dict[str, object]:
+    """Return three GPU types: medians of the public table of Gavel over models on one GPU."""
+    rows = [
+        {"model": one, "co_model": other, "gpu_type": kind, "xi": xi}
+        for kind, (_, _, xi) in _MIXED.items()
+        for one in STAND_INS
+        for other in STAND_INS
+    ]
+    return {
+        "gpu_types": [
+            {"name": kind, "memory_gb": 16, "speed": speed}
+            for kind, (_, speed, _) in _MIXED.items()
+        ],
+        "servers": [
+            {"count": count, "gpu": kind, "gpus": _GPUS} for kind, (count, _, _) in _MIXED.items()
+        ],
+        "sharing": {"interference": "table", "rows": rows},
+    }
+
+
+def _fits(data: dict[str, Any]) -> list[dict[str, object]]:
+    """Return iteration times of the six applications, fitted to the measurements of Pollux."""
+    elastic = Cluster.from_dict({**data, "elastic": {"preset": "pollux-fits"}}).elastic
+    assert elastic is not None, "it was given"
+    keys = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
+    return [
+        {"model": model, "kind": "pollux"} | {key: getattr(fit, key) for key in keys}
+        for model, fit in elastic.models.items()
+        if model in STAND_INS
+    ]
+
+
+def _factor(name: str) -> float:
+    kind, _, number = name.partition("-")
+    try:
+        xi = float(number) if kind in ("xi", "apart") else 0.0
+    except ValueError:
+        xi = 0.0
+    if not 1.0 <= xi <= 100.0:
+        message = (
+            "--clusters: expected xi-NUMBER such as xi-1.5 (16 servers of 4 GPUs with this "
+            "slowdown factor, 1 to 100), apart-NUMBER (the same, and gangs on several servers are "
+            "slower), mixed (three GPU types) or the file of a pair table of Gavel (.json), got "
+            f"{name!r}"
+        )
+        raise ClusterError(message, key="clusters", value=name)
+    return xi
+
+
+def _measured(file: Path) -> dict[str, object]:
+    """Slowdowns of the six applications on V100, each as its stand-in in a throughput JSON."""
+    from gangline.cluster.tables import interference_of, read_throughput
+
+    try:
+        table = interference_of(read_throughput(file, format="gavel"))
+    except OSError as error:
+        message = f"--clusters: {file} cannot be read: {error.strerror or error}"
+        raise ClusterError(message, key="clusters", value=str(file)) from None
+    found = {
+        (row["model"], row["co_model"]): row["xi"] or 0.0
+        for row in table.to_pylist()
+        if row["gpu_type"] == _MEASURED_TYPE and row["gpus"] == 1
+    }
+    rows = []
+    for one, mine in STAND_INS.items():
+        for other, theirs in STAND_INS.items():
+            if (mine, theirs) not in found:
+                message = f"--clusters: {file} has no pair {mine} and {theirs} on {_MEASURED_TYPE}"
+                raise ClusterError(message, key="clusters", value=str(file))
+            rows.append({"model": one, "co_model": other, "xi": found[mine, theirs]})
+    return {"interference": "gavel", "rows": rows}
+
+
+_REMARKS = (
+    (
+        "This is our interpretation of SJF-BSBF: its abstract was available to us, its evaluation "
+        "and its tables of slowdowns and iteration times were not. The cluster of 16 servers with "
+        "4 GPUs is the paper's, the jobs imitate a public workload of six applications. Read "
+        "ratios, not hours."
+    ),
+    (
+        "xi-1.5 means: beside another job every job takes 1.5 times as long. Below 1.5 sharing "
+        "always pays for a pair of jobs with one xi, and sjf-bsbf differs from sjf-ffs in its "
+        "choice of partners alone; from 1.5 on it refuses to share with a resident that ends soon."
+    ),
+    (
+        "sjf and srtf know how long jobs run, as sjf-ffs and sjf-bsbf do; tiresias does not. "
+        "Much of what is saved against tiresias is owed to that knowledge, which sjf has as well: "
+        "against sjf one sees what sharing adds, and against srtf whether it beats preemption."
+    ),
+    (
+        "Preemption costs 30 s here, as does a first start. Rivals without sharing are not slowed "
+        "down by any xi; their rows are the same for all xi."
+    ),
+    (
+        "The applications have no memory sizes here, so a new job always fits at its full batch "
+        "and sub-batches are not used."
+    ),
+    (
+        "Among the changes at the end three are options of sjf-bsbf that the paper does not have: "
+        "partner time shared, GPU types compared, and distance compared. mixed has three GPU types "
+        "with the medians of public measurements; on apart-1.25, 8 servers of 8 GPUs, gangs over "
+        "several servers are slower as measured."
+    ),
+    (
+        "pollux is not a rival like the others: its jobs are elastic. It gives each job the GPUs "
+        "and the batch at which it progresses fastest, by models that were fitted to public "
+        "measurements and that it knows; all others run the gang and the batch of the trace. So "
+        "what it saves is owed to changing jobs, not to a better order of them. A gang over "
+        "several servers is slowed down as measured under pollux, and not at all under the others. "
+        "It never shares GPUs, so its rows are the same for all xi."
+    ),
+)
+
+_SWEEP = (_HOME, "xi-1.25")
+_FITTING = {"on_infeasible": "drop"}  # a gang has one GPU type, and some need more than 40
+_PREEMPTIVE = ("tiresias", "srtf")
+
+STUDY = Study(
+    name="sjf-bsbf",
+    title="SJF-BSBF: sharing GPUs in place of preemption",
+    source="arXiv 2407.13088, abstract",
+    hero="sjf-bsbf",
+    contenders=(
+        Contender("fifo", "fifo"),
+        Contender("sjf", "sjf"),
+        Contender("srtf", "srtf"),
+        Contender("tiresias", "tiresias"),
+        Contender("sjf-ffs", "sjf-ffs"),
+        Contender("sjf-bsbf", "sjf-bsbf"),
+        Contender("pollux", "pollux", cluster={"elastic": {"preset": "pollux-fits"}}),
+    ),
+    claims=(Claim("jct_mean_s", "mean JCT", 0.17),),
+    factors=(
+        Factor(
+            "jct_mean_s", "mean JCT", 1.0 / 0.73,
+            "Mean JCT 27 to 33 % below preemptive schedulers: at least 27 %",
+            "sjf-bsbf", _PREEMPTIVE, is_saving=True,
+        ),
+        Factor(
+            "jct_mean_s", "mean JCT", 1.0 / 0.67,
+            "Mean JCT 27 to 33 % below preemptive schedulers: the upper end",
+            "sjf-bsbf", _PREEMPTIVE, is_saving=True,
+        ),
+        Factor(
+            "jct_mean_s", "mean JCT", None,
+            "Mean JCT against policies without preemption",
+            "sjf-bsbf", ("sjf-ffs", "sjf", "fifo"),
+        ),
+        Factor(
+            "jct_mean_s", "mean JCT", None,
+            "Mean JCT against elastic jobs, which change their GPUs and batches",
+            "sjf-bsbf", ("pollux",),
+        ),
+        Factor(
+            "queue_mean_s", "time to the first start", None,
+            "Time to the first start",
+            "sjf-bsbf", (*_PREEMPTIVE, "sjf-ffs", "sjf"),
+        ),
+        Factor(
+            "makespan_s", "makespan", None,
+            "Makespan",
+            "sjf-bsbf", (*_PREEMPTIVE, "sjf-ffs", "sjf"),
+        ),
+    ),
+    rivals=("sjf-ffs",),
+    fair="sjf-ffs",
+    ablation="sjf",
+    home="",
+    networks=(),
+    workloads={
+        f"jobs-{jobs}": f"synth:bsbf?jobs={jobs}&seed={{seed}}"
+        for jobs in (80, 160, 240, 320, 480)
+    },
+    meant_for={f"jobs-{jobs}": _SWEEP for jobs in (80, 160, 320)},
+    cluster=_cluster,
+    quick=Choice(
+        clusters=("xi-1.25", _HOME, "xi-2"),
+        workloads=("jobs-240", "jobs-480"),
+        seeds=(0, 1, 2),
+    ),
+    full=Choice(
+        clusters=tuple(f"xi-{xi:g}" for xi in _FACTORS),
+        workloads=("jobs-80", "jobs-160", "jobs-240", "jobs-320", "jobs-480"),
+        seeds=tuple(range(10)),
+    ),
+    options={"restart_s": 30.0, "first_start_s": 30.0},
+    remarks=_REMARKS,
+    measures=(
+        "jct_mean_s", "jct_p95_s", "queue_mean_s", "wait_mean_s", "makespan_s",
+        "gpu_utilization", "useful_utilization", "preemptions",
+    ),
+    classes={
+        "small": ("ncf", "cifar10"),
+        "large": ("deepspeech2", "bert", "yolov3", "imagenet"),
+    },
+    variations=(
+        Variation("gather", "on one server", {"gather": "server_first"}),
+        Variation("partner time", "current", {"partner_time": "current"}),
+        Variation("partner time", "shared (beyond the paper)", {"partner_time": "shared"}),
+        Variation("three GPU types", "", options=_FITTING, cluster="mixed"),
+        Variation(
+            "three GPU types,", "compared", {"compare_types": True}, _FITTING, cluster="mixed"
+        ),
+        Variation("xi 1.25, distance costs", "", cluster="apart-1.25"),
+        Variation(
+            "xi 1.25, distance costs,", "compared", {"compare_spread": True}, cluster="apart-1.25"
+        ),
+        *(
+            Variation("estimates off by", f"sigma {sigma:g}", {"estimate_error": sigma})
+            for sigma in (0.5, 1.0)
+        ),
+        *(
+            Variation(
+                "restart",
+                f"{seconds:g} s",
+                options={"restart_s": seconds, "first_start_s": seconds},
+            )
+            for seconds in (0.0, 60.0, 120.0)
+        ),
+        *(Variation("load", f"{jobs / 160:g}", workload=f"jobs-{jobs}") for jobs in (80, 160, 480)),
+    ),
+    varied=(Setting(_HOME, "", "jobs-240"),),
+)  # fmt: skip

@@ -1,0 +1,386 @@
+"""What a paper's evaluation is made of: set-ups, contenders, and what the paper claims of them.
+
+A study is data. `gangline.reproduce.runs` carries it out, `gangline.reproduce.reading` compares its
+numbers with its claims. A new paper is a new module with a `STUDY`, listed in `STUDIES`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gangline._support.statistics import LEAST_SEEDS
+from gangline.errors import GanglineError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gangline.cluster.description import Cluster
+
+__all__ = ["Choice", "Claim", "Contender", "Factor", "Setting", "Study", "Variation"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A policy under the name that tables show.
+
+    Parameters
+    ----------
+    name : str
+        In tables and in `--policies`.
+    policy : str
+        In the registry, or a preset.
+    params : mapping
+        Parameters that differ from the policy's defaults.
+    only : tuple of str
+        Workloads that it is run on unless it is asked for by name; empty = all. For contenders that
+        take too long elsewhere.
+    cluster : mapping
+        Tables that the cluster of every world has for this contender beside its own, such as the
+        models of elastic jobs.
+    """
+
+    name: str
+    policy: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says its policy saves, as a share of what others need.
+
+    Parameters
+    ----------
+    measure : str
+        Key of the rows; less is better.
+    words : str
+        As in "makespan".
+    share : float
+        The published number, such as 0.69 for "up to 69 % lower".
+    """
+
+    measure: str
+    words: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What a paper says its policy is better by on average, as a factor.
+
+    Parameters
+    ----------
+    measure : str
+        Key of the rows.
+    words : str
+        As in "makespan".
+    times : float, optional
+        The published number as a factor above 1: 1.2 for "1.2 times shorter", 2 for "50 % lower".
+        None = nothing is claimed; the ratios are of interest.
+    published : str
+        The claim in words, with its baseline as far as the paper names one.
+    hero : str
+        The contender that is meant to reach it.
+    against : tuple of str
+        Contenders that it is held against, first the one that the paper names.
+    more : bool
+        Whether a larger value is better, as for utilisation.
+    clusters : tuple of str
+        Where the claim is judged; empty = everywhere. Ratios are shown of all worlds.
+    is_saving : bool
+        Whether the paper states the gain as a share saved, as in "50 % shorter".
+    """
+
+    measure: str
+    words: str
+    times: float | None
+    published: str
+    hero: str
+    against: tuple[str, ...]
+    more: bool = False
+    clusters: tuple[str, ...] = ()
+    is_saving: bool = False
+
+    def share(self, times_better: float) -> float | None:
+        """Return which share of the claimed gain a ratio reaches; None if nothing is claimed.
+
+        A gain is the ratio less 1, or the share saved, 1 - 1 / ratio, where the paper states that.
+
+        Examples
+        --------
+        >>> claim = Factor("jct_mean_s", "mean JCT", 2.0, "twice as short", "a", ("b",))
+        >>> claim.share(1.5)
+        0.5
+        """
+        if self.times is None:
+            return None
+        if self.is_saving:
+            return (1.0 - 1.0 / times_better) / (1.0 - 1.0 / self.times)
+        return (times_better - 1.0) / (self.times - 1.0)
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """Return what its ratios depend on: claims that share it differ in the factor alone."""
+        return self.measure, self.hero, self.against, self.more, self.clusters
+
+
+@dataclass(frozen=True)
+class Variation:
+    """One thing changed alone, to see whether a result hangs on it.
+
+    Parameters
+    ----------
+    group, label : str
+        What is changed, and to what, as in "round length" and "90 s".
+    params : mapping
+        Parameters of the heroes, and of any rival that has them all.
+    options : mapping
+        Run options of all contenders.
+    cluster, workload : str
+        In place of the usual; empty = the usual.
+    """
+
+    group: str
+    label: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cluster: str = ""
+    workload: str = ""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One world of a study: a cluster, a network, a workload."""
+
+    cluster: str
+    network: str
+    workload: str
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder on disk, without a seed."""
+        # a cluster may be a file
+        return "-".join(self._parts()).replace("/", "_")
+
+    @property
+    def title(self) -> str:
+        """Name of it in tables and messages."""
+        # of a cluster that is a file, its name
+        return ", ".join(part.rpartition("/")[2] for part in self._parts())
+
+    def _parts(self) -> list[str]:
+        return [part for part in (self.cluster, self.network, self.workload) if part]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a study is run; an empty axis stands for all of it.
+
+    Parameters
+    ----------
+    clusters, networks, workloads, policies : sequence of str
+        Names of the study's axes; networks are empty for a paper without any.
+    seeds : sequence of int
+        Each draws its own workload; tables show means.
+    named : bool
+        Whether the policies were asked for by name: then each is run in every world.
+    quick : bool
+        Whether it is the quick part of a study.
+    """
+
+    clusters: Sequence[str] = ()
+    networks: Sequence[str] = ()
+    workloads: Sequence[str] = ()
+    policies: Sequence[str] = ()
+    seeds: Sequence[int] = ()
+    named: bool = False
+    quick: bool = False
+
+    def settings(self) -> list[Setting]:
+        """Return every world, workloads innermost."""
+        return [
+            Setting(cluster, network, workload)
+            for network in self.networks or ("",)
+            for cluster in self.clusters
+            for workload in self.workloads
+        ]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A paper's evaluation.
+
+    Parameters
+    ----------
+    name, title, source : str
+        As in `gangline reproduce NAME`; what it is; the paper.
+    hero : str
+        The contender that the paper proposes.
+    contenders : tuple of Contender
+        In the order of the tables.
+    claims : tuple of Claim
+        What the paper says of the hero.
+    rivals : tuple of str
+        Contenders such as the paper compares with.
+    fair : str
+        The contender that a claim has to hold against: a rival without a handicap that the paper's
+        rivals had.
+    ablation : str
+        The hero without its main idea; empty if there is none.
+    home : str
+        The network of the paper; claims are judged there.
+    networks : tuple of str
+        Networks to choose from.
+    workloads : mapping of str to str
+        Addresses of generators, `{seed}` for the seed.
+    cluster : callable
+        From the names of a cluster and of a network to the cluster; raises ClusterError.
+    quick, full : Choice
+        What `--quick` runs, and what is run without it.
+    options : mapping
+        Run options that all contenders share.
+    variants : tuple of str
+        Contenders that are the hero with other parameters: no rivals of it.
+    remarks : tuple of str
+        What a reader of the numbers has to know.
+    factors : tuple of Factor
+        What the paper says of averages, each against several rivals; intervals come from the seeds.
+    measures : tuple of str
+        Columns of the tables, keys of `gangline.reproduce.runs.MEASURES`; empty = the usual.
+    classes : mapping of str to tuple of str
+        Classes of jobs by their models, for columns with the mean JCT of each.
+    meant_for : mapping of str to tuple of str
+        Clusters of a workload; a workload that is not named is run on all.
+    variations : tuple of Variation
+        Each is run alone, in the world that `varied` says.
+    varied : tuple of Setting
+        Worlds for variations: the first that is among those chosen.
+    elsewhere : tuple of (str, str)
+        Claims that a simulation cannot judge, and where they are examined.
+    """
+
+    name: str
+    title: str
+    source: str
+    hero: str
+    contenders: tuple[Contender, ...]
+    claims: tuple[Claim, ...]
+    rivals: tuple[str, ...]
+    fair: str
+    ablation: str
+    home: str
+    networks: tuple[str, ...]
+    workloads: Mapping[str, str]
+    cluster: Callable[[str, str], Cluster]
+    quick: Choice
+    full: Choice
+    options: Mapping[str, Any] = field(default_factory=dict)
+    variants: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    factors: tuple[Factor, ...] = ()
+    measures: tuple[str, ...] = ()
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    meant_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    variations: tuple[Variation, ...] = ()
+    varied: tuple[Setting, ...] = ()
+    elsewhere: tuple[tuple[str, str], ...] = ()
+
+    def doubt(self, choice: Choice) -> str:
+        """Return why a choice gives no verdicts; empty if it does.
+
+        A quick run never does. Others need five seeds, or all seeds of a study that has fewer.
+        """
+        seeds = len(choice.seeds)
+        if seeds < min(LEAST_SEEDS, len(self.full.seeds)):
+            return f"{'one seed' if seeds == 1 else f'{seeds} seeds'}: not conclusive"
+        return "quick run: not conclusive" if choice.quick else ""
+
+    def settings(self, choice: Choice) -> list[Setting]:
+        """Return the worlds of a choice: each workload on the clusters that it is meant for."""
+        return [
+            one
+            for one in choice.settings()
+            if one.cluster in self.meant_for.get(one.workload, (one.cluster,))
+        ]
+
+    def contenders_in(self, setting: Setting, choice: Choice) -> list[str]:
+        """Return the names of those that are run in a world."""
+        return [
+            name
+            for name in choice.policies
+            for one in [self.contender(name)]
+            if choice.named or not one.only or setting.workload in one.only
+        ]
+
+    def available(self) -> tuple[list[Contender], list[str]]:
+        """Return the contenders whose policies are registered, and the names of the others."""
+        from gangline.policies.registry import presets, registry
+
+        there = [c for c in self.contenders if c.policy in registry or c.policy in presets]
+        return there, [c.name for c in self.contenders if c not in there]
+
+    def contender(self, name: str) -> Contender:
+        """Return a contender, or any policy of the registry by its own name.
+
+        Raises
+        ------
+        PolicyError
+            If there is neither.
+        """
+        from gangline.policies.registry import find, registry
+
+        there, _ = self.available()
+        for one in there:
+            if one.name == name:
+                return one
+        try:
+            find(name)
+        except PolicyError as error:
+            own = ", ".join(one.name for one in there if one.name not in registry)
+            raise PolicyError(f"{error}; of this study: {own}", **vars(error)) from None
+        return Contender(name, name)
+
+    def choose(self, given: Choice, *, quick: bool) -> Choice:
+        """Fill what was not chosen from the quick or the full set, and check the names.
+
+        Raises
+        ------
+        GanglineError
+            If an axis has no such member; names the axis and what there is.
+        """
+        base = self.quick if quick else self.full
+        there, _ = self.available()
+        chosen = Choice(
+            clusters=given.clusters or base.clusters,
+            networks=given.networks or base.networks,
+            workloads=given.workloads or base.workloads,
+            policies=given.policies or [c.name for c in there],
+            seeds=given.seeds or base.seeds,
+            named=bool(given.policies),
+            quick=quick,
+        )
+        _check("networks", chosen.networks, self.networks)
+        _check("workloads", chosen.workloads, list(self.workloads))
+        for policy in chosen.policies:
+            self.contender(policy)
+        for name in ("clusters", "networks", "workloads", "policies", "seeds"):
+            values = getattr(chosen, name)
+            if len(set(values)) < len(values):
+                raise GanglineError(
+                    f"--{name}: one is named twice in {', '.join(map(str, values))}"
+                )
+        if not self.settings(chosen):
+            places = ", ".join(
+                dict.fromkeys(x for w in chosen.workloads for x in self.meant_for[w])
+            )
+            raise GanglineError(f"--clusters: these workloads are meant for {places}")
+        return chosen
+
+
+def _check(axis: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            there = ", ".join(known) or "none in this study"
+            raise GanglineError(f"--{axis}: no `{name}`; known: {there}")

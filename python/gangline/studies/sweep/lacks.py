@@ -1,0 +1,57 @@
+"""What the worlds of a sweep lack for its policies, known before its first run."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gangline._support.formatting import listed
+from gangline.errors import GanglineError
+from gangline.runs.premises import lacks, merged, premises
+
+if TYPE_CHECKING:
+    from gangline.runs.execution import Worlds
+    from gangline.runs.premises import Lack
+    from gangline.studies.sweep.plan import Runs
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["lacks_of"]
+
+_SEED = re.compile(r"(?<=[?&])seed=\d+")
+
+
+def lacks_of(runs: Runs, worlds: Worlds) -> list[Lack]:
+    """Return what is lacking, once for each mechanism; of several clusters each is named.
+
+    A policy is looked at once on each cluster, with the first draw of each trace. A trace is read
+    only for policies that build on something.
+    """
+    found: dict[tuple[str, int, str], tuple[str, list[Lack]]] = {}
+    clusters: dict[int, tuple[str, object]] = {}  # kept, so that no identity is used twice
+    for index in runs.order():
+        spec = runs.spec(index)
+        lab = str(spec.cluster["name"])
+        clusters[id(spec.cluster)] = lab, spec.cluster
+        policy = f"{spec.policy.name} {spec.policy.alias} {sorted(spec.policy.params.items())}"
+        key = (policy, id(spec.cluster), _SEED.sub("", spec.trace.source))
+        if key in found or spec.policy.python:
+            continue
+        chosen = spec.policy.resolve()
+        found[key] = lab, []
+        if premises(chosen):
+            drops = spec.options.get("on_infeasible") == "drop"
+            jobs: Trace | None = None
+            with suppress(GanglineError):  # its runs say what is wrong with a trace
+                jobs = worlds.trace(spec.trace)
+            found[key] = lab, lacks(spec.build_cluster(), jobs, [chosen], drops=drops)
+    everywhere = {lab for lab, _ in clusters.values()}
+    where: dict[Lack, list[str]] = {}
+    for lab, of in found.values():
+        for lack in of:
+            labs = where.setdefault(lack, [])
+            labs += [lab] if lab not in labs else []
+    return merged(
+        lack if set(labs) == everywhere else lack._replace(what=f"{lack.what} (on {listed(labs)})")
+        for lack, labs in where.items()
+    )

@@ -1,0 +1,254 @@
+"""The means of a sweep: its runs by the values of some keys, with intervals and differences.
+
+Runs are distinguished by their seeds, which are the replicates: whatever else varies and is no key
+is averaged within each seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline._support import formatting, statistics
+from gangline.runs.comparison import leaders
+from gangline.studies.sweep.labels import numbers
+from gangline.studies.sweep.plan import is_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline._support.formatting import Measure
+    from gangline._support.statistics import Difference, Estimate
+    from gangline.runs.offered_load import OfferedLoad
+
+__all__ = ["POLICY", "SEEDS", "Curves", "Group", "Line", "Means", "measure_of"]
+
+POLICY = "policy"
+SEEDS = ("trace_seed", "seed")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of a sweep that share the values of the keys of a summary.
+
+    Attributes
+    ----------
+    keys : dict
+        Key to value, as the table of the sweep has it.
+    labels : dict of str to str
+        Key to a short text of its value.
+    runs, failed : int
+        How many runs there are, and how many of them failed.
+    seeds : int
+        How many seeds there are; a seed with a failed run counts in no mean.
+    loads : tuple of OfferedLoad
+        One per trace and cluster.
+    values : dict
+        Measure to the values by seed.
+    """
+
+    keys: dict[str, Any]
+    labels: dict[str, str]
+    runs: int
+    failed: int
+    seeds: int
+    loads: tuple[OfferedLoad, ...]
+    values: dict[str, dict[Any, float]]
+
+    @property
+    def world(self) -> tuple[Any, ...]:
+        """Values of the keys that are no policy and no setting of one."""
+        return tuple(v for key, v in self.keys.items() if key != POLICY and not is_setting(key))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether some of the traces ask for more than the GPUs can do."""
+        return any(load.is_over for load in self.loads)
+
+    @property
+    def offered_load(self) -> float | None:
+        """Mean of the loads that there are."""
+        known = [one.load for one in self.loads if one.load is not None]
+        return sum(known) / len(known) if known else None
+
+
+class Line(NamedTuple):
+    """A row of a summary: the mean of a measure in a group."""
+
+    group: Group
+    mean: Estimate | None
+    """None if no seed has a value."""
+    difference: Difference | None
+    """Difference to the baseline at the same keys; None for the baseline or without one."""
+    is_best: bool
+    """Whether no other policy is better at the same keys, as far as the seeds tell."""
+
+
+class Curves(NamedTuple):
+    """The means of a measure over a key."""
+
+    x_title: str
+    names: list[str]
+    """Names of the places 0, 1, ... on the axis; empty if they are numbers."""
+    lines: dict[str, list[tuple[float, Line]]]
+
+
+class Means:
+    """Means over the seeds of a sweep, by the values of keys.
+
+    Attributes
+    ----------
+    name : str
+        Of the sweep.
+    by : list of str
+        The keys.
+    seed : str or None
+        The key whose values are the replicates.
+    averaged : list of str
+        Keys that vary and are no keys of the summary: runs are averaged over them within a seed.
+    measures : list of str
+        Keys of the summaries of runs.
+    baseline : str or None
+        The policy that others are held against; None if `policy` is not among the keys.
+    groups : list of Group
+        In the order of the keys, values in the order of the sweep.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        groups: Sequence[Group],
+        by: Sequence[str],
+        *,
+        seed: str | None,
+        averaged: Sequence[str],
+        measures: Sequence[str],
+        baseline: str | None,
+    ) -> None:
+        self.name = name
+        self.groups = list(groups)
+        self.by = list(by)
+        self.seed = seed
+        self.averaged = list(averaged)
+        self.measures = list(measures)
+        self.baseline = baseline
+        self._lines: dict[str, list[Line]] = {}
+
+    def lines(self, measure: str) -> list[Line]:
+        """Return a row per group for a measure."""
+        if measure not in self._lines:
+            self._lines[measure] = self._made(measure)
+        return self._lines[measure]
+
+    @cached_property
+    def worlds(self) -> list[tuple[str, list[Group]]]:
+        """Groups that differ only in the policy and its settings, and what they share, in words."""
+        found: dict[tuple[Any, ...], list[Group]] = {}
+        for group in self.groups:
+            found.setdefault(group.world, []).append(group)
+        named = [key for key in self.by if key != POLICY and not is_setting(key)]
+        return [
+            (", ".join(f"{key} {of[0].labels[key]}" for key in named), of) for of in found.values()
+        ]
+
+    def curves(self, measure: str) -> Curves | None:
+        """Return the means of a measure over a key, a line per combination of the others.
+
+        The key is the first of numbers that varies, else the first that varies and is no policy;
+        None if there is none. What has no value of it, such as a parameter of another policy, is
+        the same at all places.
+        """
+        held: dict[str, dict[Any, str]] = {}
+        for key in self.by:
+            values = {g.keys[key]: g.labels[key] for g in self.groups if g.keys[key] is not None}
+            if key != POLICY and len(values) > 1:
+                held[key] = values
+        if not held:
+            return None
+        axes = {key: numbers(list(of), list(of.values())) for key, of in held.items()}
+        x = next((key for key in held if axes[key]), next(iter(held)))
+        axis = axes[x]
+        places = range(len(held[x])) if axis is None else axis[1]
+        at = {value: [float(place)] for value, place in zip(held[x], places, strict=True)}
+        at[None] = [place for of in at.values() for place in of]
+        found: dict[str, list[tuple[float, Line]]] = {}
+        for line in self.lines(measure):
+            label = ", ".join(
+                line.group.labels[key] if key == POLICY else f"{key} {line.group.labels[key]}"
+                for key in self.by
+                if key != x and line.group.labels[key]
+            )
+            found.setdefault(label, []).extend((p, line) for p in at[line.group.keys[x]])
+        return Curves(
+            (axis and axis[0]) or x,
+            [] if axis else list(held[x].values()),
+            {label: sorted(of, key=lambda one: one[0]) for label, of in found.items()},
+        )
+
+    def _made(self, measure: str) -> list[Line]:
+        within, shown = statistics.range_of(measure), measure_of(measure)
+        best = {id(group) for _, of in self.worlds for group in _best(of, shown)}
+        found = []
+        for group in self.groups:
+            values = group.values.get(measure, {})
+            mean = statistics.estimate(list(values.values()), within) if values else None
+            base = self._base(group)
+            difference = None
+            if base is not None and base is not group:
+                theirs = base.values.get(measure, {})
+                both = [seed for seed in values if seed in theirs]
+                if both:
+                    pairs = [values[s] for s in both], [theirs[s] for s in both]
+                    difference = statistics.difference(*pairs, within)
+            found.append(Line(group, mean, difference, id(group) in best))
+        return found
+
+    def _base(self, group: Group) -> Group | None:
+        """Return the group of the baseline at the same keys; of several settings the first."""
+        if self.baseline is None:
+            return None
+        return next(
+            (
+                one
+                for one in self.groups
+                if one.keys[POLICY] == self.baseline and one.world == group.world
+            ),
+            None,
+        )
+
+
+def measure_of(key: str) -> Measure:
+    """Return how a key of the summary is shown; other keys than those of tables have no direction.
+
+    Examples
+    --------
+    >>> measure_of("jct_mean_s").short, measure_of("jobs").short
+    ('mean JCT', 'jobs')
+    """
+    for one in formatting.MEASURES:
+        if one.key == key:
+            return one
+    return formatting.Measure(key, key, "", formatting.form_of(key), 0, key)
+
+
+def _best(groups: Sequence[Group], measure: Measure) -> list[Group]:
+    """Return the best groups of a world, by the seeds that all have; none where all tie."""
+    have = [group for group in groups if group.values.get(measure.key)]
+    if len(have) < 2 or measure.direction == 0:
+        return []
+    of = [group.values[measure.key] for group in have]
+    seeds = [seed for seed in of[0] if all(seed in other for other in of)]
+    if not seeds:
+        return []
+    rows: list[dict[str, Any]] = [
+        {"policy": number, "seed": place, measure.key: values[seed]}
+        for number, values in enumerate(of)
+        for place, seed in enumerate(seeds)
+    ]
+    means = [
+        {"policy": number, measure.key: sum(values[seed] for seed in seeds) / len(seeds)}
+        for number, values in enumerate(of)
+    ]
+    marks = leaders(rows, means, measure)
+    return [group for group, mark in zip(have, marks, strict=True) if mark]

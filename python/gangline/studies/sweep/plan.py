@@ -1,0 +1,418 @@
+"""From the description of a sweep to its runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from gangline._support import formatting, toml
+from gangline._support.builtin_values import flaw, to_builtins
+from gangline.errors import GanglineError, OptionError, PolicyError
+from gangline.policies.choice import resolve_policy
+from gangline.runs.inputs import as_cluster, make_options, override
+from gangline.runs.options import RunOptions
+from gangline.runs.spec import PolicyReference, RunSpec, keys_of
+from gangline.studies.sweep.clusters import derived
+from gangline.trace.jobs.options import Options
+from gangline.trace.read import refer
+from gangline.trace.reference import TraceReference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from gangline.runs.arrival_window import Window
+
+__all__ = ["KEYS", "Listed", "Plan", "Runs", "drawn_trace", "is_setting", "read_plan"]
+
+KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale")
+_NEEDED = ("trace", "cluster", "policy")
+_SEED = "{trace_seed}"
+_OF_TRACE = ("trace", "trace_seed", "rescale")
+_SHARING = "sharing"
+_SETTINGS = "set"
+_ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # what many errors begin with
+_REMEMBERED = 64  # ours: traces, clusters and policies of the runs that came last
+_TRACE_OPTIONS = tuple(name for name in Options.__struct_fields__ if name != "special")
+
+T = TypeVar("T")
+Keys = dict[str, Any]
+
+
+class Runs(Protocol):
+    """The runs of a sweep by their index, made anew each time they are asked for."""
+
+    name: str
+    columns: list[str]
+    """The keys, as the table has them."""
+    options: dict[str, Any]
+    """What all runs share."""
+
+    def __len__(self) -> int:
+        """Return how many there are; some may be the same run."""
+
+    def keys(self, index: int) -> Keys:
+        """Return the values of the keys of a run."""
+
+    def spec(self, index: int) -> RunSpec:
+        """Return a run."""
+
+    def order(self) -> Iterable[int]:
+        """Return the indices in the order in which to carry the runs out."""
+
+
+class Listed:
+    """Runs that are listed one by one, with keys of the same names."""
+
+    def __init__(self, name: str, pairs: Iterable[tuple[Keys, RunSpec]]) -> None:
+        self.name = name
+        self.options: dict[str, Any] = {}
+        self._pairs = list(pairs)
+        self.columns = list(self._pairs[0][0])
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def keys(self, index: int) -> Keys:
+        """Return the values of the keys of a run."""
+        return self._pairs[index][0]
+
+    def spec(self, index: int) -> RunSpec:
+        """Return a run."""
+        return self._pairs[index][1]
+
+    def order(self) -> Iterable[int]:
+        """Return the indices as they are listed."""
+        return range(len(self._pairs))
+
+
+class Plan:
+    """The runs of a sweep; their indices are in the order of the description.
+
+    Parameters
+    ----------
+    name : str
+        Of the sweep.
+    grid : mapping
+        Keys to lists; every combination is run.
+    zips : sequence of mapping
+        Keys to lists of one length; rows side by side, combined with the grid and other zips.
+    options : mapping
+        Options of the reader and of the run that all runs share.
+    where : str
+        What errors call the description: its file.
+    """
+
+    def __init__(
+        self, name: str, grid: Keys, zips: list[Keys], options: Mapping[str, Any], where: str
+    ) -> None:
+        self.name = name
+        self.options = dict(options)
+        self._where = where
+        self._written = {key: f"options.{key}" for key in options}
+        for place, values in [("grid", grid), *((f"zip[{i}]", t) for i, t in enumerate(zips))]:
+            self._written |= {
+                key: f'{place}.set."{key}"' if "." in key else f"{place}.{key}" for key in values
+            }
+        self.axes = [[{key: value} for value in values] for key, values in grid.items()]
+        for table in zips:
+            rows = zip(*table.values(), strict=True)
+            self.axes += [[dict(zip(table, row, strict=True)) for row in rows]] if table else []
+        self.columns = [key for axis in self.axes for key in axis[0]]
+        self._trace_options = {k: v for k, v in options.items() if k in _TRACE_OPTIONS}
+        self._trace_options |= {k: v for k, v in options.items() if k == "format"}
+        self._run_options = {k: v for k, v in options.items() if k not in self._trace_options}
+        # runs that follow each other have most parts in common
+        self._trace = self._remembered(self._make_trace, _OF_TRACE)
+        self._world = self._remembered(self._make_world, ("cluster", _SHARING))
+        self._policy = self._remembered(self._make_policy, ("policy", _SETTINGS))
+
+    def __len__(self) -> int:
+        return math.prod(map(len, self.axes))
+
+    @property
+    def window(self) -> Window | None:
+        """The arrivals that all runs count; None if they count all."""
+        return make_options(self._run_options).count_arrivals
+
+    def keys(self, index: int) -> Keys:
+        """Return the values of the keys of a run, without the settings of other policies."""
+        return _applied(self._at(self._places(index)))
+
+    def spec(self, index: int) -> RunSpec:
+        """Return a run."""
+        places = self._places(index)
+        made = msgspec.structs.replace(
+            self._world(places), trace=self._trace(places), policy=self._policy(places)
+        )
+        keys = self._at(places)
+        if "seed" not in keys:
+            return made
+        with self._naming("seed"):
+            seed = make_options({"seed": keys["seed"]}).seed
+        return msgspec.structs.replace(made, seed=seed)
+
+    def order(self) -> Iterator[int]:
+        """Yield the indices; runs on one trace come together, and of these those on one cluster."""
+        sizes = [len(axis) for axis in self.axes]
+        strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        inwards = sorted(range(len(sizes)), key=lambda i: _rank(self.axes[i][0]))
+        for places in itertools.product(*(range(sizes[i]) for i in inwards)):
+            yield sum(place * strides[i] for i, place in zip(inwards, places, strict=True))
+
+    def _places(self, index: int) -> tuple[int, ...]:
+        """Return the place on each axis; the last axis varies fastest."""
+        places = []
+        for axis in reversed(self.axes):
+            index, place = divmod(index, len(axis))
+            places.append(place)
+        return tuple(reversed(places))
+
+    def _at(self, places: tuple[int, ...]) -> Keys:
+        rows = (axis[place] for axis, place in zip(self.axes, places, strict=True))
+        return {key: value for row in rows for key, value in row.items()}
+
+    def _remembered(
+        self, make: Callable[[Keys], T], names: Collection[str]
+    ) -> Callable[[tuple[int, ...]], T]:
+        """Return `make` as a function of places, remembered by those on axes of the named parts."""
+        mine = [any(_part(key) in names for key in axis[0]) for axis in self.axes]
+
+        @lru_cache(_REMEMBERED)
+        def known(places: tuple[int, ...]) -> T:
+            return make(self._at(places))
+
+        return lambda places: known(
+            tuple(place if is_mine else 0 for place, is_mine in zip(places, mine, strict=True))
+        )
+
+    def _make_world(self, keys: Keys) -> RunSpec:
+        """Return what is the same in all runs on the cluster of these keys."""
+        value = keys["cluster"]
+        is_derived = isinstance(value, Mapping) and "from" in value
+        with self._naming("cluster"):
+            cluster = derived(value) if is_derived else as_cluster(value)
+        sharing = {
+            key.removeprefix(f"{_SHARING}."): value
+            for key, value in keys.items()
+            if _part(key) == _SHARING
+        }
+        with self._naming("cluster"):
+            options = make_options(self._run_options)
+            lab = keys_of(override(cluster, sharing))
+        return RunSpec.of(lab, TraceReference(), PolicyReference(name=""), options)
+
+    def _make_policy(self, keys: Keys) -> PolicyReference:
+        params = {
+            key.rpartition(".")[2]: value
+            for key, value in _applied(keys).items()
+            if _part(key) == _SETTINGS
+        }
+        policy = keys["policy"]
+        with self._naming("policy"):
+            if isinstance(policy, str) and ":" in policy:
+                policy = PolicyReference(name=policy, params=params, python=policy).build()
+                params = {}
+            chosen = resolve_policy(policy, params or None)
+            if chosen.own is not None:
+                _check_made_anew(chosen.reference)
+        return chosen.reference
+
+    def _make_trace(self, keys: Keys) -> TraceReference:
+        given = keys["trace"]
+        if not isinstance(given, str | PathLike):
+            expected = "a file or a `synth:` address"
+            raise _wrong(self._where, self._written["trace"], expected, given)
+        path = str(given)
+        if "trace_seed" in keys:
+            if _SEED not in path:
+                message = f"{path}: has no {_SEED}, so `trace_seed` would change nothing"
+                place = f"{self._where}: {self._written['trace']}"
+                raise OptionError(f"{place}: {message}", field="trace", value=path)
+            path = drawn_trace(keys)
+        options = dict(self._trace_options)
+        if "rescale" in keys:
+            options["rescale"] = keys["rescale"]
+        if not path.startswith("synth:"):
+            path = str(Path(path).absolute())  # a worker may run elsewhere
+        with self._naming("trace"):
+            return refer(path, **options)
+
+    @contextmanager
+    def _naming(self, part: str) -> Iterator[None]:
+        """Give an error the file and the key that it is about, else the key of the part."""
+        try:
+            yield
+        except GanglineError as error:
+            words = str(error)
+            found = _ABOUT.match(words)
+            key = found[1] if found else ""
+            if found and key in self._written:
+                words = words[found.end() :]
+            error.args = (f"{self._where}: {self._written.get(key, self._written[part])}: {words}",)
+            raise
+
+
+def drawn_trace(keys: Keys) -> str:
+    """Return the trace of a run, with its `trace_seed` filled in."""
+    path = str(keys["trace"])
+    return path.replace(_SEED, str(keys["trace_seed"])) if "trace_seed" in keys else path
+
+
+def is_setting(key: str) -> bool:
+    """Tell whether a key is a parameter of one policy, as `las.limits`."""
+    return _part(key) == _SETTINGS
+
+
+def _part(key: str) -> str:
+    """Return the key, or of what it is a setting."""
+    owner, dot, _ = key.rpartition(".")
+    return key if not dot else _SHARING if owner == _SHARING else _SETTINGS
+
+
+def _rank(row: Keys) -> int:
+    """Return 0 for an axis that changes the trace, 1 for one that changes the cluster, else 2."""
+    parts = {_part(key) for key in row}
+    return 0 if parts & set(_OF_TRACE) else 1 if parts & {"cluster", _SHARING} else 2
+
+
+def _applied(keys: Keys) -> Keys:
+    """Return the keys without the settings of other policies."""
+    return {
+        key: value
+        for key, value in keys.items()
+        if key.rpartition(".")[0] in ("", _SHARING, keys["policy"])
+    }
+
+
+def _check_made_anew(reference: PolicyReference) -> None:
+    """Refuse a policy in Python that another process could not make from its reference."""
+    module, _, name = reference.python.partition(":")
+    why = ""
+    main = getattr(sys.modules["__main__"], "__file__", None) or ""
+    if module == "__main__" and not Path(main).is_file():
+        why = "a class that was typed in cannot be imported there"
+    else:
+        try:
+            resolved = reference.resolve()
+        except PolicyError as error:
+            why = str(error).partition("; pass")[0]
+        else:
+            if resolved.params != reference.params:
+                why = f"it would have the parameters {resolved.params}, not {reference.params}"
+    if why:
+        message = (
+            f"{reference.name}: cannot be made anew in a process, as {name}(**params()): {why}; "
+            "put the class into a module, and what it needs into `params()`"
+        )
+        raise PolicyError(message, policy=reference.name)
+
+
+def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
+    """Read the description of a sweep and check its keys.
+
+    Raises
+    ------
+    OptionError
+        If it is not TOML, or a key is unknown, missing or no list.
+    OSError
+        If the file cannot be read.
+    """
+    if isinstance(source, Mapping):
+        where, name = "sweep", "sweep"
+        wrong = flaw(source)
+        if wrong is not None:
+            raise OptionError(f"sweep: {wrong}", field="sweep")
+        data = to_builtins(source)
+    else:
+        path = Path(source)
+        where, name = str(path), path.stem
+        if path.is_dir():
+            message = f"{path}: expected the TOML file of a sweep, got a folder; name a file in it"
+            raise OptionError(message, field=str(path))
+        try:
+            data = toml.loads(path.read_text(encoding="utf-8-sig"))
+        except ValueError as error:
+            raise OptionError(f"{path}: expected TOML: {error}", field=str(path)) from None
+    for key in data:
+        if key not in ("name", "grid", "zip", "options"):
+            raise _wrong(where, key, "one of name, grid, zip, options", key)
+    zips = data.get("zip", [])
+    if not isinstance(zips, list) or not all(isinstance(table, Mapping) for table in zips):
+        raise _wrong(where, "zip", "tables [[zip]]", zips)
+    if not isinstance(data.get("grid", {}), Mapping):
+        raise _wrong(where, "grid", "a table [grid]", data["grid"])
+    grid = _axes(where, "grid", data.get("grid", {}))
+    rows = [_axes(where, f"zip[{i}]", table) for i, table in enumerate(zips)]
+    for i, table in enumerate(rows):
+        lengths = {key: len(values) for key, values in table.items()}
+        if len(set(lengths.values())) > 1:
+            raise _wrong(where, f"zip[{i}]", "lists of one length", lengths)
+    options = _options(where, data.get("options", {}))
+    name = data.get("name", name)
+    if not isinstance(name, str) or not name:
+        raise _wrong(where, "name", "text", name)
+    plan = Plan(name, grid, rows, options, where)
+    for key in plan.columns:
+        if plan.columns.count(key) > 1:
+            raise _wrong(where, key, "each key once in grid and zip", key)
+        if key in options:
+            raise _wrong(where, f"options.{key}", "each key once", key)
+    missing = [f"`{key}`" for key in _NEEDED if key not in plan.columns]
+    if missing:
+        what = f"the key {missing[0]} is missing; give it"
+        if len(missing) > 1:
+            what = f"the keys {formatting.listed(missing)} are missing; give each"
+        message = f"{where}: {what} a list of values in [grid] or a [[zip]]"
+        raise OptionError(message, field="grid")
+    names = [row["policy"] for axis in plan.axes for row in axis if "policy" in row]
+    for key in plan.columns:
+        owner = key.rpartition(".")[0]
+        if owner and owner != _SHARING and owner not in names:
+            raise _wrong(where, f'set."{key}"', "a policy of the sweep, or sharing", owner)
+    return plan
+
+
+def _axes(where: str, table: str, given: Mapping[str, Any]) -> Keys:
+    """Return the lists of a table; settings are keys of their own, as `las.limits`."""
+    settings = given.get("set", {})
+    if not isinstance(settings, Mapping):
+        raise _wrong(where, f"{table}.set", "keys like `las.limits`", settings)
+    flat = {key: value for key, value in given.items() if key != "set"}
+    for key in flat:
+        if key not in KEYS:
+            raise _wrong(where, f"{table}.{key}", f"one of {', '.join(KEYS)}, set", key)
+    for key, value in settings.items():
+        # set.las.limits = [...] and set."las.limits" = [...] say the same
+        inner = value.items() if isinstance(value, Mapping) else [("", value)]
+        for name, values in inner:
+            flat[f"{key}.{name}" if name else key] = values
+            if not name and "." not in key:
+                raise _wrong(where, f"{table}.set.{key}", "POLICY.KEY or sharing.KEY", key)
+    for key, values in flat.items():
+        if not isinstance(values, list | tuple) or not values:
+            raise _wrong(where, f"{table}.{key}", "a list of one value or more", values)
+    return flat
+
+
+def _options(where: str, given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise _wrong(where, "options", "a table [options]", given)
+    known = ("format", *_TRACE_OPTIONS, *RunOptions.__struct_fields__)
+    for key in given:
+        if key not in known:
+            raise _wrong(where, f"options.{key}", f"one of {', '.join(known)}", key)
+    return dict(given)
+
+
+def _wrong(where: str, key: str, expected: str, got: object) -> OptionError:
+    return OptionError(f"{where}: {key}: expected {expected}, got {got!r}", field=key, value=got)

@@ -1,0 +1,351 @@
+"""Carries a sweep out: what its store lacks is run, and a table made of the whole."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from gangline.errors import GanglineError, OptionError, ResultError
+from gangline.runs.execution import Run, Worlds
+from gangline.runs.executors import EXECUTORS, check_workers, in_dask, in_processes, in_threads
+from gangline.studies.sweep.ledger import Ledger, Outcome, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from os import PathLike
+
+    import pyarrow as pa
+
+    from gangline.runs.inputs import Progress
+    from gangline.runs.result import Result
+    from gangline.studies.sweep.plan import Runs
+    from gangline.studies.sweep.store import Store
+    from gangline.studies.sweep.summary import Summary
+
+__all__ = ["Sweep", "carry_out_all", "check_executor", "sweep"]
+
+_WORLDS_MAX = 4  # ours: traces in memory at once
+
+
+class Task(NamedTuple):
+    """A run and where its result goes; plain values, for any process."""
+
+    store: str
+    run: int  # its index
+    digest: str
+    spec: bytes  # JSON
+
+
+class Sweep:
+    """The runs of a sweep and what became of them; results stay on disk.
+
+    Attributes
+    ----------
+    name : str
+        Of the sweep.
+    folder : Path
+        The store.
+    keys : list of str
+        Those that vary; the first columns of the table.
+    options : dict
+        Options that all runs share.
+    failed : list of dict
+        The entries of `runs` that failed.
+    """
+
+    def __init__(self, folder: Path, runs: Runs, ledger: Ledger) -> None:
+        self.name = runs.name
+        self.folder = folder
+        self.keys = runs.columns
+        self.options = runs.options
+        self._runs = runs
+        self._ledger = ledger
+        self.failed = [self._entry(index) for index in sorted(ledger.errors)]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many runs there are, were done this time, are finished, and failed."""
+        runs, failed = len(self._ledger), len(self.failed)
+        new = self._ledger.new
+        return {"runs": runs, "new": new, "finished": runs - failed, "failed": failed}
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """Return for each run the keys that vary, its digest, and its status.
+
+        The status is finished or failed; what failed has `error` and `message` too. The list is
+        made when it is asked for: a sweep may have many runs.
+        """
+        return [self._entry(index) for index in self._ledger]
+
+    @property
+    def table(self) -> pa.Table:
+        """One row per run: the keys that vary, every summary key, digest and status."""
+        from gangline.studies.sweep.table import read
+
+        return read(self.folder)
+
+    def summary(
+        self,
+        by: Iterable[str] | None = None,
+        *,
+        measures: Iterable[str] | None = None,
+        baseline: str | None = None,
+    ) -> Summary:
+        """Return means over the seeds by the values of keys, with intervals and differences.
+
+        Parameters
+        ----------
+        by : iterable of str, optional
+            Keys of the sweep; default: `policy`, and every key that varies but the seeds.
+        measures : iterable of str, optional
+            Numbers of the summaries of runs, as `jct_p99_s`; default: those of the tables.
+        baseline : str, optional
+            The policy that others are held against, at the same values of all other keys and seed
+            by seed; default: the first. Of several settings of it the first is taken.
+
+        Returns
+        -------
+        Summary
+            `rows` and `table` hold its numbers. The replicates are the values of `trace_seed`, if
+            several are in the sweep, else those of `seed`; all other runs of a group are averaged
+            within each. With five or more there are bootstrap 95 % intervals, of the means and of
+            the paired differences. A seed with a failed run counts in no mean.
+
+        Raises
+        ------
+        OptionError
+            If the sweep has no such key, or its runs no such number.
+        PolicyError
+            If the baseline is not among the policies.
+        ResultError
+            If no run finished.
+
+        Examples
+        --------
+        >>> import gangline as gl, tempfile
+        >>> grid = {"trace": ["synth:pai?jobs=100&seed={trace_seed}&max_gpus=8&load=1&"
+        ...                   "cluster_gpus=16"],
+        ...         "trace_seed": list(range(5)), "rescale": [1.0, 0.8],
+        ...         "cluster": ["4x4xV100"], "policy": ["fifo", "srtf"]}
+        >>> done = gl.sweep({"grid": grid}, out=tempfile.mkdtemp(), workers=1)
+        >>> found = done.summary(by=["policy", "rescale"], measures=["jct_mean_s"])
+        >>> [(row["policy"], row["rescale"], row["seeds"]) for row in found.rows]
+        [('fifo', 1.0, 5), ('fifo', 0.8, 5), ('srtf', 1.0, 5), ('srtf', 0.8, 5)]
+        >>> found.rows[3]["difference"] < 0.0, found.rows[3]["less_in"]
+        (True, 5)
+        """
+        from gangline.studies.sweep.store import Store
+        from gangline.studies.sweep.summary import summarise
+
+        return summarise(
+            self.name,
+            self.table,
+            self.keys,
+            Store(self.folder),
+            by=by,
+            measures=measures,
+            baseline=baseline,
+        )
+
+    def results(self) -> Iterator[Result]:
+        """Yield the results that are there, one by one, read when asked for."""
+        from gangline.runs.load import load_result
+
+        for index in self._ledger:
+            if index not in self._ledger.errors:
+                yield load_result(self.folder / "runs" / self._ledger.digest(index))
+
+    def _entry(self, index: int) -> dict[str, Any]:
+        entry = {**self._runs.keys(index), "digest": self._ledger.digest(index)}
+        failed = self._ledger.errors.get(index)
+        if failed is None:
+            return {**entry, "status": "finished"}
+        return {**entry, "status": "failed", "error": failed.error, "message": failed.message}
+
+    def __repr__(self) -> str:
+        counts = self.counts
+        return f"Sweep({self.name}: {counts['finished']} finished, {counts['failed']} failed)"
+
+
+def sweep(
+    spec: str | PathLike[str] | Mapping[str, Any],
+    *,
+    out: str | PathLike[str] | None = None,
+    executor: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    progress: bool | Callable[[int, int, int], None] = False,
+) -> Sweep:
+    """Carry out every run of a sweep that is not in its store yet.
+
+    Parameters
+    ----------
+    spec : path or mapping
+        A TOML file, or its keys: name, grid, zip, options.
+    out : path, optional
+        The store: `runs/<digest>/` for each result, `table.parquet`, `table.csv`, `failed.json`.
+        Several sweeps may use one. Default: a folder with the name of the sweep.
+    executor : str
+        "local": threads for the policies of the registry, processes for those in Python. "dask":
+        processes of a Dask cluster (the extra `dask`).
+    workers : int, optional
+        Runs at once; default: one per core.
+    address : str, optional
+        Scheduler of a Dask cluster that runs already; default: one is started.
+    progress : bool or callable
+        True shows runs done, failed, and the time left: a bar on a terminal, one line in a
+        notebook, else lines on stderr. A callable gets (done, failed, runs).
+
+    Returns
+    -------
+    Sweep
+        Runs that failed are in its `failed`; they are tried again by the next sweep.
+
+    Raises
+    ------
+    OptionError
+        If the description is wrong.
+    TraceError, ClusterError, PolicyError, OSError
+        If an input cannot be read, or a world lacks what a policy cannot run without; before the
+        first run.
+    FileExistsError
+        If a table of the store would replace a file that gangline did not write; before the first
+        run.
+    ConnectionError
+        If the scheduler of a Dask cluster is lost; what is finished is kept.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> grid = {"trace": ["synth:philly?jobs=20&seed=1&max_gpus=8"], "cluster": ["pollux-64"],
+    ...         "policy": ["fifo", "srtf"], "rescale": [1.0, 0.5]}
+    >>> gl.sweep({"name": "load", "grid": grid}, out=tempfile.mkdtemp(), workers=1)
+    Sweep(load: 4 finished, 0 failed)
+    """
+    check_executor(executor, address)
+    from gangline.studies.sweep.plan import read_plan
+
+    plan = read_plan(spec)
+    return carry_out_all(
+        plan,
+        Path(plan.name if out is None else out),
+        executor=executor,
+        workers=workers,
+        address=address,
+        progress=progress,
+    )
+
+
+def check_executor(executor: str, address: str | None) -> None:
+    """Refuse an executor that there is not, or an address for one that takes none."""
+    if executor not in EXECUTORS:
+        message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
+        raise OptionError(message, field="executor", value=executor)
+    if address is not None and executor != "dask":
+        message = 'address: only for the executor "dask"'
+        raise OptionError(message, field="address", value=address)
+
+
+def carry_out_all(
+    runs: Runs,
+    folder: Path,
+    *,
+    executor: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    progress: bool | Callable[[int, int, int], None] = False,
+    worlds: Worlds | None = None,
+    is_passing: bool = False,
+) -> Sweep:
+    """Carry out the runs that are not in the store at `folder` yet; arguments as for `sweep`.
+
+    `worlds` has traces that are in memory, for runs in threads; `is_passing` is said of one of many
+    sweeps that follow each other, whose progress leaves no trace.
+    """
+    from gangline.runs.premises import require
+    from gangline.studies.sweep.lacks import lacks_of
+    from gangline.studies.sweep.progress import showing
+    from gangline.studies.sweep.store import Store
+    from gangline.studies.sweep.table import check, write
+
+    workers = check_workers(workers)
+    store = Store(folder.absolute())
+    check(store.folder)
+    store.prepare()
+    require(lacks_of(runs, worlds or _WORLDS))
+    ledger = Ledger(runs, store)
+    done = len(ledger) - ledger.new
+    with showing(progress, runs.name, len(ledger), done, is_passing=is_passing) as show:
+        for outcome in _outcomes(
+            runs, ledger, store, executor, workers, address, worlds or _WORLDS
+        ):
+            ledger.enter(outcome)
+            show(bool(outcome.error))
+    write(store, runs, ledger)
+    return Sweep(store.folder, runs, ledger)
+
+
+def _outcomes(
+    runs: Runs,
+    ledger: Ledger,
+    store: Store,
+    executor: str,
+    workers: int,
+    address: str | None,
+    worlds: Worlds,
+) -> Iterator[Outcome]:
+    """Carry out what is missing; runs on one trace come together, so that it is read once."""
+
+    def tasks(*states: State) -> Iterator[Task]:
+        for index in runs.order():
+            if ledger.state(index) in states:
+                spec = msgspec.json.encode(runs.spec(index).to_dict())
+                yield Task(str(store.folder), index, ledger.digest(index), spec)
+
+    if not ledger.new:
+        return
+    if executor == "dask":
+        every = tasks(State.NEW, State.NEW_IN_PYTHON)
+        yield from in_dask(carry_out, every, workers, _lost, address)
+        return
+    yield from in_threads(partial(_carry_out, worlds), tasks(State.NEW), workers)
+    yield from in_processes(carry_out, tasks(State.NEW_IN_PYTHON), workers, _lost)
+
+
+def _lost(task: Task, reason: str) -> Outcome:
+    return Outcome(task.run, "ProcessDied", reason)
+
+
+def carry_out(task: Task) -> Outcome:
+    """Do one run and save its result."""
+    return _carry_out(_WORLDS, task, None)
+
+
+def _carry_out(worlds: Worlds, task: Task, report: Progress | None) -> Outcome:
+    from gangline.runs.spec import RunSpec
+    from gangline.studies.sweep.store import Store
+
+    store = Store(Path(task.store))
+    if store.has(task.digest):  # another sweep was sooner
+        return Outcome(task.run)
+    spec = RunSpec.from_dict(msgspec.json.decode(task.spec))
+    try:
+        result = worlds.run(Run(spec), progress=report or False)
+    except (GanglineError, OSError, MemoryError) as error:
+        return Outcome(task.run, type(error).__name__, str(error))
+    except Exception as error:  # of a policy in Python, or of another library
+        if not spec.policy.python:
+            raise
+        return Outcome(task.run, type(error).__name__, str(error))
+    try:
+        store.add(task.digest, result)
+    except (ResultError, MemoryError) as error:
+        return Outcome(task.run, type(error).__name__, str(error))
+    return Outcome(task.run)
+
+
+_WORLDS = Worlds(_WORLDS_MAX)

@@ -1,0 +1,282 @@
+"""The means of a sweep as tables and in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gangline._support.formatting import brief, duration, listed, plural, share, times
+from gangline._support.statistics import LEAST_SEEDS
+from gangline.runs.offered_load import in_words, overload, shown
+from gangline.studies.sweep.means import POLICY, measure_of
+from gangline.studies.sweep.plan import is_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gangline._support.formatting import Measure
+    from gangline._support.statistics import Estimate
+    from gangline.runs.offered_load import OfferedLoad
+    from gangline.studies.sweep.means import Group, Line, Means
+
+    Form = Callable[[float | None], str]
+
+__all__ = [
+    "Column",
+    "brief_form",
+    "cells",
+    "columns",
+    "has_intervals",
+    "key_column",
+    "legend",
+    "name_of",
+    "over_seeds",
+    "sentences",
+    "title",
+]
+
+_NAMES = {
+    "p50": "median JCT",
+    "p99": "p99 JCT",
+    "GPU util.": "GPU utilization",
+    "preempt.": "preemptions",
+}
+_LIGHT = (
+    "In no trace do the jobs ever ask for more than all GPUs at once: no job has to wait for lack "
+    "of GPUs, so most policies look the same."
+)
+_VALUES_TOLD = 8  # of a key, before its values are counted
+
+
+def title(means: Means, measure: str) -> str:
+    """Return what a table of a measure is called."""
+    over = over_seeds(means)
+    return f"{name_of(measure_of(measure))} by {listed(means.by)}{over and ','}{over}"
+
+
+class Column(NamedTuple):
+    """A column of a table: its cells as they are shown, and what they are sorted by."""
+
+    title: str
+    cells: list[str]
+    values: Sequence[float | str | None]
+
+
+def columns(means: Means, measure: str) -> list[Column]:
+    """Return the columns of a table of a measure: keys, then numbers.
+
+    The offered load is left out where it is the same in every row, and so is what is empty.
+    """
+    how, lines = measure_of(measure), means.lines(measure)
+    form = brief_form(how)
+    found = [key_column(key, [line.group for line in lines]) for key in means.by]
+    loads = [line.group.offered_load for line in lines]
+    if len(set(map(times, loads))) > 1:
+        found.append(Column("load", [times(load) for load in loads], loads))
+    if any(line.group.failed for line in lines):
+        counts = [line.mean.seeds if line.mean else 0 for line in lines]
+        found.append(Column("seeds", [_seeds(line) for line in lines], counts))
+    found.append(_of_estimates(name_of(how), [line.mean for line in lines], form))
+    apart = [line.difference for line in lines]
+    if any(apart):
+        points = ", points" * (how.form is share)
+        found.append(_of_estimates(f"difference{points}", apart, _signed(form)))
+        if any(one.seeds > 1 for one in apart if one):
+            less = [f"{one.less_in} of {one.seeds}" if one else "" for one in apart]
+            found.append(
+                Column("less in", less, [None if one is None else one.less_in for one in apart])
+            )
+    return found
+
+
+def cells(means: Means, measure: str) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of a table for a terminal, in which `*` marks the best."""
+    lines, found = means.lines(measure), columns(means, measure)
+    if any(line.is_best for line in lines):
+        at = next(i for i, one in enumerate(found) if one.title == name_of(measure_of(measure)))
+        marked = zip(found[at].cells, lines, strict=True)
+        found[at] = found[at]._replace(cells=[cell + " *"[line.is_best] for cell, line in marked])
+    rows = zip(*(one.cells for one in found), strict=True)
+    return [one.title for one in found], [list(row) for row in rows]
+
+
+def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
+    """Return what the signs of a table mean."""
+    lines = means.lines(measure)
+    said = []
+    if any(line.is_best for line in lines):
+        tie = "not told from it by the seeds" if has_intervals(lines) else "within 1 % of it"
+        where = " where the other keys are the same" if len(means.worlds) > 1 else ""
+        said.append(f"{mark}: the best{where}, and all that are {tie}")
+    if any(line.difference for line in lines):
+        word = "difference" if mark == "*" else "Difference"
+        said.append(f"{word}: to {means.baseline}, seed by seed; less in: of the seeds")
+    return said
+
+
+def sentences(means: Means) -> list[str]:
+    """Return what the numbers say, and what to know of them."""
+    first = means.measures[0]
+    said = [*_best(means, first), *_loads(means)]
+    failed = sum(group.failed for group in means.groups)
+    if failed:
+        runs = sum(group.runs for group in means.groups)
+        kind = _seed_word(means, 1)
+        said.append(
+            f"{failed:,} of {plural(runs, 'run')} failed. A mean leaves out each {kind} with a "
+            f"failed run, and a difference takes each {kind} that both have."
+        )
+    if means.averaged:
+        over = listed(means.averaged)
+        said.append(f"Within each seed, runs are averaged over {over}.")
+    said += _same(means)
+    most = max((group.seeds for group in means.groups), default=0)
+    if 1 < most < LEAST_SEEDS:
+        said.append(f"Intervals need {LEAST_SEEDS} seeds or more.")
+    return said
+
+
+def brief_form(measure: Measure) -> Form:
+    """Return how a measure is shown in narrow tables."""
+    return brief if measure.form is duration else measure.form
+
+
+def name_of(measure: Measure) -> str:
+    """Return what a measure is called outside of narrow tables."""
+    return _NAMES.get(measure.short, measure.short)
+
+
+def over_seeds(means: Means) -> str:
+    """Say how many seeds there are, if there are several."""
+    most = max((group.seeds for group in means.groups), default=0)
+    return f" over {most} {_seed_word(means, most)}" if most > 1 else ""
+
+
+def _seed_word(means: Means, number: int) -> str:
+    word = "trace seed" if means.seed == "trace_seed" else "seed"
+    return word if number == 1 else f"{word}s"
+
+
+def _seeds(line: Line) -> str:
+    have, there = line.mean.seeds if line.mean else 0, line.group.seeds
+    return str(have) if have == there else f"{have} of {there}"
+
+
+def has_intervals(lines: Sequence[Line]) -> bool:
+    """Tell whether some of the means have intervals."""
+    return any(line.mean is not None and line.mean.low is not None for line in lines)
+
+
+def key_column(key: str, groups: Sequence[Group]) -> Column:
+    """Return the column of a key; text is sorted by its labels."""
+    values = [group.keys[key] for group in groups]
+    is_number = all(isinstance(value, int | float) for value in values)
+    texts = [group.labels[key] for group in groups]
+    return Column(key, texts, values if is_number else texts)
+
+
+def _of_estimates(name: str, of: Sequence[Estimate | None], form: Form) -> Column:
+    """Return means with their intervals."""
+    texts = []
+    for one in of:
+        ends = "" if one is None or one.low is None else f" ({form(one.low)}, {form(one.high)})"
+        texts.append("" if one is None else f"{form(one.mean)}{ends}")
+    return Column(name, texts, [None if one is None else one.mean for one in of])
+
+
+def _signed(form: Form) -> Form:
+    """Return how a difference is shown: with its sign, and of shares in percentage points."""
+
+    def show(value: float | None) -> str:
+        if value is None:
+            return "–"
+        if form is share:
+            return f"{100.0 * value:+.1f}"
+        return f"{'-' if value < 0.0 else '+' if value > 0.0 else ''}{form(abs(value))}"
+
+    return show
+
+
+def _best(means: Means, measure: str) -> list[str]:
+    """Say which policies are the best, and where."""
+    how = measure_of(measure)
+    best = {id(line.group) for line in means.lines(measure) if line.is_best}
+    where: dict[tuple[str, ...], list[str]] = {}
+    for name, groups in means.worlds:
+        names = tuple(_policy(means, group) for group in groups if id(group) in best)
+        if names:
+            where.setdefault(names, []).append(name)
+    most = "least" if how.direction < 0 else "largest"
+    said = []
+    for names, at in where.items():
+        is_all = len(where) == 1 and len(at) == len(means.worlds)
+        every = f" at every {at[0].partition(' ')[0]}" if ", " not in at[0] else " everywhere"
+        place = "" if at == [""] else every if is_all else f" at {_places(at)}"
+        has, tie = ("has", "") if len(names) == 1 else ("have", ", as far as these runs tell")
+        said.append(f"{listed(names)} {has} the {most} {name_of(how)}{place}{tie}.")
+    return said
+
+
+def _places(at: Sequence[str]) -> str:
+    """Return names of places in a sentence; too many are counted."""
+    if len(at) > _VALUES_TOLD:
+        return f"{len(at)} combinations of the other keys"
+    key = at[0].partition(" ")[0]
+    is_one = all(name.partition(" ")[0] == key and ", " not in name for name in at)
+    return f"{key} {listed([name.partition(' ')[2] for name in at])}" if is_one else "; ".join(at)
+
+
+def _policy(means: Means, group: Group) -> str:
+    """Return the policy of a group with its settings."""
+    return ", ".join(
+        [
+            group.labels[POLICY],
+            *(
+                f"{key} {group.labels[key]}"
+                for key in means.by
+                if is_setting(key) and group.labels[key]
+            ),
+        ]
+        if POLICY in group.labels
+        else [" ".join(group.labels.values())]
+    )
+
+
+def _loads(means: Means) -> list[str]:
+    """Say what the offered loads mean: of the largest in full where some are above 1."""
+    loads = {name: next((g.loads for g in of if g.loads), ()) for name, of in means.worlds}
+    over = [name for name, of in loads.items() if any(load.is_over for load in of)]
+    if not over:
+        is_light = any(loads.values()) and all(one.is_light for of in loads.values() for one in of)
+        return [_LIGHT] if is_light else []
+    worst = max(over, key=lambda name: max(load.load or 0.0 for load in loads[name]))
+    told = _load(means, loads[worst])
+    said = [f"At {worst}, {told[0].lower()}{told[1:]}" if worst else told]
+    rest = [name for name in over if name != worst]
+    if rest:
+        said.append(
+            f"The offered load is above 1 also at {_places(rest)}, in some draws or in all."
+        )
+    return said
+
+
+def _load(means: Means, loads: Sequence[OfferedLoad]) -> str:
+    """Say what the loads of a group mean: those of the draws of one trace, or of several worlds."""
+    if all(key == POLICY or is_setting(key) for key in means.averaged):
+        return in_words(loads)
+    count = len(loads)
+
+    def where(over: int) -> str:
+        some = "all" if over == count else f"{over} of the {count}"
+        return f"{some} traces and clusters of this mean"
+
+    return f"The offered load is {shown(loads)}.{overload(loads, where)}"
+
+
+def _same(means: Means) -> list[str]:
+    """Say so if there are several seeds and they change nothing."""
+    several = [group for group in means.groups if group.seeds > 1]
+    kept = [list(values.values()) for group in several for values in group.values.values()]
+    if not kept or any(len(set(values)) > 1 for values in kept):
+        return []
+    hint = "" if means.seed == "trace_seed" else "; `trace_seed` draws a synthetic trace anew"
+    return [f"The {_seed_word(means, 2)} change none of these numbers{hint}."]

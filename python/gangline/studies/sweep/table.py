@@ -1,0 +1,130 @@
+"""The tables of a sweep: read from its store twice, run by run, and written in batches.
+
+The first pass finds the columns and their types, which differ from run to run.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from gangline.files import listed_files
+from gangline.studies.sweep.ledger import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from gangline.studies.sweep.ledger import Ledger
+    from gangline.studies.sweep.plan import Runs
+    from gangline.studies.sweep.store import Store
+
+__all__ = ["check", "read", "write"]
+
+_ROWS_AT_ONCE = 500  # ours: rows that are Python objects at once, and a row group
+_LAST = ("digest", "status")
+_NAMES = _TABLE, _TEXT, _FAILED = "table.parquet", "table.csv", "failed.json"
+
+
+def write(store: Store, runs: Runs, ledger: Ledger) -> None:
+    """Write table.parquet, table.csv and failed.json from what is in the store."""
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    from gangline.files.json_files import write_json
+
+    schema = _schema(_rows(store, runs, ledger))
+    rows = _rows(store, runs, ledger)
+    failed = [
+        {**runs.keys(i), "digest": ledger.digest(i), "error": e.error, "message": e.message}
+        for i, e in sorted(ledger.errors.items())
+    ]
+    with listed_files.replacing(store.folder, _NAMES) as part:
+        with (
+            pq.ParquetWriter(part / _TABLE, schema) as first,
+            pc.CSVWriter(part / _TEXT, schema) as second,
+        ):
+            while table := _batch(rows, schema):
+                first.write_table(table)
+                second.write_table(table)
+        write_json(part / _FAILED, json.loads(json.dumps(failed, default=str)))
+
+
+def check(folder: Path) -> None:
+    """Raise an OSError now if the tables could not be written into a folder later."""
+    listed_files.check(folder, _NAMES)
+
+
+def read(folder: Path) -> pa.Table:
+    """Read table.parquet; a ResultError if it was changed since it was written."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(listed_files.check_unchanged(folder, _TABLE), partitioning=None)
+
+
+def _rows(store: Store, runs: Runs, ledger: Ledger) -> Iterator[dict[str, Any]]:
+    """Yield the row of each run: keys, offered load, the summary, digest and status."""
+    for index in ledger:
+        digest, is_finished = ledger.digest(index), ledger.state(index) == State.FINISHED
+        keys = runs.keys(index)
+        row = {key: _cell(keys.get(key)) for key in runs.columns}
+        if is_finished:
+            load = store.offered_load(digest)
+            row |= {"offered_load": load and load.load, **(store.summary(digest) or {})}
+        yield row | {"digest": digest, "status": "finished" if is_finished else "failed"}
+
+
+def _cell(value: Any) -> Any:
+    """Return a key as a cell: tables and lists as JSON, objects by their names."""
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value)
+    named = getattr(value, "label", None)
+    return named() if callable(named) else getattr(value, "name", str(value))
+
+
+def _schema(rows: Iterator[dict[str, Any]]) -> pa.Schema:
+    """Return a schema that holds all rows."""
+    import pyarrow as pa
+
+    kinds: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            kinds.setdefault(name, set()).add(_kind(value))
+    names = [*(name for name in kinds if name not in _LAST), *_LAST]
+    return pa.schema([(name, _type(kinds[name] - {"null"})) for name in names])
+
+
+def _kind(value: Any) -> str:
+    if type(value) is int:
+        return "int64" if value < 2**63 else "uint64"  # a seed may be as large
+    return {type(None): "null", bool: "bool", float: "float64"}.get(type(value), "string")
+
+
+def _type(kinds: set[str]) -> pa.DataType:
+    """Return the type of a column; what is of several kinds is text."""
+    import pyarrow as pa
+
+    if len(kinds) <= 1:
+        return pa.type_for_alias(*kinds or {"null"})
+    if kinds == {"int64", "uint64"}:
+        return pa.uint64()
+    return pa.float64() if kinds == {"int64", "float64"} else pa.string()
+
+
+def _batch(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return the next rows; none, and the table is false."""
+    import pyarrow as pa
+
+    batch = list(islice(rows, _ROWS_AT_ONCE))
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in batch]
+        if field.type == pa.string():
+            values = [v if isinstance(v, str) or v is None else json.dumps(v) for v in values]
+        columns.append(pa.array(values, field.type))
+    return pa.Table.from_arrays(columns, schema=schema)

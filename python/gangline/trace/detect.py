@@ -1,0 +1,253 @@
+"""Which format an input has, from its first 64 KiB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangline.errors import TraceError
+from gangline.files.faults import short
+from gangline.files.tar import is_tar
+from gangline.files.text import BOM, header, not_text, simple
+from gangline.trace.formats import FORMATS, Format
+
+if TYPE_CHECKING:
+    from gangline.files.source import Source
+
+SWF_FIELDS = 18
+_SWF_STATUS = 11  # field, from 1
+_SWF_STATUSES = (b"-1", b"0", b"1", b"2", b"3", b"4", b"5")
+GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
+"""Columns of a Gavel trace, by their number, that hold numbers."""
+
+_ARROW = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
+_WORK = frozenset({"duration_s", "iterations"})
+# Files that people take for a trace, by how they begin.
+_STRANGERS = (
+    (b"\xff\xfe", "this is UTF-16 text; save it as UTF-8"),
+    (b"\xfe\xff", "this is UTF-16 text; save it as UTF-8"),
+    (b"<", "this is a web page or XML; fetch the file itself"),
+    (
+        b"version https://git-lfs",
+        "this is a pointer of Git LFS; fetch the file with `git lfs pull`",
+    ),
+    (b"\x80\x02", "this is a pickle, and those are never opened"),
+    (b"\x80\x03", "this is a pickle, and those are never opened"),
+    (b"\x80\x04", "this is a pickle, and those are never opened"),
+    (b"\x80\x05", "this is a pickle, and those are never opened"),
+    (b"PK\x03\x04", "this is a zip archive; unpack it, or pack it with gzip, xz or zstd"),
+    (b"BZh", "this is packed with bzip2; unpack it, or pack it with gzip, xz or zstd"),
+)
+_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
+_PAI_TABLE = "pai_"
+_CUT_DOWN = 3
+"""So many columns, all of one format, tell a file that was cut down from it."""
+_NEAREST = 2
+_OWN = (
+    "a trace of your own needs arrival_s, gpus and duration_s, in seconds: rename the columns "
+    "that hold them"
+)
+_NEAR_ENOUGH = 0.5  # ours: a file that lacks more than half of the columns is of another format
+_NAMES_SHOWN = 8
+_TABLE_LEAST = 2  # ours: so many columns may come from separators inside one name
+
+
+def detect(source: Source) -> str:
+    """Return the name of the format.
+
+    Raises
+    ------
+    TraceError
+        If no format matches, or two match equally well; it says how near each is.
+    """
+    if source.is_folder or is_pai_table(source):
+        return "pai"
+    head = source.head
+    if head.startswith(_ARROW):
+        return "native"
+    if is_tar(head):
+        raise TraceError(
+            f"{source.name}: this is an archive; name what to read: {source.name}::MEMBER; "
+            f"it holds {source.members()}",
+            path=source.name,
+            expected="a member",
+        )
+    found = _by_first_bytes(head)
+    if found is not None:
+        return found
+    return _by_header(source, header(head))
+
+
+def is_pai_table(source: Source) -> bool:
+    """Whether this is a table of the PAI collection, which has its header in another file."""
+    name = (source.member or source.path.name).rpartition("/")[2]
+    stem = name.partition(".")[0]
+    if stem.startswith(_PAI_TABLE) and stem.endswith("_table"):
+        return True
+    return source.member is None and source.path.with_name(f"{stem}.header").is_file()
+
+
+def _by_first_bytes(head: bytes) -> str | None:
+    text = head.removeprefix(BOM).lstrip()
+    if text.startswith(b"{"):
+        return "batsim" if b'"jobs"' in text or b'"profiles"' in text else None
+    if text.startswith(b"["):
+        return "philly-json" if b'"attempts"' in text or b'"submitted_time"' in text else None
+    if text.startswith(b";"):
+        return "swf"
+    line = text.partition(b"\n")[0].rstrip(b"\r")
+    if _is_swf(text):
+        return "swf"
+    cells = line.split(b"\t")
+    if all(_is_number(cells[i]) for i in GAVEL_NUMBERS.get(len(cells), (0,))):
+        return "gavel"
+    return None
+
+
+def _is_swf(text: bytes) -> bool:
+    """Whether every whole line has the 18 numbers of a job, whatever follows them."""
+    whole, _, rest = text.rpartition(b"\n")
+    lines = [line.split()[:SWF_FIELDS] for line in (whole or rest).splitlines() if line.strip()]
+    return all(
+        len(fields) == SWF_FIELDS
+        and all(_is_number(field) for field in fields)
+        and fields[0].isdigit()
+        and fields[_SWF_STATUS - 1] in _SWF_STATUSES
+        for fields in lines
+        if not fields[0].startswith(b";")
+    )
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _by_header(source: Source, names: list[str]) -> str:
+    have = {simple(name) for name in names}
+    matches = [item for item in FORMATS if item.columns and not _missing(item, have)]
+    matches.sort(key=lambda item: len(_needs(item, have)), reverse=True)
+    force = ""
+    if matches:
+        best = len(_needs(matches[0], have))
+        equal = [item.name for item in matches if len(_needs(item, have)) == best]
+        if len(equal) == 1:
+            return equal[0]
+        words = f"the header fits {' and '.join(equal)} equally well"
+        force = "; force one with `--format` (or format=)"
+    elif have >= _OLD_TIRESIAS:
+        words = "this is the older demo format of the Tiresias simulator, which has no iterations"
+    else:
+        stranger = _stranger(source.head)
+        words = f"unknown trace format: {stranger or _nearness(names)}"
+    raise TraceError(
+        f"{source.name}: {words}{force}",
+        path=source.name,
+        line=1,
+        expected="a known header",
+    )
+
+
+def _stranger(head: bytes) -> str | None:
+    """Say what a file is that has no header of ours, if its first bytes tell."""
+    text = head.removeprefix(BOM).lstrip()
+    for start, words in _STRANGERS:
+        if text.startswith(start):
+            return words
+    if text.startswith((b"{", b"[")):
+        return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
+    if unreadable := _not_text(head):
+        return unreadable
+    if cluster := _cluster(head):
+        return cluster
+    for delimiter, name in _DELIMITERS.items():
+        have = {simple(column) for column in header(head, delimiter)}
+        found = [item for item in FORMATS if item.columns and not _missing(item, have)]
+        if found:
+            nearest = max(found, key=lambda item: len(item.columns)).name
+            return f"its columns, those of {nearest}, are separated by {name}; expected commas"
+        if len(have) > _TABLE_LEAST and len(header(head)) == 1:
+            return f"its columns are separated by {name}; expected commas"
+    return None
+
+
+def _cluster(head: bytes) -> str | None:
+    """Say so if this describes a cluster: a TOML file, or the node list of a public trace."""
+    from gangline.cluster.node_lists import FORMATS as NODE_LISTS
+
+    have = {simple(name) for name in header(head)}
+    for item in NODE_LISTS:
+        if set(item.columns) <= have:
+            return f"this is a node list ({item.name}); it describes a cluster: `--cluster`"
+    if b"[[servers]]" in head or b"[[gpu_types]]" in head:
+        return "this is a cluster file; it describes a cluster: `--cluster`"
+    return None
+
+
+def _not_text(head: bytes) -> str | None:
+    """Say what in the first line is no text."""
+    line = head.split(b"\n", 1)[0]
+    if b"\0" in line:
+        return "its first line holds NUL bytes; expected text, Parquet or Arrow"
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"its first line is not UTF-8 text ({not_text(error)})"
+    return None
+
+
+def _needs(item: Format, have: set[str]) -> frozenset[str]:
+    """Return the columns that a header must have, for the native format with those of work."""
+    return item.columns | (_WORK & have) if item.name == "native" else item.columns
+
+
+def _missing(item: Format, have: set[str]) -> list[str]:
+    missing = sorted(item.columns - have)
+    if item.name == "native" and not have & _WORK:
+        missing.append("duration_s or iterations")
+    return missing
+
+
+def _nearness(names: list[str]) -> str:
+    """Say how near each format is: the nearest by what they lack, the others by their share."""
+    have = {simple(name) for name in names}
+    near = []
+    for item in FORMATS:
+        missing = _missing(item, have)
+        total = len(item.columns) + (item.name == "native")
+        if item.columns:
+            near.append((len(missing) / total, item.name, missing, total))
+    near.sort(key=lambda entry: entry[0])
+    owner = _owner(have)
+    near = [entry for entry in near if entry[0] < 1.0]
+    known = f"known: {', '.join(item.name for item in FORMATS)}"
+    named = 0 if not near or near[0][0] > _NEAR_ENOUGH else _NEAREST
+    if owner is not None and not named:
+        near.sort(key=lambda entry: entry[1] != owner)
+        named = 1
+    parts = [f"{name} lacks {', '.join(missing)}" for _, name, missing, _ in near[:named]]
+    rest = ", ".join(
+        f"{name} {total - len(missing)} of {total}" for _, name, missing, total in near[named:]
+    )
+    found = f"columns found of {'others' if named else 'formats'}: {rest}" if rest else ""
+    if named:
+        return "; ".join([*parts, found or known, _OWN])
+    return "; ".join(part for part in (_own(names), found, known) if part)
+
+
+def _owner(have: set[str]) -> str | None:
+    """Name the one format to which three or more columns all belong: a file cut down from it."""
+    owners = [item.name for item in FORMATS if len(have) >= _CUT_DOWN and have <= item.columns]
+    return owners[0] if len(owners) == 1 else None
+
+
+def _own(names: list[str]) -> str:
+    """Say what a trace of one's own needs, where a file is near to no format."""
+    shown = ", ".join(short(name) for name in names[:_NAMES_SHOWN])
+    shown += f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    if any(_is_number(name.encode()) for name in names):
+        return f"its first line names no columns ({shown}); `--format` forces a format without them"
+    return f"its columns are {shown}; {_OWN}"
