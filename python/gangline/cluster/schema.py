@@ -1,6 +1,6 @@
 """Shapes of the cluster TOML: typed structs, one per table.
 
-Only shapes and single-value bounds live here; rules between values are in `cluster.py`.
+Only shapes and single-value bounds live here; rules between values are in `checks.py`.
 """
 
 from __future__ import annotations
