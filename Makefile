@@ -14,7 +14,7 @@ RUST_SOURCES := $(shell find rust -path rust/fuzz -prune -o -path '*/target' -pr
 	$(wildcard Cargo.toml Cargo.lock rust-toolchain.toml)
 
 # The demo: a week of a synthetic Philly-like load on a cluster that is a little too small for it, so that the order
-# in which jobs are served matters (tests/unit/test_demo.py).
+# in which jobs are served matters (tests/unit/testing/test_demo.py).
 DEMO_POLICIES := fifo,fifo-skip,sjf,srtf,las,tiresias
 DEMO_TRACE := traces/mini/philly.parquet
 DEMO_CLUSTER := pollux-64
@@ -88,7 +88,7 @@ check: setup ## what takes longer: slow tests, large worlds, browser, wheel, fuz
 # `make test` does it a few times.
 KILLS ?= 100
 soak: $(VENV)/.develop ## what takes long and hits at random: sweeps killed KILLS=100 times and resumed
-	GANGLINE_SWEEP_KILLS=$(KILLS) $(PY) -m pytest -q --timeout 7200 --durations 4 tests/unit/test_sweep_killed.py
+	GANGLINE_SWEEP_KILLS=$(KILLS) $(PY) -m pytest -q --timeout 7200 --durations 4 tests/unit/studies/test_sweep_killed.py
 
 lint: setup ## formatters, clippy, ruff, mypy, spelling, docs
 	$(GATE)

@@ -43,7 +43,6 @@ from gangline.studies.capacity.result import CapacityPlan
 from gangline.studies.sweep.summary import Summary
 
 if TYPE_CHECKING:
-    from gangline.runs.result import Result
     from collections.abc import Iterable, Sequence
     from os import PathLike
 
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gangline.runs.result import Result
     from gangline.studies.capacity import CapacityContest
     from gangline.studies.sweep import Sweep
     from gangline.studies.sweep.means import Line

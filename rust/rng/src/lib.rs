@@ -445,7 +445,7 @@ mod tests {
         geometric: u64,
     }
 
-    /// Worked out by `tests/reference/philox.py`, which `tests/unit/test_philox.py` holds to the
+    /// Worked out by `tests/reference/philox.py`, which `tests/unit/policies/test_philox.py` holds to the
     /// same table.
     fn goldens() -> [Golden; 5] {
         let at =

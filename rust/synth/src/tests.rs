@@ -132,7 +132,7 @@ fn hash(trace: &SynthTrace, jobs: usize) -> u64 {
 
 #[test]
 fn first_thousand_jobs_have_their_golden_hash() {
-    // Worked out by the reference in `tests/unit/test_synth.py`.
+    // Worked out by the reference in `tests/unit/trace/test_synth.py`.
     let goldens = [
         (Shape::Philly, 1_459_319_003_721_731_623),
         (Shape::Helios, 15_222_662_636_357_689_146),

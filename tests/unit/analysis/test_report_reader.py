@@ -21,7 +21,7 @@ from gangline.analysis.report.stories import Story, sentences, tell, with_causes
 from gangline.analysis.report.waiting import REASONS, waits
 from gangline.runs.explain import words
 from gangline.runs.explain.life import Segments
-from unit.explain_oracle import Oracle, check
+from unit.runs.explain_oracle import Oracle, check
 
 if TYPE_CHECKING:
     from gangline.runs.explain.explanation import Explanation

@@ -9,7 +9,7 @@ import pytest
 
 import gangline as gl
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.slow

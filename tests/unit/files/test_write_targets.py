@@ -18,7 +18,7 @@ import gangline as gl
 from gangline.cli.app import main
 from gangline.files.places import whole
 from samples import tables
-from unit.refusals import GOOD, Refuse, refuse, run_on
+from unit.cli.refusals import GOOD, Refuse, refuse, run_on
 
 __all__ = ["refuse"]
 

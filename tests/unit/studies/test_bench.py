@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gangline.studies.bench import Bench
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # Frozen: a changed suite is a new suite in a new file. The second hash is that of its rates.
 DIGESTS = {
     1: (

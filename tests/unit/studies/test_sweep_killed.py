@@ -20,7 +20,7 @@ import pytest
 
 from gangline.studies.sweep import sweep
 from gangline.studies.sweep.plan import read_plan
-from unit.test_sweep import SYNTH, settled, write_policies
+from unit.studies.test_sweep import SYNTH, settled, write_policies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -184,7 +184,7 @@ def test_only_rows_that_stay_are_counted(tmp_path: Path) -> None:
 
 
 def test_every_counter_is_said_in_words() -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     places = [
         *(root / "python/gangline/trace").rglob("*.py"),
         root / "rust/synth/src/lib.rs",

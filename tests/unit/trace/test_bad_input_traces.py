@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
-from unit.refusals import GOOD, HEADER, Refuse, check_refusal, refuse, run_on
+from unit.cli.refusals import GOOD, HEADER, Refuse, check_refusal, refuse, run_on
 
 __all__ = ["refuse"]  # a fixture
 

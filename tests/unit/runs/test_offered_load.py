@@ -18,12 +18,12 @@ from pyarrow import csv
 import gangline as gl
 from gangline.errors import OptionError
 from gangline.runs.offered_load import overload
-from unit.test_trace_recount import FILES
+from unit.trace.test_trace_recount import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LAB = gl.Cluster.homogeneous(servers=64, gpus=8)
 
 

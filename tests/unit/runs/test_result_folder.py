@@ -91,7 +91,7 @@ def dies_at(call: int, place: Path) -> bool:
     code = f"""
 import os, signal, sys, pathlib
 import gangline as gl
-from unit.test_result_folder import run
+from unit.runs.test_result_folder import run
 result, left = run("srtf", segments=False), [{call}]
 def dying(real):
     def call(*arguments, **more):
@@ -104,7 +104,7 @@ result.jobs, result.timeline
 os.replace, os.rename, os.unlink = map(dying, (os.replace, os.rename, os.unlink))
 result.save({str(place)!r})
 """
-    tests = str(Path(__file__).parents[1])
+    tests = str(Path(__file__).parents[2])
     path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -9,14 +9,14 @@ import pytest
 import gangline as gl
 from gangline.cli.app import main
 from gangline.errors import PolicyError
-from unit.explain_oracle import check_cause
-from unit.test_explain import LAB, check_all, explained, said_of, spans, table
+from unit.runs.explain_oracle import check_cause
+from unit.runs.test_explain import LAB, check_all, explained, said_of, spans, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from unit.explain_oracle import Oracle
+    from unit.runs.explain_oracle import Oracle
 
 SEARCHES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("hadar", {"tier": "beam", "round_s": 60.0}, {"search"}),

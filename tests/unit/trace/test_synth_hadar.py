@@ -16,7 +16,7 @@ from gangline.trace.synth.hadar_jobs import CLASSES
 from meta.house import ROOT
 from reference import philox
 from reference.philox import Purpose
-from unit.test_offered_load import best_price_bound
+from unit.runs.test_offered_load import best_price_bound
 
 if TYPE_CHECKING:
     from pathlib import Path

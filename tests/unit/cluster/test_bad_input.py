@@ -22,7 +22,7 @@ import pytest
 
 import gangline as gl
 from samples import tables
-from unit.refusals import GOOD, Refuse, check_refusal, refuse, run_on
+from unit.cli.refusals import GOOD, Refuse, check_refusal, refuse, run_on
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 import gangline as gl
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # The first comparison in the README and in the quick start.
 QUICK_START = "synth:pai?jobs=1000&seed=1&max_gpus=16"
 

@@ -9,7 +9,7 @@ import pytest
 
 from gangline.errors import OptionError
 from gangline.studies.sweep import sweep
-from unit.test_sweep import GRID, settled
+from unit.studies.test_sweep import GRID, settled
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
-from unit.refusals import Refuse, refuse
+from unit.cli.refusals import Refuse, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path

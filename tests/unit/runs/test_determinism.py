@@ -20,7 +20,7 @@ POLICIES = ("fifo", "srtf", "tiresias-gittins")
 SOLVING = ("gavel-las", "gavel-ftf")  # by programs, and by prices
 SCRIPT = """
 import json, sys
-from unit.test_determinism import digests
+from unit.runs.test_determinism import digests
 print(json.dumps({name: digests(name, sys.argv[1]) for name in sys.argv[2:]}))
 """
 
@@ -62,7 +62,7 @@ def digests(policy: str, folder: str) -> dict[str, str]:
 
 
 def in_a_process(folder: Path, hash_seed: str) -> dict[str, dict[str, str]]:
-    tests = str(Path(__file__).parents[1])
+    tests = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(folder), *POLICIES, *SOLVING],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": tests},

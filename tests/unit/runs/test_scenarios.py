@@ -12,7 +12,7 @@ import gangline as gl
 from parity.draws import ROUNDS as IN_ROUNDS
 from parity.harness import nanos, run_engine
 
-FOLDER = Path(__file__).parents[1] / "scenarios"
+FOLDER = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))
 COUNTERS = ("decisions", "preemptions", "migrations", "demotions", "promotions")
 ROUNDS = ("toy-round", *IN_ROUNDS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from reference import pair as reference
-from unit.test_pair_rule import FACTORS, GOLDEN, PASSES, TIMES
+from unit.cluster.test_pair_rule import FACTORS, GOLDEN, PASSES, TIMES
 
 PAIRS = st.tuples(TIMES, TIMES, FACTORS, FACTORS, PASSES)
 

@@ -25,7 +25,7 @@ JOBS = pa.table(
         "user": ["u", "v", "u"],
     }
 )
-CONTRACT = tomllib.loads((Path(__file__).parents[1] / "meta" / "contract.toml").read_text("utf-8"))
+CONTRACT = tomllib.loads((Path(__file__).parents[2] / "meta" / "contract.toml").read_text("utf-8"))
 
 
 def column(result: gl.Result, name: str) -> list[Any]:

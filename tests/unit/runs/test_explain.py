@@ -16,7 +16,7 @@ from gangline.errors import ResultError
 from gangline.policies.registry import make
 from gangline.runs.execution import Worlds
 from gangline.runs.explain.face import explain
-from unit.explain_oracle import Oracle, check
+from unit.runs.explain_oracle import Oracle, check
 
 if TYPE_CHECKING:
     from pathlib import Path

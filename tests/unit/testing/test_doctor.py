@@ -14,7 +14,7 @@ import pytest
 
 from gangline import doctor
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXTRAS = {"perfetto": "report"}
 
 

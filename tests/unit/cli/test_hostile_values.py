@@ -13,7 +13,7 @@ import pytest
 import gangline as gl
 from gangline.cli.app import main
 from gangline.studies.sweep.store import Store
-from unit.refusals import Refuse, refuse
+from unit.cli.refusals import Refuse, refuse
 
 __all__ = ["refuse"]
 

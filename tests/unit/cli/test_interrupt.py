@@ -188,7 +188,7 @@ def test_an_interrupt_while_modules_are_loaded_leaves_no_traceback(module: str) 
 
 
 def test_the_installed_command_is_the_one_that_is_interrupted_well() -> None:
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))
     assert project["project"]["scripts"] == {"gangline": "gangline.__main__:main"}
 
 

@@ -15,7 +15,7 @@ import reference
 from gangline import _core
 from parity.draws import ROUNDS
 
-FOLDER = Path(__file__).parents[1] / "scenarios"
+FOLDER = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))
 COUNTERS = ("decisions", "preemptions", "migrations", "demotions", "promotions")
 ERRORS = (
