@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import gangline.cluster.network as network
     import gangline.cluster.sharing as sharing
     import gangline.cluster.tables as tables
+    import gangline.errors as errors
     import gangline.hadare as hadare
     import gangline.lp as lp
     import gangline.plot as plot
@@ -104,6 +105,7 @@ __all__ = [
     "audit",
     "bench",
     "compare",
+    "errors",
     "hadare",
     "load_result",
     "lp",
@@ -152,6 +154,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES = {
     "bench": "gangline.studies.bench",
+    "errors": "gangline.errors",
     "hadare": "gangline.hadare",
     "lp": "gangline.lp",
     "network": "gangline.cluster.network",

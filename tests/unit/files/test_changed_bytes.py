@@ -81,7 +81,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gl.sweep({"grid": grid}, out=folder / "sweep", workers=1)
     lab = gl.Cluster.homogeneous(servers=1, gpus=4)
     keep = "jct_mean_s<=1e9"
-    gl.capacity.plan(lab, TRACE, "fifo", keep=keep, out=folder / "plan", workers=1)
+    gl.plan_capacity(lab, TRACE, "fifo", keep=keep, out=folder / "plan", workers=1)
     rows = {"table": [{"policy": "fifo", "rank": 1.5}], "seeds": [0, 1]}
     json_files.write_sealed(folder / "bench.json", BENCH, rows)
     json_files.write_sealed(folder / "reproduction.json", REPRODUCTION, rows)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.cli.app import main
+from gangline.studies.capacity import CapacityPlan
 from gangline.studies.capacity.targets import parse
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def test_one_policy_has_the_plan_that_it_has_among_several(policy: str) -> None:
     lab = gl.Cluster.homogeneous(servers=5, gpus=gpus)
     options: dict[str, Any] = {"keep": f"{key}<={bound}", "most": MOST, "workers": 1}
     alone = gl.plan_capacity(lab, address, policy, **options)
-    assert isinstance(alone, gl.capacity.CapacityPlan)
+    assert isinstance(alone, CapacityPlan)
     among = gl.plan_capacity(lab, address, POLICIES, **options)
     assert among[policy].to_dict() == alone.to_dict()
     size = alone.answer
