@@ -114,8 +114,8 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
 
     Examples
     --------
-    >>> from gangline.tables import PolluxProfile, fit_pollux
-    >>> from gangline.tables.pollux import Step
+    >>> from gangline.cluster.tables import PolluxProfile, fit_pollux
+    >>> from gangline.cluster.tables.pollux import Step
     >>> curve = {b: Step(0.1 + 0.01 * b, 0.0) for b in (8, 16, 32)}
     >>> fit = fit_pollux(PolluxProfile("mine", {"1": curve}, {}, {}))
     >>> round(fit.a_c, 6), round(fit.b_c, 6), fit.points
