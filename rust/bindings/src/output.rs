@@ -1,7 +1,7 @@
 //! Results to Python: vectors move into numpy arrays without a copy.
 
 use crate::error::CoreError;
-use gangline_engine::{Cause, CopyGpus, EngineError, Output, Segments, Timeline, Waited};
+use gangline_engine::{CopyGpus, Counted, EngineError, Output, Reason, Segments, Timeline, Waited};
 use gangline_model::SimTime;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyMemoryError;
@@ -193,54 +193,48 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Why watched jobs waited, by time, as columns: instant, job, cause, the other job, its GPUs, a number and an instant
-    /// of the cause, and the words of a policy in Python. Causes and words are numbers, counted in `names` and `said`. What
-    /// a cause does not have is -1, and an instant that never comes is infinite. The number is GPUs, a tier, copies or
-    /// percent, as the cause has it.
+    /// Why watched jobs waited, by time, as columns: instant, job, reason, the other job, its GPUs, a number and an instant
+    /// of the cause, and the words of a policy in Python. Reasons and words are numbers, counted in `reasons` and `said`.
+    /// What a cause does not have is -1, and an instant that never comes is infinite.
     fn causes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let causes = self.take(|output| output.causes.take());
         let rows = causes.map(|causes| causes.rows).unwrap_or_default();
-        let mut names: Vec<&'static str> = Vec::new();
-        let mut number_of = |name| {
-            names
-                .iter()
-                .position(|&one| one == name)
-                .unwrap_or_else(|| {
-                    names.push(name);
-                    names.len() - 1
-                }) as i64
+        let mut reasons: Vec<&'static Reason> = Vec::new();
+        let mut number_of = |reason| {
+            let known = reasons.iter().position(|&one| one == reason);
+            known.unwrap_or_else(|| {
+                reasons.push(reason);
+                reasons.len() - 1
+            }) as i64
         };
-        let told = |row: &Waited| row.cause.map(named);
         let or_none = |number: Option<u32>| number.map_or(-1, i64::from);
-        let words = |row: &Waited| match row.cause {
-            Some(Cause::Own { words, .. }) => i64::from(words),
-            _ => -1,
+        let number = |row: &Waited, is_words: bool| {
+            let cause = row
+                .cause
+                .filter(|cause| (cause.reason.number == Counted::Words) == is_words);
+            or_none(cause.and_then(|cause| cause.number))
         };
-        let other = |row: &Waited| row.cause.and_then(|cause| cause.other()).map(|job| job.0);
-        let until = |row: &Waited| match told(row) {
-            Some((.., until)) if until != SimTime::NEVER => until.seconds(),
+        let until = |row: &Waited| match row.cause {
+            Some(cause) if cause.until != SimTime::NEVER => cause.until.seconds(),
             _ => f64::INFINITY,
         };
         let table = PyDict::new(py);
         table.set_item("decided_s", column(py, &rows, |row| row.since.seconds()))?;
         table.set_item("row", column(py, &rows, |row| i64::from(row.job.0)))?;
         table.set_item(
-            "cause",
+            "reason",
             column(py, &rows, |row| {
-                told(row).map_or(-1, |(name, ..)| number_of(name))
+                row.cause.map_or(-1, |cause| number_of(cause.reason))
             }),
         )?;
-        table.set_item("job", column(py, &rows, |row| or_none(other(row))))?;
+        let other = |row: &Waited| or_none(row.cause.and_then(|cause| cause.job).map(|job| job.0));
+        table.set_item("job", column(py, &rows, other))?;
         table.set_item("gpus", column(py, &rows, |row| or_none(row.held)))?;
-        table.set_item(
-            "number",
-            column(py, &rows, |row| {
-                or_none(told(row).and_then(|(_, number, _)| number))
-            }),
-        )?;
+        table.set_item("number", column(py, &rows, |row| number(row, false)))?;
         table.set_item("until_s", column(py, &rows, until))?;
-        table.set_item("words", column(py, &rows, words))?;
-        table.set_item("names", names)?;
+        table.set_item("words", column(py, &rows, |row| number(row, true)))?;
+        let reasons = reasons.iter().map(|reason| reason_row(py, reason));
+        table.set_item("reasons", reasons.collect::<PyResult<Vec<_>>>()?)?;
         table.set_item("said", &self.words)?;
         Ok(table)
     }
@@ -340,30 +334,16 @@ impl RunOutput {
     }
 }
 
-/// Name of a cause, its number and its instant.
-fn named(cause: Cause) -> (&'static str, Option<u32>, SimTime) {
-    let (name, number, until) = match cause {
-        Cause::Behind(_) => ("behind", None, None),
-        Cause::NoPlace => ("no place", None, None),
-        Cause::Promised { until } => ("promised", None, Some(until)),
-        Cause::Reserved { until, .. } => ("reserved", None, Some(until)),
-        Cause::Outranked(_) => ("outranked", None, None),
-        Cause::Delayed { tier, until } => ("delayed", Some(tier as u32), Some(until)),
-        Cause::Quota { used } => ("quota", Some(used), None),
-        Cause::Price { percent } => ("price", percent, None),
-        Cause::Outbid(_) => ("outbid", None, None),
-        Cause::NotSeen => ("not looked at", None, None),
-        Cause::Searched(_) => ("search", None, None),
-        Cause::CountedOut(_) => ("counted out", None, None),
-        Cause::Copied { copies, .. } => ("copies", Some(copies), None),
-        Cause::NextDecision { until } => ("next decision", None, Some(until)),
-        Cause::NoShare => ("no share", None, None),
-        Cause::NoPartner => ("no partner", None, None),
-        Cause::Turn(_) => ("turn", None, None),
-        Cause::Leased { until } => ("leased", None, Some(until)),
-        Cause::Own { until, .. } => ("own words", None, Some(until)),
-    };
-    (name, number, until.unwrap_or(SimTime::NEVER))
+/// A reason as its declaration has it.
+pub(crate) fn reason_row<'py>(py: Python<'py>, reason: &Reason) -> PyResult<Bound<'py, PyDict>> {
+    let row = PyDict::new(py);
+    row.set_item("name", reason.name)?;
+    row.set_item("meaning", reason.meaning)?;
+    row.set_item("sentence", reason.sentence)?;
+    row.set_item("otherwise", reason.otherwise)?;
+    row.set_item("number", reason.number.name())?;
+    row.set_item("ends_when_free", reason.ends_when_free)?;
+    Ok(row)
 }
 
 fn column<'py, R, T: numpy::Element>(

@@ -3,13 +3,19 @@
 use crate::actions::parse;
 use crate::view::{PolicyChanges, PolicyView};
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Counted, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Reason as Declared, WakeOn,
 };
 use gangline_model::{JobId, SimSpan, SimTime};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the `why` of a policy in Python returned.
+pub(crate) static OWN_WORDS: Declared =
+    Declared::new("own words", "what the policy's `why` returned", "{words}")
+        .counts(Counted::Words);
 
 /// Where the user's own exception waits while the engine unwinds with a typed error.
 pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
@@ -129,11 +135,8 @@ impl PyPolicy {
                 told.len() - 1
             });
         let until = until_s.and_then(|until_s| SimTime::from_seconds(until_s).ok());
-        Ok(Some(Cause::Own {
-            words: at as u32,
-            job: other.map(JobId),
-            until: until.unwrap_or(SimTime::NEVER),
-        }))
+        let cause = Cause::of(&OWN_WORDS, other.map(JobId)).number(at as u32);
+        Ok(Some(cause.until(until.unwrap_or(SimTime::NEVER))))
     }
 
     fn keep(&self, py: Python<'_>, error: PyErr, now_s: f64) -> PolicyError {
@@ -247,6 +250,10 @@ impl Policy for PyPolicy {
     }
 
     /// An error is kept: it ends the run at the next decision, or after the last.
+    fn reasons(&self) -> Vec<&'static Declared> {
+        vec![&OWN_WORDS]
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         if !self.says_why || self.has_raised() {
             return None;

@@ -2,9 +2,10 @@
 
 use crate::error::CoreError;
 use crate::options;
+use crate::output::reason_row;
 use gangline_engine::Knowledge;
 use gangline_engine::PolicyError;
-use gangline_policies::{ParamDefault, ParamKind, ParamSpec, PolicyInfo, Services};
+use gangline_policies::{ParamDefault, ParamKind, ParamSpec, Params, PolicyInfo, Services};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -93,6 +94,11 @@ fn policy<'py>(
         parameters.append(parameter(py, &spec, at >= own)?)?;
     }
     row.set_item("parameters", parameters)?;
+    let built = info.build(&Params::new(), Services::default());
+    let policy = built.map_err(CoreError::from)?;
+    let reasons = policy.reasons();
+    let reasons = reasons.iter().map(|reason| reason_row(py, reason));
+    row.set_item("reasons", reasons.collect::<PyResult<Vec<_>>>()?)?;
     Ok(row)
 }
 

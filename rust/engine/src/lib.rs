@@ -51,4 +51,4 @@ pub use structures::trees::{Fenwick, MaxTree};
 #[doc(hidden)]
 pub use structures::work;
 pub use view::{Change, Changes, ClusterView, SharedFacts};
-pub use watch::{Cause, Causes, Waited};
+pub use watch::{Cause, Causes, Counted, Reason, Waited};

@@ -1,6 +1,6 @@
 //! The port that policies plug into. No concrete policy lives here (`ARCHITECTURE.md`).
 
-use crate::{Cause, Changes, ClusterView, Plan, PolicyError};
+use crate::{Cause, Changes, ClusterView, Plan, PolicyError, Reason};
 use gangline_model::{JobId, SimSpan};
 use std::ops::BitOr;
 
@@ -160,6 +160,11 @@ pub trait Policy: Send {
     /// of jobs that the run watches ([`crate::RunConfig::watch`]), and free to cost O(running jobs).
     fn why(&self, _view: &ClusterView<'_>, _job: JobId) -> Option<Cause> {
         None
+    }
+
+    /// Every reason that [`Self::why`] gives.
+    fn reasons(&self) -> Vec<&'static Reason> {
+        Vec::new()
     }
 
     /// Counters for the result's notes (name, value), such as demotions.

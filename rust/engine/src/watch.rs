@@ -6,111 +6,137 @@ use crate::run::Engine;
 use crate::state::jobs::Phase;
 use crate::state::running::Run;
 use crate::view::ClusterView;
-use gangline_model::{JobId, ServerId, SimSpan, SimTime, Tier};
+use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 
-/// Why a job waits after a decision, as its policy says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Another waiting job comes first, and while it has no place none behind it starts.
-    Behind(JobId),
-    /// When its turn came there was no place that the placement rule accepts.
-    NoPlace,
-    /// As [`Self::NoPlace`], and from `until` on GPUs are reserved for it; `NEVER` = by count there are never enough.
-    Promised {
-        /// When its reservation begins.
-        until: SimTime,
-    },
-    /// It would hold GPUs beyond the instant at which they are reserved for another job.
-    Reserved {
-        /// The job with the reservation.
-        job: JobId,
-        /// When that begins.
-        until: SimTime,
-    },
-    /// Running jobs that the policy ranks before it leave too few GPUs; one of these jobs.
-    Outranked(JobId),
-    /// There are enough GPUs, but until `until` it waits for a placement no wider than `tier`; `NEVER` = for good.
-    Delayed {
-        /// The widest that it accepts now.
-        tier: Tier,
-        /// When it accepts a wider one.
-        until: SimTime,
-    },
-    /// It is the first of its queue, and there is no place; queues that hold less of their shares go first.
-    Quota {
-        /// GPUs that its queue holds.
-        used: u32,
-    },
-    /// Enough GPUs are free, but it is worth less than their price.
-    Price {
-        /// Its utility as a share of the price, where that is known.
-        percent: Option<u32>,
-    },
-    /// When its turn came it was worth less than the price of the GPUs, and this job, behind it, took some of them.
-    Outbid(JobId),
-    /// Enough GPUs may be free, but the policy looked at fewer jobs than those that come before it.
-    NotSeen,
-    /// A search for the best allocation of all jobs gave it nothing; a job to which it gave GPUs, if any are taken.
-    Searched(Option<JobId>),
-    /// When GPUs were counted out, job by job, those before it left too few; a job that holds some, if not enough are
-    /// free in the end.
-    CountedOut(Option<JobId>),
-    /// Copies of other jobs hold every server that it can use: the job with most of them.
-    Copied {
-        /// That job.
-        job: JobId,
-        /// How many copies it has.
-        copies: u32,
-    },
-    /// The policy starts jobs only at certain instants, and the next of them comes then at the earliest.
-    NextDecision {
-        /// When.
-        until: SimTime,
-    },
-    /// A policy that is not ours, in its own words.
-    Own {
-        /// Number of the words, which the policy keeps.
-        words: u32,
-        /// The job that they are about.
-        job: Option<JobId>,
-        /// Until when, or `NEVER`.
-        until: SimTime,
-    },
-    /// The allocation gives it no time on any GPU type.
-    NoShare,
-    /// There is room beside running jobs, but none beside which the policy lets it run.
-    NoPartner,
-    /// It takes turns on the same GPUs with a job that runs now.
-    Turn(JobId),
-    /// The GPUs are leased to others until then, or until one of these jobs ends.
-    Leased {
-        /// When the leases end.
-        until: SimTime,
-    },
+/// A reason for which jobs wait: declared beside the policy that gives it, and told by its sentence wherever one is
+/// printed.
+///
+/// In a sentence, `{policy}` is the name of the policy, `{others}` and `{some}` the jobs that causes name, `{until}` the
+/// instants, `{number}` the numbers, `{free}` what was free, `{meanwhile}` the same in brackets, `{rule}` the placement
+/// rule, `{when}` when the policy decides.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Its name, in tables: a word or two, at most 13 characters.
+    pub name: &'static str,
+    /// What it means, for the guide.
+    pub meaning: &'static str,
+    /// Its sentence.
+    pub sentence: &'static str,
+    /// Its sentence where the cause lacks the job, instant or number that the other names, or where too few GPUs were
+    /// free; empty = the same.
+    pub otherwise: &'static str,
+    /// What the number of its causes counts.
+    pub number: Counted,
+    /// Whether the job no longer waits for it once enough GPUs are free.
+    pub ends_when_free: bool,
 }
 
-impl Cause {
-    /// Why a job waits in a queue whose first job, `head`, has no place.
-    pub fn at_head(head: JobId, job: JobId) -> Self {
-        if head == job {
-            Self::NoPlace
-        } else {
-            Self::Behind(head)
+/// What the number of a cause counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// There is none.
+    Nothing,
+    /// GPUs.
+    Gpus,
+    /// Parts of the other job.
+    Copies,
+    /// Percent.
+    Percent,
+    /// The widest placement, as a [`Tier`](gangline_model::Tier).
+    Tier,
+    /// Words of a policy that is not ours, which the policy keeps.
+    Words,
+}
+
+impl Counted {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Gpus => "gpus",
+            Self::Copies => "copies",
+            Self::Percent => "percent",
+            Self::Tier => "tier",
+            Self::Words => "words",
+        }
+    }
+}
+
+impl Reason {
+    /// A reason without a number, which lasts whatever is free.
+    pub const fn new(name: &'static str, meaning: &'static str, sentence: &'static str) -> Self {
+        Self {
+            name,
+            meaning,
+            sentence,
+            otherwise: "",
+            number: Counted::Nothing,
+            ends_when_free: false,
         }
     }
 
-    /// The other job that it names.
-    pub fn other(&self) -> Option<JobId> {
-        match *self {
-            Self::Behind(job)
-            | Self::Reserved { job, .. }
-            | Self::Outranked(job)
-            | Self::Outbid(job)
-            | Self::Copied { job, .. }
-            | Self::Turn(job) => Some(job),
-            Self::Searched(job) | Self::CountedOut(job) | Self::Own { job, .. } => job,
-            _ => None,
+    /// With a sentence for causes that lack what the first one names.
+    pub const fn otherwise(self, otherwise: &'static str) -> Self {
+        Self { otherwise, ..self }
+    }
+
+    /// With a number.
+    pub const fn counts(self, number: Counted) -> Self {
+        Self { number, ..self }
+    }
+
+    /// No longer a reason once enough GPUs are free.
+    pub const fn ends_when_free(self) -> Self {
+        Self {
+            ends_when_free: true,
+            ..self
         }
+    }
+}
+
+/// Why a job waits after a decision, as its policy says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The reason.
+    pub reason: &'static Reason,
+    /// The other job that it is about.
+    pub job: Option<JobId>,
+    /// A number, of what the reason says.
+    pub number: Option<u32>,
+    /// Until when; `NEVER` = no instant is known.
+    pub until: SimTime,
+}
+
+impl Cause {
+    /// A cause that names nothing.
+    pub fn new(reason: &'static Reason) -> Self {
+        Self {
+            reason,
+            job: None,
+            number: None,
+            until: SimTime::NEVER,
+        }
+    }
+
+    /// A cause that is about another job.
+    pub fn of(reason: &'static Reason, job: impl Into<Option<JobId>>) -> Self {
+        Self {
+            job: job.into(),
+            ..Self::new(reason)
+        }
+    }
+
+    /// With a number.
+    pub fn number(self, number: u32) -> Self {
+        Self {
+            number: Some(number),
+            ..self
+        }
+    }
+
+    /// With an instant.
+    pub fn until(self, until: SimTime) -> Self {
+        Self { until, ..self }
     }
 }
 
@@ -223,8 +249,9 @@ impl Engine {
                 continue;
             }
             let cause = policy.why(&view, one.job);
+            debug_assert!(cause.is_none_or(|cause| policy.reasons().contains(&cause.reason)));
             if !one.is_asked || one.cause != cause {
-                let other = cause.and_then(|cause| cause.other());
+                let other = cause.and_then(|cause| cause.job);
                 watch.causes.rows.push(Waited {
                     since: view.now(),
                     job: one.job,

@@ -1,8 +1,77 @@
 //! What policies have in common when they say why a job waits.
 
-use gangline_engine::{ClusterView, Run};
+use gangline_engine::{Cause, ClusterView, Counted, Reason, Run};
 use gangline_model::JobId;
 use std::cmp::Reverse;
+
+/// Another waiting job comes first, and while it has no place none behind it starts.
+pub(crate) static BEHIND: Reason = Reason::new(
+    "behind",
+    "another waiting job comes first and has no place; none behind it starts",
+    "{others} {were} at the head of its queue{in_turn} and did not fit{at_round}; {policy} does not skip the head of a \
+     queue{meanwhile}",
+);
+
+/// When its turn came there was no place that the placement rule accepts.
+pub(crate) static NO_PLACE: Reason = Reason::new(
+    "no place",
+    "when its turn came, there was no place that the placement rule accepts",
+    "{free}, and {rule} accepted none of them",
+)
+.otherwise("{free}")
+.ends_when_free();
+
+/// Running jobs that the policy ranks before it leave too few GPUs.
+pub(crate) static OUTRANKED: Reason = Reason::new(
+    "outranked",
+    "running jobs that rank before it leave too few GPUs; the largest of them is named",
+    "jobs that {policy} ranks before it held the GPUs, such as {some}",
+)
+.ends_when_free();
+
+/// The policy starts jobs only at certain instants, and the next of them comes then at the earliest.
+pub(crate) static NEXT_DECISION: Reason = Reason::new(
+    "next decision",
+    "the policy starts jobs only when it makes a new allocation",
+    "{policy} starts jobs only at certain times, here not before {until}",
+);
+
+/// The allocation gives it no time on any GPU type.
+pub(crate) static NO_SHARE: Reason = Reason::new(
+    "no share",
+    "the allocation gives it no time on any GPU type",
+    "the allocation gave it no time on any GPU type{meanwhile}",
+);
+
+/// A search for the best allocation of all jobs gave it nothing.
+pub(crate) static SEARCH: Reason = Reason::new(
+    "search",
+    "the policy compared whole allocations, and the one that it found gave the GPUs to others",
+    "{policy} searched for the best allocation of all jobs and gave the GPUs to others, such as {some}",
+)
+.otherwise(
+    "{policy} searched for the best allocation of all jobs and left enough GPUs free: it found no better one that \
+     includes this job",
+)
+.ends_when_free();
+
+/// Enough GPUs are free, but it is worth less than their price.
+pub(crate) static PRICE: Reason = Reason::new(
+    "price",
+    "it would fit, but its utility is below the price of the GPUs; how far below, in percent",
+    "enough GPUs were free, but it was not worth their price: its utility was {number} of it",
+)
+.otherwise("enough GPUs were free, but it was not worth their price")
+.counts(Counted::Percent);
+
+/// Why a job waits in a queue whose first job, `head`, has no place.
+pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
+    if head == job {
+        Cause::new(&NO_PLACE)
+    } else {
+        Cause::of(&BEHIND, head)
+    }
+}
 
 /// GPUs of all parts of a job, if some of them are of a type that another job can use; else none.
 fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {

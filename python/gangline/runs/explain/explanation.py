@@ -46,11 +46,14 @@ class Explanation(Facts):
         Whether jobs may share GPUs in this run.
     note : str
         Why the policy's own reasons are not known; empty if they are.
+    reasons : dict of str to Reason
+        What the `cause` of a stretch means, as a sentence with places for what it names.
     """
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; instants in seconds, as in the tables, None for never."""
         data = {**vars(self), "wait_s": self.wait_s, "run_s": self.run_s, "text": str(self)}
+        del data["reasons"]
         data["runs"] = [asdict(run) for run in self.runs]
         data["waits"] = [
             {

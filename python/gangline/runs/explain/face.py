@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +15,7 @@ from gangline.runs.explain.explanation import Explanation
 from gangline.runs.explain.facts import Passing, RunPart, WaitPart
 from gangline.runs.explain.free import Free, arrivals, free_of_segments, gpus_of
 from gangline.runs.explain.life import Segments
+from gangline.runs.explain.reasons import OF_TABLES
 from gangline.runs.explain.rows import Rows
 from gangline.runs.explain.stretches import Down, Stretch, stretches
 from gangline.runs.spec import cluster_of
@@ -212,6 +213,7 @@ class _Story:
         gpus = cluster.server_arrays()["gpus"].tolist()
         of_use = [row for row in self._outages if self._kinds[row[0]] in self._types]
         self._down = Down([(gpus[server], down_s, up_s) for server, down_s, up_s in of_use])
+        self._reasons = OF_TABLES if watched is None else watched.reasons
         self._said = None if watched is None else self._asked_for(watched.said[row])
 
     def tell(self, made: dict[str, Any], note: str) -> Explanation:
@@ -234,6 +236,7 @@ class _Story:
             round_s=self._round_s,
             is_shared="xi" in table.column_names,
             note=note,
+            reasons=self._reasons,
         )
 
     def _asked_for(self, reasons: Records) -> Records:
@@ -259,11 +262,13 @@ class _Story:
         begin_s, end_s = (np.asarray(edge) for edge in zip(*waits, strict=True))
         free = self._free(begin_s[0], end_s[-1])
         mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
-        found = stretches(begin_s, end_s, mine, self._said, self._round_s, self._down)
+        found = stretches(
+            begin_s, end_s, mine, self._said, self._reasons, self._round_s, self._down
+        )
         passed = self._passed_by(begin_s, end_s, free)
         parts: list[list[Rows[Any]]] = []
         for rows, time, make in (
-            (found, "start_s", Stretch.of),
+            (found, "start_s", partial(Stretch.of, self._reasons)),
             (passed, "time_s", lambda name, _, *record: Passing(name, *record)),
         ):
             # those of a wait follow those of the one before it

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from gangline.runs.explain.reasons import Reason
     from gangline.runs.explain.rows import Rows
     from gangline.runs.explain.stretches import Stretch
 
@@ -107,6 +108,7 @@ class Facts:
     round_s: float = math.nan
     is_shared: bool = False
     note: str = ""
+    reasons: dict[str, Reason] = field(default_factory=dict, repr=False)
 
     @property
     def wait_s(self) -> float:

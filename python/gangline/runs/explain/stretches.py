@@ -9,29 +9,28 @@ import numpy as np
 
 from gangline.runs.explain.free import SHORT
 from gangline.runs.explain.life import ranges
+from gangline.runs.explain.reasons import NOT_ASKED, OF_TABLES, ROUND
 from gangline.runs.explain.watched import REASON
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from gangline.runs.explain.free import ForGang
+    from gangline.runs.explain.reasons import Reason
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
     Records = npt.NDArray[np.void]
 
-__all__ = ["NOT_ASKED", "ROUND", "STATES", "TIERS", "Down", "Stretch", "stretches"]
+__all__ = ["STATES", "TIERS", "Down", "Stretch", "stretches"]
 
 TIERS = ("server", "rack", "network")
 
 STATES = ("too few", "apart", "together")
 """Fewer GPUs of each usable type were free than the gang needs; enough, but on more servers than it
 needs; enough on so few servers."""
-
-NOT_ASKED = "not asked"
-"""The policy has made no decision since the job began to wait."""
-ROUND = "round"
-"""GPUs have come free since the last decision, and the policy decides at round boundaries."""
 
 _STRETCH = np.dtype(
     [
@@ -106,9 +105,10 @@ class Stretch(NamedTuple):
         return self.end_s - self.start_s
 
     @classmethod
-    def of(cls, job_id: str | None, *record: Any) -> Stretch:
-        """Make it of a record of `_STRETCH` and the name of its job."""
+    def of(cls, reasons: Mapping[str, Reason], job_id: str | None, *record: Any) -> Stretch:
+        """Make it of the reasons by name, the name of its job, and a record of `_STRETCH`."""
         decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
+        counted = reasons[cause].number
         return cls(
             start_s,
             end_s,
@@ -117,10 +117,10 @@ class Stretch(NamedTuple):
             decided_s,
             job_id,
             gpus if gpus >= 0 else None,
-            TIERS[number] if cause == "delayed" else None,
+            TIERS[number] if counted == "tier" else None,
             until_s,
-            number if cause == "copies" else None,
-            number if cause == "price" and number >= 0 else None,
+            number if counted == "copies" else None,
+            number if counted == "percent" and number >= 0 else None,
             words or None,
             *free,
         )
@@ -145,15 +145,12 @@ class Down:
         return _over(np.maximum, self._gpus, *_within(self._times, start_s, end_s))
 
 
-_TAKEN = ("", "no place", "outranked", "outbid", "search", "counted out", "copies")
-"""Causes that end when enough GPUs come free."""
-
-
 def stretches(
     begin_s: Floats,
     end_s: Floats,
     free: ForGang,
     said: Records | None,
+    reasons: Mapping[str, Reason],
     round_s: float,
     down: Down,
 ) -> Records:
@@ -167,24 +164,26 @@ def stretches(
         What was free for the gang, from the beginning of the first wait or earlier.
     said : array of REASON, optional
         What the policy said, sorted by time; None where that is not known.
+    reasons : mapping of str to Reason
+        By name: those that it may have said.
     round_s : float
         Length of a round; NaN for a policy without.
     down : Down
         What was away.
     """
-    reasons = _reasons(begin_s, end_s, said)
-    decided_s = reasons["decided_s"]
+    told = _told(begin_s, end_s, said)
+    decided_s = told["decided_s"]
     changes = free.time_s[1:][free.state[1:] != free.state[:-1]]
     at = np.searchsorted(begin_s, changes, "right") - 1
     start = np.union1d(decided_s, changes[(at >= 0) & (changes < end_s[at])])
     wait, reason = (np.searchsorted(edge, start, "right") - 1 for edge in (begin_s, decided_s))
     rows = np.empty(len(start), _STRETCH)
-    rows[list(REASON.names or ())] = reasons[reason]
+    rows[list(REASON.names or ())] = told[reason]
     rows["start_s"] = start
     rows["end_s"] = np.minimum(np.append(start[1:], math.inf), end_s[wait])
     rows["state"] = free.state[_first(free.time_s, start)]
     if said is not None and math.isfinite(round_s):
-        _mark_rounds(rows, free)
+        _mark_rounds(rows, free, reasons)
     span = _within(free.time_s, start, rows["end_s"])
     rows["gpus_free_min"] = _over(np.minimum, free.gpus, *span)
     rows["gpus_free_max"] = _over(np.maximum, free.gpus, *span)
@@ -193,14 +192,14 @@ def stretches(
     return rows
 
 
-def _reasons(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
+def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
     """Return what the policy said in some waits, and that it was not asked before."""
     if said is None:
         return _plain(begin_s, "", np.full(len(begin_s), math.inf))
     low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))
     first_s = np.where(low < high, np.append(said["decided_s"], math.inf)[low], end_s)
     late = first_s > begin_s
-    not_asked = _plain(begin_s[late], NOT_ASKED, first_s[late])
+    not_asked = _plain(begin_s[late], NOT_ASKED.name, first_s[late])
     both = np.concatenate([not_asked, said[ranges(low, high)]])
     return both[np.argsort(both["decided_s"], kind="stable")]
 
@@ -212,13 +211,17 @@ def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
     return rows
 
 
-def _mark_rounds(rows: Records, free: ForGang) -> None:
+def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) -> None:
     """Note where enough GPUs have come free since the decision, or have come closer."""
+    ending = [reason for reason in reasons.values() if reason.ends_when_free]
+    of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]
-    is_new = (then == SHORT) | ((rows["cause"] == "no place") & (then != rows["state"]))
-    at = np.flatnonzero(is_new & np.isin(rows["cause"], _TAKEN) & (rows["state"] != SHORT))
+    is_new = (then == SHORT) | (np.isin(rows["cause"], of_places) & (then != rows["state"]))
+    at = np.flatnonzero(
+        is_new & np.isin(rows["cause"], [one.name for one in ending]) & (rows["state"] != SHORT)
+    )
     names = list(REASON.names or ())
-    rows[names][at] = _plain(rows["decided_s"][at], ROUND, np.full(len(at), math.inf))
+    rows[names][at] = _plain(rows["decided_s"][at], ROUND.name, np.full(len(at), math.inf))
 
 
 def _first(time_s: Floats, start_s: Floats) -> Ints:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gangline.runs.explain.reasons import OF_TABLES, Reason
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -19,8 +21,8 @@ REASON = np.dtype(
         ("decided_s", "f8"),  # instant of the decision
         ("cause", "U13"),  # empty where the policy does not say more than the tables do
         ("job", "i8"),  # row of the other job, or -1
-        ("gpus", "i8"),  # of that job, or of the queue; -1 if it held none
-        ("number", "i8"),  # a tier, copies or percent, as the cause has it; or -1
+        ("gpus", "i8"),  # of that job, or the number where the reason counts GPUs; -1 if none
+        ("number", "i8"),  # of what the reason counts, or -1
         ("until_s", "f8"),
         ("words", "O"),  # of a policy in Python
     ]
@@ -45,6 +47,8 @@ class Watched(NamedTuple):
         When servers were away.
     round_s : float
         Length of a round; NaN for a policy without.
+    reasons : dict of str to Reason
+        By name: those that the policy gave, and those of tables.
     """
 
     said: dict[int, npt.NDArray[np.void]]
@@ -53,13 +57,15 @@ class Watched(NamedTuple):
     mixes_types: bool
     outages: list[tuple[int, float, float]]
     round_s: float
+    reasons: dict[str, Reason]
 
     @classmethod
     def of(cls, output: _core.RunOutput) -> Watched:
         """Take it out of the output of a run."""
         capacity, usable, mixes, round_s = output.watched()
         columns = output.causes()
-        reasons, of_job = _reasons(columns), columns["row"]
+        declared = [Reason(*(one[name] for name in Reason._fields)) for one in columns["reasons"]]
+        reasons, of_job = _reasons(columns, declared), columns["row"]
         said = {job: reasons[of_job == job] for job, _, _ in usable}
         types = {job: [at for at in range(64) if mask >> at & 1] for job, mask, _ in usable}
         fewest = {job: gpus for job, _, gpus in usable}
@@ -71,16 +77,18 @@ class Watched(NamedTuple):
             elif server in down:
                 outages.append((server, down.pop(server), time_s))
         outages += [(server, time_s, math.inf) for server, time_s in down.items()]
-        return cls(said, types, fewest, mixes, outages, math.nan if round_s is None else round_s)
+        known = OF_TABLES | {reason.name: reason for reason in declared}
+        length_s = math.nan if round_s is None else round_s
+        return cls(said, types, fewest, mixes, outages, length_s, known)
 
 
-def _reasons(columns: dict[str, Any]) -> npt.NDArray[np.void]:
+def _reasons(columns: dict[str, Any], declared: list[Reason]) -> npt.NDArray[np.void]:
     reasons = np.empty(len(columns["row"]), REASON)
     for name in ("decided_s", "job", "gpus", "number", "until_s"):
         reasons[name] = columns[name]
     # -1 counts from the end
-    reasons["cause"] = np.asarray([*columns["names"], ""])[columns["cause"]]
+    reasons["cause"] = np.asarray([*(one.name for one in declared), ""])[columns["reason"]]
     reasons["words"] = np.asarray([*columns["said"], ""], object)[columns["words"]]
-    is_quota = reasons["cause"] == "quota"
-    reasons["gpus"][is_quota] = reasons["number"][is_quota]
+    is_gpus = np.asarray([*(one.number == "gpus" for one in declared), False])[columns["reason"]]
+    reasons["gpus"][is_gpus] = reasons["number"][is_gpus]
     return reasons

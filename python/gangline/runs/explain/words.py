@@ -10,12 +10,13 @@ import numpy as np
 from gangline._support.formatting import duration, listed, plural
 from gangline._support.safe import safe
 from gangline.runs.explain.rows import Rows
-from gangline.runs.explain.stretches import NOT_ASKED, ROUND, STATES
+from gangline.runs.explain.stretches import STATES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.runs.explain.facts import Facts, RunPart, WaitPart
+    from gangline.runs.explain.reasons import Reason
     from gangline.runs.explain.stretches import Stretch
 
     Records = npt.NDArray[np.void]
@@ -31,42 +32,6 @@ _SOME = 0.1  # of a character of the timeline
 
 _TOO_FEW, _APART, _TOGETHER = range(len(STATES))
 _TIERS = ("one server", "servers of one rack", "servers anywhere")
-
-_SENTENCES = {
-    "behind": "{others} {were} at the head of its queue{in_turn} and did not fit{at_round}; "
-    "{policy} does not skip the head of a queue",
-    "outranked": "jobs that {policy} ranks before it held the GPUs, such as {some}",
-    "reserved": "it would have held GPUs that are reserved for {others} from {until} on",
-    "promised": "it was at the head of the queue and did not fit; {detail}",
-    "turn": "it took turns on its GPUs with {others}",
-    "delayed": "enough GPUs were free, but not close enough to each other; {detail}",
-    "leased": "the GPUs were leased to other jobs until {until}",
-    "price": "enough GPUs were free, but it was not worth their price{detail}",
-    "outbid": "when its turn came it was worth less than the price of its GPUs, and jobs behind it "
-    "took some of them, such as {some}",
-    "not looked at": "{policy} did not look at it: too many jobs before it were worth less than "
-    "the price of their GPUs",
-    "search": "{policy} searched for the best allocation of all jobs and {detail}",
-    "counted out": "when {policy} counted out the GPUs, jobs that it ranks before it left too few "
-    "for it{detail}",
-    "copies": "copies of other jobs held every server that it can use, such as {some}",
-    "next decision": "{policy} starts jobs only at certain times, here not before {until}",
-    "no share": "the allocation gave it no time on any GPU type",
-    "no partner": "there was room beside running jobs, but the policy's rule lets it share GPUs "
-    "with none of them",
-    ROUND: "enough GPUs had come free, and {policy} gives them out {when}",
-    NOT_ASKED: "the policy had not been asked: it decides {when}",
-}
-_NEVER = "there would never be enough for it"
-_LEFT = "left enough GPUs free: it found no better one that includes this job"
-_OWN_PLACES = {
-    "hadare": "on servers where it is slower than `min_share` of its fastest",
-    "pollux": "and pollux takes one server, or whole idle servers and one more",
-}
-_WITH_FREE = ("behind", "reserved", "promised", "no share", NOT_ASKED)
-"""Causes to which it adds something how many GPUs were free."""
-_BY_STATE = ("", "no place", "quota")
-"""Causes where what was free is the reason."""
 
 
 def text(said: Facts) -> str:
@@ -120,7 +85,7 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
     if not said.waits:
         return []
     every = Rows.join([wait.stretches for wait in said.waits])
-    group = _groups(every.columns)
+    group = _groups(every.columns, list(said.reasons.values()))
     found = []
     for number in range(int(group.max()) + 1):
         same = every[np.flatnonzero(group == number)]
@@ -129,15 +94,20 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
     return sorted(found, key=lambda entry: -entry[0])
 
 
-def _groups(rows: Records) -> npt.NDArray[np.intp]:
+def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
     """Return a number of the sentence that tells of each stretch, in order of appearance."""
     cause = rows["cause"]
+
+    def told(*places: str) -> npt.NDArray[np.bool_]:
+        names = [one.name for one in reasons if all(one.names(place) for place in places)]
+        return np.isin(cause, names)
+
     # what else makes two reasons different sentences
-    kind = np.where(np.isin(cause, _BY_STATE), rows["state"], 0)
-    kind += np.where(cause == "delayed", rows["number"], 0)
-    kind += np.where(np.isin(cause, ("search", "counted out")), rows["job"] >= 0, 0)
+    kind = np.where(told("free"), rows["state"], 0)
+    kind += np.where(np.isin(cause, _named(reasons, "tier")), rows["number"], 0)
+    kind += np.where(told("some"), rows["job"] >= 0, 0)
     kind = 2 * kind + np.isfinite(rows["until_s"])
-    own = np.flatnonzero(cause == "own words")
+    own = np.flatnonzero(np.isin(cause, _named(reasons, "words")))
     words = rows["words"][own].tolist()
     number = {one: at for at, one in enumerate(dict.fromkeys(words))}
     kind[own] += 2 * np.asarray([number[one] for one in words], np.int64)
@@ -145,6 +115,11 @@ def _groups(rows: Records) -> npt.NDArray[np.intp]:
     key = name * (kind.max() + 1) + kind
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group]
+
+
+def _named(reasons: list[Reason], number: str) -> list[str]:
+    """Return the names of reasons whose number counts that."""
+    return [one.name for one in reasons if one.number == number]
 
 
 def _lengths(rows: Records) -> npt.NDArray[np.float64]:
@@ -164,19 +139,13 @@ def _down(rows: Records) -> str:
 def _reason(said: Facts, same: Rows[Stretch]) -> str:
     """Return the sentence of stretches of one group."""
     rows = same.columns
-    cause, state = str(rows["cause"][0]), int(rows["state"][0])
-    if cause in _BY_STATE:
-        why = _free(said, rows, state) + _rule(said, cause, state)
-        if cause != "quota":
-            return why
-        return (
-            f"it was at the head of its queue, which held {_count(rows['gpus'], 'GPU')}, and "
-            f"queues that hold less of their share go first; {why}"
-        )
-    if cause == "own words":
+    reason, state = said.reasons[str(rows["cause"][0])], int(rows["state"][0])
+    if reason.number == "words":
         return _own_words(said, same)
     some, more = _others(same)
-    sentence = _SENTENCES[cause].format(
+    rule = f"the placement rule `{said.placement}`" if said.placement else "its placement rule"
+    sentence = reason.otherwise if reason.otherwise and _lacks(reason, rows) else reason.sentence
+    return sentence.format(
         policy=said.policy,
         others=listed([*some, plural(more, "more job")] if more else some),
         were="were" if len(some) > 1 else "was",
@@ -185,9 +154,35 @@ def _reason(said: Facts, same: Rows[Stretch]) -> str:
         until=_until(said, rows),
         when=_when(said),
         at_round=" when the round began" if math.isfinite(said.round_s) else "",
-        detail=_detail(said, rows, listed(some)),
+        number=_number(reason, rows),
+        free=_free(said, rows, state),
+        left=", and the policy left them" if state == _TOGETHER else "",
+        rule=rule,
+        meanwhile=_meanwhile(rows),
     )
-    return sentence + (_meanwhile(rows) if cause in _WITH_FREE else "")
+
+
+def _lacks(reason: Reason, rows: Records) -> bool:
+    """Whether stretches of one group lack what the sentence of their reason names."""
+    first = rows[0]
+    return (
+        (reason.names("free") and first["state"] == _TOO_FEW)
+        or (reason.names("until") and not math.isfinite(first["until_s"]))
+        or (reason.names("some") and first["job"] < 0)
+        or (reason.names("number") and rows["number"].max() < 0)
+    )
+
+
+def _number(reason: Reason, rows: Records) -> str:
+    known = rows["number"][rows["number"] >= 0]
+    if not len(known):
+        return ""
+    if reason.number == "gpus":
+        return _count(known, "GPU")
+    if reason.number == "tier":
+        return _TIERS[known[0]]
+    span = _span(known.min(), known.max())
+    return f"{span} %" if reason.number == "percent" else span
 
 
 def _own_words(said: Facts, same: Rows[Stretch]) -> str:
@@ -200,31 +195,6 @@ def _own_words(said: Facts, same: Rows[Stretch]) -> str:
     words = words.replace("{job}", job).replace("{until}", _until(said, named.columns))
     more = len(jobs) - 1
     return f"{words} (and likewise {plural(more, 'other job')}, in turn)" if more else words
-
-
-def _detail(said: Facts, rows: Records, some: str) -> str:
-    """Return what some sentences end with."""
-    first, until = rows[0], _until(said, rows)
-    cause = str(first["cause"])
-    is_known = math.isfinite(first["until_s"])
-    if cause == "promised":
-        return f"GPUs were reserved for it from {until} on" if is_known else _NEVER
-    if cause == "delayed":
-        tier = f"a placement on {_TIERS[first['number']]}"
-        return f"until {until} it was to wait for {tier}" if is_known else f"it needs {tier}"
-    if cause == "search":
-        return f"gave the GPUs to others, such as {some}" if first["job"] >= 0 else _LEFT
-    if cause == "counted out":
-        held = f"; others held them, such as {some}"
-        return (
-            held
-            if first["job"] >= 0
-            else f"; enough stayed free, and it counts again {_when(said)}"
-        )
-    known = rows["number"][rows["number"] >= 0]
-    if cause == "price" and len(known):
-        return f": its utility was {_span(known.min(), known.max())} % of it"
-    return ""
 
 
 def _meanwhile(rows: Records) -> str:
@@ -247,17 +217,6 @@ def _free(said: Facts, rows: Records, state: int) -> str:
             f"hold {said.gpus_min}"
         )
     return f"{free} GPUs were free, at most {together} of them on as few servers as can be"
-
-
-def _rule(said: Facts, cause: str, state: int) -> str:
-    if state == _TOO_FEW:
-        return ""
-    if cause == "":
-        return ", and the policy left them" if state == _TOGETHER else ""
-    if said.policy in _OWN_PLACES:
-        return f", {_OWN_PLACES[said.policy]}"
-    rule = f"the placement rule `{said.placement}`" if said.placement else "its placement rule"
-    return f", and {rule} accepted none of them"
 
 
 def _when(said: Facts) -> str:

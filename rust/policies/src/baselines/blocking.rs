@@ -3,8 +3,9 @@
 use super::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
+use crate::why::{BEHIND, NO_PLACE, at_head};
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
 use gangline_model::{JobId, SimSpan};
 use std::cmp::Reverse;
@@ -65,8 +66,12 @@ impl Policy for Blocking {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&BEHIND, &NO_PLACE]
+    }
+
     fn why(&self, _view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let head = self.queue.peek();
-        head.map(|&Reverse((_, head))| Cause::at_head(head, job))
+        head.map(|&Reverse((_, head))| at_head(head, job))
     }
 }

@@ -10,14 +10,30 @@ mod min_tree;
 use super::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
+use crate::why::NO_PLACE;
 use backlog::Backlog;
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
 use min_tree::MinTree;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+
+/// There was no place for it, and from an instant on GPUs are reserved for it.
+pub(crate) static PROMISED: Reason = Reason::new(
+    "promised",
+    "it comes first, and GPUs are reserved for it from an instant on",
+    "it was at the head of the queue and did not fit; GPUs were reserved for it from {until} on{meanwhile}",
+)
+.otherwise("it was at the head of the queue and did not fit; there would never be enough for it{meanwhile}");
+
+/// It would hold GPUs beyond the instant at which they are reserved for another job.
+pub(crate) static RESERVED: Reason = Reason::new(
+    "reserved",
+    "it would hold GPUs beyond the instant from which they are reserved for another job",
+    "it would have held GPUs that are reserved for {others} from {until} on{meanwhile}",
+);
 
 /// The reservation of a blocked head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -413,11 +429,15 @@ impl Policy for Easy {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_PLACE, &PROMISED, &RESERVED]
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let shadow = self.blocked?;
         let until = shadow.reserved.map_or(SimTime::NEVER, |(_, time)| time);
         if shadow.head == job {
-            return Some(Cause::Promised { until });
+            return Some(Cause::new(&PROMISED).until(until));
         }
         let class = self.places.classes().get(self.places.classes().of(job));
         let is_held_back = |gpu_type: &GpuTypeId| {
@@ -425,8 +445,12 @@ impl Policy for Easy {
             view.gpus_free(*gpu_type) >= class.gpus && !passes.unwrap_or(true)
         };
         let job = shadow.head;
-        let reserved = Cause::Reserved { job, until };
+        let reserved = Cause::of(&RESERVED, job).until(until);
         let is_any = class.types.iter().any(is_held_back);
-        Some(if is_any { reserved } else { Cause::NoPlace })
+        Some(if is_any {
+            reserved
+        } else {
+            Cause::new(&NO_PLACE)
+        })
     }
 }

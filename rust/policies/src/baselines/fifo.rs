@@ -2,7 +2,8 @@
 
 use crate::class::Places;
 use crate::place::PlacementParams;
-use gangline_engine::{Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError};
+use crate::why::{BEHIND, NO_PLACE, at_head};
+use gangline_engine::{Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, Reason};
 use gangline_model::JobId;
 
 /// Strict FIFO.
@@ -59,7 +60,11 @@ impl Policy for Fifo {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&BEHIND, &NO_PLACE]
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
-        view.first_waiting().map(|head| Cause::at_head(head, job))
+        view.first_waiting().map(|head| at_head(head, job))
     }
 }

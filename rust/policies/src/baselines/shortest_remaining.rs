@@ -7,8 +7,10 @@ use super::Seen;
 use crate::place::PlacementParams;
 use crate::preempt::{Pass, Protection};
 use crate::queue::{JobTimers, Key, Measure};
+use crate::why::{NO_PLACE, OUTRANKED};
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
+    WakeOn,
 };
 use gangline_model::{JobId, SimSpan, Tier};
 
@@ -213,6 +215,10 @@ impl Policy for ShortestRemaining {
             timers.flush(now, plan);
         }
         Ok(Next::Ask)
+    }
+
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_PLACE, &OUTRANKED]
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {

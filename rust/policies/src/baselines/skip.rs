@@ -8,8 +8,9 @@ use super::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::queue::ByClass;
+use crate::why::NO_PLACE;
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
 use gangline_model::JobId;
 use smallvec::SmallVec;
@@ -166,7 +167,11 @@ impl Policy for Skip {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_PLACE]
+    }
+
     fn why(&self, _view: &ClusterView<'_>, _job: JobId) -> Option<Cause> {
-        Some(Cause::NoPlace)
+        Some(Cause::new(&NO_PLACE))
     }
 }

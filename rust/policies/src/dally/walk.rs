@@ -9,11 +9,22 @@ use super::tuner::Tuner;
 use crate::class::Places;
 use crate::place::{Level, PlacementParams};
 use crate::turns::check_length;
+use crate::why::NO_PLACE;
 use gangline_engine::{
-    BitSet, Cause, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits,
-    WakeOn,
+    BitSet, Cause, Changes, ClusterView, Counted, FreeIndex, Next, Plan, Policy, PolicyError,
+    PolicyTraits, Reason, WakeOn,
 };
 use gangline_model::{GpuTypeId, JobId, SimTime, Tier, TimerTag};
+
+/// There are enough GPUs, but for now it waits for a placement no wider than a tier.
+pub(crate) static DELAYED: Reason = Reason::new(
+    "delayed",
+    "enough GPUs are free, but it waits for one server, or one rack, until the delay is over that keeps it from those \
+     that are free",
+    "enough GPUs were free, but not close enough to each other; until {until} it was to wait for a placement on {number}",
+)
+.otherwise("enough GPUs were free, but not close enough to each other; it needs a placement on {number}")
+.counts(Counted::Tier);
 
 /// The one timer: the next lease or delay that ends.
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
@@ -299,19 +310,21 @@ impl Policy for Dally {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_PLACE, &DELAYED]
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let class = &self.offer.classes[self.class_of(job)];
         let is_enough = |gpu_type: &GpuTypeId| view.gpus_free(*gpu_type) >= class.gpus;
         if !class.types.iter().any(is_enough) {
-            return Some(Cause::NoPlace);
+            return Some(Cause::new(&NO_PLACE));
         }
         let since = self.since[job.index()];
         let limit = self.offer.limit(class, view.now().0 - since);
-        Some(
-            limit.map_or(Cause::NoPlace, |(tier, delay)| Cause::Delayed {
-                tier,
-                until: SimTime(since.saturating_add(delay)),
-            }),
-        )
+        Some(limit.map_or(Cause::new(&NO_PLACE), |(tier, delay)| {
+            let until = SimTime(since.saturating_add(delay));
+            Cause::new(&DELAYED).number(tier as u32).until(until)
+        }))
     }
 }

@@ -8,14 +8,23 @@ use super::params::GandivaParams;
 use super::turns::{Turn, Turns};
 use crate::class::Places;
 use crate::queue::{ByClass, JobTimers};
+use crate::why::NO_PLACE;
 use gangline_engine::{
-    Cause, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
+    WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// It takes turns on the same GPUs with a job that runs now.
+pub(crate) static TURN: Reason = Reason::new(
+    "turn",
+    "it takes turns with a job on the same GPUs",
+    "it took turns on its GPUs with {others}",
+);
 
 /// Jobs that may share a group: a GPU type and a gang size, asked for in the same way.
 #[derive(Clone, Copy, Debug)]
@@ -435,12 +444,16 @@ impl Policy for Gandiva {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_PLACE, &TURN]
+    }
+
     fn why(&self, _view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let Some(slot) = self.groups.of(job) else {
-            return Some(Cause::NoPlace);
+            return Some(Cause::new(&NO_PLACE));
         };
         let running = self.groups.get(slot).running.first();
-        running.copied().map(Cause::Turn)
+        running.copied().map(|other| Cause::of(&TURN, other))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

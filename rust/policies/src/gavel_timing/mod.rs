@@ -16,11 +16,11 @@ mod type_order;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::round::{Accounts, Claim, ask, rate, types};
-use crate::why::{has_enough, largest};
+use crate::why::{NEXT_DECISION, NO_SHARE, OUTRANKED, has_enough, largest};
 use gangline_allocation::Allocator;
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
-    Run, WakeOn,
+    Reason, Run, WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms, TimerTag, span_of_work};
 use std::cmp::Reverse;
@@ -399,27 +399,31 @@ impl Policy for GavelTiming {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_SHARE, &OUTRANKED, &NEXT_DECISION]
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let end = self.tasks.iter().map(|task| task.finish).max();
         let end = end.unwrap_or(SimTime::NEVER);
         if self.arrived.contains(&job) || !self.accounts.has_shares(job) {
-            return Some(Cause::NextDecision { until: end });
+            return Some(Cause::new(&NEXT_DECISION).until(end));
         }
         let own = |gpu_type| self.claim(job, gpu_type);
         if view
             .types_of(job)
             .all(|gpu_type| own(gpu_type).share <= 0.0)
         {
-            return Some(Cause::NoShare);
+            return Some(Cause::new(&NO_SHARE));
         }
         if has_enough(view, job, view.jobs().gpus(job), false) {
-            return Some(Cause::NextDecision { until: end });
+            return Some(Cause::new(&NEXT_DECISION).until(end));
         }
         let is_before = |run: &Run| {
             let gpu_type = run.gpu_type();
             self.claim(run.job, gpu_type) > own(gpu_type)
         };
-        largest(view, job, is_before).map(Cause::Outranked)
+        largest(view, job, is_before).map(|other| Cause::of(&OUTRANKED, other))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

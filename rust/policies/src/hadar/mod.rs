@@ -33,12 +33,12 @@ mod tests;
 
 pub use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier, Utility};
 
-use crate::why::{has_enough, largest};
+use crate::why::{OUTRANKED, PRICE, SEARCH, has_enough, largest};
 use facts::Facts;
 use find::{Finder, Goal, Offer};
 use gangline_engine::{
     Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
-    Run, WakeOn,
+    Reason, Run, WakeOn,
 };
 use gangline_model::{JobId, SimTime};
 use pass::{Rejected, pass};
@@ -47,6 +47,22 @@ use queue::{Rank, Waiting};
 use search::Search;
 use servers::Servers;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// When its turn came it was worth less than the price of the GPUs, and a job behind it took some of them.
+pub(crate) static OUTBID: Reason = Reason::new(
+    "outbid",
+    "when its turn came its utility was below the price, and a job behind it took the GPUs",
+    "when its turn came it was worth less than the price of its GPUs, and jobs behind it took some of them, such as \
+     {some}",
+)
+.ends_when_free();
+
+/// Enough GPUs may be free, but the policy looked at fewer jobs than those that come before it.
+pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
+    "not looked at",
+    "the decision stopped at `scan_limit` before it came to this job",
+    "{policy} did not look at it: too many jobs before it were worth less than the price of their GPUs",
+);
 
 /// A job that gets GPUs, and which.
 #[derive(Clone, Debug)]
@@ -311,13 +327,17 @@ impl Policy for Hadar {
         })
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&OUTRANKED, &PRICE, &OUTBID, &NOT_LOOKED_AT, &SEARCH]
+    }
+
     /// In a greedy pass a job that fits by count has a place and takes it, unless it is worth less than its price.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let facts = self.active.get(&job)?;
         let is_left = has_enough(view, job, facts.gpus, self.params.mix_types);
         if self.params.tier != Tier::Greedy {
             let taken = || largest(view, job, |_| true);
-            return Some(Cause::Searched(if is_left { None } else { taken() }));
+            return Some(Cause::of(&SEARCH, if is_left { None } else { taken() }));
         }
         let remaining = view.remaining_work(job).ok()?;
         let own = Rank::new(self.params.sorting(), self.decided_at, facts, remaining);
@@ -325,18 +345,16 @@ impl Policy for Hadar {
         let is_before = |run: &Run| ran(run.job).is_some_and(|other| *other < own);
         let is_behind = |run: &Run| ran(run.job).is_some_and(|other| own < *other);
         if let Some(&(_, percent)) = self.rejected.jobs.iter().find(|one| one.0 == job) {
-            let price = Cause::Price {
-                percent: Some(percent),
-            };
+            let price = Cause::new(&PRICE).number(percent);
             // of those that were too dear as well, backfilling takes the first
-            let behind = || largest(view, job, is_behind).map(Cause::Outbid);
-            let before = || largest(view, job, is_before).map(Cause::Outranked);
+            let behind = || largest(view, job, is_behind).map(|other| Cause::of(&OUTBID, other));
+            let before = || largest(view, job, is_before).map(|other| Cause::of(&OUTRANKED, other));
             let others = || behind().or_else(before).unwrap_or(price);
             return Some(if is_left { price } else { others() });
         }
         if is_left && self.rejected.last.is_some_and(|last| last < own) {
-            return Some(Cause::NotSeen);
+            return Some(Cause::new(&NOT_LOOKED_AT));
         }
-        largest(view, job, is_before).map(Cause::Outranked)
+        largest(view, job, is_before).map(|other| Cause::of(&OUTRANKED, other))
     }
 }

@@ -25,16 +25,35 @@ pub use params::{Estimator, EstimatorName, FanIn, HadarEParams};
 
 use crate::hadar::facts::{Facts, Rates};
 use crate::hadar::price::{Pricing, Terms};
+use crate::why::{NO_PLACE, PRICE};
 use draft::{Draft, Standing};
 use estimates::{Copy, LastPlan, Oracle};
 use gangline_engine::{
-    Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
-    WakeOn,
+    Cause, Change, Changes, ClusterView, Counted, Knowledge, Next, Plan, Policy, PolicyError,
+    PolicyTraits, Reason, WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Terms as HoldTerms};
 use nodes::Nodes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The servers that are free are too slow for it.
+pub(crate) static TOO_SLOW: Reason = Reason::new(
+    NO_PLACE.name,
+    NO_PLACE.meaning,
+    "{free}, on servers where it is slower than `min_share` of its fastest",
+)
+.otherwise("{free}")
+.ends_when_free();
+
+/// Copies of other jobs hold every server that it can use.
+pub(crate) static COPIES: Reason = Reason::new(
+    "copies",
+    "copies of other jobs hold every server that it can use; the job with most copies is named",
+    "copies of other jobs held every server that it can use, such as {some}",
+)
+.counts(Counted::Copies)
+.ends_when_free();
 
 /// Makes quotas of a last round a little larger, so that rounding leaves no work for another one.
 const NO_CRUMB: f64 = 1.0 + 1e-9;
@@ -417,6 +436,10 @@ impl Policy for HadarE {
         })
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&TOO_SLOW, &COPIES, &PRICE]
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let parent = self.parents.get(&job)?;
         let rate = |node: u32| parent.rates[self.nodes.column(node)];
@@ -440,12 +463,12 @@ impl Policy for HadarE {
             let is_fast = |node| rate(node) >= least;
             let may_have = is_fast(first) || idle.any(|&node| is_fast(node));
             return Some(if may_have {
-                Cause::Price { percent: None }
+                Cause::new(&PRICE)
             } else {
-                Cause::NoPlace
+                Cause::new(&TOO_SLOW)
             });
         }
         let (copies, Reverse(job)) = most?;
-        Some(Cause::Copied { job, copies })
+        Some(Cause::of(&COPIES, job).number(copies))
     }
 }

@@ -20,10 +20,10 @@ mod search;
 pub use genetic::GeneticParams;
 pub use params::{Batch, PolluxParams, SearchKind};
 
-use crate::why::{has_enough, largest};
+use crate::why::{NO_PLACE, OUTRANKED, SEARCH, has_enough, largest};
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Run,
-    WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
+    Run, WakeOn,
 };
 use gangline_model::{
     Action, Configuration, ElasticModel, GpuSet, GpuTypeId, JobId, SimSpan, SimTime, Terms,
@@ -33,6 +33,29 @@ use objective::{Objective, discount};
 use place::Layout;
 use search::{Bidder, Search};
 use std::collections::BTreeSet;
+
+/// The servers that are free do not make up a place.
+pub(crate) static NO_SERVERS: Reason = Reason::new(
+    NO_PLACE.name,
+    NO_PLACE.meaning,
+    "{free}, and pollux takes one server, or whole idle servers and one more",
+)
+.otherwise("{free}")
+.ends_when_free();
+
+/// When GPUs were counted out, job by job, those before it left too few.
+pub(crate) static COUNTED_OUT: Reason = Reason::new(
+    "counted out",
+    "GPUs are counted out job by job, and those before it left too few; others hold them, or found no place for all \
+     that they were given",
+    "when {policy} counted out the GPUs, jobs that it ranks before it left too few for it; others held them, such as \
+     {some}",
+)
+.otherwise(
+    "when {policy} counted out the GPUs, jobs that it ranks before it left too few for it; enough stayed free, and it \
+     counts again {when}",
+)
+.ends_when_free();
 
 /// What the policy remembers of a job.
 #[derive(Clone, Copy, Debug, Default)]
@@ -344,6 +367,10 @@ impl Policy for Pollux {
         })
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_SERVERS, &OUTRANKED, &COUNTED_OUT, &SEARCH]
+    }
+
     /// The greedy search gives every job its fewest GPUs in their order, and none to those for which too few are left.
     /// What others give back later, or find no place for, may be enough for such a job.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
@@ -351,18 +378,19 @@ impl Policy for Pollux {
         let least = elastic.unwrap_or_else(|| view.jobs().gpus(job));
         let is_left = has_enough(view, job, least, false);
         let at = self.ranked.iter().position(|one| one.0 == job);
-        let given: fn(Option<JobId>) -> Cause = match at {
-            Some(at) if self.ranked[at].1 => return Some(Cause::NoPlace),
-            Some(_) => Cause::CountedOut,
-            None => Cause::Searched,
+        let given = match at {
+            Some(at) if self.ranked[at].1 => return Some(Cause::new(&NO_SERVERS)),
+            Some(_) => &COUNTED_OUT,
+            None => &SEARCH,
         };
         if is_left {
-            return Some(given(None));
+            return Some(Cause::new(given));
         }
         let before = &self.ranked[..at.unwrap_or(0)];
         let before: BTreeSet<JobId> = before.iter().map(|one| one.0).collect();
-        let outranked = largest(view, job, |run| before.contains(&run.job)).map(Cause::Outranked);
-        let taken = || largest(view, job, |_| true).map(|other| given(Some(other)));
-        outranked.or_else(taken).or(Some(Cause::NoPlace))
+        let outranked = largest(view, job, |run| before.contains(&run.job))
+            .map(|other| Cause::of(&OUTRANKED, other));
+        let taken = || largest(view, job, |_| true).map(|other| Cause::of(given, other));
+        outranked.or_else(taken).or(Some(Cause::new(&NO_SERVERS)))
     }
 }

@@ -5,6 +5,7 @@ use super::running::RunningSet;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::queue::{ClassQueues, Key, Measure, QueueState, Rank};
+use crate::why::{NO_PLACE, OUTRANKED};
 use gangline_engine::{Cause, Changes, ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use smallvec::SmallVec;
@@ -167,8 +168,8 @@ impl Pass {
         let gang = i64::from(jobs.gpus(job));
         let has_enough = (0..left.len()).any(|at| usable >> at & 1 == 1 && left[at] >= gang);
         match largest {
-            Some((_, other)) if !has_enough => Cause::Outranked(other),
-            _ => Cause::NoPlace,
+            Some((_, other)) if !has_enough => Cause::of(&OUTRANKED, other),
+            _ => Cause::new(&NO_PLACE),
         }
     }
 

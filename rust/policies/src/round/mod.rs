@@ -19,7 +19,9 @@ mod queues;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::turns::check_length;
-use crate::why::{has_enough, largest};
+use crate::why::{
+    BEHIND, NEXT_DECISION, NO_PLACE, NO_SHARE, OUTRANKED, at_head, has_enough, largest,
+};
 use crate::yarn::GpuPick;
 pub(crate) use accounts::{Accounts, Claim};
 pub(crate) use ask::{ask, rate, types};
@@ -30,7 +32,7 @@ pub use entities::EntityParams;
 use gangline_allocation::{Allocator, Shares, in_parts};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
-    Run, WakeOn,
+    Reason, Run, WakeOn,
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use pairs::Pairs;
@@ -372,7 +374,7 @@ impl Rounds {
     /// Why a job waits where jobs start in order of arrival when shares are worked out, and at no other time.
     fn why_in_order(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let Some(solved) = self.solved_at else {
-            return Cause::NoPlace;
+            return Cause::new(&NO_PLACE);
         };
         let round = self.params.round.0;
         let due = |time: i64| time.div_euclid(round) * round + round * i64::from(time % round > 0);
@@ -384,9 +386,9 @@ impl Rounds {
         let has_place = has_enough(view, head, view.jobs().gpus(head), false);
         let was_there = self.solved_for.0.binary_search(&job).is_ok();
         if !was_there || view.now() > solved && has_place {
-            return Cause::NextDecision { until };
+            return Cause::new(&NEXT_DECISION).until(until);
         }
-        Cause::at_head(head, job)
+        at_head(head, job)
     }
 
     /// The types in the order that the parameters give.
@@ -509,6 +511,14 @@ impl Policy for Rounds {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        if self.params.keeps.is_some() {
+            vec![&BEHIND, &NO_PLACE, &NEXT_DECISION]
+        } else {
+            vec![&NO_SHARE, &NO_PLACE, &OUTRANKED, &NEXT_DECISION]
+        }
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         if self.params.keeps.is_some() {
             return Some(self.why_in_order(view, job));
@@ -519,17 +529,17 @@ impl Policy for Rounds {
             .filter(|&t| can(&self.places, job, t.index()))
             .collect();
         if self.accounts.has_shares(job) && usable.iter().all(|&t| own(t).share <= 0.0) {
-            return Some(Cause::NoShare);
+            return Some(Cause::new(&NO_SHARE));
         }
         if has_enough(view, job, view.jobs().gpus(job), false) {
-            return Some(Cause::NoPlace);
+            return Some(Cause::new(&NO_PLACE));
         }
         // of two that share GPUs the claim of both counts, and GPUs are taken: those that run came before it
         let is_before = |run: &Run| {
             let gpu_type = run.gpu_type();
             self.pairs.is_some() || claim(run.job, gpu_type) > own(gpu_type)
         };
-        largest(view, job, is_before).map(Cause::Outranked)
+        largest(view, job, is_before).map(|other| Cause::of(&OUTRANKED, other))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

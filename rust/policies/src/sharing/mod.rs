@@ -29,14 +29,22 @@ pub use params::{
     BenefitParams, FreePick, Gather, Key, PartnerTime, Retest, SharingParams, SubBatchRule,
 };
 
+use crate::why::{BEHIND, NO_PLACE};
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
 use gangline_model::{Action, GpuTypeId, JobId, Terms, span_of_work};
 use residents::{Residents, Stay};
 use search::{Found, Newcomer, Reach, ladder};
 use std::cmp::Reverse;
 use waiting::{Waiter, Waiting};
+
+/// There is room beside running jobs, but none beside which the policy lets it run.
+pub(crate) static NO_PARTNER: Reason = Reason::new(
+    "no partner",
+    "there is room beside running jobs, but the policy lets it share GPUs with none of them",
+    "there was room beside running jobs, but the policy's rule lets it share GPUs with none of them",
+);
 
 /// The policies.
 #[derive(Debug)]
@@ -353,11 +361,15 @@ impl Policy for Sharing {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&BEHIND, &NO_PLACE, &NO_PARTNER]
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         if self.params.block {
             let head = self.queue.heads().pop().map(|Reverse(first)| first.job);
             if let Some(head) = head.filter(|&head| head != job) {
-                return Some(Cause::Behind(head));
+                return Some(Cause::of(&BEHIND, head));
             }
         }
         let least = self.params.benefit.and_then(|rule| rule.min_sub_batch);
@@ -367,9 +379,9 @@ impl Policy for Sharing {
         let has_room = |gpu_type| view.open_gpus(gpu_type, bytes) >= gang;
         let may_share = view.max_share() > 1 && view.types_of(job).any(has_room);
         Some(if may_share {
-            Cause::NoPartner
+            Cause::new(&NO_PARTNER)
         } else {
-            Cause::NoPlace
+            Cause::new(&NO_PLACE)
         })
     }
 

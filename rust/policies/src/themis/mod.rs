@@ -20,14 +20,22 @@ use crate::baselines::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::turns::check_length;
-use crate::why::{has_enough, largest};
+use crate::why::{NO_PLACE, has_enough, largest};
 use auction::{Auction, Standing};
 use exact::Exact;
 use fairness::Fairness;
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
+    WakeOn,
 };
 use gangline_model::{JobId, SimSpan, SimTime, TimerTag};
+
+/// The GPUs are leased to others until then, or until one of these jobs ends.
+pub(crate) static LEASED: Reason = Reason::new(
+    "leased",
+    "the GPUs are leased to others until an instant",
+    "the GPUs were leased to other jobs until {until}",
+);
 
 const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
 
@@ -191,15 +199,19 @@ impl Policy for Themis {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_PLACE, &LEASED]
+    }
+
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let gang = view.jobs().gpus(job);
         let has_enough = has_enough(view, job, gang, false);
         let until = self.boundary_after(view.now());
         // where all that it can use is down nothing is leased
         Some(if has_enough || largest(view, job, |_| true).is_none() {
-            Cause::NoPlace
+            Cause::new(&NO_PLACE)
         } else {
-            Cause::Leased { until }
+            Cause::new(&LEASED).until(until)
         })
     }
 }

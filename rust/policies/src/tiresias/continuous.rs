@@ -7,8 +7,9 @@
 use crate::place::PlacementParams;
 use crate::preempt::{Pass, Protection};
 use crate::queue::{JobTimers, Key, Measure};
+use crate::why::{NO_PLACE, OUTRANKED};
 use gangline_engine::{
-    Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, Reason, WakeOn,
 };
 use gangline_model::{JobId, SimSpan, SimTime};
 use std::collections::BTreeSet;
@@ -207,6 +208,10 @@ impl Policy for ContinuousLas {
             timers.flush(view.now(), plan);
         }
         Ok(Next::Ask)
+    }
+
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_PLACE, &OUTRANKED]
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {

@@ -9,8 +9,9 @@ use crate::params::ParamReader;
 use crate::place::PlacementParams;
 use crate::preempt::{Pass, Protection};
 use crate::queue::{JobTimers, Key, Measure};
+use crate::why::{NO_PLACE, OUTRANKED};
 use gangline_engine::{
-    Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, Reason, WakeOn,
 };
 use gangline_model::{JobId, SimSpan, SimTime};
 
@@ -343,6 +344,10 @@ impl Policy for QueuedService {
         self.follow_up(view);
         self.timers.flush(view.now(), plan);
         Ok(Next::Ask)
+    }
+
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&NO_PLACE, &OUTRANKED]
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {

@@ -19,9 +19,24 @@ pub use queues::{QueueBy, QueueParams};
 
 use crate::class::Places;
 use crate::place::PlacementParams;
-use gangline_engine::{Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError};
+use crate::why::{BEHIND, NO_PLACE, at_head};
+use gangline_engine::{
+    Cause, Changes, ClusterView, Counted, Next, Plan, Policy, PolicyError, Reason,
+};
 use gangline_model::{GpuSet, JobId};
 use queues::Queues;
+
+/// It is the first of its queue, and there is no place; queues that hold less of their shares go first.
+pub(crate) static QUOTA: Reason = Reason::new(
+    "quota",
+    "it comes first in its queue; queues that hold less of their share go first",
+    "it was at the head of its queue, which held {number}, and queues that hold less of their share go first; {free}, \
+     and {rule} accepted none of them",
+)
+.otherwise(
+    "it was at the head of its queue, which held {number}, and queues that hold less of their share go first; {free}",
+)
+.counts(Counted::Gpus);
 
 /// Capacity queues without preemption.
 #[derive(Debug)]
@@ -115,11 +130,16 @@ impl Policy for Yarn {
         Ok(Next::Ask)
     }
 
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&BEHIND, &NO_PLACE, &QUOTA]
+    }
+
     fn why(&self, _view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let (head, used) = self.queues.before(job)?;
-        Some(match Cause::at_head(head, job) {
-            Cause::NoPlace if self.queues.are_several() => Cause::Quota { used },
-            cause => cause,
+        Some(if head == job && self.queues.are_several() {
+            Cause::new(&QUOTA).number(used)
+        } else {
+            at_head(head, job)
         })
     }
 }
