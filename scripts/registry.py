@@ -8,7 +8,8 @@ from the compiled module (or, with `--declarations FILE`, from JSON of the same 
 
 - `python/gangline/policies/_generated.py`: a frozen dataclass per policy, `registry`, `presets`;
 - the rows of policies in `README.md` and `docs/policies/index.md`;
-- the tables of parameters in `docs/policies/*.md`.
+- the tables of parameters in `docs/policies/*.md`;
+- the table of reasons in `docs/guides/explain.md`.
 
 In Markdown it writes between markers and nowhere else. The page of a policy holds the markers
 for its parameters:
@@ -347,6 +348,22 @@ def parameter_table(policy: Policy) -> str:
     return "\n".join(rows) + "\n"
 
 
+def reason_table(policies: list[Policy]) -> str:
+    """Return the table of reasons for which jobs wait, and which policies give each."""
+    meanings: dict[str, str] = {}
+    givers: dict[str, list[str]] = {}
+    for policy in policies:
+        for reason in policy["reasons"]:
+            meanings.setdefault(reason["name"], reason["meaning"])
+            givers.setdefault(reason["name"], []).append(policy["name"])
+    rows = ["| reason (`cause`) | what it means | policies |", "|---|---|---|"]
+    for name, meant in meanings.items():
+        those = dict.fromkeys(re.sub(r"^gavel-(?!fifo$).*", "gavel-*", one) for one in givers[name])
+        cell = ", ".join(f"`{one}`" for one in those)
+        rows.append(f"| `{name}` | {meant} | {cell} |")
+    return "\n".join(rows) + "\n"
+
+
 PARAMETERS = re.compile(r"<!-- parameters: ([\w, -]+?) -->\n")
 PARAMETERS_END = "<!-- end of parameters -->"
 
@@ -377,6 +394,8 @@ POLICIES = "<!-- policies: written by scripts/registry.py -->"
 POLICIES_END = "<!-- end of policies -->"
 PAGES = "<!-- pages: written by scripts/registry.py -->"
 PAGES_END = "<!-- end of pages -->"
+REASONS = "<!-- reasons: written by scripts/registry.py -->"
+REASONS_END = "<!-- end of reasons -->"
 
 
 def written(declared: list[Policy], root: Path) -> dict[str, str]:
@@ -391,6 +410,8 @@ def written(declared: list[Policy], root: Path) -> dict[str, str]:
             raise Fault(f"{path}: no such page; write it") from None
 
     readme, index = "README.md", "docs/policies/index.md"
+    guide = "docs/guides/explain.md"
+    texts[guide] = between(guide, read(guide), REASONS, REASONS_END, reason_table(policies))
     table = catalogue(policies, "docs/policies/")
     texts[readme] = between(readme, read(readme), POLICIES, POLICIES_END, table)
     text = between(index, read(index), POLICIES, POLICIES_END, catalogue(policies, ""))

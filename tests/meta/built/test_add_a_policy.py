@@ -68,7 +68,7 @@ def declared() -> list[dict[str, Any]]:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """Copy what the script writes, with the page of the new policy."""
-    for path in (script.MODULE, "README.md"):
+    for path in (script.MODULE, "README.md", "docs/guides/explain.md"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     shutil.copytree(ROOT / "docs/policies", tmp_path / "docs/policies")
@@ -104,7 +104,13 @@ def test_one_declaration_and_a_page_are_enough(copy: Path) -> None:
     wrote = run(copy)
     assert wrote.returncode == 0, wrote.stderr
     assert sorted(wrote.stdout.split()) == sorted(
-        [script.MODULE, "README.md", "docs/policies/index.md", f"docs/policies/{NAME}.md"]
+        [
+            script.MODULE,
+            "README.md",
+            "docs/guides/explain.md",
+            "docs/policies/index.md",
+            f"docs/policies/{NAME}.md",
+        ]
     )
     assert run(copy, "--check").returncode == 0
     row = "| waits a while for a whole server | no | no |"
