@@ -37,6 +37,8 @@ _LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
 _ALIKE = "so all policies that start jobs as soon as they fit look the same, except in placement"
 # Loads from here on are close to 1: waits are long and depend on the draw. Ours.
 _NEAR, _OVER = 0.9, 1.005
+_DUE = 1.0 + 1e-6  # more than the programs that divide jobs among GPU types round
+_STEPS = 100  # ours: an early load that is at most 1 % too low, for a program that is soon solved
 _MOST_JOBS = 0.9  # ours: of the jobs take at most the part of the time that a window leaves out
 
 
@@ -70,8 +72,9 @@ class OfferedLoad:
         Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1
         no job has to wait for lack of GPUs. None if some job cannot use every GPU type.
     early_load : float or None
-        The part of the load that can be done in that time: GPU-seconds up to its end if each job
-        started at its arrival, over those of the cluster. None with several GPU types.
+        The part of the load that falls due in that time: as `load`, but each job counts with the
+        GPU-seconds that it would use until the end of that time if it started at its arrival. At
+        most 1 % too low with several GPU types. None where jobs may share GPUs or are elastic.
     window : pair of float or None
         The window of which this is the load; None if it is that of all jobs.
     middle : pair of float or None
@@ -99,12 +102,15 @@ class OfferedLoad:
         return self.exceeds and not self.is_light
 
     @property
-    def grows(self) -> bool:
-        """Whether the queue has to grow for as long as jobs arrive.
+    def leaves_backlog(self) -> bool | None:
+        """Whether some jobs have waited and are not done at the last arrival, under any policy.
 
-        Not so if long jobs do the work above a load of 1 after the last arrival.
+        Not so if long jobs do the work above a load of 1 after the last arrival. None if it is not
+        known.
         """
-        return self.is_over and (self.early_load is None or self.early_load >= 1.0)
+        if self.is_over and self.early_load is None:
+            return None
+        return self.is_over and self.early_load is not None and self.early_load > _DUE
 
     @property
     def exceeds(self) -> bool:
@@ -180,22 +186,18 @@ class OfferedLoad:
                 f"{formatting.percent(self.peak_share)} of the GPUs at once: no job has to wait "
                 f"for lack of GPUs, {_ALIKE}."
             )
-        if self.is_over and not self.grows and self.early_load is not None:
-            end = "the last arrival" if self.window is None else "its end"
+        asked = f"{jobs} ask for {self.text()} times what these GPUs can do {between}"
+        end = "the last arrival" if self.window is None else "its end"
+        if self.is_over and self.leaves_backlog is False:
             return (
-                f"{jobs} ask for {self.text()} times what these GPUs can do {between}, but long "
-                f"jobs run on after {end}: if each job started at its arrival, they would use "
-                f"{formatting.percent(self.early_load)} of the GPUs until then, so the queue need "
-                "not grow."
+                f"{asked}, but long jobs run on after {end}: until then they ask for "
+                f"{formatting.times(self.early_load)} times what the GPUs can do, even if none of "
+                "them waits, so a backlog is not certain."
             )
         if self.is_over:
-            grows = "until arrivals end, and means depend on where the trace stops"
-            if self.window is not None:
-                grows = "in it, and there is no steady state"
-            return (
-                f"{jobs} ask for {self.text()} times what these GPUs can do {between}: the queue "
-                f"grows {grows}."
-            )
+            left = "is" if self.leaves_backlog else "may be"
+            so = ", and means depend on where the trace stops" if self.window is None else ""
+            return f"{asked}: a backlog {left} left at {end}{so}."
         share = formatting.percent(self.load)
         said = f"{jobs} ask for {share} of what these GPUs can do {between}"
         if self.load >= _NEAR:
@@ -301,20 +303,22 @@ def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
     where : callable
         How a number of them is written: "3 of them".
     """
-    grow = sum(load.grows for load in loads)
-    late = sum(load.is_over for load in loads) - grow
+    left = [load.leaves_backlog for load in loads if load.is_over]
+    late = left.count(False)
+    most = len(left) - late
     said = ""
-    if grow:
+    if most:
+        is_left = "may be" if None in left else "is"
         said += (
-            f" In {where(grow)} the jobs ask for more than the GPUs can do: there the queue grows "
-            "until arrivals end, and means depend on where the trace stops."
+            f" In {where(most)} the jobs ask for more than the GPUs can do: there a backlog "
+            f"{is_left} left at the last arrival, and means depend on where the trace stops."
         )
     if late:
+        as_well = " as well" if most else ""
         said += (
-            f" In {where(late)} the load is above 1 as well, but"
-            if grow
-            else f" In {where(late)} the load is above 1, but"
-        ) + " only by what long jobs do after the last arrival: there the queue need not grow."
+            f" In {where(late)} the load is above 1{as_well}, but only by what long jobs do after "
+            "the last arrival: there a backlog is not certain."
+        )
     return said
 
 
@@ -365,8 +369,8 @@ def offered_load(
     >>> load.load, load.work_gpu_s, load.capacity_gpu_s
     (1.7, 204.0, 120.0)
     >>> print(load.in_words())  # doctest: +NORMALIZE_WHITESPACE
-    The jobs ask for 1.70 times what these GPUs can do between the first and the last arrival: the
-    queue grows until arrivals end, and means depend on where the trace stops.
+    The jobs ask for 1.70 times what these GPUs can do between the first and the last arrival: a
+    backlog is left at the last arrival, and means depend on where the trace stops.
     """
     from gangline.runs.inputs import as_cluster
     from gangline.trace.read import as_trace
@@ -434,21 +438,38 @@ def _measure(
         largest_jobs=len(largest),
         jobs=len(work),
         left_out=len(fits) - int(fits.sum()),
-        early_load=_early_load(arrival[in_window], gpus[in_window], work, capacity, end),
+        early_load=_early_load(
+            cluster, gpus[in_window], seconds[in_window], end - arrival[in_window, None], begin, end
+        ),
         peak_share=_peak_share(cluster, arrival[fits], gpus[fits], seconds[fits]),
         window=window,
         middle=None if window else _middle(begin, end, seconds[fits].min(axis=1, initial=np.inf)),
     )
 
 
-def _early_load(arrival: F64, gpus: F64, work: F64, capacity: F64, end: float) -> float | None:
-    """Return the load of what jobs do up to an instant if each starts at its arrival."""
+def _early_load(
+    cluster: Cluster, gpus: F64, seconds: F64, left_s: F64, begin: float, end: float
+) -> float | None:
+    """Return the load of what jobs do until the end of a time if each starts at its arrival.
+
+    A job that has not waited has used each type for a part of what it would use if it ran only
+    there, and these parts add up to at least 1. So no schedule without a backlog needs less than
+    the most even division of these GPU-seconds.
+    """
     import numpy as np
 
-    total = float(capacity.sum())
-    if total == 0.0 or np.count_nonzero(capacity) > 1:
+    from gangline.lp.even import even_loads
+
+    if cluster.sharing is not None or cluster.elastic is not None or not end > begin:
         return None
-    return float(np.minimum(work, gpus * (end - arrival)).sum()) / total
+    seconds = np.where(np.isfinite(seconds), np.minimum(seconds, left_s), np.inf)
+    need = gpus[:, None] * seconds
+    work = need.min(axis=1, initial=np.inf)
+    cut = (seconds == left_s).any(axis=1) & (work > 0.0)
+    # Jobs that would end on some types only have many ratios: few are left, the load no larger.
+    need[cut] = work[cut, None] * np.floor(need[cut] / work[cut, None] * _STEPS) / _STEPS
+    loads = even_loads(need, work, _capacity(cluster, begin, end, is_drawn=False))
+    return None if loads is None else float(loads.max())
 
 
 def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
@@ -485,8 +506,8 @@ def _seconds(
     return seconds
 
 
-def _capacity(cluster: Cluster, begin: float, end: float) -> F64:
-    """Return the GPU-seconds of each type between two instants."""
+def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = True) -> F64:
+    """Return the GPU-seconds of each type between two instants, without drawn failures if asked."""
     import numpy as np
 
     from gangline.lp.arrays import sums
@@ -497,7 +518,12 @@ def _capacity(cluster: Cluster, begin: float, end: float) -> F64:
     lost = np.minimum(up_s, end) - np.maximum(down_s, begin)  # absences never overlap
     np.subtract.at(up, server, np.maximum(lost, 0.0))
     drawn = cluster.failures
-    if drawn is not None and drawn.mtbf_hours is not None and drawn.mttr_hours is not None:
+    if (
+        is_drawn
+        and drawn is not None
+        and drawn.mtbf_hours is not None
+        and drawn.mttr_hours is not None
+    ):
         up *= drawn.mtbf_hours / (drawn.mtbf_hours + drawn.mttr_hours)
     return sums(servers["type"].astype(np.int64), servers["gpus"] * up, len(cluster.gpu_types))
 

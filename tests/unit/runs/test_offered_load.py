@@ -471,7 +471,7 @@ def test_words_of_each_level() -> None:
         return gl.offered_load(lab, trace).in_words()
 
     assert "for 1.65 times what these GPUs can do" in words(2, 150)
-    assert "the queue grows until arrivals end" in words(2, 150)
+    assert "a backlog is left at the last arrival" in words(2, 150)
     assert "never ask for more than 50 % of the GPUs at once" in words(1, 90)
     assert "The jobs ask for 99 % of what these GPUs can do" not in words(2, 90)
     assert "so all policies that start jobs as soon as they fit look the same" in words(2, 90)
@@ -486,7 +486,7 @@ def test_the_largest_jobs_are_told_of_where_they_hold_much() -> None:
     assert "The 10 largest of 100 jobs hold 77 % of the work" in found.in_words()
 
 
-def test_long_jobs_need_not_make_the_queue_grow() -> None:
+def test_long_jobs_need_not_leave_a_backlog() -> None:
     """Two GPUs and 100 s of arrivals: 170 of 400 GPU-seconds can be done by the last arrival."""
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     jobs = {
@@ -497,32 +497,133 @@ def test_long_jobs_need_not_make_the_queue_grow() -> None:
     load = gl.offered_load(lab, pa.table(jobs))
     assert (load.load, load.early_load, load.peak_share) == (2.0, 170 / 200, 1.5)
     assert load.is_over
-    assert not load.grows
+    assert load.leaves_backlog is False
     assert (
-        "they would use 85 % of the GPUs until then, so the queue need not grow" in load.in_words()
+        "until then they ask for 0.85 times what the GPUs can do, even if none of them waits, so a "
+        "backlog is not certain" in load.in_words()
     )
     jobs["duration_s"][1] = 600.0
     jobs["gpus"][1] = 2  # until 100 s it could use 2 x 60 GPU-seconds: 100 + 120 + 10 of 200
     load = gl.offered_load(lab, pa.table(jobs))
     assert load.early_load == 230 / 200
-    assert load.grows
-    assert "the queue grows until arrivals end" in load.in_words()
+    assert load.leaves_backlog
+    assert "a backlog is left at the last arrival" in load.in_words()
 
 
-def test_the_early_load_is_not_known_on_several_types() -> None:
-    lab = gl.Cluster.from_dict(
-        {
-            "gpu_types": [{"name": "A"}, {"name": "B", "speed": 0.5}],
-            "servers": [{"count": 1, "gpu": name, "gpus": 2} for name in ("A", "B")],
-        }
-    )
-    jobs = {"arrival_s": [0.0, 50.0], "gpus": [2, 2], "duration_s": [900.0, 900.0]}
-    load = gl.offered_load(lab, pa.table(jobs))
-    assert load.early_load is None
-    assert load.grows == load.is_over
+def test_on_several_types_each_is_used_until_the_last_arrival() -> None:
+    """Two jobs of 2 GPUs, of 900 s on A and 1800 s on B; the second may not use B."""
+    lab = mixed(("A", 2, 1.0), ("B", 2, 0.5))
+    rows = {
+        "arrival_s": [0.0, 50.0, 100.0], "gpus": [2, 2, 1], "duration_s": [900.0] * 3,
+        "gpu_types": [None, ["A"], None],
+    }  # fmt: skip
+    load = gl.offered_load(lab, pa.table(rows))
+    # 200 + 100 GPU-seconds until 100 s, at best one job on each type: 150 of 200 on both
+    assert load.early_load == pytest.approx(300 / 400)
+    assert load.leaves_backlog is False
+    rows["gpu_types"] = [["A"], ["A"], None]
+    load = gl.offered_load(lab, pa.table(rows))
+    assert load.early_load == pytest.approx(300 / 200)
+    assert load.leaves_backlog
 
 
-def test_draws_whose_queue_grows_are_counted_apart() -> None:
+def test_the_early_load_is_not_known_where_jobs_may_share_or_are_elastic() -> None:
+    rows = pa.table({"arrival_s": [0, 50], "gpus": [2, 2], "duration_s": [900, 900]})
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2).to_dict()
+    lab["sharing"] = {"interference": "constant", "xi": 1.5}
+    load = gl.offered_load(lab, rows)
+    assert (load.early_load, load.leaves_backlog, load.is_over) == (None, None, True)
+    assert "a backlog may be left at the last arrival" in load.in_words()
+    assert "there a backlog may be left" in overload([load], "{} of 1".format)
+    assert gl.offered_load("pollux-64-elastic", rows).early_load is None
+
+
+def test_servers_that_fail_at_random_prove_no_backlog() -> None:
+    """On average half of the time is lost; in a lucky draw nothing is."""
+    rows = pa.table({"arrival_s": [0, 100], "gpus": [2, 2], "duration_s": [90, 90]})
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2).to_dict()
+    lab["failures"] = {"mtbf_hours": 1.0, "mttr_hours": 1.0}
+    load = gl.offered_load(lab, rows)
+    assert (load.load, load.early_load) == (pytest.approx(360 / 100), pytest.approx(180 / 200))
+
+
+def late_jobs(result: gl.Result, end: float) -> int:
+    """Count the jobs that have waited and are not done at an instant, from the tables of a run."""
+    ran: dict[str, list[tuple[float, float]]] = {}
+    for row in result.segments.to_pylist():
+        ran.setdefault(row["job_id"], []).append((row["start_s"], row["end_s"]))
+    late = 0
+    for job in result.jobs.to_pylist():
+        now, waited = job["arrival_s"], 0.0
+        for start, stop in sorted(ran[job["job_id"]]):  # copies of a job run side by side
+            waited += max(min(start, end) - now, 0.0)
+            now = max(now, stop)
+        late += job["finish_s"] > end and waited > 1e-6
+    return late
+
+
+def drawn_types(seed: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Draw a cluster of two or three GPU types and jobs that ask for more than it can do."""
+    draw = random.Random(seed)
+    names = "ABC"[: draw.choice((2, 3))]
+    lab = mixed(*((name, draw.randint(1, 4), draw.choice((0.25, 0.5, 1.0, 2.0))) for name in names))
+    most = max(lab.gpus_by_type().values())
+    rows: list[dict[str, Any]] = []
+    for at in sorted(draw.choices(range(1000), k=draw.randint(4, 30))):
+        types = draw.choice([None, None, sorted(draw.sample(names, draw.randint(1, 2)))])
+        fits = max(count for name, count in lab.gpus_by_type().items() if name in (types or names))
+        gpus = draw.randint(1, min(most, fits))
+        seconds = draw.choice((10.0, 100.0, 300.0, 4000.0)) * draw.uniform(0.5, 1.5)
+        rows.append({"arrival_s": at, "gpus": gpus, "duration_s": seconds, "gpu_types": types})
+    return lab.to_dict(), rows
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_early_load_is_the_best_bound_that_prices_prove(seed: int) -> None:
+    lab, rows = drawn_types(seed)
+    speed = {kind["name"]: kind["speed"] for kind in lab["gpu_types"]}
+    gpus = {block["gpu"]: block["gpus"] for block in lab["servers"]}
+    begin, end = rows[0]["arrival_s"], rows[-1]["arrival_s"]
+    need = [
+        [
+            row["gpus"] * min(row["duration_s"] / speed[name], end - row["arrival_s"])
+            if row["gpus"] <= gpus[name] and name in (row["gpu_types"] or speed)
+            else math.inf
+            for name in speed
+        ]
+        for row in rows
+        if row["arrival_s"] < end
+    ]
+    found = gl.offered_load(lab, pa.Table.from_pylist(rows)).early_load
+    assert found is not None
+    bound = best_price_bound(need, [gpus[name] * (end - begin) for name in speed])
+    assert bound * 0.99 - 1e-7 <= found <= bound + 1e-7
+
+
+BACKLOG_POLICIES = ("fifo", "srtf", "las", "hadar", "gavel-las", "hadare")
+
+
+def test_a_backlog_is_said_to_be_left_only_where_every_policy_leaves_one() -> None:
+    """Clusters of several types, where the late jobs are counted in the tables of each run."""
+    said: dict[bool, list[bool]] = {True: [], False: []}
+    for seed in range(30):
+        lab, rows = drawn_types(seed)
+        trace = pa.Table.from_pylist(rows)
+        load = gl.offered_load(lab, trace)
+        if not load.is_over:
+            continue
+        end = rows[-1]["arrival_s"]
+        assert load.leaves_backlog is not None
+        for policy in BACKLOG_POLICIES:
+            run = gl.simulate(lab, trace, policy, segments=True)
+            said[load.leaves_backlog].append(late_jobs(run, end) > 0)
+    assert len(said[True]) >= 60
+    assert all(said[True])
+    assert len(said[False]) >= 12
+    assert not all(said[False])  # "not certain" is the truth
+
+
+def test_draws_that_leave_a_backlog_are_counted_apart() -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
 
     def load(last_s: float) -> gl.OfferedLoad:
@@ -535,13 +636,14 @@ def test_draws_whose_queue_grows_are_counted_apart() -> None:
 
     # 100 + 180 of 200 GPU-seconds by the last arrival, and 100 + 2 x 40
     loads = [load(100.0), load(40.0), load(101.0)]
-    assert [(one.is_over, one.grows) for one in loads] == [
+    assert [(one.is_over, one.leaves_backlog) for one in loads] == [
         (True, True),
         (True, False),
         (True, True),
     ]
     assert overload(loads, "{} of 3".format) == (
-        " In 2 of 3 the jobs ask for more than the GPUs can do: there the queue grows until "
-        "arrivals end, and means depend on where the trace stops. In 1 of 3 the load is above 1 as "
-        "well, but only by what long jobs do after the last arrival: there the queue need not grow."
+        " In 2 of 3 the jobs ask for more than the GPUs can do: there a backlog is left at the "
+        "last arrival, and means depend on where the trace stops. In 1 of 3 the load is above 1 "
+        "as well, but only by what long jobs do after the last arrival: there a backlog is not "
+        "certain."
     )
