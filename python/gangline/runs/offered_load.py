@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 
     Bools = npt.NDArray[np.bool_]
 
-__all__ = ["OfferedLoad", "in_words", "known", "load_of", "offered_load", "overload", "shown"]
+__all__ = [
+    "OfferedLoad",
+    "in_words",
+    "known",
+    "load_of",
+    "offered_load",
+    "overload",
+    "shown",
+    "steady_window",
+    "suggestion",
+]
 
 _LARGEST = 10
 # Ours. In a trace of many jobs that are alike the ten largest hold 10 / jobs of the work.
@@ -39,6 +49,7 @@ _ALIKE = "so all policies that start jobs as soon as they fit look the same, exc
 _NEAR, _OVER = 0.9, 1.005
 _DUE = 1.0 + 1e-6  # more than the programs that divide jobs among GPU types round
 _STEPS = 100  # ours: an early load that is at most 1 % too low, for a program that is soon solved
+_WINDOWS = ("window", "middle")
 _MOST_JOBS = 0.9  # ours: of the jobs take at most the part of the time that a window leaves out
 
 
@@ -79,7 +90,7 @@ class OfferedLoad:
         The window of which this is the load; None if it is that of all jobs.
     middle : pair of float or None
         Arrivals that may be counted to come closer to a steady state; see `steady_window`. A saved
-        result does not keep it.
+        result keeps it only where it is suggested.
     """
 
     load: float | None
@@ -140,18 +151,19 @@ class OfferedLoad:
         return self.middle if is_near and not self.is_light else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values; a window only if there is one."""
-        fields = asdict(self)
-        del fields["middle"]
-        if self.window is None:
-            del fields["window"]
-        return fields
+        """Return the fields as plain values; windows only if there are some."""
+        fields = {**asdict(self), "middle": self.steady_window}
+        return {
+            name: value
+            for name, value in fields.items()
+            if value is not None or name not in _WINDOWS
+        }
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> OfferedLoad:
         """Return the load with these fields."""
-        window = fields.get("window")
-        return cls(**{**fields, "window": None if window is None else tuple(window)})
+        windows = {name: tuple(fields[name]) for name in _WINDOWS if fields.get(name) is not None}
+        return cls(**{**fields, **windows})
 
     def text(self) -> str:
         """Return the load for a table with two decimals, or `–` where it is undefined."""
@@ -202,7 +214,7 @@ class OfferedLoad:
         said = f"{jobs} ask for {share} of what these GPUs can do {between}"
         if self.load >= _NEAR:
             said += ": so close to the limit, waits are long and differ much between draws"
-        return _with_window(f"{said}.", self.steady_window)
+        return f"{said}.{suggestion(self.steady_window)}"
 
     def _types(self) -> str:
         loads = [formatting.times(load) for load in self.by_type.values()]
@@ -221,22 +233,22 @@ class OfferedLoad:
         )
 
 
-def _with_window(said: str, window: Window | None) -> str:
-    """Add which arrivals to count, if it is known."""
+def suggestion(window: Window | None) -> str:
+    """Say which arrivals to count, as a sentence that follows another; empty if it is not known."""
     if window is None:
-        return said
+        return ""
     return (
-        f"{said} --count-arrivals {arrival_window.typed(window)} leaves out the first and the last "
-        "tenth of the time in which jobs arrive: means then depend less on where the trace starts "
-        "and stops."
+        f" --count-arrivals {arrival_window.typed(window)} leaves out the first and the last tenth "
+        "of the time in which jobs arrive: means then depend less on where the trace starts and "
+        "stops."
     )
 
 
-def _shared_window(loads: Sequence[OfferedLoad]) -> Window | None:
+def steady_window(loads: Sequence[OfferedLoad]) -> Window | None:
     """Return what the windows of several draws have in common; None if a draw has none."""
     windows = [load.steady_window for load in loads]
     known = [window for window in windows if window is not None]
-    if len(known) < len(windows):
+    if len(known) < max(len(windows), 1):
         return None
     begin, end = max(window[0] for window in known), min(window[1] for window in known)
     return (begin, end) if begin < end else None
@@ -282,7 +294,7 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
             f" In {'all' if light == count else light} of them no job has to wait for lack of "
             f"GPUs, {_ALIKE}."
         )
-    said = _with_window(said, _shared_window(loads))
+    said += suggestion(steady_window(loads))
     if any(load.is_uneven for load in loads):
         low, high = (
             formatting.percent(end(load.largest_share for load in loads)) for end in (min, max)

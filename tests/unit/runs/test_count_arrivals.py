@@ -253,6 +253,70 @@ def test_several_draws_share_a_window_only_if_each_has_one() -> None:
     assert "--count-arrivals" not in in_words([first, over])
 
 
+SUGGESTED = (
+    "--count-arrivals 2h47min,1d1h leaves out the first and the last tenth of the time in which "
+    "jobs arrive: means then depend less on where the trace starts and stops."
+)
+
+
+def test_saved_results_and_their_pages_suggest_the_same_window(tmp_path: Path) -> None:
+    run = gl.simulate(ONE, every_1000_s(950.0), "fifo")
+    assert run.offered_load is not None
+    assert SUGGESTED in run.offered_load.in_words()
+    run.save(tmp_path / "run")
+    again = gl.load_result(tmp_path / "run")
+    assert again.offered_load is not None
+    assert again.offered_load.in_words() == run.offered_load.in_words()
+    assert again.spec["offered_load"]["middle"] == [10020.0, 90000.0]
+    table = gl.compare(ONE, every_1000_s(950.0), ["fifo", "sjf"])
+    table.save(tmp_path / "table")
+    for source in (again, table, tmp_path / "run", tmp_path / "table"):
+        page = gl.report.write(source, tmp_path / "page.html").read_text("utf-8")
+        assert SUGGESTED in page.replace("\u00a0", " ")
+
+
+def saved_jobs(table: pa.Table, folder: Path) -> str:
+    gl.write_trace(gl.Trace.from_arrow(table), folder / "jobs.parquet")
+    return str(folder / "jobs.parquet")
+
+
+def test_a_plan_suggests_the_window_in_the_same_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs, keep = saved_jobs(every_1000_s(950.0), tmp_path), "wait_mean<2h"
+    found = gl.plan(ONE, jobs, "fifo", keep=keep, workers=1)
+    assert found.answer == 1
+    (line,) = [line for line in found.sentences() if "--count-arrivals" in line]
+    assert line.startswith("The offered load there is 0.96, close to the limit of 1: ")
+    assert SUGGESTED in line
+    assert found.to_dict()["steady_window"] == [10020.0, 90000.0]
+    both = gl.plan(ONE, jobs, ["fifo", "sjf"], keep=keep, workers=1)
+    said = [line for line in both.sentences() if "--count-arrivals" in line]
+    assert said == [f"fifo: the offered load at its answer is 0.96. {SUGGESTED}"]
+    counts = gl.plan(ONE, jobs, "fifo", keep=keep, workers=1, count_arrivals=(10020, 90000))
+    assert not any("--count-arrivals" in line for line in counts.sentences())
+    assert "steady_window" not in counts.to_dict()
+    words = ["--trace", jobs, "--cluster", "1x1xV100", "--policy", "fifo", "--workers", "1"]
+    page = tmp_path / "plan.html"
+    assert main(["plan", *words, "--keep", keep, "--html", str(page)]) == 0
+    assert SUGGESTED in " ".join(capsys.readouterr().out.split())
+    assert SUGGESTED in page.read_text("utf-8").replace("\u00a0", " ")
+
+
+def test_a_plan_of_the_load_suggests_the_window_on_the_clock_of_load_1(tmp_path: Path) -> None:
+    # at twice the load jobs come every 1000 s, and the window is the one from 10,020 to 90,000 s
+    slow = every_1000_s(950.0)
+    slow = slow.set_column(0, "arrival_s", pa.array([2000.0 * i for i in range(len(slow))]))
+    jobs = saved_jobs(slow, tmp_path)
+    options: dict[str, Any] = {"vary": "load", "step": 0.5, "most": 2, "workers": 1}
+    found = gl.plan(ONE, jobs, "fifo", keep="wait_mean<2h", **options)
+    assert found.answer == 2.0
+    assert found.steady_window == (20040.0, 180000.0)
+    options["count_arrivals"] = found.steady_window
+    again = gl.plan(ONE, jobs, "fifo", keep="wait_mean<2h", **options)
+    assert again.jobs == 79  # those that arrive at 11,000 to 89,000 s
+
+
 # Every command
 
 

@@ -82,6 +82,10 @@ class Servers:
         """Return the arrivals to count."""
         return window
 
+    def given(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
+        """Return what has to be given for a window to be counted at a size."""
+        return window
+
     def gpus(self, size: int) -> int:
         """Return the GPUs of the whole cluster."""
         return sum(count * block.gpus for count, block in self._blocks(size))
@@ -153,6 +157,11 @@ class Load:
     def window(self, size: int, window: Window) -> Window:
         """Return the arrivals to count, squeezed or stretched as the trace is."""
         return window[0] / self.shown(size), window[1] / self.shown(size)
+
+    def given(self, size: int, window: Window) -> Window:
+        """Return what has to be given, on the clock of load 1, to count a window at a size."""
+        begin, end = (round(second * self.shown(size), 9) for second in window)
+        return begin, end
 
     def gpus(self, size: int) -> int:  # noqa: ARG002 - the same at every load
         """Return the GPUs of the cluster."""

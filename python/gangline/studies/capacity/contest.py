@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline._support import formatting
 from gangline._support.formatting import amount
+from gangline.runs.offered_load import suggestion
 from gangline.studies.capacity.result import KIND, PLAN, free_restarts, load_text
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ class CapacityContest:
     --------
     >>> import gangline as gl
     >>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
-    >>> target = "p95_wait < 1h"
-    >>> found = gl.plan_capacity("8x4xV100", jobs, ["fifo", "srtf"], keep=target, workers=1)
+    >>> found = gl.plan_capacity("8x4xV100", jobs, ["fifo", "srtf"], keep="p95_wait < 1h", workers=1)
     >>> found.best, found["srtf"].answer <= found["fifo"].answer
     (['fifo', 'srtf'], True)
     """
@@ -76,6 +76,7 @@ class CapacityContest:
         said = [f"{formatting.listed(best)} {keep} {first.kept} with {with_what}: "]
         said[0] += f"{first.named(point)}."
         said += [*first.counted(), *self._others(), *self._undecided(), *self._bound_by_load()]
+        said += self._near_the_limit()
         said += [line for plan in self.plans for line in plan.hidden()]
         for plan in self.plans:
             if not plan.is_monotone:
@@ -184,6 +185,15 @@ class CapacityContest:
         work = "more work than the GPUs can do"
         work = "offered more work than they can do" if self._is_servers else work
         return [f"{size} {work}: the load alone decides the answer of {formatting.listed(bound)}."]
+
+    def _near_the_limit(self) -> list[str]:
+        """Say which arrivals to count for the first policy whose answer has a load close to 1."""
+        return [
+            f"{plan.policy}: the offered load at its answer is {load_text(plan.point.load)}."
+            f"{suggestion(plan.steady_window)}"
+            for plan in self.plans
+            if plan.point is not None and plan.steady_window is not None
+        ][:1]
 
     def _undecided(self) -> list[str]:
         """Say which policies the intervals do not tell from the best."""

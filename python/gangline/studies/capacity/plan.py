@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.runs.arrival_window import Window
     from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.spec import RunSpec
     from gangline.studies.capacity.targets import Target
     from gangline.studies.sweep import Sweep
     from gangline.trace.reference import TraceReference
 
-__all__ = ["plan_capacity"]
+__all__ = ["plan"]
 
 _PAIRS_MAX = 4  # ours: pairs of a trace and a size in memory at once
 _FARTHEST = 4  # ours: times the answer, for the ends of its interval
@@ -46,7 +47,7 @@ _NOT_HERE = ("seed", "on_infeasible", "until_s", "max_events", "segments", "time
 
 
 @overload
-def plan_capacity(
+def plan(
     cluster: ClusterLike,
     trace: TraceLike,
     policy: PolicyLike = "fifo",
@@ -57,7 +58,7 @@ def plan_capacity(
 
 
 @overload
-def plan_capacity(
+def plan(
     cluster: ClusterLike,
     trace: TraceLike,
     policy: list[PolicyLike] | tuple[PolicyLike, ...],
@@ -67,7 +68,7 @@ def plan_capacity(
 ) -> CapacityContest: ...
 
 
-def plan_capacity(
+def plan(
     cluster: ClusterLike,
     trace: TraceLike,
     policy: PolicyLike | Sequence[PolicyLike] = "fifo",
@@ -236,6 +237,7 @@ def _answer(runs: _Evaluations, *, exhaustive: bool, is_any: bool) -> CapacityPl
         largest_share=question.largest_share,
         are_restarts_free=question.are_restarts_free,
         count_arrivals=question.options[0].count_arrivals,
+        steady_window=None if found.size is None else question.steady_window(found.size),
     )
 
 
@@ -361,7 +363,7 @@ class _Question:
         by_trace = len(self.traces) > 1
         self.replicates = len(self.traces) if by_trace else len(drawn)
         self.group = "trace_seed" if by_trace else "seed"
-        self._loads: dict[int, list[float] | None] = {}
+        self._loads: dict[int, list[OfferedLoad]] = {}
         self._largest: list[float] = []
 
     def begin(
@@ -377,8 +379,8 @@ class _Question:
         self.store, self.axis, self.targets = store, axis, targets
         self._workers, self.progress = workers, progress
 
-    def loads(self, size: int) -> list[float] | None:
-        """Return the offered load of each trace at a size; None if there is no such number."""
+    def loads(self, size: int) -> list[OfferedLoad]:
+        """Return the offered load of each trace at a size."""
         from gangline.runs.offered_load import offered_load
 
         if size not in self._loads:
@@ -387,10 +389,16 @@ class _Question:
                 cluster, trace = self.axis.world(size, reference)
                 jobs = self._worlds.trace(trace)
                 each.append(offered_load(cluster, jobs, window=self.window(size)))
+            self._loads[size] = each
             self._largest = self._largest or [one.largest_share for one in each]
-            known = [one.load for one in each if one.load is not None]
-            self._loads[size] = known if len(known) == len(each) else None
         return self._loads[size]
+
+    def steady_window(self, size: int) -> Window | None:
+        """Return arrivals to count to come closer to a steady state, on the clock of load 1."""
+        from gangline.runs.offered_load import steady_window
+
+        window = steady_window(self.loads(size))
+        return None if window is None else self.axis.given(size, window)
 
     def window(self, size: int) -> Window | None:
         """Return the arrivals that runs of a size count; None if all."""
@@ -510,8 +518,9 @@ class _Evaluations:
                 raise kind(f"{name}: {run['message']}")
             return replace(point, why=run["message"])
         self._runs[size] = done.runs
-        loads = asked.loads(size)
-        if loads is not None:
+        each = [load.load for load in asked.loads(size)]
+        loads = [load for load in each if load is not None]
+        if len(loads) == len(each):
             point = replace(point, load=math.fsum(loads) / len(loads), load_max=max(loads))
         raw = {
             target.key: self._replicates(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gangline._support import formatting
 from gangline._support.formatting import TIE, amount, plural
 from gangline.runs import arrival_window
+from gangline.runs.offered_load import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,6 +131,9 @@ class CapacityPlan:
         Whether a job that was preempted goes on at once.
     count_arrivals : pair of float or None
         Only jobs that arrive in this window are measured.
+    steady_window : pair of float or None
+        A window for `count_arrivals` that comes closer to a steady state at the answer: where the
+        load there is from 0.9 to below 1 (see `OfferedLoad.steady_window`).
     """
 
     policy: str
@@ -153,6 +157,7 @@ class CapacityPlan:
     largest_share: float = 0.0
     are_restarts_free: bool = True
     count_arrivals: arrival_window.Window | None = None
+    steady_window: arrival_window.Window | None = None
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
@@ -274,6 +279,7 @@ class CapacityPlan:
             "all_waiting": {key: value.to_dict() for key, value in self.all_waiting.items()},
             "largest_share": self.largest_share,
             **({} if self.count_arrivals is None else {"count_arrivals": [*self.count_arrivals]}),
+            **({} if self.steady_window is None else {"steady_window": [*self.steady_window]}),
             "points": [point.to_dict() for point in self.points],
             "sentences": self.sentences(),
         }
@@ -420,8 +426,9 @@ class CapacityPlan:
             said += ", close to the limit of 1: another draw of the jobs may need more"
         large = self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY
         share = formatting.percent(self.largest_share)
-        more = f"The 10 largest of {self.jobs:,} jobs hold {share} of the work"
-        return [f"{said}. {more}: the answer depends on when they arrive." if large else f"{said}."]
+        said += f".{suggestion(self.steady_window)}"
+        more = f" The 10 largest of {self.jobs:,} jobs hold {share} of the work"
+        return [f"{said}{more}: the answer depends on when they arrive." if large else said]
 
     def only_by_the_end(self) -> list[str]:
         """Say which sizes keep the targets only because the trace ends."""
