@@ -204,7 +204,7 @@ class OfferedLoad:
             return (
                 f"{asked}, but long jobs run on after {end}: until then they ask for "
                 f"{formatting.times(self.early_load)} times what the GPUs can do, even if none of "
-                "them waits, so a backlog is not certain."
+                "them waits, so the load alone need not leave a backlog."
             )
         if self.is_over:
             left = "is" if self.leaves_backlog else "may be"
@@ -329,7 +329,7 @@ def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
         as_well = " as well" if most else ""
         said += (
             f" In {where(late)} the load is above 1{as_well}, but only by what long jobs do after "
-            "the last arrival: there a backlog is not certain."
+            "the last arrival: there the load alone need not leave a backlog."
         )
     return said
 

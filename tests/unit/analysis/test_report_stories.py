@@ -87,6 +87,18 @@ def test_a_page_says_that_reasons_are_not_known() -> None:
     assert "The run was not repeated" not in render([run])
 
 
+def test_gpus_that_were_not_free_link_to_the_stories_that_say_why() -> None:
+    """One GPU; j0 is longer and has it first, j1 comes and srtf ranks it before: j0 waits."""
+    run = digest([(0, 1, 100), (10, 1, 20)], "srtf")
+    page = render([run])
+    assert "<strong>GPUs not free</strong>: other jobs held them, or servers were down" in page
+    assert page.count('<a href="#delayed">') == page.count('<a id="delayed">') == 1
+    assert "jobs that srtf ranks before it held the GPUs" in page.replace("\u00a0", " ")
+    alone = render([dataclasses.replace(run, again=None)])  # its stories tell no causes
+    assert "<strong>GPUs not free</strong>" in alone
+    assert '<a href="#delayed">' not in alone
+
+
 def test_what_waited_while_gpus_were_free_is_told() -> None:
     """Two GPUs; j0 holds one to 10 s, j1 wants both, j2 one: from 2 to 10 s j2 is behind j1."""
     two = gl.Cluster.homogeneous(servers=1, gpus=2)

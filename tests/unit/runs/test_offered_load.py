@@ -499,8 +499,8 @@ def test_long_jobs_need_not_leave_a_backlog() -> None:
     assert load.is_over
     assert load.leaves_backlog is False
     assert (
-        "until then they ask for 0.85 times what the GPUs can do, even if none of them waits, so a "
-        "backlog is not certain" in load.in_words()
+        "until then they ask for 0.85 times what the GPUs can do, even if none of them waits, so "
+        "the load alone need not leave a backlog" in load.in_words()
     )
     jobs["duration_s"][1] = 600.0
     jobs["gpus"][1] = 2  # until 100 s it could use 2 x 60 GPU-seconds: 100 + 120 + 10 of 200
@@ -620,7 +620,7 @@ def test_a_backlog_is_said_to_be_left_only_where_every_policy_leaves_one() -> No
     assert len(said[True]) >= 60
     assert all(said[True])
     assert len(said[False]) >= 12
-    assert not all(said[False])  # "not certain" is the truth
+    assert not all(said[False])  # "need not" is the truth
 
 
 def test_draws_that_leave_a_backlog_are_counted_apart() -> None:
@@ -644,6 +644,6 @@ def test_draws_that_leave_a_backlog_are_counted_apart() -> None:
     assert overload(loads, "{} of 3".format) == (
         " In 2 of 3 the jobs ask for more than the GPUs can do: there a backlog is left at the "
         "last arrival, and means depend on where the trace stops. In 1 of 3 the load is above 1 "
-        "as well, but only by what long jobs do after the last arrival: there a backlog is not "
-        "certain."
+        "as well, but only by what long jobs do after the last arrival: there the load "
+        "alone need not leave a backlog."
     )

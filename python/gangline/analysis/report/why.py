@@ -23,8 +23,8 @@ _BLOCKED = (
     "waiting job for no more"
 )
 _BY_REASON = tuple(words.Measure(*one) for one in (
-    ("waited_busy_s", "Too few GPUs free",
-     "fewer GPUs of one type were free than the job needs; stories below name jobs that held them",
+    ("waited_busy_s", "GPUs not free",
+     "other jobs held them, or servers were down: fewer of any one type were free than it needs",
      words.duration, 0),
     ("waited_head_s", "Head-of-line blocked", _BLOCKED, words.duration, 0),
     ("waited_scattered_s", "Scattered",
@@ -50,6 +50,11 @@ _PARTS = (
     ),
     ("idle", "idle otherwise", "Idle otherwise", "No job waited that was small enough"),
 )
+_STORIES = "delayed"  # anchor of the stories
+_CAUSES = (
+    "; whether the policy preferred those jobs is not in the tables: "
+    f'<a href="#{_STORIES}">the stories of the most delayed jobs</a> say it'
+)
 _MUCH = 0.05  # ours: share of all waiting from which the page says which jobs waited in vain
 _LIST = 0.6  # ours: share of such waiting that makes one size of job worth naming
 
@@ -69,8 +74,10 @@ def content(
         The recommended policies, and the slowest if there is one; the page tells the stories of
         their jobs.
     """
+    first = next((run for run in drawn if run.label in best[:1]), None)
+    tells = first is not None and first.again is not None and any(s.wait_s for s in first.stories)
     parts = [
-        ("", _waiting(means, drawn)),
+        ("", _waiting(means, drawn, _CAUSES if tells else "")),
         ("Stopped jobs", _stopped(means, drawn)),
         ("GPU time breakdown", _cost(means, drawn)),
         *_told(drawn, [*best[:1], *([] if worst is None else [worst])]),
@@ -80,8 +87,11 @@ def content(
     )
 
 
-def _waiting(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
-    """Return the table of what jobs waited for, without columns that are 0 or unknown for all."""
+def _waiting(means: Sequence[Row], drawn: Sequence[Digest], causes: str) -> str:
+    """Return the table of what jobs waited for, without columns that are 0 or unknown for all.
+
+    `causes` is added to what is said of GPUs that were not free.
+    """
     rows = findings.reasons(means)
     is_known = any(row.get("waited_busy_s") is not None for row in rows)
     columns = _BY_REASON if is_known else findings.REASONS
@@ -94,7 +104,8 @@ def _waiting(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
         colours = {one.title: f'<i class="w-{reason}"></i>' for reason, one in _REASONS}
         _put_bars(table, rows)
     about = "".join(
-        f"<li>{colours.get(one.title, '')}<strong>{one.title}</strong>: {text(one.hint)}.</li>"
+        f"<li>{colours.get(one.title, '')}<strong>{one.title}</strong>: {text(one.hint)}"
+        f"{causes if one.key == _BY_REASON[0].key else ''}.</li>"
         for one in seen
         if one.hint
     )
@@ -205,7 +216,8 @@ def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str
         if run.stories:
             many = len(run.stories)
             what = f"The {many} most delayed jobs" if many > 1 else "The most delayed job"
-            mine.append((f"{what}{under}", _delayed(run, drawn)))
+            anchor = f'<a id="{_STORIES}"></a>' if label == labels[0] else ""
+            mine.append((f"{anchor}{what}{under}", _delayed(run, drawn)))
         if run.excerpt is not None:
             mine.append((f"Jobs on GPUs{under}", _gantt(run)))
         if label == labels[0]:
