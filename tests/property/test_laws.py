@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -205,3 +208,83 @@ def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
 def unique(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one row per segment, for gangs that lie on several servers."""
     return list({(row["job_id"], row["part"], row["start_s"]): row for row in segments}.values())
+
+
+TIMES = 8
+GPU_TIMES = ("limits", "delta", "las_quantum")  # of the queues of Tiresias, in GPU-seconds
+
+
+def exact_world(policy: str, seed: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Draw a world in which all rates and times are sums of powers of two: nothing is rounded."""
+    draw = random.Random(seed)
+    kinds = [("A", 1.0), ("B", 0.5)]
+    lab: dict[str, Any] = {
+        "gpu_types": [
+            {"name": name, "memory_gb": 16, "speed": speed, "price_per_hour": 2.0 * speed}
+            for name, speed in kinds
+        ],
+        "servers": [
+            {"count": 2, "gpu": "A", "gpus": 4, "rack": 0},
+            {"count": 1, "gpu": "B", "gpus": 4, "rack": 1},
+        ],
+        "sharing": {"interference": "constant", "xi": draw.choice((1.0, 2.0))},
+    }  # fmt: skip
+    gangs = (1,) if policy == "gavel-allox" else (1, 1, 2, 4)
+    rows = [
+        {
+            "job_id": f"j{i}",
+            "arrival_s": float(at),
+            "gpus": draw.choice(gangs),
+            "duration_s": 64.0 * draw.randint(1, 64),
+            "model": draw.choice("mn"),
+            "user": draw.choice("uv"),
+            "batch_size": 32,
+            "memory_gb": 4.0,
+        }
+        for i, at in enumerate(sorted(draw.sample(range(4000), 14)))
+    ]
+    return lab, rows
+
+
+def scaled(policy: str, factor: int) -> dict[str, Any]:
+    """Return the parameters that are times or GPU time, a factor times their defaults."""
+    found: dict[str, Any] = {}
+    defaults = gl.policies.registry[policy]()
+    for field in dataclasses.fields(defaults):
+        value = getattr(defaults, field.name)
+        is_time = field.name.endswith("_s") and field.name != "time_limit_s"  # that of a solver
+        if (is_time or field.name in GPU_TIMES) and value is not None:
+            is_list = isinstance(value, tuple | list)
+            found[field.name] = [x * factor for x in value] if is_list else value * factor
+    return found
+
+
+def exact_times(result: gl.Result, factor: int) -> list[tuple[Any, ...]]:
+    names = ("first_start_s", "finish_s", "run_s")
+    rows = sorted(result.jobs.to_pylist(), key=lambda row: str(row["job_id"]))
+    return [
+        (row["job_id"], row["preemptions"], *(row[name] * factor for name in names)) for row in rows
+    ]
+
+
+@pytest.mark.parametrize("policy", sorted(gl.policies.registry))
+def test_neither_the_unit_of_time_nor_the_order_of_rows_matters(policy: str) -> None:
+    for seed in range(4):
+        lab, rows = exact_world(policy, seed)
+        shuffled = random.Random(seed).sample(rows, len(rows))
+        longer = [
+            {**row, **{k: TIMES * row[k] for k in ("arrival_s", "duration_s")}} for row in rows
+        ]
+        first, order, unit = (
+            exact_times(
+                gl.simulate(
+                    lab, pa.Table.from_pylist(jobs), policy, params=scaled(policy, factor),
+                    restart_s=16.0 * factor,
+                ),
+                TIMES // factor,
+            )
+            for jobs, factor in ((rows, 1), (shuffled, 1), (longer, TIMES))
+        )  # fmt: skip
+        assert order == first
+        assert [row[:2] for row in unit] == [row[:2] for row in first]
+        assert np.allclose([row[2:] for row in unit], [row[2:] for row in first], rtol=0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The same bytes from two processes, two hash seeds, runs at the same time, and Arrow's threads."""
+"""The same bytes from other processes and environments, from threads, and with those of Arrow."""
 
 from __future__ import annotations
 
@@ -61,11 +61,13 @@ def digests(policy: str, folder: str) -> dict[str, str]:
     return {**found, "log_hash": result.log_hash}
 
 
-def in_a_process(folder: Path, hash_seed: str) -> dict[str, dict[str, str]]:
-    tests = str(Path(__file__).parents[2])
+def in_a_process(
+    folder: Path, script: str = SCRIPT, **environment: str
+) -> dict[str, dict[str, str]]:
+    places = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", ""))
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder), *POLICIES, *SOLVING],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": tests},
+        [sys.executable, "-c", script, str(folder), *POLICIES, *SOLVING],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places)), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -75,10 +77,28 @@ def in_a_process(folder: Path, hash_seed: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_processes_and_hash_seeds_give_the_same_bytes(tmp_path: Path) -> None:
-    first = in_a_process(tmp_path / "first", "1")
-    second = in_a_process(tmp_path / "second", "4242")
+ELSEWHERE = {
+    "PYTHONHASHSEED": "4242", "LC_ALL": "de_DE.UTF-8", "LANG": "tr_TR.UTF-8",
+    "HOME": "/nonexistent", "TZ": "Asia/Kolkata", "PYTHONUTF8": "0",
+    "OMP_NUM_THREADS": "7", "RAYON_NUM_THREADS": "7",
+}  # fmt: skip
+FORKED = """
+import json, os, sys
+from unit.runs.test_determinism import digests
+digests(sys.argv[2], sys.argv[1])
+child = os.fork()
+if child == 0:
+    print(json.dumps({name: digests(name, sys.argv[1]) for name in sys.argv[2:]}), flush=True)
+    os._exit(0)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_processes_and_their_environments_give_the_same_bytes(tmp_path: Path) -> None:
+    first = in_a_process(tmp_path / "first", PYTHONHASHSEED="1")
+    second = in_a_process(tmp_path / "second", **ELSEWHERE)
     assert first == second
+    assert in_a_process(tmp_path / "forked", script=FORKED) == first
     here = {policy: digests(policy, str(tmp_path / "here")) for policy in (*POLICIES, *SOLVING)}
     assert here == first
     assert {"jobs.parquet", "segments.parquet", "log_hash"} <= set(first["fifo"])
