@@ -37,7 +37,8 @@ NARROW = 80  # characters of a line that is made to be read, wherever it goes
 _CELL_LONGEST = 500  # ours: characters of a cell
 _READABLE = 88  # ours: characters of a line of text
 _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
-_PIECE = re.compile(r"[^\s-]*-+|[^\s-]+")  # of a text that is folded after spaces and hyphens
+# Of a text that is folded after spaces, after hyphens, and after the name before a parenthesis.
+_PIECE = re.compile(r"[^\s(-]+\(|[^\s-]*-+|[^\s-]+")
 
 
 def open_voices() -> None:
@@ -105,11 +106,12 @@ def table(
     best: Sequence[Sequence[bool]] | None = None,
     is_formatted: bool = False,
     numbers: Collection[int] = (),
+    at_most: int | None = None,
 ) -> None:
     """Draw a table on stdout; numbers to the right, the best of a column in bold and marked `*`.
 
     Numbers that are text already: with `is_formatted` in every column but the first, else in the
-    columns `numbers`.
+    columns `numbers`. It has the width of the terminal, or `at_most` if that is less.
     """
     from rich import box
     from rich.console import Console
@@ -118,7 +120,7 @@ def table(
 
     from gangline._support.html import show
 
-    console = Console(highlight=False, width=columns())
+    console = Console(highlight=False, width=min(columns(), at_most or columns()))
     if title:
         console.print(Text(safe(title), "bold"), soft_wrap=True)
     marks = best or [[False] * len(titles)] * len(rows)
@@ -158,8 +160,14 @@ def table(
 
 
 def _wrapped(cell: str, width: int) -> str:
-    """Fold a cell after spaces and hyphens; only a longer word is cut."""
-    return "\n".join(textwrap.wrap(cell, width)) or cell
+    """Fold a cell where a line may end, so that pieces longer than the column are cut only."""
+    lines = [""]
+    for piece in re.findall(rf"\s*(?:{_PIECE.pattern})", cell):
+        if lines[-1] and len(lines[-1] + piece) > width:
+            lines.append(piece.lstrip())
+        else:
+            lines[-1] += piece
+    return "\n".join(lines)
 
 
 def grouped(

@@ -113,6 +113,9 @@ def _write(done: Bench, folder: Path, page: Path) -> None:
 def _show(done: Bench) -> None:
     from gangline.studies.bench import show
 
-    for title, titles, rows in [*show.tables(done), *show.loads(done)]:
+    for title, titles, rows in show.standings(done):
+        numbers = [i for i, name in enumerate(titles) if name != "policy"]
+        _console.table(titles, rows, title=title, numbers=numbers, at_most=_console.NARROW)
+    for title, titles, rows in show.loads(done):
         _console.table(titles, rows, title=title)
     _console.paragraphs(*show.sentences(done))

@@ -17,11 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
+from gangline.cli import bench as cli_bench
 from gangline.cli.app import main
 from gangline.errors import OptionError, PolicyError, TraceError
 from gangline.studies.bench import bench, load_suite, published, suites
 from gangline.studies.bench.entries import CLASSES, default_policies, entries
 from gangline.studies.bench.show import loads, sentences, tables
+from gangline.studies.bench.show import standings as standings_of
 from gangline.studies.bench.standings import standings
 from gangline.studies.bench.suite import World
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from gangline.studies.bench import Bench
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 # Frozen: a changed suite is a new suite in a new file. The second hash is that of its rates.
 DIGESTS = {
     1: (
@@ -95,7 +97,7 @@ def test_suites_are_frozen() -> None:
         assert suite.version == version
         assert suite.digest == digest
         assert suite.rates_sha256 == rates
-        folder = ROOT / "python/gangline/studies/bench"
+        folder = ROOT / "python/gangline/bench"
         assert hashlib.sha256((folder / suite.rates).read_bytes()).hexdigest() == rates
 
 
@@ -192,6 +194,24 @@ def test_policies_that_seeds_do_not_tell_apart_share_the_place() -> None:
     equal = scores({"a": [[5.0] * 5] * 2, "b": [[5.0] * 5] * 2, "c": [[1.0] * 5] * 2})
     rows = standings(equal, dict.fromkeys(equal, "nothing"), WORLDS, range(5), "a")
     assert [row["place"] for row in rows] == [1, 2, 2]
+
+
+def test_the_tables_of_a_terminal_have_80_columns_and_whole_numbers(
+    quick: tuple[Bench, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, _ = quick
+    cli_bench._show(done)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 88  # sentences
+    titles = [title for title, _, _ in standings_of(done)]
+    (first,) = (i for i, line in enumerate(lines) if line == titles[0])
+    last = next(i for i, line in enumerate(lines) if line.startswith("Offered load"))
+    assert max(map(len, lines[first:last])) <= 80
+    shown = " ".join(lines[first:last])
+    for row in [*done.rows, *done.real_rows]:
+        assert f"{row['rank']:.1f} ({row['rank_low']:.1f}, {row['rank_high']:.1f})" in shown
+        speedup = [row[key] for key in ("speedup", "speedup_low", "speedup_high")]
+        assert "{:.2f} ({:.2f}, {:.2f})".format(*speedup) in shown
 
 
 def test_policies_with_durations_are_not_ranked_with_those_without(
