@@ -141,7 +141,7 @@ def test_no_answer_offers_a_load_above_1_unless_asked(
         assert found.to_dict()["is_overloaded"]
     else:
         assert not found.to_dict()["is_overloaded"]
-        assert "more work than the GPUs can do. If" not in text
+        assert "more work than the GPUs can do while jobs arrive. If" not in text
 
 
 def test_over_traces_the_mean_load_counts() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gangline._support import formatting
 from gangline._support.formatting import amount
 from gangline.runs.offered_load import suggestion
-from gangline.studies.capacity.result import KIND, PLAN, free_restarts, load_text
+from gangline.studies.capacity.result import KIND, MORE_WORK, PLAN, free_restarts, load_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,13 +177,13 @@ class CapacityContest:
         over = [plan.policy for plan in self.plans if plan.point and plan.point.is_overloaded]
         if over:
             ends = self._first.what_ends
-            what = f"more work than the GPUs can do: the targets hold only because {ends}"
+            what = f"{MORE_WORK.format('its GPUs')}: the targets hold only because {ends}"
             return [f"The answer of {formatting.listed(over)} is offered {what}."]
         if not bound:
             return []
         size = "Fewer servers are" if self._is_servers else "A larger load is"
-        work = "more work than the GPUs can do"
-        work = "offered more work than they can do" if self._is_servers else work
+        work = f"offered {MORE_WORK.format('they')}"
+        work = work if self._is_servers else MORE_WORK.format("the GPUs")
         return [f"{size} {work}: the load alone decides the answer of {formatting.listed(bound)}."]
 
     def _near_the_limit(self) -> list[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KIND",
+    "MORE_WORK",
     "PLAN",
     "CapacityPlan",
     "Point",
@@ -36,6 +37,7 @@ _BAR = 16  # characters of a bar; the bound is in the middle
 _SIZES_TOLD = 8
 _NEAR = 0.9  # ours: from this load on waits depend much on the draw
 _ROUNDED = 1.005  # a load below would be shown as 1.00
+MORE_WORK = "more work than {} can do while jobs arrive"
 _ENDLESS = "If jobs went on arriving at this rate, the backlog would grow without end"
 _LARGE, _MANY = 0.25, 30.0  # ours: share of the ten largest jobs, and three times an equal one
 
@@ -420,7 +422,7 @@ class CapacityPlan:
             draws = f" on average over {self.traces} traces (at most {load_text(point.load_max)})"
         said = f"The offered load there is {load_text(point.load)}{draws}"
         if point.is_overloaded:
-            said += f": more work than the GPUs can do. {_ENDLESS}, and {self.kept} "
+            said += f": {MORE_WORK.format('the GPUs')}. {_ENDLESS}, and {self.kept} "
             said += f"{'holds' if len(self.targets) == 1 else 'hold'} only because {self.what_ends}"
         elif point.load >= _NEAR:
             said += ", close to the limit of 1: another draw of the jobs may need more"
@@ -477,9 +479,9 @@ class CapacityPlan:
             every = [f"Every size was looked at, {count} in all: the answer is exact."]
             return every if self.is_monotone else every + self._contradictions()
         if self.is_bound_by_load:
-            worse = "Fewer servers are offered more work than they can do"
+            worse = f"Fewer servers are offered {MORE_WORK.format('they')}"
             if self.vary == "load":
-                worse = "A larger load is more work than the GPUs can do"
+                worse = f"A larger load is {MORE_WORK.format('the GPUs')}"
             return [f"{worse}, so the answer is exact.", *self._contradictions()]
         if self.is_monotone:
             if self.answer in (None, self.hardest):
