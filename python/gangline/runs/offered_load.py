@@ -45,6 +45,7 @@ _LARGEST = 10
 # Ours. In a trace of many jobs that are alike the ten largest hold 10 / jobs of the work.
 _LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
 _ALIKE = "so all policies that start jobs as soon as they fit look the same, except in placement"
+_TYPES = " and in the GPU types that they choose"
 # Loads from here on are close to 1: waits are long and depend on the draw. Ours.
 _NEAR, _OVER = 0.9, 1.005
 _DUE = 1.0 + 1e-6  # more than the programs that divide jobs among GPU types round
@@ -81,7 +82,8 @@ class OfferedLoad:
         Jobs that fit no GPU type of the cluster and do not count.
     peak_share : float or None
         Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1
-        no job has to wait for lack of GPUs. None if some job cannot use every GPU type.
+        no job has to wait for lack of GPUs. None where that does not follow: if some job cannot use
+        every GPU type, or if free GPUs of several types together could be too few of each.
     early_load : float or None
         The part of the load that falls due in that time: as `load`, but each job counts with the
         GPU-seconds that it would use until the end of that time if it started at its arrival. At
@@ -196,7 +198,7 @@ class OfferedLoad:
             return (
                 f"The offered load is {self.text()}{late}. The jobs never ask for more than "
                 f"{formatting.percent(self.peak_share)} of the GPUs at once: no job has to wait "
-                f"for lack of GPUs, {_ALIKE}."
+                f"for lack of GPUs, {_ALIKE}{_TYPES if len(self.by_type) > 1 else ''}."
             )
         asked = f"{jobs} ask for {self.text()} times what these GPUs can do {between}"
         end = "the last arrival" if self.window is None else "its end"
@@ -292,7 +294,7 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
     if light:
         said += (
             f" In {'all' if light == count else light} of them no job has to wait for lack of "
-            f"GPUs, {_ALIKE}."
+            f"GPUs, {_ALIKE}{_TYPES if len(loads[0].by_type) > 1 else ''}."
         )
     said += suggestion(steady_window(loads))
     if any(load.is_uneven for load in loads):
@@ -552,7 +554,8 @@ def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> floa
     """Return the largest share of the GPUs held or away if each job started at its arrival."""
     import numpy as np
 
-    exists = np.asarray(list(cluster.gpus_by_type().values())) > 0
+    counts = np.asarray(list(cluster.gpus_by_type().values()))
+    exists = counts > 0
     slowest = seconds[:, exists].max(axis=1, initial=0.0)
     if not len(arrival) or not np.isfinite(slowest).all():
         return None
@@ -560,5 +563,12 @@ def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> floa
     lost = cluster.server_arrays()["gpus"][server].astype(np.float64)
     time = np.concatenate([arrival, down_s, arrival + slowest, up_s])
     change = np.concatenate([gpus, lost, -gpus, -lost])
+    # GPUs of the other types that may be free while a gang fits on no type
+    in_vain = np.minimum(gpus[:, None] - 1.0, counts[exists]).sum(axis=1) - (gpus - 1.0)
+    beside = np.concatenate([in_vain, np.full(len(lost), in_vain.max())])
+    beside = np.concatenate([beside, np.zeros(len(beside))])
     order = np.lexsort((change, time))  # at one instant GPUs are given back first
-    return float(np.cumsum(change[order]).max()) / cluster.gpus_total
+    held = np.cumsum(change[order])
+    if held.max() <= cluster.gpus_total < (held + beside[order]).max():
+        return None
+    return float(held.max()) / cluster.gpus_total

@@ -623,6 +623,43 @@ def test_a_backlog_is_said_to_be_left_only_where_every_policy_leaves_one() -> No
     assert not all(said[False])  # "need not" is the truth
 
 
+def test_on_several_types_free_gpus_may_be_too_few_of_each() -> None:
+    """Two types of 4: with 2 GPUs held, one of each, 6 are free and a gang of 4 fits on neither."""
+    lab = mixed(("A", 4, 1.0), ("B", 4, 1.0))
+    rows = {"arrival_s": [0, 1, 2], "gpus": [1, 1, 4], "duration_s": [100, 100, 100]}
+    load = gl.offered_load(lab, pa.table(rows))
+    assert (load.peak_share, load.is_light) == (None, False)
+    rows["gpus"] = [1, 1, 3]  # at least one type has 3 free
+    load = gl.offered_load(lab, pa.table(rows))
+    assert (load.peak_share, load.is_light) == (5 / 8, True)
+    assert "look the same, except in placement and in the GPU types that they" in load.in_words()
+
+
+def test_no_job_waits_where_it_is_said_of_several_types() -> None:
+    waited = {True: 0.0, False: 0.0}
+    counts = {True: 0, False: 0}
+    for seed in range(200):
+        draw = random.Random(seed)
+        lab = mixed(*((name, draw.randint(2, 6), draw.choice((0.5, 1.0))) for name in "ABC"))
+        most = min(lab.gpus_by_type().values())
+        rows = [
+            {"arrival_s": at, "gpus": draw.randint(1, most), "duration_s": draw.randint(1, 200)}
+            for at in sorted(draw.choices(range(300), k=5))
+        ]
+        load = gl.offered_load(lab, pa.Table.from_pylist(rows))
+        if load.load is None or (load.peak_share or 0.0) > 1.0:
+            continue
+        for placement in ("spread", "random", "consolidate"):
+            run = gl.simulate(
+                lab, pa.Table.from_pylist(rows), "fifo", params={"placement": placement}
+            )
+            waited[load.is_light] += sum(run.jobs["queue_s"].to_pylist())
+        counts[load.is_light] += 1
+    assert min(counts.values()) >= 20
+    assert waited[True] == 0.0
+    assert waited[False] > 0.0
+
+
 def test_draws_that_leave_a_backlog_are_counted_apart() -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
 
