@@ -284,16 +284,16 @@ def test_a_plan_suggests_the_window_in_the_same_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs, keep = saved_jobs(every_1000_s(950.0), tmp_path), "wait_mean<2h"
-    found = gl.plan(ONE, jobs, "fifo", keep=keep, workers=1)
+    found = gl.plan_capacity(ONE, jobs, "fifo", keep=keep, workers=1)
     assert found.answer == 1
     (line,) = [line for line in found.sentences() if "--count-arrivals" in line]
     assert line.startswith("The offered load there is 0.96, close to the limit of 1: ")
     assert SUGGESTED in line
     assert found.to_dict()["steady_window"] == [10020.0, 90000.0]
-    both = gl.plan(ONE, jobs, ["fifo", "sjf"], keep=keep, workers=1)
+    both = gl.plan_capacity(ONE, jobs, ["fifo", "sjf"], keep=keep, workers=1)
     said = [line for line in both.sentences() if "--count-arrivals" in line]
     assert said == [f"fifo: the offered load at its answer is 0.96. {SUGGESTED}"]
-    counts = gl.plan(ONE, jobs, "fifo", keep=keep, workers=1, count_arrivals=(10020, 90000))
+    counts = gl.plan_capacity(ONE, jobs, "fifo", keep=keep, workers=1, count_arrivals=(10020, 90000))
     assert not any("--count-arrivals" in line for line in counts.sentences())
     assert "steady_window" not in counts.to_dict()
     words = ["--trace", jobs, "--cluster", "1x1xV100", "--policy", "fifo", "--workers", "1"]
@@ -309,11 +309,11 @@ def test_a_plan_of_the_load_suggests_the_window_on_the_clock_of_load_1(tmp_path:
     slow = slow.set_column(0, "arrival_s", pa.array([2000.0 * i for i in range(len(slow))]))
     jobs = saved_jobs(slow, tmp_path)
     options: dict[str, Any] = {"vary": "load", "step": 0.5, "most": 2, "workers": 1}
-    found = gl.plan(ONE, jobs, "fifo", keep="wait_mean<2h", **options)
+    found = gl.plan_capacity(ONE, jobs, "fifo", keep="wait_mean<2h", **options)
     assert found.answer == 2.0
     assert found.steady_window == (20040.0, 180000.0)
     options["count_arrivals"] = found.steady_window
-    again = gl.plan(ONE, jobs, "fifo", keep="wait_mean<2h", **options)
+    again = gl.plan_capacity(ONE, jobs, "fifo", keep="wait_mean<2h", **options)
     assert again.jobs == 79  # those that arrive at 11,000 to 89,000 s
 
 

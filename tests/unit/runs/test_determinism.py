@@ -64,7 +64,7 @@ def digests(policy: str, folder: str) -> dict[str, str]:
 def in_a_process(
     folder: Path, script: str = SCRIPT, **environment: str
 ) -> dict[str, dict[str, str]]:
-    places = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", ""))
+    places = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))
     done = subprocess.run(
         [sys.executable, "-c", script, str(folder), *POLICIES, *SOLVING],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places)), **environment},

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from gangline.studies.bench import Bench
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # Frozen: a changed suite is a new suite in a new file. The second hash is that of its rates.
 DIGESTS = {
     1: (
@@ -97,7 +97,7 @@ def test_suites_are_frozen() -> None:
         assert suite.version == version
         assert suite.digest == digest
         assert suite.rates_sha256 == rates
-        folder = ROOT / "python/gangline/bench"
+        folder = ROOT / "python/gangline/studies/bench"
         assert hashlib.sha256((folder / suite.rates).read_bytes()).hexdigest() == rates
 
 

@@ -32,7 +32,8 @@ class CapacityContest:
     --------
     >>> import gangline as gl
     >>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
-    >>> found = gl.plan_capacity("8x4xV100", jobs, ["fifo", "srtf"], keep="p95_wait < 1h", workers=1)
+    >>> target = "p95_wait < 1h"
+    >>> found = gl.plan_capacity("8x4xV100", jobs, ["fifo", "srtf"], keep=target, workers=1)
     >>> found.best, found["srtf"].answer <= found["fifo"].answer
     (['fifo', 'srtf'], True)
     """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gangline.studies.sweep import Sweep
     from gangline.trace.reference import TraceReference
 
-__all__ = ["plan"]
+__all__ = ["plan_capacity"]
 
 _PAIRS_MAX = 4  # ours: pairs of a trace and a size in memory at once
 _FARTHEST = 4  # ours: times the answer, for the ends of its interval
@@ -47,7 +47,7 @@ _NOT_HERE = ("seed", "on_infeasible", "until_s", "max_events", "segments", "time
 
 
 @overload
-def plan(
+def plan_capacity(
     cluster: ClusterLike,
     trace: TraceLike,
     policy: PolicyLike = "fifo",
@@ -58,7 +58,7 @@ def plan(
 
 
 @overload
-def plan(
+def plan_capacity(
     cluster: ClusterLike,
     trace: TraceLike,
     policy: list[PolicyLike] | tuple[PolicyLike, ...],
@@ -68,7 +68,7 @@ def plan(
 ) -> CapacityContest: ...
 
 
-def plan(
+def plan_capacity(
     cluster: ClusterLike,
     trace: TraceLike,
     policy: PolicyLike | Sequence[PolicyLike] = "fifo",
