@@ -260,6 +260,10 @@ class Pollux(Policy):
                 claim.ladder.append(count)
                 claim.speeds.append(speed)
                 best = speed
+        if not claim.ladder:  # the size of the trace is always possible
+            servers = 1 if job.gpus <= self.server_size else 2
+            claim.ladder = [job.gpus]
+            claim.speeds = [self.goodput(job, job.gpus, servers) / claim.fair]
         return claim
 
     def rungs(self, job: Job) -> list[int]:

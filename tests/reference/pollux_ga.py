@@ -156,7 +156,7 @@ class Genetic:
     def most(self, claim: Claim) -> int:
         if claim.job.elastic is None:
             return claim.job.gpus
-        return max(self.policy.limit(claim.job), claim.now)
+        return max(self.policy.limit(claim.job), claim.now, claim.ladder[0])
 
     def is_allowed(self, claim: Claim, cells: list[int], now: Row) -> bool:
         if tuple(cells) == now:

@@ -114,6 +114,16 @@ def test_the_batch_of_the_trace_can_be_kept() -> None:
     assert tuned.jobs["finish_s"][0].as_py() < fixed.jobs["finish_s"][0].as_py()
 
 
+@pytest.mark.parametrize("search", ["greedy", "ga"])
+def test_a_job_that_can_only_run_at_its_traced_size_does(search: str) -> None:
+    # 384 samples on 2 GPUs are passes of 96, on 4 GPUs as well: only 3 GPUs take whole passes
+    cluster = lab(servers=1, min_pass_batch=128, max_pass_batch=128)
+    jobs = trace([3], min_gpus=[2], max_gpus=[4])
+    params = {"batch": "traced", "search": search, "ga_population": 20, "ga_generations": 20}
+    result = gl.simulate(cluster, jobs, "pollux", params=params)
+    assert result.jobs["finish_s"].to_pylist() == pytest.approx([3600.0], abs=1e-6)
+
+
 def test_batches_stay_within_memory() -> None:
     jobs = trace([1], memory_gb=[12.0])
     result = gl.simulate(lab(noise_scale=1e6), jobs, "pollux", segments=True)

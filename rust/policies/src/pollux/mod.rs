@@ -202,7 +202,7 @@ impl Pollux {
         let past = self.past[racer.job.index()];
         let (least, most) = racer.range();
         let grown = self.params.growth * f64::from(past.most.max(1));
-        let limit = (grown as u32)
+        let mut limit = (grown as u32)
             .min(self.params.max_gpus_per_job)
             .clamp(least, most);
         let held = view.run(racer.job).map(Run::gpus);
@@ -211,12 +211,18 @@ impl Pollux {
         let delay_s = self.params.phi_delay.seconds();
         let speedup = |gpus: u32| racer.speedup(gpus, gpus > fair.server);
         let speedup_now = held.map_or(0.0, |held| racer.speedup(now, held.by_server().len() > 1));
+        let mut ladder = if racer.is_bound {
+            vec![(now, speedup_now)]
+        } else {
+            Bidder::ladder(least, limit, speedup)
+        };
+        if ladder.is_empty() {
+            // The size of the trace is always possible; without it the job would wait for ever.
+            limit = limit.max(racer.gang);
+            ladder.push((racer.gang, speedup(racer.gang)));
+        }
         Bidder {
-            ladder: if racer.is_bound {
-                vec![(now, speedup_now)]
-            } else {
-                Bidder::ladder(least, limit, speedup)
-            },
+            ladder,
             now,
             speedup_now,
             phi: discount(age.seconds(), past.restarts, delay_s),
