@@ -167,6 +167,49 @@ def test_the_rooms_take_what_is_dealt_to_them(
     assert min([*free, *racks.values(), *types.values()]) >= 0
 
 
+def first_rooms(rooms: list[Room], gangs: list[int], chosen: dict[int, Bid]) -> dict[int, int]:
+    """The first of all ways to deal out rooms, gangs and rooms in the order of the rule."""
+    free = [room[2] for room in rooms]
+    for *_, own in chosen.values():
+        for at, gpus in own.items():
+            free[at] -= gpus
+    turns = sorted(
+        (at for at, bid in chosen.items() if bid[2] in (SERVER, RACK)),
+        key=lambda at: (chosen[at][2], -gangs[chosen[at][0]], at),
+    )
+    firsts = [at for at, room in enumerate(rooms) if room[:2] not in [r[:2] for r in rooms[:at]]]
+
+    def works(ways: tuple[int, ...]) -> bool:
+        servers, racks = free.copy(), {rooms[at][:2]: 0 for at in firsts}
+        for at, way in zip(turns, ways, strict=True):
+            who, own_type, tier, *_ = chosen[at]
+            if rooms[way][0] != own_type:
+                return False
+            if tier == SERVER:
+                servers[way] -= gangs[who]
+            else:
+                racks[rooms[way][:2]] += gangs[who]
+        for room, left in zip(rooms, servers, strict=True):
+            racks[room[:2]] -= left
+        return min(servers) >= 0 and max(racks.values()) <= 0
+
+    every = product(*(range(len(rooms)) if chosen[at][2] == SERVER else firsts for at in turns))
+    return dict(zip(turns, next(ways for ways in every if works(ways)), strict=True))
+
+
+@settings(max_examples=200)
+@given(auction=auctions())
+def test_winners_get_the_first_rooms_that_leave_room_for_the_others(
+    auction: tuple[list[int], list[Room], list[Bid]],
+) -> None:
+    gangs, rooms, bids = auction
+    awards = dict(award(ask_of(*auction), Solver("themis")).tolist())
+    wanted = first_rooms(rooms, gangs, {at: bids[at] for at in awards})
+    assert {at: room for at, room in awards.items() if at in wanted} == wanted
+    firsts = [next(i for i, room in enumerate(rooms) if room[0] == bids[at][1]) for at in wanted]
+    event(f"{list(wanted.values()) != firsts} that a gang is not in the first room of its type")
+
+
 LEVELS = {"x": [1.0, 0.7, 0.3], "y": [1.0, 0.95, 0.9], "z": [0.8, 0.8, 0.1]}
 
 

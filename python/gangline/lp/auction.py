@@ -313,17 +313,56 @@ class _Program:
         self.model = replace(self.model, lower=lower, upper=upper)
 
     def read(self, solution: Solution) -> I64:
-        """Return the awards; places of a size are dealt out in the order of the bids."""
-        takes = np.rint(solution.x).astype(np.int64)
-        left: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        for tier, columns in ((SERVER, self.on_room), (RACK, self.in_rack)):
-            for (room, gang), column in columns.items():
-                place = int(self.ask.room_type[room]), tier, gang
-                left[place] += [room] * int(takes[column])
-        awards = []
-        for bid in np.flatnonzero(takes[: self.bids]).tolist():
-            tier = int(self.ask.bid_tier[bid])
-            gang = int(self.ask.gangs[self.ask.bid_bidder[bid]])
-            place = int(self.ask.bid_type[bid]), tier, gang
-            awards.append((bid, left[place].pop(0) if tier in (SERVER, RACK) else 0))
+        """Return the awards; which choice wins decides them, not where the solver has room."""
+        winners = np.flatnonzero(self.wins(solution)).tolist()
+        rooms = _places(self.ask, winners)
+        awards = [(bid, rooms.get(bid, 0)) for bid in winners]
         return np.array(awards, dtype=np.int64).reshape(-1, 2)
+
+
+def _places(ask: Ask, winners: list[int]) -> dict[int, int]:
+    """Return rooms for the winners of tiers 0 and 1.
+
+    Gangs choose in turn: those for one server before those for one rack, then wide ones before
+    narrow ones, then in the order of the bids. Each gets the first room, of a rack the first one
+    there, that leaves room for all the others.
+    """
+    left = ask.room_free.tolist()
+    held = zip(ask.own_bid.tolist(), ask.own_room.tolist(), ask.own_gpus.tolist(), strict=True)
+    for bid, room, gpus in held:
+        left[room] -= gpus if bid in winners else 0
+    racks: dict[tuple[int, int], list[int]] = {}
+    for room, rack in enumerate(zip(ask.room_type.tolist(), ask.room_rack.tolist(), strict=True)):
+        racks.setdefault(rack, []).append(room)
+    places = {SERVER: [[room] for room in range(len(left))], RACK: list(racks.values())}
+    tiers, gangs = ask.bid_tier.tolist(), ask.gangs[ask.bid_bidder].tolist()
+    order = sorted(
+        (bid for bid in winners if tiers[bid] in places),
+        key=lambda bid: (tiers[bid], -gangs[bid], bid),
+    )
+    found: dict[int, int] = {}
+    dead: set[object] = set()  # no way on from there
+
+    def place(at: int) -> bool:
+        # servers of a rack with equal room are alike to the gangs that follow
+        state = at, tuple(tuple(sorted(left[room] for room in rooms)) for rooms in places[RACK])
+        if at == len(order) or state in dead:
+            return at == len(order)
+        bid, before = order[at], left.copy()
+        for rooms in places[tiers[bid]]:
+            is_type = ask.room_type[rooms[0]] == ask.bid_type[bid]
+            if not is_type or sum(left[room] for room in rooms) < gangs[bid]:
+                continue
+            need = gangs[bid]
+            for room in rooms:  # in a rack only the sum counts: gangs for one server are placed
+                taken = min(need, left[room])
+                left[room], need = left[room] - taken, need - taken
+            found[bid] = rooms[0]
+            if place(at + 1):
+                return True
+            left[:] = before
+        dead.add(state)
+        return False
+
+    assert place(0), "the winners have room together"
+    return found

@@ -270,7 +270,8 @@ fn tiers(
 }
 
 /// The places of the awards, taken in the scratch: own GPUs, then narrow tiers first and wide gangs first,
-/// each where the rule puts it. Where that leaves a winner without room, where the solver found it.
+/// each where the rule puts it. Where that leaves a winner without room, all go to the rooms
+/// of their awards.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,
