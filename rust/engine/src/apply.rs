@@ -5,10 +5,10 @@
 //! never O(cluster). What a plan may do: `docs/concepts/simulated-second.md`.
 
 use crate::error::{PlanError, Rule};
-use crate::occupancy::slots;
 use crate::plan::{PlanBuffer, TimerOrder};
 use crate::state::State;
 use crate::state::jobs::Phase;
+use crate::structures::bits::slots;
 use gangline_model::{
     Action, ActionKind, GpuSet, JobId, MAX_SECONDS, ServerGpus, ServerId, SimSpan, Terms, Verb,
     gpus_in,
@@ -55,8 +55,7 @@ impl<'a> ByPart<'a> {
 
     /// The part of a running job on a server, if it stays there.
     fn stays(self, state: &State, job: JobId, server: ServerId) -> bool {
-        let parts = state.run(job).map_or(&[][..], |run| run.parts());
-        let here = parts.iter().find(|part| part.gpus.mask_on(server) != 0);
+        let here = state.run(job).and_then(|run| run.part_on(server));
         let action = here.and_then(|part| self.get(job, part.number));
         here.is_some() && !action.is_some_and(Action::releases)
     }
@@ -67,8 +66,7 @@ impl<'a> ByPart<'a> {
         let (part, action) = if let Some(action) = self.of(job).find(named) {
             (action.part, Some(action))
         } else {
-            let parts = state.run(job).map_or(&[][..], |run| run.parts());
-            let here = parts.iter().find(|part| part.gpus.mask_on(server) != 0);
+            let here = state.run(job).and_then(|run| run.part_on(server));
             let Some(here) = here else { return 0 };
             (here.number, self.get(job, here.number))
         };
@@ -148,7 +146,7 @@ impl Overlay {
             kind: broken.kind,
             server: broken.server,
             rule: broken.rule,
-            time: state.now,
+            time: state.now(),
             decision,
         })
     }
@@ -165,7 +163,7 @@ impl Overlay {
         if plan.actions.len() > 1 {
             self.check_repeats(plan)?;
         }
-        let is_shared = state.is_shared();
+        let is_shared = state.features().shares;
         if !is_shared && plan.actions.iter().any(Action::releases) {
             self.release_all(state, plan);
         }
@@ -177,7 +175,7 @@ impl Overlay {
                 }
             }
         }
-        if state.forks || (is_shared && !self.takes_free(state, plan)) {
+        if state.features().forks || (is_shared && !self.takes_free(state, plan)) {
             self.check_together(state, plan)?;
         }
         check_timers(state, plan)
@@ -214,7 +212,7 @@ impl Overlay {
         let at = server.index();
         if self.stamp[at] != self.epoch {
             self.stamp[at] = self.epoch;
-            self.free[at] = state.occupancy.free_mask(server);
+            self.free[at] = state.occupancy().free_mask(server);
         }
         &mut self.free[at]
     }
@@ -259,10 +257,10 @@ impl Overlay {
     /// touches, and parts of one job on different servers.
     fn check_together(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.sort_by_part(plan);
-        if state.forks {
+        if state.features().forks {
             self.check_parts(state, plan)?;
         }
-        if state.is_shared() {
+        if state.features().shares {
             self.check_sharing(state, plan)?;
         }
         Ok(())
@@ -311,15 +309,15 @@ impl Overlay {
         for takes in self.takes.chunk_by(|a, b| a.0 == b.0) {
             let server = takes[0].0;
             let all = takes.iter().fold(0, |all, take| all | take.2);
-            let base = state.occupancy.gpu(server, 0);
+            let base = state.occupancy().gpu(server, 0);
             let mut last = None;
             for slot in slots(all) {
                 // the GPUs of a gang mostly have the same jobs on them
-                let pair = state.occupancy.pair(base + slot as usize);
+                let pair = state.occupancy().pair(base + slot as usize);
                 if takes.len() == 1 && last.replace(pair) == Some(pair) {
                     continue;
                 }
-                let present = state.occupancy.residents(server, slot).iter().copied();
+                let present = state.occupancy().residents(server, slot).iter().copied();
                 let stays = |job: &JobId| !releases || by_part.stays(state, *job, server);
                 residents.clear();
                 residents.extend(present.filter(stays));
@@ -351,11 +349,11 @@ impl Overlay {
 #[inline]
 fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
     let fail = |rule| Err(Broken::by(action, None, rule));
-    if action.part != 0 && !state.forks {
+    if action.part != 0 && !state.features().forks {
         return fail(Rule::NotForked);
     }
     let starts = matches!(action.verb, Verb::Start(_));
-    match state.lives.phase(action.job) {
+    match state.lives().phase(action.job) {
         None => fail(Rule::UnknownJob),
         Some(Phase::Pending) => fail(Rule::NotArrived),
         Some(Phase::Finished | Phase::Dropped) => fail(Rule::FinishedJob),
@@ -377,12 +375,12 @@ fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
 /// unless the run mixes them.
 #[inline]
 fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
-    let usable = state.types.usable(action.job);
+    let usable = state.types().usable(action.job);
     let mut first_type = None;
     let mut count = 0;
     for &ServerGpus { server, mask } in gpus.by_server() {
         let fail = |rule| Err(Broken::by(action, Some(server), rule));
-        let there = &state.occupancy;
+        let there = state.occupancy();
         if there.full_mask(server).is_none_or(|full| mask & !full != 0) {
             return fail(Rule::NoSuchGpu);
         }
@@ -393,19 +391,19 @@ fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken
         if usable >> gpu_type.index() & 1 == 0 {
             return fail(Rule::TypeNotAllowed);
         }
-        if *first_type.get_or_insert(gpu_type) != gpu_type && !state.types.mixes() {
+        if *first_type.get_or_insert(gpu_type) != gpu_type && !state.types().mixes() {
             return fail(Rule::MixedTypes);
         }
         count += gpus_in(mask);
     }
     let gang = match gpus.by_server().first() {
         Some(first) => state.gang_on(action.job, first.server),
-        None => state.jobs.gpus(action.job),
+        None => state.jobs().gpus(action.job),
     };
     if count != gang && !state.may_take(action, gpus) {
         return Err(Broken::by(action, None, Rule::GangSize));
     }
-    if state.types.copy_gpus().is_some() && state.base_on(action.job, gpus) <= 0.0 {
+    if state.types().copy_gpus().is_some() && state.base_on(action.job, gpus) <= 0.0 {
         return Err(Broken::by(action, None, Rule::TypeNotAllowed)); // no rate for that many GPUs
     }
     Ok(())
@@ -418,7 +416,8 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
         check_batch(state, action).map_err(|rule| Broken::by(action, None, rule))?;
     }
     let is_batch = |sub_batch| {
-        action.terms.accum.is_some() || (1..=state.jobs.batch_size(action.job)).contains(&sub_batch)
+        action.terms.accum.is_some()
+            || (1..=state.jobs().batch_size(action.job)).contains(&sub_batch)
     };
     let is_span = |span: SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;
     let terms = &action.terms;
@@ -450,7 +449,7 @@ fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
     let servers = gpus.by_server();
     if servers
         .iter()
-        .any(|one| one.server.index() >= state.occupancy.servers())
+        .any(|one| one.server.index() >= state.occupancy().servers())
     {
         return Err(Rule::NoSuchGpu);
     }
@@ -463,8 +462,8 @@ fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
     }
     let bytes = state.pass_bytes(action.job, pass_batch);
     let capacity = |one: &ServerGpus| {
-        let gpu_type = state.occupancy.type_of(one.server);
-        state.cluster.gpu_types()[gpu_type.index()].memory_bytes
+        let gpu_type = state.occupancy().type_of(one.server);
+        state.cluster().gpu_types()[gpu_type.index()].memory_bytes
     };
     if servers.iter().any(|one| capacity(one) < bytes) {
         return Err(Rule::Memory);
@@ -475,7 +474,7 @@ fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
 fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
     for order in &plan.timers {
         if let TimerOrder::Arm(tag, time) = order
-            && *time <= state.now
+            && *time <= state.now()
         {
             return Err(Broken {
                 job: JobId(tag.id),
@@ -496,10 +495,10 @@ fn check_residents(
     server: ServerId,
     residents: &[JobId],
 ) -> Result<(), Rule> {
-    if residents.len() > state.occupancy.max_share() as usize {
+    if residents.len() > state.features().max_share as usize {
         return Err(Rule::SharingLimit);
     }
-    let gpu_type = state.occupancy.type_of(server);
+    let gpu_type = state.occupancy().type_of(server);
     for (at, &one) in residents.iter().enumerate() {
         for &other in &residents[at + 1..] {
             if state.pair_xi(one, other, gpu_type).is_none() {
@@ -507,9 +506,9 @@ fn check_residents(
             }
         }
     }
-    let capacity = state.cluster.gpu_types()[gpu_type.index()].memory_bytes;
+    let capacity = state.cluster().gpu_types()[gpu_type.index()].memory_bytes;
     // no sub-batch needs more than the full batch, and to look it up costs more than all else here
-    let full = |&job| u128::from(state.jobs.memory_bytes(job));
+    let full = |&job| u128::from(state.jobs().memory_bytes(job));
     if residents.iter().map(full).sum::<u128>() <= u128::from(capacity) {
         return Ok(());
     }

@@ -5,11 +5,12 @@
 
 use crate::error::{EngineError, PlanError};
 use crate::plan::{Plan, TimerOrder};
-use crate::policy::{Next, Policy};
-use crate::progress::NewPart;
-use crate::record::{EndReason, Logged};
+use crate::policy::Policy;
+use crate::record::Logged;
 use crate::run::{Engine, Stopwatch};
-use crate::view::ClusterView;
+use crate::segments::EndReason;
+use crate::state::running::NewPart;
+use crate::traits::Next;
 use gangline_model::{Action, GpuSet, JobId, ServerId, Terms, Verb};
 use smallvec::SmallVec;
 
@@ -35,18 +36,15 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let is_timed = self.decisions.is_multiple_of(DECISIONS_PER_SAMPLE);
         let begin = if is_timed { stopwatch.nanos() } else { 0 };
-        let mut index = self.state.occupancy.lend();
-        let view = ClusterView {
-            state: &self.state,
-            knowledge: self.traits.knowledge,
-        };
+        let mut index = self.motion.state.occupancy_mut().lend();
+        let view = self.motion.view(self.traits.knowledge);
         let mut plan = Plan {
-            state: &self.state,
+            state: &self.motion.state,
             free: &mut index,
             buffer: &mut self.buffer,
         };
         let next = policy.decide(&view, &self.changes, &mut plan);
-        self.state.occupancy.take_back(index);
+        self.motion.state.occupancy_mut().take_back(index);
         let next = match next {
             Ok(next) => next,
             Err(error) => {
@@ -60,8 +58,13 @@ impl Engine {
                 .push(u32::try_from(nanos).unwrap_or(u32::MAX));
         }
         self.commit(next)?;
-        if self.watch.is_some() {
-            self.ask_why(policy);
+        if let Some(watch) = &mut self.watch {
+            let view = self.motion.view(self.traits.knowledge);
+            watch.ask(&self.motion.state, |job| {
+                let cause = policy.why(&view, job);
+                debug_assert!(cause.is_none_or(|cause| policy.reasons().contains(&cause.reason)));
+                cause
+            });
         }
         Ok(())
     }
@@ -82,9 +85,10 @@ impl Engine {
             self.idle_changes = 0;
         }
         if self.traits.round.is_some() {
-            self.is_steady = next == Next::Steady && self.state.config.skip_rounds;
+            self.is_steady = next == Next::Steady && self.motion.state.config().skip_rounds;
         }
-        let is_idle = !acted && self.state.lives.are_all_here() && self.is_left_to_the_policy();
+        let is_idle =
+            !acted && self.motion.state.lives().are_all_here() && self.is_left_to_the_policy();
         self.idle_wakes = if is_idle { self.idle_wakes + 1 } else { 0 };
         self.changes.clear();
         self.awaiting = false;
@@ -96,7 +100,7 @@ impl Engine {
     fn check_and_carry_out(&mut self) -> Result<(), PlanError> {
         let checked = self
             .overlay
-            .check(&self.state, &self.buffer, self.decisions);
+            .check(&self.motion.state, &self.buffer, self.decisions);
         match checked {
             Ok(()) => self.carry_out(),
             Err(_) => self.buffer.clear(),
@@ -107,7 +111,12 @@ impl Engine {
     /// Releases first, then everything else in the order of the plan.
     fn carry_out(&mut self) {
         let mut actions = std::mem::take(&mut self.buffer.actions);
-        let before = self.state.forks.then(|| self.servers_of_forked(&actions));
+        let before = self
+            .motion
+            .state
+            .features()
+            .forks
+            .then(|| self.servers_of_forked(&actions));
         for action in &mut actions {
             if action.releases() {
                 self.release(action);
@@ -136,8 +145,8 @@ impl Engine {
     fn order_timers(&mut self) {
         for order in self.buffer.timers.drain(..) {
             match order {
-                TimerOrder::Arm(tag, time) => self.timers.arm(tag, time, &mut self.queue),
-                TimerOrder::Cancel(tag) => self.timers.cancel(tag, &mut self.queue),
+                TimerOrder::Arm(tag, time) => self.timers.arm(tag, time, &mut self.motion.queue),
+                TimerOrder::Cancel(tag) => self.timers.cancel(tag, &mut self.motion.queue),
             }
         }
     }
@@ -146,8 +155,8 @@ impl Engine {
     #[inline(never)]
     fn release(&mut self, action: &mut Action) {
         let job = action.job;
-        let slot = self.state.slot_of(job);
-        let run = &self.state.runs[slot];
+        let record = self.motion.state.record_of(job);
+        let run = self.motion.state.run(job).expect("a running job");
         let at = run.position(action.part).expect("the plan was checked");
         let part = &run.parts[at];
         let reason = match &action.verb {
@@ -165,25 +174,11 @@ impl Engine {
             _ => EndReason::Preempted,
         };
         self.livelock.stops += 1;
-        self.state
-            .log_part(slot, at, &mut self.recorder, Logged::Stop);
-        self.drop_part(slot, at, reason);
-        if !self.state.forks {
-            self.count_stop(job, reason);
+        self.motion.log_part(record, at, Logged::Stop);
+        self.motion.drop_part(record, at, reason);
+        if !self.motion.state.features().forks {
+            self.motion.count_stop(job, reason);
         }
-    }
-
-    fn count_stop(&mut self, job: JobId, reason: EndReason) {
-        if reason == EndReason::Preempted {
-            self.recorder.totals.preemptions += 1;
-            self.state.lives.of(job).preemptions += 1;
-            return;
-        }
-        let column = &mut self.state.out.migrations;
-        if column.is_empty() {
-            column.resize(self.state.jobs.len(), 0);
-        }
-        column[job.index()] += 1;
     }
 
     /// The servers of each forked job that the plan names, before it is carried out.
@@ -197,7 +192,11 @@ impl Engine {
     }
 
     fn servers_of(&self, job: JobId) -> SmallVec<[ServerId; 4]> {
-        let parts = self.state.run(job).map_or(&[][..], |run| run.parts());
+        let parts = self
+            .motion
+            .state
+            .run(job)
+            .map_or(&[][..], |run| run.parts());
         let servers = parts.iter().flat_map(|part| part.gpus.by_server());
         servers.map(|one| one.server).collect()
     }
@@ -208,17 +207,20 @@ impl Engine {
         for (job, old) in before.iter().filter(|(_, old)| !old.is_empty()) {
             let new = self.servers_of(*job);
             if new.is_empty() {
-                self.count_stop(*job, EndReason::Preempted);
+                self.motion.count_stop(*job, EndReason::Preempted);
             } else if new != *old {
-                self.count_stop(*job, EndReason::Moved);
+                self.motion.count_stop(*job, EndReason::Moved);
             }
         }
     }
 
     #[inline]
     fn begin(&mut self, (job, number): (JobId, u16), gpus: &mut GpuSet, terms: &Terms) {
-        let now = self.state.now;
-        self.recorder.hash.event(Logged::Start, now, job, gpus);
+        let now = self.motion.state.now();
+        self.motion
+            .recorder
+            .hash
+            .event(Logged::Start, now, job, gpus);
         let new = NewPart {
             number,
             gpus,
@@ -226,12 +228,11 @@ impl Engine {
             accum: terms.accum,
             overhead: match terms.overhead {
                 Some(own) => own,
-                None => self.state.overhead(job),
+                None => self.motion.state.overhead(job),
             },
             quota: terms.quota.unwrap_or(f64::INFINITY),
         };
-        let (queue, recorder) = (&mut self.queue, &mut self.recorder);
-        self.state.begin(job, new, queue, recorder);
+        self.motion.begin(job, new);
     }
 
     #[inline(never)]
@@ -239,17 +240,17 @@ impl Engine {
         if action.terms == Terms::default() {
             return;
         }
-        let slot = self.state.slot_of(action.job);
-        let at = self.state.runs[slot].position(action.part);
+        let record = self.motion.state.record_of(action.job);
+        let run = self.motion.state.run(action.job);
+        let at = run.and_then(|run| run.position(action.part));
         let at = at.expect("the plan was checked");
-        let (queue, recorder) = (&mut self.queue, &mut self.recorder);
-        self.state.keep(slot, at, &action.terms, queue, recorder);
+        self.motion.keep(record, at, &action.terms);
     }
 
     /// Whether nothing will happen any more but what the policy brings about: no job makes progress, and
     /// failures and repairs are over or lead nowhere.
     fn is_left_to_the_policy(&self) -> bool {
-        self.queue.live() == self.timers.live()
-            || (self.state.lives.running().is_empty() && self.are_changes_futile())
+        self.motion.queue.live() == self.timers.live()
+            || (self.motion.state.lives().running().is_empty() && self.are_changes_futile())
     }
 }

@@ -4,18 +4,17 @@
 
 use crate::capacity;
 use crate::error::EngineError;
-use crate::policy::WakeOn;
+use crate::livelock::Outlook;
 use crate::queue::{Event, EventClass};
-use crate::record::{EndReason, Logged};
+use crate::record::Logged;
 use crate::run::{Engine, Outcome};
+use crate::segments::EndReason;
 use crate::state::jobs::Phase;
+use crate::state::running::HORIZON;
+use crate::traits::WakeOn;
 use crate::view::Change;
 use gangline_model::{JobId, ServerId, SimTime};
 
-/// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
-const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
-/// When a job is done that would take longer than time can tell: after all that can happen.
-pub(crate) const BEYOND: SimTime = SimTime(HORIZON.0 + 1);
 /// So many rounds without any action, on a cluster where nothing else can happen, are a stall: a round
 /// policy may wait for time to pass, but not for ever. Ours.
 const IDLE_ROUNDS_MAX: u32 = 1000;
@@ -34,8 +33,8 @@ impl Engine {
     )]
     #[inline(always)]
     pub(crate) fn gather(&mut self) -> Result<bool, EngineError> {
-        self.recorder.check_memory(self.state.now)?;
-        if self.state.lives.are_all_done() {
+        self.motion.recorder.check_memory(self.motion.state.now())?;
+        if self.motion.state.lives().are_all_done() {
             self.close(Outcome::Finished);
             return Ok(false);
         }
@@ -49,19 +48,15 @@ impl Engine {
         if self.is_hopeless() {
             return Err(self.stalled());
         }
-        if self.is_livelocked() {
-            return Err(self.livelocked());
-        }
-        if self.is_undone_for_ever() {
-            return Err(self.undone());
+        if self.livelock.is_due() {
+            self.look_for_livelock()?;
         }
         if self.is_past_limit(time) {
             self.stop_before(time);
             return Ok(false);
         }
-        self.recorder.advance(&self.state, time);
-        self.state.now = time;
-        self.state.lives.begin_instant();
+        self.motion.recorder.advance(&self.motion.state, time);
+        self.motion.state.begin_instant(time);
         let kinds = self.apply_events(time);
         if kinds.intersects(WakeOn::COMPLETION) {
             self.look_ahead();
@@ -78,31 +73,36 @@ impl Engine {
     /// needs is in no cache any more when it ends.
     #[inline]
     fn look_ahead(&self) {
-        let Some((next, others)) = self.queue.soonest().split_first() else {
+        let Some((next, others)) = self.motion.queue.soonest().split_first() else {
             return;
         };
         if next.class() == EventClass::Completion {
-            self.state.prefetch_end(next.subject);
+            self.motion.state.prefetch_end(next.subject);
         }
         // not every subject is a record; to ask for one too many does no harm
         for event in others {
-            self.state.prefetch_run(event.subject);
+            self.motion.state.prefetch_run(event.subject);
         }
     }
 
     #[inline]
     fn is_past_limit(&self, time: SimTime) -> bool {
-        let config = &self.state.config;
+        let config = self.motion.state.config();
         config.until.is_some_and(|until| time > until)
             || config.max_events.is_some_and(|most| self.events >= most)
     }
 
     /// Ends a run at its limit, before an instant that lies behind it.
     fn stop_before(&mut self, time: SimTime) {
-        let until = self.state.config.until.filter(|_| time > self.state.now);
+        let until = self
+            .motion
+            .state
+            .config()
+            .until
+            .filter(|_| time > self.motion.state.now());
         if let Some(until) = until.filter(|&until| until < time) {
-            self.recorder.advance(&self.state, until);
-            self.state.now = until.max(self.state.now);
+            self.motion.recorder.advance(&self.motion.state, until);
+            self.motion.state.begin_instant(until);
         }
         self.close(Outcome::Limit);
     }
@@ -111,18 +111,11 @@ impl Engine {
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     fn next_instant(&mut self) -> Option<SimTime> {
-        self.state.lives.skip_dropped();
-        let arrival = self
-            .state
-            .jobs
-            .columns()
-            .arrival
-            .get(self.state.lives.arrived())
-            .copied();
-        if self.queue.has_stale() {
+        let arrival = self.motion.state.next_arrival();
+        if self.motion.queue.has_stale() {
             self.drop_stale();
         }
-        let event = self.queue.peek().map(|event| event.time);
+        let event = self.motion.queue.peek().map(|event| event.time);
         let next = match (arrival, event) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -155,16 +148,16 @@ impl Engine {
     /// The next event of an instant, if there is one.
     #[inline]
     fn head_at(&mut self, time: SimTime) -> Option<Event> {
-        if self.queue.has_stale() {
+        if self.motion.queue.has_stale() {
             self.drop_stale();
         }
-        self.queue.peek_at(time)
+        self.motion.queue.peek_at(time)
     }
 
     /// Whether an event of the queue is not cancelled.
     pub(crate) fn is_live(&self, event: &Event) -> bool {
         match event.class() {
-            EventClass::Completion => self.state.is_live(event.subject, event.generation),
+            EventClass::Completion => self.motion.state.is_live(event.subject, event.generation),
             EventClass::Capacity => true,
             EventClass::Timer => self.timers.is_live(event.subject, event.generation),
         }
@@ -172,11 +165,11 @@ impl Engine {
 
     /// Takes cancelled events from the head of the queue: they are no events.
     fn drop_stale(&mut self) {
-        while let Some(event) = self.queue.peek()
+        while let Some(event) = self.motion.queue.peek()
             && !self.is_live(event)
         {
-            self.queue.pop();
-            self.queue.note_dropped();
+            self.motion.queue.pop();
+            self.motion.queue.note_dropped();
         }
     }
 
@@ -186,16 +179,16 @@ impl Engine {
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
         let mut kinds = WakeOn::default();
         // cancelled events before the first live one were dropped when the instant was found
-        let mut next = self.queue.peek_at(time);
+        let mut next = self.motion.queue.peek_at(time);
         while let Some(event) = next {
             kinds = kinds
                 | match event.class() {
                     EventClass::Completion => {
-                        self.queue.pop();
+                        self.motion.queue.pop();
                         self.complete(event.subject)
                     }
                     EventClass::Capacity => {
-                        self.queue.pop();
+                        self.motion.queue.pop();
                         self.change_capacity(event.subject)
                     }
                     EventClass::Timer => break,
@@ -203,14 +196,13 @@ impl Engine {
             self.events += 1;
             next = self.head_at(time);
         }
-        let arrivals = &self.state.jobs.columns().arrival;
-        if arrivals.get(self.state.lives.arrived()) == Some(&time) {
+        if self.motion.state.next_arrival() == Some(time) {
             self.arrive(time);
             kinds = kinds | WakeOn::ARRIVAL;
         }
         while let Some(event) = next {
             debug_assert_eq!(event.class(), EventClass::Timer, "all others came before");
-            self.queue.pop();
+            self.motion.queue.pop();
             self.events += 1;
             let tag = self.timers.fire(event.subject);
             self.changes.timers.push(tag);
@@ -230,18 +222,11 @@ impl Engine {
 
     /// Takes in the jobs that arrive at an instant.
     fn arrive(&mut self, time: SimTime) {
-        loop {
-            let at = self.state.lives.arrived();
-            if self.state.jobs.columns().arrival.get(at) != Some(&time) {
-                return;
-            }
-            let work = self.state.jobs.work(JobId::new(at));
-            let active_ns = self.recorder.totals.active_ns;
-            let job = self.state.lives.arrive(work, active_ns);
+        while self.motion.state.next_arrival() == Some(time) {
+            let job = self.motion.arrive();
             self.changes.arrived.push(job);
             self.note_order(Change::Arrived(job));
             self.events += 1;
-            self.state.lives.skip_dropped();
         }
     }
 
@@ -254,44 +239,42 @@ impl Engine {
 
     /// The event of a run: its job is done, or goes on at another rate, which does not wake the policy.
     #[inline]
-    fn complete(&mut self, slot: u32) -> WakeOn {
-        let at = slot as usize;
-        let touched = self.state.touched.len();
-        if !self.state.step(at, &mut self.queue, &mut self.recorder) {
-            let slowed = &self.state.touched[touched..];
+    fn complete(&mut self, record: u32) -> WakeOn {
+        let at = record as usize;
+        let touched = self.motion.state.touched().len();
+        if !self.motion.step(at) {
+            let slowed = &self.motion.state.touched()[touched..];
             self.changes.contended.extend(slowed);
-            if self.state.elastic.is_some() {
-                self.changes.contended.push(self.state.runs[at].job);
+            if self.motion.state.features().resizes {
+                self.changes.contended.push(self.motion.state.job_of(at));
             }
             return WakeOn::default();
         }
-        let job = self.state.runs[at].job;
-        self.state.end_run(at, &mut self.recorder);
-        let (now, active_ns) = (self.state.now, self.recorder.totals.active_ns);
-        self.state.lives.finish(job, now, active_ns);
+        let job = self.motion.end_run(at);
         self.changes.finished.push(job);
         self.note_order(Change::Finished(job));
         WakeOn::COMPLETION
     }
 
     fn change_capacity(&mut self, subject: u32) -> WakeOn {
-        let (server, up) = self.capacity.take(subject, self.state.now, &mut self.queue);
-        if self.state.occupancy.is_up(server) == up {
+        let now = self.motion.state.now();
+        let (server, up) = self.capacity.take(subject, now, &mut self.motion.queue);
+        if self.motion.state.occupancy().is_up(server) == up {
             return WakeOn::default();
         }
         self.idle_changes += 1;
-        if self.watch.is_some() {
-            self.watch_capacity(server, up);
+        if let Some(watch) = &mut self.watch {
+            watch.note_capacity(now, server, up);
         }
         if up {
-            self.state.occupancy.repair(server);
+            self.motion.state.occupancy_mut().repair(server);
             self.changes.servers_up.push(server);
             self.note_order(Change::Up(server));
             return WakeOn::CAPACITY;
         }
-        self.recorder.totals.failures += 1;
+        self.motion.recorder.totals.failures += 1;
         self.evict_residents(server);
-        self.state.occupancy.fail(server);
+        self.motion.state.occupancy_mut().fail(server);
         self.changes.servers_down.push(server);
         self.note_order(Change::Down(server));
         WakeOn::CAPACITY
@@ -299,17 +282,15 @@ impl Engine {
 
     /// Ends every part on a server that fails. A job without parts is requeued.
     fn evict_residents(&mut self, server: ServerId) {
-        for job in self.state.occupancy.residents_of(server) {
-            let slot = self.state.slot_of(job);
-            let parts = self.state.runs[slot].parts();
-            let here = parts.iter().position(|p| p.gpus.mask_on(server) != 0);
-            let at = here.expect("a resident has a part here");
-            let number = parts[at].number;
-            let recorder = &mut self.recorder;
-            self.state.log_part(slot, at, recorder, Logged::Failed);
-            self.drop_part(slot, at, EndReason::Failed);
+        for job in self.motion.state.occupancy().residents_of(server) {
+            let record = self.motion.state.record_of(job);
+            let run = self.motion.state.run(job).expect("residents run");
+            let number = run.resident_on(server).number;
+            let at = run.position(number).expect("a part of the run");
+            self.motion.log_part(record, at, Logged::Failed);
+            self.motion.drop_part(record, at, EndReason::Failed);
             self.livelock.losses += 1;
-            if self.state.lives.is_waiting(job) {
+            if self.motion.state.lives().is_waiting(job) {
                 self.changes.requeued.push(job);
             } else {
                 self.changes.parts_lost.push((job, number));
@@ -317,40 +298,23 @@ impl Engine {
         }
     }
 
-    /// Ends a part. A job without parts is requeued.
-    pub(crate) fn drop_part(&mut self, slot: usize, at: usize, reason: EndReason) {
-        let run = &self.state.runs[slot];
-        let (job, is_last) = (run.job, run.parts.len() == 1);
-        if is_last && self.state.has_event(slot) {
-            self.queue.note_stale();
-        }
-        self.state.end_part(slot, at, &mut self.recorder, reason);
-        if is_last {
-            self.state.requeue(job);
-        } else {
-            self.state.reschedule(slot, &mut self.queue);
-        }
-    }
-
     /// What is left to do when all changes of an instant are made.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
-        let (jobs, types) = (&self.state.jobs, &self.state.types);
-        self.state.lives.end_instant(|job| types.gang(jobs, job));
-        if self.state.is_retiming_due {
+        if self.motion.state.end_instant() {
             self.retime();
         }
-        if self.queue.wants_compaction() {
-            let (state, timers) = (&self.state, &self.timers);
-            self.queue.compact(|event| match event.class() {
+        if self.motion.queue.wants_compaction() {
+            let (state, timers) = (&self.motion.state, &self.timers);
+            self.motion.queue.compact(|event| match event.class() {
                 EventClass::Completion => state.is_live(event.subject, event.generation),
                 EventClass::Capacity => true,
                 EventClass::Timer => timers.is_live(event.subject, event.generation),
             });
         }
-        self.recorder.timeline_row(&self.state);
-        if self.state.config.check_invariants {
+        self.motion.recorder.timeline_row(&self.motion.state);
+        if self.motion.state.config().check_invariants {
             self.assert_invariants();
         }
     }
@@ -358,10 +322,28 @@ impl Engine {
     /// Gives their new rates to the jobs that others made slower or faster.
     #[inline(never)]
     fn retime(&mut self) {
-        self.state.is_retiming_due = false;
-        self.state.share_uplinks(&mut self.changes.contended);
-        self.state
-            .retime_touched(&mut self.queue, &mut self.recorder);
+        self.motion.share_uplinks(&mut self.changes.contended);
+        self.motion.retime_touched();
+    }
+
+    #[cold]
+    fn look_for_livelock(&mut self) -> Result<(), EngineError> {
+        let is_endless = self.capacity.is_endless();
+        let state = &self.motion.state;
+        let outlook = Outlook {
+            failures: self.motion.recorder.totals.failures,
+            is_endless,
+            is_settled: if is_endless {
+                state.occupancy().gpus_up() == state.cluster().gpus_total()
+            } else {
+                // nothing is to come but timers and the events of runs
+                let running = state.lives().running().iter();
+                let runs = running.filter_map(|at| state.run(JobId::new(at)));
+                let ends = runs.filter(|run| run.has_event()).count();
+                self.motion.queue.live() == self.timers.live() + ends
+            },
+        };
+        self.livelock.look(state, outlook)
     }
 
     /// Whether only failures without end, or rounds and timers at which nothing happens, are still to come.
@@ -374,8 +356,8 @@ impl Engine {
         }
         self.capacity.is_endless()
             && self.decisions > 0
-            && self.state.lives.running().is_empty()
-            && self.state.lives.are_all_here()
+            && self.motion.state.lives().running().is_empty()
+            && self.motion.state.lives().are_all_here()
             && self.timers.live() == 0
             && (self.next_round.is_none() || self.is_steady)
             && self.are_changes_futile()
@@ -384,33 +366,36 @@ impl Engine {
     /// Whether failures and repairs without end will not get any job started: all servers are up, or they
     /// came and went long enough.
     pub(crate) fn are_changes_futile(&self) -> bool {
-        let there = &self.state.occupancy;
+        let there = self.motion.state.occupancy();
         self.capacity.is_endless()
-            && (there.gpus_up() == self.state.cluster.gpus_total()
+            && (there.gpus_up() == self.motion.state.cluster().gpus_total()
                 || self.idle_changes > IDLE_CHANGES_MAX * there.servers())
     }
 
     /// The run has reached the end of time with jobs that are not done.
     fn endless(&self) -> EngineError {
-        let state = &self.state;
+        let state = &self.motion.state;
         let is_open = |job: &JobId| {
             !matches!(
-                state.lives.phase(*job),
+                state.lives().phase(*job),
                 Some(Phase::Finished | Phase::Dropped) | None
             )
         };
         EngineError::Endless {
-            time: state.now,
-            open: state.jobs.len() - state.lives.done(),
-            jobs: state.jobs.ids().filter(is_open).take(10).collect(),
+            time: state.now(),
+            open: state.jobs().len() - state.lives().done(),
+            jobs: state.jobs().ids().filter(is_open).take(10).collect(),
         }
     }
 
     fn stalled(&self) -> EngineError {
         // a job that runs without an event to come is paused at its quota
-        let (waiting, paused) = (self.state.lives.waiting(), self.state.lives.running());
+        let (waiting, paused) = (
+            self.motion.state.lives().waiting(),
+            self.motion.state.lives().running(),
+        );
         EngineError::Stalled {
-            time: self.state.now,
+            time: self.motion.state.now(),
             waiting: waiting.len(),
             paused: paused.len(),
             jobs: (waiting.iter().chain(paused.iter()))

@@ -17,7 +17,7 @@ impl Engine {
         self.assert_occupancy();
         self.assert_uplinks();
         self.assert_queue();
-        let totals = &self.recorder.totals;
+        let totals = &self.motion.recorder.totals;
         assert!(
             totals.busy_gpu_ns <= totals.up_gpu_ns,
             "utilisation above 1"
@@ -25,8 +25,8 @@ impl Engine {
     }
 
     fn assert_jobs(&self) {
-        let (state, lives) = (&self.state, &self.state.lives);
-        for job in state.jobs.ids() {
+        let (state, lives) = (&self.motion.state, self.motion.state.lives());
+        for job in state.jobs().ids() {
             let at = job.index();
             let phase = lives.phase(job).expect("a job of the trace");
             assert_eq!(
@@ -47,7 +47,7 @@ impl Engine {
             assert!(
                 state
                     .first_start(job)
-                    .is_none_or(|first| first >= state.jobs.arrival(job)),
+                    .is_none_or(|first| first >= state.jobs().arrival(job)),
                 "start before arrival"
             );
             assert!(
@@ -56,10 +56,10 @@ impl Engine {
             );
             if let Some(run) = state.run(job) {
                 assert_eq!(run.job, job, "record of another job");
-                assert!(run.finish > state.now, "job {job} should have finished");
+                assert!(run.finish > state.now(), "job {job} should have finished");
                 assert!(!run.parts().is_empty(), "job {job} runs without GPUs");
                 assert!(
-                    state.forks || run.parts().len() == 1,
+                    state.features().forks || run.parts().len() == 1,
                     "job {job} is forked by a policy that does not fork"
                 );
                 for part in run.parts() {
@@ -79,7 +79,8 @@ impl Engine {
     fn assert_part(&self, job: JobId, part: &Part) {
         let gpus = part.gpus.gpus();
         assert!(
-            gpus == self.state.gang_on(job, first_server(part)) || self.state.may_have(job, gpus),
+            gpus == self.motion.state.gang_on(job, first_server(part))
+                || self.motion.state.may_have(job, gpus),
             "gang of job {job} is not whole"
         );
         let pauses = part.is_paused();
@@ -89,37 +90,42 @@ impl Engine {
             part.rate
         );
         assert!(
-            part.segment_start <= self.state.now,
+            part.segment_start <= self.motion.state.now(),
             "a segment starts in the future"
         );
     }
 
     /// The queue knows how many of its events are stale.
     fn assert_queue(&self) {
-        let live = self.queue.events().iter().filter(|&e| self.is_live(e));
-        assert_eq!(live.count(), self.queue.live(), "stale events");
+        let live = self
+            .motion
+            .queue
+            .events()
+            .iter()
+            .filter(|&e| self.is_live(e));
+        assert_eq!(live.count(), self.motion.queue.live(), "stale events");
     }
 
     /// Up-links shared step by step are as if shared at once.
     fn assert_uplinks(&self) {
-        let Some(uplinks) = &self.state.uplinks else {
+        let Some(uplinks) = self.motion.state.uplinks() else {
             return;
         };
         assert!(!uplinks.is_out_of_date(), "up-links wait to be shared");
         let fresh = uplinks.afresh();
-        for (slot, job) in uplinks.senders() {
-            let run = self.state.run(job).expect("only running jobs send");
+        for (record, job) in uplinks.senders() {
+            let run = self.motion.state.run(job).expect("only running jobs send");
             let kept = run.only().locality.to_bits();
-            let at_once = fresh.locality(slot).map(f64::to_bits);
+            let at_once = fresh.locality(record).map(f64::to_bits);
             assert_eq!(at_once, Some(kept), "share of job {job} in up-links");
         }
     }
 
     /// The counts of the cluster are those of a recount.
     fn assert_occupancy(&mut self) {
-        let state = &self.state;
+        let state = &self.motion.state;
         let mut held: Vec<(JobId, GpuSet, u64)> = Vec::new();
-        for at in state.lives.running().iter() {
+        for at in state.lives().running().iter() {
             let job = JobId::new(at);
             for part in state.run(job).map_or(&[][..], Run::parts) {
                 let bytes = state.bytes_of(job, part.sub_batch);
@@ -127,8 +133,11 @@ impl Engine {
             }
         }
         let held = held.iter().map(|(job, gpus, bytes)| (*job, gpus, *bytes));
-        let cluster = Arc::clone(&self.state.cluster);
-        self.state.occupancy.assert_holds(&cluster, held);
+        let cluster = Arc::clone(self.motion.state.cluster());
+        self.motion
+            .state
+            .occupancy_mut()
+            .assert_holds(&cluster, held);
     }
 }
 

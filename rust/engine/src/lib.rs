@@ -8,11 +8,13 @@
 //! - [`FreeIndex`] answers questions about free GPUs in O(1) or O(log n).
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod apply;
 mod capacity;
 mod commit;
 mod config;
 mod error;
+mod features;
 mod instant;
 mod invariant;
 mod livelock;
@@ -21,14 +23,15 @@ mod metrics;
 mod occupancy;
 mod plan;
 mod policy;
-mod progress;
 mod queue;
 mod record;
 mod run;
 mod segments;
 mod state;
 mod structures;
+mod timeline;
 mod timers;
+mod traits;
 mod uplinks;
 mod view;
 mod watch;
@@ -38,11 +41,11 @@ pub use error::{EngineError, PlanError, PolicyError, Rule};
 pub use metrics::{Output, quantile};
 pub use occupancy::{FreeIndex, Mark, TypePool};
 pub use plan::Plan;
-pub use policy::{CopyGpus, Knowledge, Next, Policy, WakeOn};
+pub use policy::Policy;
 pub use queue::{Event, EventClass, EventQueue};
-pub use record::{EndReason, LogHash, Timeline};
-pub use run::{Advance, Control, Engine, Outcome, PolicyTraits, Silent, Stopwatch};
-pub use segments::Segments;
+pub use record::LogHash;
+pub use run::{Advance, Control, Engine, Outcome, Silent, Stopwatch};
+pub use segments::{EndReason, Segments};
 pub use state::State;
 pub use state::jobs::Phase;
 pub use state::running::{Part, Run};
@@ -50,5 +53,7 @@ pub use structures::bits::BitSet;
 pub use structures::trees::{Fenwick, MaxTree};
 #[doc(hidden)]
 pub use structures::work;
+pub use timeline::Timeline;
+pub use traits::{CopyGpus, Knowledge, Next, PolicyTraits, WakeOn};
 pub use view::{Change, Changes, ClusterView, SharedFacts};
 pub use watch::{Cause, Causes, Counted, Reason, Waited};

@@ -1,11 +1,12 @@
 //! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation, fairness. O(jobs), once.
 
+use crate::accounts::{Accounts, SharingTotals};
 use crate::error::EngineError;
-use crate::policy::CopyGpus;
-use crate::record::{SharingTotals, Timeline};
 use crate::run::{Engine, Outcome};
 use crate::segments::Segments;
 use crate::state::jobs::{JobState, NOT_YET, Phase};
+use crate::timeline::Timeline;
+use crate::traits::CopyGpus;
 use crate::watch::Causes;
 use gangline_model::{Infeasible, JobId, NANOS_PER_SECOND, SimTime, span_of_work};
 
@@ -88,13 +89,13 @@ impl Engine {
     /// [`EngineError::OutOfMemory`] if the tables of a run that was not over cannot be put in order.
     pub fn output(mut self) -> Result<Output, EngineError> {
         let outcome = self.outcome;
-        let copy_gpus = self.state.types.copy_gpus().unwrap_or_default();
+        let copy_gpus = self.motion.state.types().copy_gpus().unwrap_or_default();
         // jobs that still run have held their GPUs up to now
         self.close(Outcome::Interrupted);
-        self.recorder.check_memory(self.state.now)?;
-        let rows = self.state.jobs.len();
-        let out = std::mem::take(&mut self.state.out);
-        let (state, dropped) = self.state.lives.take();
+        self.motion.recorder.check_memory(self.motion.state.now())?;
+        let rows = self.motion.state.jobs().len();
+        let mut accounts = std::mem::take(&mut self.motion.accounts);
+        let (state, dropped) = self.motion.state.take_lives();
         let seconds = |ns: i64| ns as f64 / NANOS_PER_SECOND;
         let or_nan = |time: SimTime, none: SimTime| {
             if time == none {
@@ -123,43 +124,51 @@ impl Engine {
             queue_s: Vec::with_capacity(rows),
             wait_s: Vec::with_capacity(rows),
             run_s: state.iter().map(|job| seconds(job.run_ns)).collect(),
-            overhead_s: column(&out.overhead_ns),
-            comm_s: out.comm_s,
-            comm_tier_s: out.comm_tier_s,
-            share_s: column(&out.share_ns),
-            share_lost_s: out.share_lost_s,
-            gpu_s: out
+            overhead_s: column(&accounts.overhead_ns),
+            comm_s: std::mem::take(&mut accounts.comm_s),
+            comm_tier_s: std::mem::take(&mut accounts.comm_tier_s),
+            share_s: column(&accounts.share_ns),
+            share_lost_s: std::mem::take(&mut accounts.share_lost_s),
+            gpu_s: accounts
                 .gpu_ns
                 .iter()
                 .map(|&ns| ns as f64 / NANOS_PER_SECOND)
                 .collect(),
-            preemptions: self.preemptions(&state),
-            migrations: out.migrations,
-            ftf: state.iter().map(|job| job.active_ns() as f64).collect(),
+            preemptions: if accounts.preemptions == 0 {
+                Vec::new()
+            } else {
+                state.iter().map(|job| job.preemptions as i32).collect()
+            },
+            migrations: std::mem::take(&mut accounts.migrations),
+            ftf: Vec::with_capacity(rows),
             slowdown: Vec::with_capacity(rows),
             dropped,
-            segments: self.recorder.segments.take(),
-            causes: self.take_causes(),
-            timeline: self.recorder.take_timeline(),
+            segments: self.motion.recorder.segments.take(),
+            causes: self
+                .watch
+                .take()
+                .map(|watch| watch.into_causes(&self.motion.state, &self.traits)),
+            timeline: self.motion.recorder.take_timeline(),
             summary: Vec::new(),
-            log_hash: self.recorder.hash.0,
+            log_hash: self.motion.recorder.hash.0,
             outcome,
         };
+        let active_ns: Vec<f64> = state.iter().map(|job| job.active_ns() as f64).collect();
         drop(state); // the largest of all columns, and the last ones are still to come
         self.times(&mut output);
-        self.fairness(&mut output);
-        output.summary = self.summary(&output);
+        self.fairness(&mut output, &active_ns);
+        output.summary = self.summary(&output, &accounts);
         Ok(output)
     }
 
     /// Seconds from the arrival of a job to an instant.
     fn since_arrival(&self, job: JobId, at_s: f64) -> f64 {
-        at_s - self.state.jobs.arrival(job).seconds()
+        at_s - self.motion.state.jobs().arrival(job).seconds()
     }
 
     /// Completion times and what they consist of, to the nanosecond: the rest is noise of the floats.
     fn times(&self, output: &mut Output) {
-        for job in self.state.jobs.ids() {
+        for job in self.motion.state.jobs().ids() {
             let at = job.index();
             let jct = to_nanos(self.since_arrival(job, output.finish_s[at]));
             let queue = to_nanos(self.since_arrival(job, output.first_start_s[at]));
@@ -170,44 +179,35 @@ impl Engine {
         }
     }
 
-    /// Preemptions by job; empty if there was none.
-    fn preemptions(&self, state: &[JobState]) -> Vec<i32> {
-        if self.recorder.totals.preemptions == 0 {
-            return Vec::new();
-        }
-        state.iter().map(|job| job.preemptions as i32).collect()
-    }
-
-    /// Slowdown against the isolated run, and rho = jct / time alone on a 1/n share.
-    fn fairness(&self, output: &mut Output) {
-        let total = f64::from(self.state.cluster.gpus_total());
-        for job in self.state.jobs.ids() {
+    /// Slowdown against the isolated run, and rho = jct / time alone on a 1/n share. `active_ns`: the number of active
+    /// jobs, integrated over the life of each job.
+    fn fairness(&self, output: &mut Output, active_ns: &[f64]) {
+        let state = &self.motion.state;
+        let total = f64::from(state.cluster().gpus_total());
+        for job in state.jobs().ids() {
             let at = job.index();
-            if output.status[at] != 0 {
-                output.ftf[at] = f64::NAN;
+            let best_rate = state.best_rate(job);
+            // without a best rate its copies ran where the gang itself never could
+            if output.status[at] != 0 || best_rate <= 0.0 {
+                output.ftf.push(f64::NAN);
                 output.slowdown.push(f64::NAN);
                 continue;
             }
-            let best_rate = self.state.best_rate(job);
-            if best_rate <= 0.0 {
-                // its copies ran where the gang itself never could
-                output.ftf[at] = f64::NAN;
-                output.slowdown.push(f64::NAN);
-                continue;
-            }
-            let isolated = span_of_work(self.state.jobs.work(job), best_rate).seconds();
+            let isolated = span_of_work(state.jobs().work(job), best_rate).seconds();
             let jct = self.since_arrival(job, output.finish_s[at]);
-            // the column holds the integral of active jobs over the job's life until here
-            let active = output.ftf[at] / (jct * NANOS_PER_SECOND);
-            let share = f64::from(self.state.jobs.gpus(job)) * active / total;
+            let active = active_ns[at] / (jct * NANOS_PER_SECOND);
+            let share = f64::from(state.jobs().gpus(job)) * active / total;
             output.slowdown.push(jct / isolated);
-            output.ftf[at] = jct / (isolated * share.max(1.0));
+            output.ftf.push(jct / (isolated * share.max(1.0)));
         }
     }
 
     /// The jobs of which the summary's measures of jobs are, in index order.
     fn counted(&self) -> impl Iterator<Item = JobId> {
-        let (jobs, window) = (&self.state.jobs, &self.state.config.count_arrivals);
+        let (jobs, window) = (
+            self.motion.state.jobs(),
+            &self.motion.state.config().count_arrivals,
+        );
         let is_counted = move |&job: &JobId| {
             let window = window.as_ref();
             window.is_none_or(|window| window.contains(&jobs.arrival(job)))
@@ -215,8 +215,8 @@ impl Engine {
         jobs.ids().filter(is_counted)
     }
 
-    fn summary(&mut self, output: &Output) -> Vec<(&'static str, f64)> {
-        let jobs = &self.state.jobs;
+    fn summary(&mut self, output: &Output, accounts: &Accounts) -> Vec<(&'static str, f64)> {
+        let jobs = self.motion.state.jobs();
         let done = |job: &JobId| output.status[job.index()] == 0;
         let each = |value: &dyn Fn(JobId) -> f64| -> Vec<f64> {
             self.counted().filter(done).map(value).collect()
@@ -247,11 +247,9 @@ impl Engine {
         let last = output.finish_s.iter().copied().fold(f64::NAN, f64::max);
         let makespan = first.map_or(f64::NAN, |first| to_nanos(last - first));
         // a run that was stopped has busy GPUs beyond its last finish
-        let until = self.state.now.seconds();
-        let shares = self.shares(
-            output,
-            first.map_or(f64::NAN, |first| to_nanos(until - first)),
-        );
+        let until = self.motion.state.now().seconds();
+        let length_s = first.map_or(f64::NAN, |first| to_nanos(until - first));
+        let shares = self.shares(output, accounts, length_s);
         let nanos = &mut self.decision_nanos;
         nanos.sort_unstable();
         let decision = |share: f64| {
@@ -259,7 +257,7 @@ impl Engine {
             nanos.get(at).map_or(0.0, |&nanos| f64::from(nanos) / 1e3)
         };
         let longest = nanos.last().map_or(0.0, |&nanos| f64::from(nanos) / 1e3);
-        let totals = &self.recorder.totals;
+        let totals = &self.motion.recorder.totals;
         let mut summary = vec![
             ("jobs", count as f64),
             ("finished", finished),
@@ -296,24 +294,23 @@ impl Engine {
         ];
         summary.extend(self.cost().map(|cost| ("cost", cost)));
         summary.extend(self.deadlines(output).into_iter().flatten());
-        summary.extend(self.sharing().into_iter().flatten());
+        summary.extend(self.sharing(accounts).into_iter().flatten());
         summary
     }
 
     /// What co-runners came to; `None` where GPUs are not shared. What the policy refused, it tells itself:
     /// [`Output::note_counters`].
-    fn sharing(&self) -> Option<[(&'static str, f64); 6]> {
-        let useful = self.state.useful.as_ref()?;
-        let totals = &self.recorder.totals;
+    fn sharing(&self, accounts: &Accounts) -> Option<[(&'static str, f64); 6]> {
+        let useful = accounts.useful.as_ref()?;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
-        let busy = seconds(totals.busy_gpu_ns);
+        let busy = seconds(self.motion.recorder.totals.busy_gpu_ns);
         let SharingTotals {
             part_ns,
             xi_s,
             alone_gpu_s,
             starts,
             sub_batch_starts,
-        } = totals.sharing;
+        } = accounts.sharing;
         Some([
             ("share_gpu_fraction", seconds(useful.shared_gpu_ns) / busy),
             ("xi_mean", xi_s / seconds(part_ns)),
@@ -326,8 +323,8 @@ impl Engine {
 
     /// What the busy GPUs cost by the hour; `None` where none has a price.
     fn cost(&self) -> Option<f64> {
-        let busy = &self.recorder.totals.busy_by_type_ns;
-        let types = self.state.cluster.gpu_types().iter().zip(busy);
+        let busy = &self.motion.recorder.totals.busy_by_type_ns;
+        let types = self.motion.state.cluster().gpu_types().iter().zip(busy);
         (!busy.is_empty()).then(|| {
             let hours = |ns: i128| ns as f64 / NANOS_PER_SECOND / 3600.0;
             types.map(|(t, &ns)| t.price_per_hour * hours(ns)).sum()
@@ -336,7 +333,7 @@ impl Engine {
 
     /// How many jobs have a deadline, and how many of them finished by it; `None` where no job has one.
     fn deadlines(&self, output: &Output) -> Option<[(&'static str, f64); 2]> {
-        let column = self.state.jobs.columns().deadline.as_ref()?;
+        let column = self.motion.state.jobs().columns().deadline.as_ref()?;
         let (mut all, mut met) = (0_u32, 0_u32);
         for job in self.counted() {
             let deadline = column[job.index()];
@@ -354,29 +351,29 @@ impl Engine {
 
     /// Time-weighted shares of the cluster's GPU time between the first arrival and the end of the run: the
     /// last finish, unless the run was stopped.
-    fn shares(&self, output: &Output, length_s: f64) -> Shares {
-        let totals = &self.recorder.totals;
+    fn shares(&self, output: &Output, accounts: &Accounts, length_s: f64) -> Shares {
+        let totals = &self.motion.recorder.totals;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
         let (mut held, mut overhead, mut comm, mut shared) = (0.0, 0.0, 0.0, 0.0);
-        for job in self.state.jobs.ids() {
-            let (at, gpus) = (job.index(), f64::from(self.state.jobs.gpus(job)));
+        for job in self.motion.state.jobs().ids() {
+            let (at, gpus) = (job.index(), f64::from(self.motion.state.jobs().gpus(job)));
             held += gpus * output.run_s[at];
             overhead += gpus * output.overhead_s.get(at).copied().unwrap_or(0.0);
             comm += gpus * output.comm_s.get(at).copied().unwrap_or(0.0);
             shared += gpus * output.share_lost_s.get(at).copied().unwrap_or(0.0);
         }
-        if self.state.forks || self.state.elastic.is_some() {
-            let lost = &totals.lost_by_parts;
+        if !output.gpu_s.is_empty() {
+            let lost = &accounts.lost_by_parts;
             held = output.gpu_s.iter().sum();
             (overhead, comm, shared) = (lost.overhead, lost.comm, lost.shared);
         }
-        let useful = match &self.state.useful {
+        let useful = match &accounts.useful {
             Some(useful) => useful.gpu_s,
-            None => held - overhead - comm - seconds(totals.paused_gpu_ns),
+            None => held - overhead - comm - seconds(accounts.paused_gpu_ns),
         };
         let length_s = if length_s > 0.0 { length_s } else { f64::NAN };
-        let gpu_seconds = f64::from(self.state.cluster.gpus_total()) * length_s;
-        let server_seconds = self.state.cluster.servers().len() as f64 * length_s;
+        let gpu_seconds = f64::from(self.motion.state.cluster().gpus_total()) * length_s;
+        let server_seconds = self.motion.state.cluster().servers().len() as f64 * length_s;
         let of_held = |value: f64| if held > 0.0 { value / held } else { 0.0 };
         Shares {
             busy: seconds(totals.busy_gpu_ns) / gpu_seconds,

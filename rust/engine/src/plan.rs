@@ -133,12 +133,12 @@ impl Plan<'_> {
         let state = self.state;
         let Some(run) = state.run(job) else { return };
         for part in run.parts() {
-            if !state.is_shared() {
+            if !state.features().shares {
                 self.free.give(&part.gpus);
                 continue;
             }
             let alone = part.gpus.by_server().iter().map(|one| {
-                let mask = state.occupancy.alone_mask(one.server, one.mask);
+                let mask = state.occupancy().alone_mask(one.server, one.mask);
                 (one.server, mask)
             });
             self.free.give(&alone.collect());

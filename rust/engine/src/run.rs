@@ -1,19 +1,22 @@
 //! The loop: gather an instant, apply its events, ask the policy, check and commit its plan (`ARCHITECTURE.md`).
 //! To the end, or step by step: both give the same bytes.
 
+use crate::accounts::Accounts;
 use crate::apply::Overlay;
 use crate::capacity::CapacityEvents;
 use crate::config::{OnInfeasible, RunConfig, World};
 use crate::error::EngineError;
+use crate::features::Features;
 use crate::livelock::Livelock;
 use crate::memory::{BYTES_PER_JOB, is_available};
 use crate::plan::{Plan, PlanBuffer, TimerOrder};
-pub use crate::policy::PolicyTraits;
-use crate::policy::{Knowledge, Next, Policy};
+use crate::policy::Policy;
 use crate::queue::EventQueue;
 use crate::record::Recorder;
 use crate::state::State;
+use crate::state::motion::Motion;
 use crate::timers::Timers;
+use crate::traits::{Knowledge, Next, PolicyTraits};
 use crate::view::{Changes, ClusterView};
 use crate::watch::Watch;
 use gangline_model::{Action, Infeasible, InfeasibleReason, JobId, ServerId, SimTime, TimerTag};
@@ -74,9 +77,7 @@ pub enum Outcome {
 /// One run.
 #[derive(Debug)]
 pub struct Engine {
-    pub(crate) state: State,
-    pub(crate) queue: EventQueue,
-    pub(crate) recorder: Recorder,
+    pub(crate) motion: Motion,
     pub(crate) changes: Changes,
     pub(crate) timers: Timers,
     pub(crate) capacity: CapacityEvents,
@@ -111,8 +112,8 @@ impl Engine {
         traits: PolicyTraits,
     ) -> Result<Self, EngineError> {
         config.validate(&world.cluster, &world.jobs)?;
-        let max_share = config.max_share.min(traits.max_share).max(1);
-        if max_share > 1 {
+        let features = Features::of(world, &config, &traits);
+        if features.shares {
             config.require_pairs()?;
         }
         let capacity = CapacityEvents::new(&config, world.cluster.servers().len());
@@ -136,11 +137,16 @@ impl Engine {
                 segments: 0,
             });
         }
-        let state = State::new(world, config, &traits);
-        let mut engine = Self {
-            overlay: Overlay::new(world.cluster.servers().len()),
+        let size = (world.jobs.len(), world.cluster.gpus_total() as usize);
+        let motion = Motion {
+            accounts: Accounts::new(&config, &traits, features, size),
+            state: State::new(world, config, &traits, features),
             queue: EventQueue::new(),
             recorder,
+        };
+        let mut engine = Self {
+            motion,
+            overlay: Overlay::new(world.cluster.servers().len()),
             changes: Changes::default(),
             timers: Timers::default(),
             capacity,
@@ -157,13 +163,12 @@ impl Engine {
             decisions: 0,
             decision_nanos: Vec::new(),
             watch,
-            state,
         };
-        let infeasible = engine.state.infeasible();
+        let infeasible = engine.motion.state.infeasible();
         engine.drop_or_refuse(infeasible)?;
-        engine.capacity.fill(&mut engine.queue);
+        engine.capacity.fill(&mut engine.motion.queue);
         if let Some(&first) = world.jobs.columns().arrival.first() {
-            engine.recorder.totals.last = first.min(SimTime::ZERO);
+            engine.motion.recorder.totals.last = first.min(SimTime::ZERO);
         }
         Ok(engine)
     }
@@ -172,10 +177,10 @@ impl Engine {
         if infeasible.is_empty() {
             return Ok(());
         }
-        if self.state.config.on_infeasible == OnInfeasible::Error {
+        if self.motion.state.config().on_infeasible == OnInfeasible::Error {
             return Err(EngineError::Infeasible { jobs: infeasible });
         }
-        self.state.lives.drop_all(infeasible);
+        self.motion.state.drop_all(infeasible);
         Ok(())
     }
 
@@ -184,19 +189,16 @@ impl Engine {
     /// # Errors
     /// Those of [`Policy::start`], and [`EngineError::Infeasible`] for jobs it could never place.
     pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
-        let mut index = self.state.occupancy.lend();
-        let view = ClusterView {
-            state: &self.state,
-            knowledge: self.traits.knowledge,
-        };
+        let mut index = self.motion.state.occupancy_mut().lend();
+        let view = self.motion.view(self.traits.knowledge);
         let mut plan = Plan {
-            state: &self.state,
+            state: &self.motion.state,
             free: &mut index,
             buffer: &mut self.buffer,
         };
         let result = policy.start(&view, &mut plan);
         self.buffer.clear();
-        self.state.occupancy.take_back(index);
+        self.motion.state.occupancy_mut().take_back(index);
         let mut unplaceable: Vec<Infeasible> = result?
             .into_iter()
             .map(|job| Infeasible {
@@ -205,7 +207,7 @@ impl Engine {
             })
             .collect();
         if let Some(most) = self.traits.gang_max {
-            let jobs = &self.state.jobs;
+            let jobs = self.motion.state.jobs();
             unplaceable.retain(|entry| jobs.gpus(entry.job) <= most);
             let wide = jobs.ids().filter(|&job| jobs.gpus(job) > most);
             unplaceable.extend(wide.map(|job| Infeasible {
@@ -213,7 +215,7 @@ impl Engine {
                 reason: InfeasibleReason::Gang,
             }));
         }
-        unplaceable.retain(|entry| !self.state.lives.is_dropped(entry.job));
+        unplaceable.retain(|entry| !self.motion.state.lives().is_dropped(entry.job));
         unplaceable.sort_by_key(|entry| entry.job);
         self.drop_or_refuse(unplaceable)
     }
@@ -264,16 +266,18 @@ impl Engine {
             }
         }
         self.report(control);
-        self.recorder.check_memory(self.state.now)?;
+        self.motion.recorder.check_memory(self.motion.state.now())?;
         Ok(self.outcome)
     }
 
     #[inline]
     fn report(&self, control: &Control) {
-        control.now_ns.store(self.state.now.0, Ordering::Relaxed);
+        control
+            .now_ns
+            .store(self.motion.state.now().0, Ordering::Relaxed);
         control
             .done
-            .store(self.state.lives.done() as u64, Ordering::Relaxed);
+            .store(self.motion.state.lives().done() as u64, Ordering::Relaxed);
     }
 
     /// Goes to the next instant that needs a decision, or to the end.
@@ -340,13 +344,7 @@ impl Engine {
 
     /// What a policy that may know all would see now: the cluster, and the changes since the last decision.
     pub fn view(&self) -> (ClusterView<'_>, &Changes) {
-        (
-            ClusterView {
-                state: &self.state,
-                knowledge: Knowledge::Remaining,
-            },
-            &self.changes,
-        )
+        (self.motion.view(Knowledge::Remaining), &self.changes)
     }
 
     /// Adds a failure (`up` = false) or repair at an instant after now, for step-by-step runs.
@@ -359,18 +357,20 @@ impl Engine {
         up: bool,
         at: SimTime,
     ) -> Result<(), EngineError> {
-        if at <= self.state.now || server.index() >= self.state.occupancy.servers() {
+        if at <= self.motion.state.now()
+            || server.index() >= self.motion.state.occupancy().servers()
+        {
             return Err(EngineError::Step {
                 what: "a failure must lie after now and name a server",
             });
         }
-        self.capacity.inject(server, up, at, &mut self.queue);
+        self.capacity.inject(server, up, at, &mut self.motion.queue);
         Ok(())
     }
 
     /// The present instant.
     pub fn now(&self) -> SimTime {
-        self.state.now
+        self.motion.state.now()
     }
 
     /// Ends the run: closes what is open.
@@ -378,16 +378,16 @@ impl Engine {
         if self.outcome.is_some() {
             return;
         }
-        let open: Vec<usize> = self.state.lives.running().iter().collect();
+        let open: Vec<usize> = self.motion.state.lives().running().iter().collect();
         for at in open {
-            self.state.close_run(JobId::new(at), &mut self.recorder);
+            self.motion.close_run(JobId::new(at));
         }
-        self.recorder.finish(&self.state);
+        self.motion.recorder.finish(&self.motion.state);
         self.outcome = Some(outcome);
     }
 
     /// Number of GPU types, for results.
     pub fn types(&self) -> usize {
-        self.state.cluster.gpu_types().len()
+        self.motion.state.cluster().gpu_types().len()
     }
 }

@@ -2,10 +2,30 @@
 //! that readers are promised: by start, then job index, part and server. It is the one table that grows without
 //! bound, so that it asks for memory before it grows.
 
+use crate::accounts::Segment;
 use crate::memory::{SPARE_BYTES, is_available};
+use crate::state::State;
 
 /// Rows of the first allocation. Ours.
 const ROWS_AT_FIRST: usize = 256;
+
+/// Why a segment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EndReason {
+    /// The job's work is done.
+    Finished = 0,
+    /// The policy took the GPUs.
+    Preempted = 1,
+    /// The policy moved the job.
+    Moved = 2,
+    /// A server failed.
+    Failed = 3,
+    /// The rate changed: a co-runner came or went, another sub-batch, another share of an up-link, a quota.
+    Retimed = 4,
+    /// The run was stopped before the job was done.
+    Stopped = 5,
+}
 
 /// The process cannot get the memory that a table needs.
 #[derive(Debug)]
@@ -49,9 +69,49 @@ pub struct Segments {
 }
 
 impl Segments {
+    /// Adds a row per server of a segment.
+    pub(crate) fn add(
+        &mut self,
+        state: &State,
+        segment: Segment<'_>,
+        reason: EndReason,
+    ) -> Result<(), NoMemory> {
+        let part = segment.part;
+        let details = part.details.as_ref().expect("kept where segments are");
+        self.make_room(part.gpus.by_server().len(), details.co_runners.len())?;
+        let batch = match details.segment_sub_batch {
+            0 => state.jobs().batch_size(segment.job),
+            opened => opened,
+        };
+        for one in part.gpus.by_server() {
+            self.job.push(segment.job.0);
+            self.part.push(part.number);
+            self.start_ns.push(segment.start.0);
+            self.end_ns.push(segment.end.0);
+            self.server.push(one.server.0);
+            self.gpu_mask.push(one.mask);
+            self.tier.push(part.tier as u8);
+            self.rate.push(part.rate);
+            self.sub_batch.push(batch);
+            if state.features().shares {
+                self.xi.push(part.xi);
+            }
+            self.co_offset.push(self.co_runners.len() as i32);
+            self.co_runners.extend_from_slice(&details.co_runners);
+            self.end_reason.push(reason as u8);
+        }
+        Ok(())
+    }
+
+    /// Completes the table when the run is over.
+    pub(crate) fn finish(&mut self) -> Result<(), NoMemory> {
+        self.co_offset.push(self.co_runners.len() as i32);
+        self.sort()
+    }
+
     /// Makes room for rows, each with this many co-runners; pushing them allocates nothing then.
     #[inline]
-    pub(crate) fn make_room(&mut self, rows: usize, co_runners: usize) -> Result<(), NoMemory> {
+    fn make_room(&mut self, rows: usize, co_runners: usize) -> Result<(), NoMemory> {
         if self.job.capacity() - self.job.len() < rows {
             self.grow(rows)?;
         }
@@ -91,7 +151,7 @@ impl Segments {
 
     /// Puts the rows in order of (start, job, part, server). No two rows are equal in all four: a part has one
     /// segment at a time, and that one row per server. O(n log n) once per run that keeps segments.
-    pub(crate) fn sort(&mut self) -> Result<(), NoMemory> {
+    fn sort(&mut self) -> Result<(), NoMemory> {
         let key = |row: u32| {
             let at = row as usize;
             (

@@ -1,15 +1,16 @@
-//! The state of a run. Only the engine writes it; policies see it through [`crate::ClusterView`].
+//! The state of a run, as it is at an instant. [`motion::Motion`] changes it; policies see it through
+//! [`crate::ClusterView`].
 //!
 //! What owns what: [`Jobs`] where each job is in its life, [`Occupancy`] what is on which GPU, [`TypeTable`] which
-//! types a job may use, the records of running jobs ([`Run`]) their work and places. `progress.rs` moves the work.
+//! types a job may use, the records of running jobs ([`Run`]) their work and places.
 
 use crate::config::{RunConfig, World};
+use crate::features::Features;
 use crate::occupancy::Occupancy;
-use crate::policy::PolicyTraits;
-use crate::state::jobs::Jobs;
-use crate::state::running::Run;
+use crate::state::jobs::{JobState, Jobs, NOT_YET};
+use crate::state::running::{Part, Run};
 use crate::state::types::TypeTable;
-use crate::state::useful::Useful;
+use crate::traits::PolicyTraits;
 use crate::uplinks::UpLinks;
 
 use gangline_model::{
@@ -20,143 +21,61 @@ use std::sync::Arc;
 
 mod elastic;
 pub(crate) mod jobs;
+pub(crate) mod motion;
 mod rates;
 pub(crate) mod running;
 mod types;
-mod useful;
-
-/// Per-job columns of the result that only some runs need; optional ones are filled when first needed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct JobColumnsOut {
-    /// Whether something is kept of segments without overhead or pause: one of the columns below, or the table.
-    pub(crate) keeps_segments: bool,
-    pub(crate) overhead_ns: Vec<i64>,
-    pub(crate) comm_s: Vec<f64>,
-    /// `comm_s` by tier.
-    pub(crate) comm_tier_s: [Vec<f64>; 3],
-    pub(crate) share_ns: Vec<i64>,
-    /// Seconds with progress that co-runners and sub-batches cost.
-    pub(crate) share_lost_s: Vec<f64>,
-    /// The share of its base rate that a job kept, in units of 10^-12, summed over its ns with progress in closed
-    /// segments.
-    pub(crate) kept_ns: Vec<i128>,
-    /// Time that its parts held GPUs, summed over them; only of policies that fork jobs.
-    pub(crate) parts_ns: Vec<i64>,
-    /// The same times the GPUs of each; also where gangs may change their size.
-    pub(crate) gpu_ns: Vec<i128>,
-    /// Of that, with progress; only where gangs may change their size.
-    pub(crate) attained_ns: Vec<i128>,
-    pub(crate) migrations: Vec<i32>,
-}
-
-impl JobColumnsOut {
-    /// The columns that a run is known to need.
-    fn new(
-        config: &RunConfig,
-        count: usize,
-        max_share: u32,
-        traits: &PolicyTraits,
-        is_elastic: bool,
-    ) -> Self {
-        fn column<T: Clone + Default>(is_needed: bool, count: usize) -> Vec<T> {
-            if is_needed {
-                vec![T::default(); count]
-            } else {
-                Vec::new()
-            }
-        }
-        let is_far = config.locality.is_some();
-        let is_shared = max_share > 1;
-        Self {
-            keeps_segments: config.segments
-                || is_far
-                || is_shared
-                || traits.watches_locality
-                || traits.forks
-                || is_elastic,
-            overhead_ns: column(starts_cost(config, traits), count),
-            comm_s: column(is_far, count),
-            comm_tier_s: [(); 3].map(|()| column(is_far, count)),
-            share_ns: column(is_shared, count),
-            share_lost_s: column(is_shared, count),
-            kept_ns: column(traits.watches_locality, count),
-            parts_ns: column(traits.forks, count),
-            gpu_ns: column(traits.forks || is_elastic, count),
-            attained_ns: column(is_elastic, count),
-            migrations: Vec::new(),
-        }
-    }
-}
-
-/// Whether the run or its policy makes every start or some cost time.
-fn starts_cost(config: &RunConfig, traits: &PolicyTraits) -> bool {
-    config.restart != SimSpan::ZERO
-        || config.first_start != SimSpan::ZERO
-        || config.restart_by_model.is_some()
-        || traits.restart_per_gpu != SimSpan::ZERO
-}
 
 /// The state of a run.
 #[derive(Debug)]
 pub struct State {
-    pub(crate) cluster: Arc<ClusterSpec>,
-    pub(crate) jobs: Arc<JobTable>,
-    pub(crate) rates: Arc<RateTable>,
-    pub(crate) config: RunConfig,
-    pub(crate) types: TypeTable,
-    /// Elastic jobs; `None` where there are none, or a policy forks jobs: then they are as the trace has them.
-    pub(crate) elastic: Option<Arc<ElasticTable>>,
-    /// Whether jobs may hold several parts.
-    pub(crate) forks: bool,
+    cluster: Arc<ClusterSpec>,
+    jobs: Arc<JobTable>,
+    rates: Arc<RateTable>,
+    config: RunConfig,
+    features: Features,
+    types: TypeTable,
+    /// Where gangs may change their size: the jobs that do.
+    elastic: Option<Arc<ElasticTable>>,
     /// Overhead of a restart beyond the run's, per GPU.
-    pub(crate) restart_per_gpu: SimSpan,
-    starts_cost: bool,
-    pub(crate) now: SimTime,
-    pub(crate) lives: Jobs,
-    pub(crate) out: JobColumnsOut,
-    /// Records of running jobs; those of `free_slots` are unused.
-    pub(crate) runs: Vec<Run>,
-    pub(crate) free_slots: Vec<u32>,
-    pub(crate) occupancy: Occupancy,
-    /// Useful time of shared GPUs.
-    pub(crate) useful: Option<Box<Useful>>,
+    restart_per_gpu: SimSpan,
+    now: SimTime,
+    lives: Jobs,
+    /// Records of running jobs; those of `free_records` are unused.
+    runs: Vec<Run>,
+    free_records: Vec<u32>,
+    occupancy: Occupancy,
     /// Jobs to re-time at the end of the instant.
-    pub(crate) touched: Vec<JobId>,
-    /// Whether, in this instant, a job was touched, or came to or left shared up-links.
-    pub(crate) is_retiming_due: bool,
+    touched: Vec<JobId>,
     /// Up-links that jobs share; `None` = each job goes as if it were alone on them.
-    pub(crate) uplinks: Option<Box<UpLinks>>,
+    uplinks: Option<Box<UpLinks>>,
 }
 
 impl State {
-    pub(crate) fn new(world: &World, config: RunConfig, traits: &PolicyTraits) -> Self {
+    pub(crate) fn new(
+        world: &World,
+        config: RunConfig,
+        traits: &PolicyTraits,
+        features: Features,
+    ) -> Self {
         let World {
             cluster,
             jobs,
             rates,
         } = world;
-        let max_share = config.max_share.min(traits.max_share).max(1);
         let gang_max = jobs.columns().gpus.iter().copied().max().unwrap_or(0);
         let server_max = cluster.servers().iter().map(|server| server.gpus).max();
         let gpus_max = gang_max.max(server_max.unwrap_or(0)); // copies may be larger than gangs
-        let gpus = cluster.gpus_total() as usize;
-        let elastic = rates.elastic().filter(|_| !traits.forks).cloned();
-        let is_elastic = elastic.is_some();
         Self {
             types: TypeTable::new(cluster, jobs, rates, traits),
-            elastic,
-            forks: traits.forks,
+            elastic: rates.elastic().filter(|_| features.resizes).cloned(),
             restart_per_gpu: traits.restart_per_gpu,
-            starts_cost: starts_cost(&config, traits),
             now: SimTime::ZERO,
             lives: Jobs::new(jobs.len(), cluster.gpu_types().len(), gpus_max),
-            out: JobColumnsOut::new(&config, jobs.len(), max_share, traits, is_elastic),
             runs: Vec::new(),
-            free_slots: Vec::new(),
-            occupancy: Occupancy::new(cluster, max_share),
-            useful: (max_share > 1).then(|| Box::new(Useful::new(gpus))),
+            free_records: Vec::new(),
+            occupancy: Occupancy::new(cluster, features.max_share),
             touched: Vec::new(),
-            is_retiming_due: false,
             uplinks: config
                 .locality
                 .as_ref()
@@ -165,20 +84,118 @@ impl State {
             cluster: Arc::clone(cluster),
             jobs: Arc::clone(jobs),
             rates: Arc::clone(rates),
+            features,
             config,
         }
     }
+
+    // What it consists of
+
+    #[inline]
+    pub(crate) fn cluster(&self) -> &Arc<ClusterSpec> {
+        &self.cluster
+    }
+
+    #[inline]
+    pub(crate) fn jobs(&self) -> &Arc<JobTable> {
+        &self.jobs
+    }
+
+    #[inline]
+    pub(crate) fn rates(&self) -> &RateTable {
+        &self.rates
+    }
+
+    #[inline]
+    pub(crate) fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    #[inline]
+    pub(crate) fn features(&self) -> Features {
+        self.features
+    }
+
+    #[inline]
+    pub(crate) fn types(&self) -> &TypeTable {
+        &self.types
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> SimTime {
+        self.now
+    }
+
+    #[inline]
+    pub(crate) fn lives(&self) -> &Jobs {
+        &self.lives
+    }
+
+    #[inline]
+    pub(crate) fn occupancy(&self) -> &Occupancy {
+        &self.occupancy
+    }
+
+    /// For what has nothing to do with jobs: to lend the free-GPU index, to fail a server, to repair it.
+    #[inline]
+    pub(crate) fn occupancy_mut(&mut self) -> &mut Occupancy {
+        &mut self.occupancy
+    }
+
+    #[inline]
+    pub(crate) fn uplinks(&self) -> Option<&UpLinks> {
+        self.uplinks.as_deref()
+    }
+
+    /// Jobs to re-time at the end of the instant.
+    #[inline]
+    pub(crate) fn touched(&self) -> &[JobId] {
+        &self.touched
+    }
+
+    // The course of time
+
+    /// An instant begins.
+    #[inline]
+    pub(crate) fn begin_instant(&mut self, now: SimTime) {
+        self.now = now;
+        self.lives.begin_instant();
+    }
+
+    /// The instant ends; whether jobs have to be re-timed before.
+    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[inline(always)]
+    pub(crate) fn end_instant(&mut self) -> bool {
+        let (jobs, types) = (&self.jobs, &self.types);
+        self.lives.end_instant(|job| types.gang(jobs, job));
+        let uplinks = self.uplinks.as_ref();
+        !self.touched.is_empty() || uplinks.is_some_and(|uplinks| uplinks.is_out_of_date())
+    }
+
+    /// When the next job arrives. Those that are left out of the run are passed over.
+    #[inline]
+    pub(crate) fn next_arrival(&mut self) -> Option<SimTime> {
+        self.lives.skip_dropped();
+        let next = self.lives.next().index();
+        self.jobs.columns().arrival.get(next).copied()
+    }
+
+    /// Leaves jobs out of the run.
+    pub(crate) fn drop_all(&mut self, jobs: Vec<Infeasible>) {
+        self.lives.drop_all(jobs);
+    }
+
+    /// Takes the lives of all jobs out, for the results, and the jobs left out.
+    pub(crate) fn take_lives(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
+        self.lives.take()
+    }
+
+    // Questions
 
     /// Jobs that can never run on the whole cluster.
     pub(crate) fn infeasible(&self) -> Vec<Infeasible> {
         self.types
             .infeasible(&self.cluster, &self.jobs, &self.rates)
-    }
-
-    /// Whether GPUs may hold several jobs in this run.
-    #[inline]
-    pub(crate) fn is_shared(&self) -> bool {
-        self.occupancy.max_share() > 1
     }
 
     /// Base rate of the whole gang, consolidated and alone, where it is highest.
@@ -206,66 +223,55 @@ impl State {
 
     /// A job that lost its last GPUs waits again.
     #[inline]
-    pub(crate) fn requeue(&mut self, job: JobId) {
+    fn requeue(&mut self, job: JobId) {
         let gang = self.types.gang(&self.jobs, job);
         self.lives.requeue(job, gang);
-    }
-
-    /// Whether each job goes at its best rate from the instant of its start to its end: nothing slows a job,
-    /// no start costs time.
-    pub(crate) fn is_undisturbed(&self) -> bool {
-        self.cluster.gpu_types().len() == 1
-            && !self.is_shared()
-            && self.config.locality.is_none()
-            && self.elastic.is_none()
-            && !self.starts_cost
     }
 
     /// The running job's record.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&Run> {
-        let slot = self.lives.slot(job)?;
-        Some(&self.runs[slot as usize])
+        let record = self.lives.record(job)?;
+        Some(&self.runs[record as usize])
     }
 
-    /// Record of a job that is known to run.
+    /// Number of the record of a job that is known to run.
     #[inline]
-    pub(crate) fn slot_of(&self, job: JobId) -> usize {
-        self.lives.slot(job).expect("a running job") as usize
+    pub(crate) fn record_of(&self, job: JobId) -> usize {
+        self.lives.record(job).expect("a running job") as usize
+    }
+
+    /// The job of a record.
+    #[inline]
+    pub(crate) fn job_of(&self, record: usize) -> JobId {
+        self.runs[record].job
     }
 
     /// Whether an event of this generation is still that of the run in the record.
     #[inline]
-    pub(crate) fn is_live(&self, slot: u32, generation: u32) -> bool {
-        self.runs[slot as usize].generation == generation
-    }
-
-    /// Whether the next event of a run is in the queue, be it beyond all time. It is not before the run has a rate,
-    /// nor while all its parts are paused.
-    #[inline]
-    pub(crate) fn has_event(&self, slot: usize) -> bool {
-        self.runs[slot].rate > 0.0
+    pub(crate) fn is_live(&self, record: u32, generation: u32) -> bool {
+        self.runs[record as usize].generation == generation
     }
 
     /// Asks the memory for the record of a run that may end soon.
     #[inline]
-    pub(crate) fn prefetch_run(&self, slot: u32) {
-        if let Some(run) = self.runs.get(slot as usize) {
+    pub(crate) fn prefetch_run(&self, record: u32) {
+        if let Some(run) = self.runs.get(record as usize) {
             run.prefetch();
         }
     }
 
-    /// The same for the record of its job, when the run is the next to end.
+    /// The same for the life of its job, when the run is the next to end.
     #[inline]
-    pub(crate) fn prefetch_end(&self, slot: u32) {
-        self.lives.prefetch(self.runs[slot as usize].job);
+    pub(crate) fn prefetch_end(&self, record: u32) {
+        self.lives.prefetch(self.runs[record as usize].job);
     }
 
     /// First start ever, if it has started.
     #[inline]
     pub(crate) fn first_start(&self, job: JobId) -> Option<SimTime> {
         let first = self.lives.get(job)?.first_start;
-        (first != crate::state::jobs::NOT_YET).then_some(first)
+        (first != NOT_YET).then_some(first)
     }
 
     /// Work left now, without changing anything.
@@ -276,7 +282,7 @@ impl State {
         match self.run(job) {
             None => state.remaining,
             Some(run) => {
-                let work = |sum, part: &crate::Part| {
+                let work = |sum, part: &Part| {
                     sum + part.rate * part.progress(run.since, self.now).seconds()
                 };
                 run.left - run.parts.iter().fold(0.0, work)
@@ -295,33 +301,6 @@ impl State {
             }
             _ => span_of_work(self.remaining_work(job), best),
         }
-    }
-
-    /// GPU time held so far without overhead, GPU-nanoseconds.
-    #[inline]
-    pub(crate) fn attained_gpu_ns(&self, job: JobId) -> i128 {
-        if self.elastic.is_some() {
-            return self.attained_elastic(job);
-        }
-        i128::from(self.executed(job).0) * i128::from(self.jobs.gpus(job))
-    }
-
-    /// Time with GPUs so far without overhead; of a forked job the sum over its parts.
-    #[inline]
-    pub(crate) fn executed(&self, job: JobId) -> SimSpan {
-        let at = job.index();
-        let overhead = self.out.overhead_ns.get(at).copied().unwrap_or(0);
-        let run = self.run(job);
-        if self.forks {
-            let parts = run.map_or(&[][..], |run| run.parts());
-            let open = parts
-                .iter()
-                .map(|part| part.progress_in_segment(self.now).0);
-            return SimSpan(self.out.parts_ns[at] - overhead + open.sum::<i64>());
-        }
-        let closed = self.lives.get(job).map_or(0, |job| job.run_ns) - overhead;
-        let open = run.map_or(0, |run| run.only().progress_in_segment(self.now).0);
-        SimSpan(closed + open)
     }
 
     /// Time with GPUs so far, overhead included.
@@ -370,7 +349,7 @@ impl State {
     /// Time without progress that a start or move of the job costs now.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
-        if !self.starts_cost {
+        if !self.features.starts_cost {
             return SimSpan::ZERO;
         }
         if self.first_start(job).is_none() {
@@ -387,16 +366,6 @@ impl State {
             _ => self.config.restart,
         };
         base + SimSpan(self.restart_per_gpu.0 * i64::from(self.jobs.gpus(job)))
-    }
-
-    /// Share of its base rate that the job kept, in units of 10^-12, summed over its ns with progress so far.
-    pub(crate) fn kept_ns(&self, job: JobId) -> i128 {
-        let closed = self.out.kept_ns.get(job.index()).copied().unwrap_or(0);
-        let parts = self.run(job).map_or(&[][..], |run| run.parts());
-        let open = parts
-            .iter()
-            .map(|part| part.kept() * i128::from(part.progress_in_segment(self.now).0));
-        closed + open.sum::<i128>()
     }
 
     /// Isolated service of every job that is not dropped, ascending: its duration on its best type in ns, times its

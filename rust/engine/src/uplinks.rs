@@ -122,15 +122,15 @@ impl UpLinks {
 
     /// Locality of the job of a record, if it sends through up-links.
     #[inline]
-    pub(crate) fn locality(&self, slot: u32) -> Option<f64> {
-        let sender = self.senders.get(slot as usize)?.as_ref()?;
+    pub(crate) fn locality(&self, record: u32) -> Option<f64> {
+        let sender = self.senders.get(record as usize)?.as_ref()?;
         Some(sender.locality)
     }
 
     /// A job sends through the up-links of `racks` (each named once) from now on.
     pub(crate) fn join(
         &mut self,
-        slot: u32,
+        record: u32,
         job: JobId,
         racks: SmallVec<[u32; 4]>,
         load: Load,
@@ -140,11 +140,11 @@ impl UpLinks {
         for &rack in &racks {
             let link = &mut self.links[rack as usize];
             let at = link.jobs.partition_point(|entry| entry.0 < job);
-            link.jobs.insert(at, (job, slot));
+            link.jobs.insert(at, (job, record));
             link.sum += units;
             self.note(rack);
         }
-        let at = slot as usize;
+        let at = record as usize;
         if self.senders.len() <= at {
             self.senders.resize_with(at + 1, || None);
         }
@@ -163,8 +163,8 @@ impl UpLinks {
     /// The job of a record sends no more; whether it did.
     #[cold]
     #[inline(never)]
-    pub(crate) fn leave(&mut self, slot: u32) -> bool {
-        let Some(sender) = self.senders.get_mut(slot as usize).and_then(Option::take) else {
+    pub(crate) fn leave(&mut self, record: u32) -> bool {
+        let Some(sender) = self.senders.get_mut(record as usize).and_then(Option::take) else {
             return false;
         };
         for &rack in &sender.racks {
@@ -217,13 +217,13 @@ impl UpLinks {
         self.scratch = scratch;
     }
 
-    fn sender(&self, slot: u32) -> &Sender {
-        let sender = self.senders[slot as usize].as_ref();
+    fn sender(&self, record: u32) -> &Sender {
+        let sender = self.senders[record as usize].as_ref();
         sender.expect("up-links list senders only")
     }
 
-    fn sender_mut(&mut self, slot: u32) -> &mut Sender {
-        let sender = self.senders[slot as usize].as_mut();
+    fn sender_mut(&mut self, record: u32) -> &mut Sender {
+        let sender = self.senders[record as usize].as_mut();
         sender.expect("up-links list senders only")
     }
 
@@ -237,11 +237,11 @@ impl UpLinks {
     /// The jobs of an up-link become some of those being solved.
     fn enlist(&mut self, rack: u32, scratch: &mut Scratch) {
         let Self { links, senders, .. } = self;
-        for &(_, slot) in &links[rack as usize].jobs {
-            let sender = senders[slot as usize].as_mut();
+        for &(_, record) in &links[rack as usize].jobs {
+            let sender = senders[record as usize].as_mut();
             let sender = sender.expect("up-links list senders only");
             if !std::mem::replace(&mut sender.is_seen, true) {
-                scratch.part.push((slot, sender.stop));
+                scratch.part.push((record, sender.stop));
             }
         }
     }
@@ -260,8 +260,8 @@ impl UpLinks {
             self.links[rack as usize].place = place as u32;
         }
         flows.clear();
-        for &(slot, _) in part.iter() {
-            let sender = self.sender(slot);
+        for &(record, _) in part.iter() {
+            let sender = self.sender(record);
             let through = sender.racks.iter().map(|&rack| &self.links[rack as usize]);
             let outside = through.clone().filter(|link| link.place == NO_PLACE);
             let demand = Stop::demand(sender.load.demand);
@@ -271,8 +271,8 @@ impl UpLinks {
         }
         looked(part.len());
         let stops = solver.solve(self.capacity, links, flows);
-        for (&(slot, _), &stop) in part.iter().zip(stops) {
-            self.sender_mut(slot).stop = stop;
+        for (&(record, _), &stop) in part.iter().zip(stops) {
+            self.sender_mut(record).stop = stop;
         }
         for (&rack, &fill) in links.iter().zip(solver.fills()) {
             self.links[rack as usize].fill = fill;
@@ -283,8 +283,8 @@ impl UpLinks {
     fn widen(&mut self, turn: u32, scratch: &mut Scratch) -> bool {
         let before = scratch.links.len();
         scratch.doubtful.clear();
-        for &(slot, stop) in &scratch.part {
-            let sender = self.sender(slot);
+        for &(record, stop) in &scratch.part {
+            let sender = self.sender(record);
             if sender.stop == stop {
                 continue;
             }
@@ -313,7 +313,10 @@ impl UpLinks {
     /// Whether an up-link stops its jobs where it did, given where others stop them.
     fn fits(&self, rack: u32, below: &mut Vec<Stop>) -> bool {
         let link = &self.links[rack as usize];
-        let stops = link.jobs.iter().map(|&(_, slot)| self.sender(slot).stop);
+        let stops = link
+            .jobs
+            .iter()
+            .map(|&(_, record)| self.sender(record).stop);
         below.clear();
         below.extend(stops.filter(|&stop| stop < link.fill));
         below.sort_unstable();
@@ -331,9 +334,9 @@ impl UpLinks {
     /// Adds every overloaded up-link that those of the part are tied to.
     fn admit_all(&mut self, scratch: &mut Scratch) {
         let mut next = 0;
-        while let Some(&(slot, _)) = scratch.part.get(next) {
+        while let Some(&(record, _)) = scratch.part.get(next) {
             next += 1;
-            for rack in self.sender(slot).racks.clone() {
+            for rack in self.sender(record).racks.clone() {
                 let link = &self.links[rack as usize];
                 if link.place == NO_PLACE && link.is_overloaded() {
                     self.admit(rack, scratch);
@@ -345,8 +348,8 @@ impl UpLinks {
     /// The part that was solved becomes what is; names the jobs whose locality is another.
     fn close(&mut self, scratch: &Scratch, moved: &mut Vec<JobId>) {
         let first = moved.len();
-        for &(slot, before) in &scratch.part {
-            let sender = self.sender_mut(slot);
+        for &(record, before) in &scratch.part {
+            let sender = self.sender_mut(record);
             sender.is_seen = false;
             if sender.stop == before {
                 continue;
@@ -366,10 +369,10 @@ impl UpLinks {
     /// The same jobs on empty up-links, shared at once: what step by step must agree with.
     pub(crate) fn afresh(&self) -> Self {
         let mut fresh = Self::new(self.links.len() as u32, self.capacity);
-        for (slot, sender) in self.senders.iter().enumerate() {
+        for (record, sender) in self.senders.iter().enumerate() {
             if let Some(sender) = sender {
                 let racks = sender.racks.clone();
-                fresh.join(slot as u32, sender.job, racks, sender.load, sender.alone);
+                fresh.join(record as u32, sender.job, racks, sender.load, sender.alone);
             }
         }
         fresh.share(&mut Vec::new());
@@ -379,7 +382,7 @@ impl UpLinks {
     /// Jobs that send, with their records.
     pub(crate) fn senders(&self) -> impl Iterator<Item = (u32, JobId)> + '_ {
         let known = self.senders.iter().enumerate();
-        known.filter_map(|(slot, sender)| Some((slot as u32, sender.as_ref()?.job)))
+        known.filter_map(|(record, sender)| Some((record as u32, sender.as_ref()?.job)))
     }
 }
 
@@ -400,9 +403,9 @@ mod tests {
     }
 
     fn kept(uplinks: &UpLinks) -> Vec<(u32, u64)> {
-        let locality = |slot| uplinks.locality(slot).map(f64::to_bits);
+        let locality = |record| uplinks.locality(record).map(f64::to_bits);
         let all = uplinks.senders();
-        all.map(|(slot, _)| (slot, locality(slot).expect("a sender")))
+        all.map(|(record, _)| (record, locality(record).expect("a sender")))
             .collect()
     }
 
@@ -410,15 +413,15 @@ mod tests {
     fn golden_of_the_text() {
         let mut uplinks = UpLinks::new(3, 10.0);
         let three: [(f64, [u32; 2]); 3] = [(8.0, [0, 1]), (6.0, [1, 2]), (3.0, [0, 2])];
-        for (slot, (demand, racks)) in three.into_iter().enumerate() {
-            let job = JobId::new(slot);
+        for (record, (demand, racks)) in three.into_iter().enumerate() {
+            let job = JobId::new(record);
             let racks = racks.as_slice().into();
-            uplinks.join(slot as u32, job, racks, load(demand), 0.5);
+            uplinks.join(record as u32, job, racks, load(demand), 0.5);
         }
         let mut moved = Vec::new();
         uplinks.share(&mut moved);
         assert_eq!(moved, [JobId(0), JobId(1)]);
-        let factor = |slot| uplinks.locality(slot).expect("a sender") / 0.5;
+        let factor = |record| uplinks.locality(record).expect("a sender") / 0.5;
         assert!((factor(0) - 0.625).abs() < 1e-15);
         assert!((factor(1) - 5.0 / 6.0).abs() < 1e-15);
         assert!((factor(2) - 1.0).abs() < 1e-15);
@@ -466,15 +469,15 @@ mod tests {
         ) {
             let mut uplinks = UpLinks::new(RACKS, 10.0);
             let mut moved = Vec::new();
-            for (slot, job, racks, tenths, is_end) in steps {
+            for (record, job, racks, tenths, is_end) in steps {
                 let before = kept(&uplinks);
-                uplinks.leave(slot);
+                uplinks.leave(record);
                 if tenths < 100 {
                     let racks = racks.into_iter().collect();
                     // distinct job numbers, in no order of the records
-                    let job = JobId(job << 4 | slot);
+                    let job = JobId(job << 4 | record);
                     let demand = f64::from(tenths) / 10.0;
-                    uplinks.join(slot, job, racks, load(demand), 0.5);
+                    uplinks.join(record, job, racks, load(demand), 0.5);
                 }
                 if !is_end {
                     continue;
@@ -489,7 +492,7 @@ mod tests {
                     let is_same = before.contains(&(other, bits));
                     let (_, job) = jobs[jobs.partition_point(|entry| entry.0 < other)];
                     // a job that has just come and keeps all is not named either
-                    prop_assert!(!(is_same && other != slot && moved.contains(&job)));
+                    prop_assert!(!(is_same && other != record && moved.contains(&job)));
                 }
             }
         }
@@ -498,28 +501,28 @@ mod tests {
     /// Gangs over each rack and the next of a ring, and as many over racks 7 apart; demands of all sizes.
     fn ring(racks: u32, demand: impl Fn(u32) -> f64) -> UpLinks {
         let mut uplinks = UpLinks::new(racks, 10.0);
-        for slot in 0..2 * racks {
-            let rack = slot / 2;
-            let other = (rack + if slot % 2 == 0 { 1 } else { 7 }) % racks;
+        for record in 0..2 * racks {
+            let rack = record / 2;
+            let other = (rack + if record % 2 == 0 { 1 } else { 7 }) % racks;
             let ends: SmallVec<[u32; 4]> = [rack, other].as_slice().into();
-            uplinks.join(slot, JobId(slot), ends, load(demand(slot)), 0.5);
+            uplinks.join(record, JobId(record), ends, load(demand(record)), 0.5);
         }
         uplinks.share(&mut Vec::new());
         uplinks
     }
 
-    fn scattered(slot: u32) -> f64 {
-        1.0 + f64::from(slot.wrapping_mul(2_654_435_761) >> 20) / 512.0
+    fn scattered(record: u32) -> f64 {
+        1.0 + f64::from(record.wrapping_mul(2_654_435_761) >> 20) / 512.0
     }
 
     /// Jobs looked at when, one after the other, every 13th of the first 600 leaves and comes back.
     fn looks_for_changes(uplinks: &mut UpLinks) -> u64 {
         let before = crate::work::looks();
-        for slot in (0..600).step_by(13) {
-            let Sender { racks, load, .. } = uplinks.sender(slot).clone();
-            uplinks.leave(slot);
+        for record in (0..600).step_by(13) {
+            let Sender { racks, load, .. } = uplinks.sender(record).clone();
+            uplinks.leave(record);
             uplinks.share(&mut Vec::new());
-            uplinks.join(slot, JobId(slot), racks, load, 0.5);
+            uplinks.join(record, JobId(record), racks, load, 0.5);
             uplinks.share(&mut Vec::new());
         }
         crate::work::looks() - before
@@ -543,8 +546,8 @@ mod tests {
     /// which is a little more than that one has.
     fn chain(racks: u32) -> UpLinks {
         let mut uplinks = UpLinks::new(racks + 1, 10.0);
-        let mut join = |slot, racks: &[u32], demand| {
-            uplinks.join(slot, JobId(slot), racks.into(), load(demand), 0.5);
+        let mut join = |record, racks: &[u32], demand| {
+            uplinks.join(record, JobId(record), racks.into(), load(demand), 0.5);
         };
         join(0, &[0, 1], 1.0);
         for rack in 1..racks {

@@ -1,9 +1,11 @@
 //! All that a policy may look at: the cluster as it is now, and what happened since it was last asked.
 
+use crate::accounts::Accounts;
+use crate::error::PolicyError;
 use crate::state::State;
 use crate::state::jobs::Phase;
 use crate::state::running::{Part, Run};
-use crate::{Knowledge, PolicyError};
+use crate::traits::Knowledge;
 use gangline_model::{
     ClusterSpec, ElasticModel, GpuSet, GpuTypeId, JobFacts, JobId, JobTable, LocalityModel,
     ServerId, SimSpan, SimTime, Tier, TimerTag, span_of_work,
@@ -96,6 +98,7 @@ impl Deref for SharedFacts {
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterView<'a> {
     pub(crate) state: &'a State,
+    pub(crate) accounts: &'a Accounts,
     pub(crate) knowledge: Knowledge,
 }
 
@@ -103,75 +106,75 @@ impl<'a> ClusterView<'a> {
     /// The present instant.
     #[inline]
     pub fn now(&self) -> SimTime {
-        self.state.now
+        self.state.now()
     }
 
     /// The cluster as described.
     pub fn cluster(&self) -> &'a ClusterSpec {
-        &self.state.cluster
+        self.state.cluster()
     }
 
     /// What every policy may know of the jobs of the trace. How much work they are, only the methods of the view tell,
     /// which check [`Knowledge`].
     #[inline]
     pub fn jobs(&self) -> &'a JobFacts {
-        &self.state.jobs
+        self.state.jobs()
     }
 
     /// Seed of the run, for keyed draws.
     pub fn seed(&self) -> u64 {
-        self.state.config.seed
+        self.state.config().seed
     }
 
     /// Most jobs on one GPU in this run.
     pub fn max_share(&self) -> u32 {
-        self.state.occupancy.max_share()
+        self.state.features().max_share
     }
 
     /// Progress between two checkpoints; without one a preempted job keeps all its progress.
     pub fn checkpoint_interval(&self) -> Option<SimSpan> {
-        self.state.config.checkpoint_interval
+        self.state.config().checkpoint_interval
     }
 
     /// Free GPUs of a type.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
-        self.gpus_up(gpu_type) - self.state.occupancy.busy(gpu_type)
+        self.gpus_up(gpu_type) - self.state.occupancy().busy(gpu_type)
     }
 
     /// GPUs of the type on servers that are up.
     #[inline]
     pub fn gpus_up(&self, gpu_type: GpuTypeId) -> u32 {
-        self.state.occupancy.up(gpu_type)
+        self.state.occupancy().up(gpu_type)
     }
 
     /// Free slots of a server; 0 if it is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
-        self.state.occupancy.free_mask(server)
+        self.state.occupancy().free_mask(server)
     }
 
     /// Whether a server is up.
     pub fn is_up(&self, server: ServerId) -> bool {
-        self.state.occupancy.is_up(server)
+        self.state.occupancy().is_up(server)
     }
 
     /// Waiting jobs in order of arrival.
     pub fn waiting(&self) -> impl Iterator<Item = JobId> + use<'a> {
-        self.state.lives.waiting().iter().map(JobId::new)
+        self.state.lives().waiting().iter().map(JobId::new)
     }
 
     /// The first waiting job in order of arrival.
     #[inline]
     pub fn first_waiting(&self) -> Option<JobId> {
-        self.state.lives.waiting().first().map(JobId::new)
+        self.state.lives().waiting().first().map(JobId::new)
     }
 
     /// The first waiting job with an id of at least `from`.
     #[inline]
     pub fn next_waiting(&self, from: JobId) -> Option<JobId> {
         self.state
-            .lives
+            .lives()
             .waiting()
             .next_from(from.index())
             .map(JobId::new)
@@ -179,25 +182,25 @@ impl<'a> ClusterView<'a> {
 
     /// Number of waiting jobs.
     pub fn waiting_count(&self) -> usize {
-        self.state.lives.waiting().len()
+        self.state.lives().waiting().len()
     }
 
     /// Running jobs in order of id.
     pub fn running(&self) -> impl Iterator<Item = JobId> + use<'a> {
-        self.state.lives.running().iter().map(JobId::new)
+        self.state.lives().running().iter().map(JobId::new)
     }
 
     /// Where a job is in its life.
     #[inline]
     pub fn phase(&self, job: JobId) -> Phase {
-        self.state.lives.phase(job).expect("a job of the trace")
+        self.state.lives().phase(job).expect("a job of the trace")
     }
 
     /// Prefetches the record of a job that may be started or stopped soon: of the many that wait, few are in a
     /// cache.
     #[inline]
     pub fn prefetch(&self, job: JobId) {
-        self.state.lives.prefetch(job);
+        self.state.lives().prefetch(job);
     }
 
     /// The record of a running job: GPUs, rate, times.
@@ -208,19 +211,19 @@ impl<'a> ClusterView<'a> {
 
     /// Residents of a GPU.
     pub fn residents(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> + use<'a> {
-        let there = &self.state.occupancy;
+        let there = self.state.occupancy();
         there.residents(server, slot).iter().copied()
     }
 
     /// GPUs of a type that are free, or hold one job and have at least `bytes` of memory left.
     /// O(distinct amounts of free memory).
     pub fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
-        self.state.occupancy.open_gpus(gpu_type, bytes)
+        self.state.occupancy().open_gpus(gpu_type, bytes)
     }
 
     /// Memory that is left on a GPU, in bytes; `None` where GPUs are not shared.
     pub fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
-        self.state.occupancy.free_bytes(server, slot)
+        self.state.occupancy().free_bytes(server, slot)
     }
 
     /// Co-runners of a running part by id, each with the number of GPUs that it shares and the slowdown factor that
@@ -243,7 +246,7 @@ impl<'a> ClusterView<'a> {
     /// The same on the GPUs of a placement.
     pub fn inflation_on(&self, job: JobId, sub_batch: u32, gpus: &GpuSet) -> f64 {
         let places = gpus.by_server();
-        let gpu_type = self.state.occupancy.type_of(places[0].server);
+        let gpu_type = self.state.occupancy().type_of(places[0].server);
         self.state
             .inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
@@ -289,19 +292,19 @@ impl<'a> ClusterView<'a> {
     /// Time with GPUs so far without overhead.
     #[inline]
     pub fn executed(&self, job: JobId) -> SimSpan {
-        self.state.executed(job)
+        self.accounts.executed(self.state, job)
     }
 
     /// GPU time held so far without overhead, GPU-nanoseconds.
     #[inline]
     pub fn attained_gpu_ns(&self, job: JobId) -> i128 {
-        self.state.attained_gpu_ns(job)
+        self.accounts.attained_gpu_ns(self.state, job)
     }
 
     /// Types the job may use, as a mask.
     #[inline]
     pub fn usable_types(&self, job: JobId) -> u64 {
-        self.state.types.usable(job)
+        self.state.types().usable(job)
     }
 
     /// GPUs of a part of the job on a server: its gang, unless the policy declares copies of another size.
@@ -313,24 +316,24 @@ impl<'a> ClusterView<'a> {
     /// Base rate of a copy of the job on so many GPUs of a type, alone and consolidated, iterations per second.
     pub fn copy_rate(&self, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
         let state = self.state;
-        state.rates.of_copy(&state.jobs, job, gpu_type, gpus)
+        state.rates().of_copy(state.jobs(), job, gpu_type, gpus)
     }
 
     /// Whether the job's rates are measured ones of the throughput table.
     pub fn has_measured_rates(&self, job: JobId) -> bool {
         let state = self.state;
-        state.rates.is_measured(&state.jobs, job)
+        state.rates().is_measured(state.jobs(), job)
     }
 
     /// Whether the run goes without the job: it can never run here.
     pub fn is_dropped(&self, job: JobId) -> bool {
-        self.state.lives.is_dropped(job)
+        self.state.lives().is_dropped(job)
     }
 
     /// Types the job may use, by base rate descending, then index.
     #[inline]
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
-        let usable = self.state.types.usable(job);
+        let usable = self.state.types().usable(job);
         let order = self.state.type_order(job);
         order
             .iter()
@@ -357,7 +360,7 @@ impl<'a> ClusterView<'a> {
     /// Share of its base rate that the job kept so far, in 10^-12, summed over the nanoseconds with
     /// progress. Needs [`crate::Policy::watches_locality`].
     pub fn kept_ns(&self, job: JobId) -> i128 {
-        self.state.kept_ns(job)
+        self.accounts.kept_ns(self.state, job)
     }
 
     /// Rate (iterations/s) that the job would have on these GPUs, beside their present residents; 0 if it cannot run.
@@ -379,7 +382,7 @@ impl<'a> ClusterView<'a> {
 
     /// Bytes of all gradients of the job's model; 0 if that is not known.
     pub fn grad_bytes(&self, job: JobId) -> f64 {
-        let known = &self.state.config.grad_bytes;
+        let known = &self.state.config().grad_bytes;
         let label = self.jobs().model(job);
         let bytes = label.and_then(|label| known.get(label as usize));
         bytes.copied().unwrap_or(0.0)
@@ -388,19 +391,19 @@ impl<'a> ClusterView<'a> {
     /// Whether gangs over racks slow each other down.
     #[inline]
     pub fn shares_uplinks(&self) -> bool {
-        self.state.uplinks.is_some()
+        self.state.uplinks().is_some()
     }
 
     /// Share of its base rate that the gang keeps in a tier of a type, wherever that is.
     pub fn locality_at(&self, job: JobId, gpu_type: GpuTypeId, tier: Tier) -> f64 {
-        let gang = self.state.jobs.gang(job, gpu_type);
+        let gang = self.state.jobs().gang(job, gpu_type);
         self.network()
             .map_or(1.0, |model| model.at_tier(&gang, tier))
     }
 
     /// What distance costs; `None` = nothing.
     pub fn network(&self) -> Option<&'a dyn LocalityModel> {
-        self.state.config.locality.as_deref()
+        self.state.config().locality.as_deref()
     }
 
     /// Cluster, jobs and network of the run, for a policy that keeps them.
@@ -413,16 +416,16 @@ impl<'a> ClusterView<'a> {
     ) {
         let state = self.state;
         (
-            Arc::clone(&state.cluster),
-            SharedFacts(Arc::clone(&state.jobs)),
-            state.config.locality.clone(),
+            Arc::clone(state.cluster()),
+            SharedFacts(Arc::clone(state.jobs())),
+            state.config().locality.clone(),
         )
     }
 
     /// Base rate of the gang on a type, iterations/s.
     #[inline]
     pub fn base_rate(&self, job: JobId, gpu_type: GpuTypeId) -> f64 {
-        self.state.rates.base(&self.state.jobs, job, gpu_type)
+        self.state.rates().base(self.state.jobs(), job, gpu_type)
     }
 
     /// All the work of the job, iterations.
@@ -431,7 +434,7 @@ impl<'a> ClusterView<'a> {
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
     pub fn work(&self, job: JobId) -> Result<f64, PolicyError> {
         self.check_knowledge(job)?;
-        Ok(self.state.jobs.work(job))
+        Ok(self.state.jobs().work(job))
     }
 
     /// Isolated time for all the work of the job on its best type.
@@ -442,7 +445,7 @@ impl<'a> ClusterView<'a> {
     pub fn duration(&self, job: JobId) -> Result<SimSpan, PolicyError> {
         self.check_knowledge(job)?;
         Ok(span_of_work(
-            self.state.jobs.work(job),
+            self.state.jobs().work(job),
             self.state.best_rate(job),
         ))
     }
@@ -470,7 +473,7 @@ impl<'a> ClusterView<'a> {
     /// Whether every job of this run goes at its best rate from the instant of its start to its end: one GPU
     /// type, nothing that distance or a co-runner costs, no overhead. (Sub-batches and quotas are the policy's.)
     pub fn is_undisturbed(&self) -> bool {
-        self.state.is_undisturbed()
+        self.state.features().is_undisturbed
     }
 
     /// Whether a running job goes at its isolated, consolidated best rate.

@@ -1,11 +1,10 @@
 //! Why a job waits: asked of the policy after each decision, for the few jobs that a run watches. A run that watches
 //! none pays one comparison per decision.
 
-use crate::policy::Policy;
-use crate::run::Engine;
+use crate::state::State;
 use crate::state::jobs::Phase;
 use crate::state::running::Run;
-use crate::view::ClusterView;
+use crate::traits::PolicyTraits;
 use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 
 /// A reason for which jobs wait: declared beside the policy that gives it, and told by its sentence wherever one is
@@ -181,7 +180,7 @@ struct Watched {
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     jobs: Vec<Watched>,
-    pub(crate) causes: Causes,
+    causes: Causes,
 }
 
 impl Watch {
@@ -198,65 +197,48 @@ impl Watch {
             causes: Causes::default(),
         }
     }
-}
 
-impl Engine {
-    /// What the run recorded of the jobs that it watches.
-    pub(crate) fn take_causes(&mut self) -> Option<Causes> {
-        let watch = self.watch.take()?;
-        let types = &self.state.types;
-        let view = ClusterView {
-            state: &self.state,
-            knowledge: self.traits.knowledge,
-        };
+    /// What was recorded of the jobs.
+    pub(crate) fn into_causes(self, state: &State, traits: &PolicyTraits) -> Causes {
         let fewest = |job| {
-            if self.traits.forks {
-                let servers = (0..view.cluster().servers().len()).map(ServerId::new);
+            if traits.forks {
+                let servers = (0..state.cluster().servers().len()).map(ServerId::new);
                 let of_use = servers.filter(|&server| {
-                    let kind = view.cluster().server(server).gpu_type.index();
-                    types.usable(job) >> kind & 1 == 1
+                    let kind = state.cluster().server(server).gpu_type.index();
+                    state.types().usable(job) >> kind & 1 == 1
                 });
-                let copies = of_use.map(|server| view.gang_on(job, server));
-                return copies.min().unwrap_or_else(|| view.jobs().gpus(job));
+                let copies = of_use.map(|server| state.gang_on(job, server));
+                return copies.min().unwrap_or_else(|| state.jobs().gpus(job));
             }
-            let elastic = view.elastic(job).filter(|_| self.traits.resizes);
-            elastic.map_or(view.jobs().gpus(job), |model| model.class().min_gpus)
+            let elastic = state.elastic_model(job).filter(|_| traits.resizes);
+            elastic.map_or(state.jobs().gpus(job), |model| model.class().min_gpus)
         };
-        let usable = watch
-            .jobs
-            .iter()
-            .map(|one| (one.job, types.usable(one.job), fewest(one.job)));
-        Some(Causes {
-            usable: usable.collect(),
-            mixes_types: self.traits.mixes_types,
-            round: self.traits.round,
-            ..watch.causes
-        })
+        let usable = |one: &Watched| (one.job, state.types().usable(one.job), fewest(one.job));
+        Causes {
+            usable: self.jobs.iter().map(usable).collect(),
+            mixes_types: traits.mixes_types,
+            round: traits.round,
+            ..self.causes
+        }
     }
 
-    /// Asks why the watched jobs wait, now that a plan is carried out.
+    /// Asks why the jobs wait, now that a plan is carried out.
     #[cold]
     #[inline(never)]
-    pub(crate) fn ask_why(&mut self, policy: &dyn Policy) {
-        let Some(watch) = &mut self.watch else { return };
-        let view = ClusterView {
-            state: &self.state,
-            knowledge: self.traits.knowledge,
-        };
-        for one in &mut watch.jobs {
-            if self.state.lives.phase(one.job) != Some(Phase::Waiting) {
+    pub(crate) fn ask(&mut self, state: &State, why: impl Fn(JobId) -> Option<Cause>) {
+        for one in &mut self.jobs {
+            if state.lives().phase(one.job) != Some(Phase::Waiting) {
                 one.is_asked = false;
                 continue;
             }
-            let cause = policy.why(&view, one.job);
-            debug_assert!(cause.is_none_or(|cause| policy.reasons().contains(&cause.reason)));
+            let cause = why(one.job);
             if !one.is_asked || one.cause != cause {
                 let other = cause.and_then(|cause| cause.job);
-                watch.causes.rows.push(Waited {
-                    since: view.now(),
+                self.causes.rows.push(Waited {
+                    since: state.now(),
                     job: one.job,
                     cause,
-                    held: other.and_then(|other| view.run(other)).map(gpus_of),
+                    held: other.and_then(|other| state.run(other)).map(gpus_of),
                 });
             }
             (one.is_asked, one.cause) = (true, cause);
@@ -266,10 +248,8 @@ impl Engine {
     /// Notes that a server failed or came back.
     #[cold]
     #[inline(never)]
-    pub(crate) fn watch_capacity(&mut self, server: ServerId, up: bool) {
-        if let Some(watch) = &mut self.watch {
-            watch.causes.capacity.push((self.state.now, server, up));
-        }
+    pub(crate) fn note_capacity(&mut self, now: SimTime, server: ServerId, up: bool) {
+        self.causes.capacity.push((now, server, up));
     }
 }
 

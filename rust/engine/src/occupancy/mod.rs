@@ -8,6 +8,7 @@
 mod free_index;
 mod sharing;
 
+use crate::structures::bits::slots;
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, gpus_in};
 use sharing::{Place, Sharing};
 
@@ -224,12 +225,6 @@ impl Occupancy {
 
     // Questions
 
-    /// Most jobs on one GPU.
-    #[inline]
-    pub(crate) fn max_share(&self) -> u32 {
-        self.max_share
-    }
-
     /// Number of servers.
     #[inline]
     pub(crate) fn servers(&self) -> usize {
@@ -439,19 +434,6 @@ fn set_residents(residents: &mut [Pair], base: usize, mask: u64, resident: JobId
         residents[base + rest.trailing_zeros() as usize][0] = resident;
         rest &= rest - 1;
     }
-}
-
-/// Set bits of a mask, lowest first.
-pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
-    let mut rest = mask;
-    std::iter::from_fn(move || {
-        if rest == 0 {
-            return None;
-        }
-        let slot = rest.trailing_zeros();
-        rest &= rest - 1;
-        Some(slot)
-    })
 }
 
 /// All servers of a cluster, up and with all their GPUs free.

@@ -1,9 +1,8 @@
 //! What a run keeps of each GPU where several jobs may be on it: whether there are, and the memory they hold.
 
+use crate::structures::bits::slots;
 use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
 use std::collections::BTreeMap;
-
-use super::slots;
 
 /// Memory and co-runners of every GPU, and the GPUs with one resident by free memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

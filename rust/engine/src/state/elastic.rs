@@ -1,10 +1,8 @@
 //! Elastic jobs (`docs/concepts/elastic-jobs.md`): rates on any number of GPUs, and the noise phases of a run. Only
 //! runs with such jobs come here.
 
-use crate::progress::NewPart;
-use crate::queue::EventQueue;
-use crate::record::{EndReason, Recorder};
 use crate::state::State;
+use crate::state::running::NewPart;
 use gangline_model::{Action, ElasticModel, GpuSet, JobId};
 
 impl State {
@@ -84,25 +82,21 @@ impl State {
         self.elastic_base_at(job, new.gpus, passes, left)
     }
 
-    /// Gives the only part of a run the base rate of its phase and batch.
-    fn set_base(&mut self, slot: usize) {
-        let run = &self.runs[slot];
+    /// Base rate of the only part of a run in its phase and at its batch; `None` if the job is not elastic.
+    pub(super) fn elastic_base_now(&self, record: usize) -> Option<f64> {
+        let run = &self.runs[record];
         let part = &run.parts[0];
         let passes = part.accum.map(|accum| (part.sub_batch, accum));
-        if let Some(base) = self.elastic_base_at(run.job, &part.gpus, passes, run.left) {
-            self.runs[slot].parts[0].base = base;
-        }
+        self.elastic_base_at(run.job, &part.gpus, passes, run.left)
     }
 
-    /// Notes what an elastic job has left when its next noise phase begins.
+    /// What an elastic job has left when its next noise phase begins; 0 = none does.
     #[cold]
-    pub(crate) fn find_knot(&mut self, slot: usize) {
-        let run = &self.runs[slot];
+    pub(super) fn next_knot(&self, record: usize) -> f64 {
+        let run = &self.runs[record];
         let work = self.jobs.work(run.job);
-        let knot = self
-            .elastic_model(run.job)
-            .map_or(0.0, |model| model.knot(work, model.phase(work, run.left)));
-        self.runs[slot].knot = knot;
+        self.elastic_model(run.job)
+            .map_or(0.0, |model| model.knot(work, model.phase(work, run.left)))
     }
 
     /// The noise phase that a job is in.
@@ -118,43 +112,6 @@ impl State {
         model.phase(self.jobs.work(job), left)
     }
 
-    /// The next noise phase of a job begins: from now on it goes at another rate. Its event is spent.
-    #[cold]
-    pub(crate) fn cross_knot(
-        &mut self,
-        slot: usize,
-        queue: &mut EventQueue,
-        recorder: &mut Recorder,
-    ) {
-        let run = &self.runs[slot];
-        // what is left is exact: no time is converted back
-        let (knot, quota) = (run.knot, run.parts[0].quota - (run.left - run.knot));
-        self.settle(slot, recorder);
-        self.note_useful_of(slot, 0);
-        self.close_segment(slot, 0, recorder, EndReason::Retimed);
-        let run = &mut self.runs[slot];
-        run.left = knot;
-        run.parts[0].quota = quota.max(0.0);
-        let xi = run.parts[0].xi;
-        self.set_base(slot);
-        self.find_knot(slot);
-        if self.runs[slot].parts[0].is_paused() {
-            self.runs[slot].parts[0].rate = 0.0;
-        } else {
-            let speed = self.speed_with(slot, 0, xi);
-            self.set_speed(slot, 0, speed);
-        }
-        self.schedule(slot, queue);
-    }
-
-    /// A part goes on where it is with another batch. Its new rate comes when it is re-timed.
-    pub(crate) fn change_batch(&mut self, slot: usize, at: usize, accum: Option<u32>) {
-        if self.elastic.is_some() {
-            self.runs[slot].parts[at].accum = accum;
-            self.set_base(slot);
-        }
-    }
-
     /// Memory per GPU of an elastic job with passes of so many samples, which may be more than in the trace.
     pub(crate) fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         let full = self.jobs.memory_bytes(job);
@@ -165,16 +122,5 @@ impl State {
         let fixed = self.config.memory_fixed_fraction;
         let share = f64::from(pass_batch) / f64::from(batch);
         (full as f64 * (fixed + (1.0 - fixed) * share)).round() as u64
-    }
-
-    /// GPU time with progress so far, GPU-nanoseconds, where gangs may change their size.
-    pub(crate) fn attained_elastic(&self, job: JobId) -> i128 {
-        let closed = self.out.attained_ns[job.index()];
-        let open = self.run(job).map_or(0, |run| {
-            let part = run.only();
-            let progress = part.progress_in_segment(self.now).0;
-            i128::from(progress) * i128::from(part.gpus.gpus())
-        });
-        closed + open
     }
 }

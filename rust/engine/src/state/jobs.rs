@@ -1,7 +1,6 @@
 //! Where each job is in its life: the one place that says which jobs wait and which run.
 
-use crate::occupancy::slots;
-use crate::structures::bits::BitSet;
+use crate::structures::bits::{BitSet, slots};
 use gangline_model::{Infeasible, JobId, SimTime};
 use prefetch_index::prefetch_index;
 
@@ -101,7 +100,7 @@ impl JobState {
 
     /// Record of the running job.
     #[inline]
-    pub(crate) fn slot(&self) -> Option<u32> {
+    pub(crate) fn record(&self) -> Option<u32> {
         (self.place < DROPPED).then_some(self.place)
     }
 
@@ -206,23 +205,23 @@ impl Jobs {
     /// The next job arrives.
     #[inline]
     pub(crate) fn arrive(&mut self, work: f64, active_ns: i128) -> JobId {
-        let at = self.states.len();
+        let job = self.next();
         self.states.push(JobState::arrived(work, active_ns));
-        self.waiting.insert(at);
-        JobId::new(at)
+        self.waiting.insert(job.index());
+        job
     }
 
-    /// A waiting job holds a record from now on; its work left, and its time with GPUs so far.
+    /// A waiting job holds a record from now on; its work left.
     #[inline]
     pub(crate) fn start<'g>(
         &mut self,
         job: JobId,
-        slot: u32,
+        record: u32,
         now: SimTime,
         gang: impl FnOnce() -> Gang<'g>,
-    ) -> (f64, i64) {
+    ) -> f64 {
         assert!(
-            slot < DROPPED,
+            record < DROPPED,
             "at most two jobs run per GPU, and a cluster has at most 2^30 GPUs"
         );
         let at = job.index();
@@ -232,11 +231,11 @@ impl Jobs {
         self.waiting.remove(at);
         self.running.insert(at);
         let state = &mut self.states[at];
-        state.place = slot;
+        state.place = record;
         if state.first_start == NOT_YET {
             state.first_start = now;
         }
-        (state.remaining, state.run_ns)
+        state.remaining
     }
 
     /// A job that lost its GPUs waits again.
@@ -262,10 +261,10 @@ impl Jobs {
 
     // Questions
 
-    /// Number of jobs that have arrived, those left out included.
+    /// The next job to arrive. Jobs get a life when they arrive, in order, so it is the first without one.
     #[inline]
-    pub(crate) fn arrived(&self) -> usize {
-        self.states.len()
+    pub(crate) fn next(&self) -> JobId {
+        JobId::new(self.states.len())
     }
 
     /// Whether all jobs have arrived.
@@ -339,8 +338,8 @@ impl Jobs {
 
     /// Record of a running job.
     #[inline]
-    pub(crate) fn slot(&self, job: JobId) -> Option<u32> {
-        self.get(job)?.slot()
+    pub(crate) fn record(&self, job: JobId) -> Option<u32> {
+        self.get(job)?.record()
     }
 
     /// Asks the memory for the record of a job.

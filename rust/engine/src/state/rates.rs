@@ -1,10 +1,11 @@
 //! How fast a part goes (`docs/concepts/jobs-and-rates.md`, `sharing.md`, `parts.md`): base rate, locality factor,
-//! slowdown factor of its co-runners. Pure questions; `progress.rs` acts on the answers.
+//! slowdown factor of its co-runners. Pure questions; `motion.rs` acts on the answers.
 
 use crate::config::GangXi;
-use crate::occupancy::{NO_JOB, slots};
+use crate::occupancy::NO_JOB;
 use crate::state::State;
-use crate::state::running::Part;
+use crate::state::running::{NewPart, Pace, Part, Run, Speed};
+use crate::structures::bits::slots;
 use gangline_model::{
     Gang, GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, ServerId, Shape, Tier,
 };
@@ -111,7 +112,7 @@ impl State {
     /// Slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value tells whether
     /// it has a co-runner at all.
     fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
-        if !self.is_shared() {
+        if !self.features.shares {
             return (1.0, false);
         }
         let (mut most, mut sum) = (1.0_f64, 0.0);
@@ -152,14 +153,8 @@ impl State {
     /// Whether a job does nothing on a server yet that could slow its co-runners down.
     #[inline]
     fn is_harmless(&self, job: JobId, server: ServerId) -> bool {
-        !self.config.overhead_interferes
-            && self.run(job).is_some_and(|run| {
-                let mut here = run
-                    .parts()
-                    .iter()
-                    .filter(|part| part.gpus.mask_on(server) != 0);
-                here.any(|part| part.progress_start > self.now)
-            })
+        let begins = |run: &Run| run.resident_on(server).progress_start > self.now;
+        self.features.starts_quietly && self.run(job).is_some_and(begins)
     }
 
     /// Co-runners of a gang, each with the number of GPUs that it shares and the slowdown factor that it causes
@@ -198,7 +193,7 @@ impl State {
 
     /// Rate the job would have on these GPUs alone.
     pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
-        if self.elastic.is_some()
+        if self.features.resizes
             && let Some(rate) = self.elastic_base_at(job, gpus, None, self.remaining_work(job))
         {
             return rate;
@@ -209,10 +204,10 @@ impl State {
 
     /// Locality of a part as the up-links leave it now.
     #[inline]
-    pub(crate) fn locality_now(&self, slot: usize, part: &Part) -> f64 {
+    pub(crate) fn locality_now(&self, record: usize, part: &Part) -> f64 {
         match &self.uplinks {
             Some(uplinks) if part.tier == Tier::Network => {
-                uplinks.locality(slot as u32).unwrap_or(part.locality)
+                uplinks.locality(record as u32).unwrap_or(part.locality)
             }
             _ => part.locality,
         }
@@ -221,10 +216,86 @@ impl State {
     /// Memory of a part on each of its GPUs, where that counts.
     #[inline]
     pub(crate) fn bytes_of(&self, job: JobId, sub_batch: u32) -> u64 {
-        if self.is_shared() {
+        if self.features.shares {
             self.memory_bytes(job, sub_batch)
         } else {
             0
+        }
+    }
+
+    /// How fast a part will go that starts now, alone on its GPUs.
+    #[inline]
+    pub(super) fn pace_of(&self, job: JobId, new: &NewPart<'_>) -> Pace {
+        let gpus = &*new.gpus;
+        let gpu_type = self.occupancy.type_of(gpus.by_server()[0].server);
+        let is_plain = gpus.by_server().len() == 1 && self.types.copy_gpus().is_none();
+        let (tier, base) = if is_plain {
+            (Tier::Server, self.rates.base(&self.jobs, job, gpu_type))
+        } else {
+            (self.cluster.tier(gpus), self.base_on(job, gpus))
+        };
+        let base = if self.features.resizes {
+            self.elastic_base(job, new).unwrap_or(base)
+        } else {
+            base
+        };
+        let locality = self.locality_on(job, gpus);
+        let inflation = match new.accum {
+            None => self.inflation(job, new.sub_batch, gpu_type, Some(gpus.by_server().len())),
+            Some(_) => 1.0, // the base rate is that of the batch
+        };
+        Pace {
+            gpu_type,
+            tier,
+            base,
+            locality,
+            inflation,
+            rate: if self.features.shares {
+                0.0 // until it is re-timed at the end of the instant
+            } else {
+                (base * locality) / inflation
+            },
+            has_details: self.features.has_details,
+        }
+    }
+
+    /// What the sub-batch of a part costs it.
+    #[inline]
+    fn inflation_of(&self, job: JobId, part: &Part) -> f64 {
+        match part.accum {
+            None => {
+                let places = part.gpus.by_server();
+                let gpu_type = self.occupancy.type_of(places[0].server);
+                self.inflation(job, part.sub_batch, gpu_type, Some(places.len()))
+            }
+            Some(_) => 1.0, // its base rate is that of its batch
+        }
+    }
+
+    /// How fast a part goes where it is, beside the residents of now.
+    #[inline]
+    pub(super) fn speed_now(&self, record: usize, at: usize) -> Speed {
+        let run = &self.runs[record];
+        let (xi, is_shared) = self.xi_now(run.job, &run.parts[at].gpus);
+        Speed {
+            is_shared,
+            ..self.speed_with(record, at, xi)
+        }
+    }
+
+    /// How fast a part goes where it is, at a slowdown factor of its co-runners, if there are any.
+    #[inline]
+    pub(super) fn speed_with(&self, record: usize, at: usize, xi: f64) -> Speed {
+        let run = &self.runs[record];
+        let part = &run.parts[at];
+        let locality = self.locality_now(record, part);
+        let inflation = self.inflation_of(run.job, part);
+        Speed {
+            locality,
+            xi,
+            inflation,
+            rate: (part.base * locality) / (inflation * xi),
+            is_shared: self.features.shares,
         }
     }
 }

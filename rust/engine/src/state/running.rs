@@ -1,9 +1,14 @@
-//! The records of running jobs: plain data, which [`crate::state`] keeps in step.
+//! The records of running jobs, and how their work goes on between two changes
+//! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`).
 //!
+//! Work is one number per job. It is *settled* when something about the job changes, and from then on is a straight
+//! line up to the next event of the job: its end, the end of a part's overhead or of a part's quota.
 //! A running job holds *parts*: one in the ordinary case, which needs no allocation, several where a policy forks
 //! jobs (`docs/concepts/parts.md`). What concerns the work is one number per job; what concerns a place belongs to a part.
 
-use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, Tier};
+use gangline_model::{
+    GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, ServerId, SimSpan, SimTime, Tier, span_of_work,
+};
 use prefetch_index::prefetch_index;
 use smallvec::SmallVec;
 use std::mem::offset_of;
@@ -82,7 +87,129 @@ pub(crate) struct PartDetails {
     pub(crate) co_runners: Vec<u32>,
 }
 
+/// A part that is about to start.
+#[derive(Debug)]
+pub(crate) struct NewPart<'a> {
+    pub(crate) number: u16,
+    /// The part gets these and leaves those that its record had before.
+    pub(crate) gpus: &'a mut GpuSet,
+    /// 0 = full batch.
+    pub(crate) sub_batch: u32,
+    /// With it, a batch of an elastic job.
+    pub(crate) accum: Option<u32>,
+    pub(crate) overhead: SimSpan,
+    /// Infinite = none.
+    pub(crate) quota: f64,
+}
+
+/// How fast a part goes when it starts.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) gpu_type: GpuTypeId,
+    pub(crate) tier: Tier,
+    pub(crate) base: f64,
+    pub(crate) locality: f64,
+    pub(crate) inflation: f64,
+    pub(crate) rate: f64,
+    pub(crate) has_details: bool,
+}
+
+/// What a part makes of its base rate where it is now.
+#[derive(Clone, Copy)]
+pub(crate) struct Speed {
+    pub(crate) locality: f64,
+    pub(crate) xi: f64,
+    pub(crate) inflation: f64,
+    pub(crate) rate: f64,
+    /// Whether it may have a co-runner.
+    pub(crate) is_shared: bool,
+}
+
+/// What the next event of a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextStep {
+    /// Its work is done.
+    Done,
+    /// An overhead is over, or a quota is used up.
+    Change,
+}
+
+/// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
+pub(crate) const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
+/// When a job is done that would take longer than time can tell: after all that can happen.
+const BEYOND: SimTime = SimTime(HORIZON.0 + 1);
+
+/// When work that begins at an instant ends; beyond all time where it takes longer than time has.
+#[inline]
+fn end_of(from: SimTime, work: f64, rate: f64) -> SimTime {
+    let span = span_of_work(work, rate);
+    if span == SPAN_MAX && work > rate * MAX_SECONDS {
+        return BEYOND;
+    }
+    from + span
+}
+
 impl Part {
+    /// Starts it now; `left` is what is left of its job.
+    #[inline]
+    pub(crate) fn fill(&mut self, new: NewPart<'_>, pace: Pace, now: SimTime, left: f64) {
+        let NewPart {
+            number,
+            gpus,
+            sub_batch,
+            accum,
+            overhead,
+            quota,
+        } = new;
+        std::mem::swap(&mut self.gpus, gpus);
+        self.segment_start = now;
+        self.progress_start = now + overhead;
+        self.rate = pace.rate;
+        self.base = pace.base;
+        self.locality = pace.locality;
+        self.xi = 1.0;
+        self.inflation = pace.inflation;
+        self.quota = quota;
+        self.at_risk = AtRisk::safe(left);
+        self.number = number;
+        self.gpu_type = pace.gpu_type;
+        self.sub_batch = sub_batch;
+        self.accum = accum;
+        self.tier = pace.tier;
+        if pace.has_details {
+            let details = self.details.get_or_insert_default();
+            details.shared_since = SimTime::NEVER;
+            details.is_new = true;
+            details.segment_sub_batch = sub_batch;
+            details.co_runners.clear();
+        }
+    }
+
+    /// When its quota is used up if it makes progress from an instant on; `NEVER` without a quota.
+    #[inline]
+    fn quota_end(&self, from: SimTime) -> SimTime {
+        if self.quota.is_finite() {
+            end_of(from, self.quota, self.rate)
+        } else {
+            SimTime::NEVER
+        }
+    }
+
+    /// The last checkpoint that it has taken since an instant, at a multiple of the interval of its progress.
+    #[inline]
+    fn last_checkpoint(
+        &self,
+        interval: Option<SimSpan>,
+        since: SimTime,
+        now: SimTime,
+    ) -> Option<SimTime> {
+        let interval = interval?;
+        let origin = self.progress_start;
+        let passed = (now - origin).0.max(0) / interval.0;
+        let last = SimTime(origin.0 + passed * interval.0);
+        (last > since.max(origin)).then_some(last)
+    }
+
     /// Time with progress from `since` to `now`.
     #[inline]
     pub(crate) fn progress(&self, since: SimTime, now: SimTime) -> SimSpan {
@@ -137,8 +264,6 @@ pub struct Run {
     pub(crate) left: f64,
     /// Work left when the next noise phase of an elastic job begins; 0 = none does.
     pub(crate) knot: f64,
-    /// Time the job has held GPUs, up to the last settlement.
-    pub(crate) held_ns: i64,
     pub(crate) is_touched: bool,
 }
 
@@ -155,7 +280,6 @@ impl Default for Run {
             since: SimTime::ZERO,
             left: 0.0,
             knot: 0.0,
-            held_ns: 0,
             is_touched: false,
         }
     }
@@ -227,6 +351,13 @@ impl Run {
         self.only().gpu_type
     }
 
+    /// Whether its next event is in the queue, be it beyond all time. It is not before the run has a rate, nor while
+    /// all its parts are paused.
+    #[inline]
+    pub(crate) fn has_event(&self) -> bool {
+        self.rate > 0.0
+    }
+
     /// Whether it holds several parts.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
@@ -246,5 +377,166 @@ impl Run {
         let open = self.parts.iter().filter(|part| !part.is_paused());
         let first = open.map(|part| part.progress_start).min();
         first.map_or(SimTime::NEVER, |first| first.max(from))
+    }
+
+    /// The part on a server of which the job is a resident.
+    #[inline]
+    pub(crate) fn resident_on(&self, server: ServerId) -> &Part {
+        match &self.parts[..] {
+            [only] => only,
+            _ => self.part_on(server).expect("a resident has a part here"),
+        }
+    }
+
+    /// The part on a server, if there is one.
+    pub(crate) fn part_on(&self, server: ServerId) -> Option<&Part> {
+        let is_here = |part: &&Part| part.gpus.mask_on(server) != 0;
+        self.parts.iter().find(is_here)
+    }
+}
+
+// How the work goes on
+impl Run {
+    /// Brings the work of the only part up to now. What the job would have left if it fell back to a checkpoint, if
+    /// the part has taken one since.
+    #[inline]
+    pub(crate) fn settle(
+        &mut self,
+        (since, now): (SimTime, SimTime),
+        interval: Option<SimSpan>,
+    ) -> Option<f64> {
+        let part = &mut self.parts[0];
+        let work = part.rate * part.progress(since, now).seconds();
+        let before = self.left;
+        self.left = (before - work).max(0.0);
+        part.quota = (part.quota - work).max(0.0);
+        let last = part.last_checkpoint(interval, since, now)?;
+        let from = since.max(part.progress_start);
+        Some((before - part.rate * (last - from).seconds()).max(0.0))
+    }
+
+    /// The same under a policy that forks jobs: the work of all parts adds up, and each knows what of its own is at
+    /// risk. A part whose quota is used up now has done exactly that, and is to be paused: their positions.
+    #[inline(never)]
+    pub(crate) fn settle_parts(
+        &mut self,
+        (since, now): (SimTime, SimTime),
+        interval: Option<SimSpan>,
+    ) -> SmallVec<[usize; 4]> {
+        let (from, before) = (self.progress_from(since), self.left);
+        let (mut done, mut workers) = (0.0, 0);
+        let mut used_up = SmallVec::new();
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            let start = since.max(part.progress_start);
+            let mut work = part.rate * part.progress(since, now).seconds();
+            let is_due = part.progress_start <= from && part.quota_end(from) == now;
+            if is_due && !part.is_paused() {
+                work = part.quota;
+                used_up.push(at);
+            }
+            if work > 0.0 {
+                workers += 1;
+            }
+            done += work;
+            part.quota -= work;
+            match part.last_checkpoint(interval, since, now) {
+                None => part.at_risk.work += work,
+                Some(last) => {
+                    let kept = before - part.rate * (last - start).seconds();
+                    part.at_risk = AtRisk::safe(kept.max(0.0));
+                    part.at_risk.work += part.rate * (now - last).seconds();
+                }
+            }
+        }
+        self.left = (before - done).max(0.0);
+        if workers > 0 {
+            for part in &mut self.parts {
+                let own = part.rate > 0.0 && part.progress(since, now).0 > 0;
+                if workers > u32::from(own) {
+                    part.at_risk.left = None;
+                }
+            }
+        }
+        used_up
+    }
+
+    /// Whether the next event of the run is its end.
+    #[inline]
+    pub(crate) fn ends_next(&self) -> bool {
+        match &self.parts[..] {
+            [part] => self.knot <= 0.0 && part.quota >= self.left && !self.begins_next(),
+            _ => self.next_step().1 == NextStep::Done,
+        }
+    }
+
+    /// Whether the next event of a run with one part is the end of its overhead.
+    #[inline]
+    pub(crate) fn begins_next(&self) -> bool {
+        self.finish <= self.parts[0].progress_start
+    }
+
+    /// When the job will be done at its present rate, or stops at its quota. Its next event may come before: the end
+    /// of its overhead, or of a phase of an elastic job.
+    #[inline]
+    pub fn done_at(&self) -> SimTime {
+        match &self.parts[..] {
+            [part] if part.rate > 0.0 && (self.knot > 0.0 || self.begins_next()) => {
+                let work = part.quota.min(self.left);
+                end_of(self.progress_from(self.since), work, part.rate)
+            }
+            _ => self.finish,
+        }
+    }
+
+    /// The rate of all parts together from now on, and when the next event of the run is; its work is settled.
+    /// `starts_quietly`: the end of an overhead is an event.
+    #[inline]
+    pub(crate) fn next_event(&self, now: SimTime, starts_quietly: bool) -> (f64, SimTime) {
+        match &self.parts[..] {
+            [part] if part.rate > 0.0 && starts_quietly && part.progress_start > now => {
+                (part.rate, part.progress_start)
+            }
+            [part] if part.rate > 0.0 => {
+                let from = self.since.max(part.progress_start);
+                let work = part.quota.min(self.left - self.knot);
+                (part.rate, end_of(from, work, part.rate))
+            }
+            _ => self.next_event_of_parts(),
+        }
+    }
+
+    #[cold]
+    fn next_event_of_parts(&self) -> (f64, SimTime) {
+        let rate = self.parts.iter().fold(0.0, |sum, part| sum + part.rate);
+        let next = if rate > 0.0 {
+            self.next_step().0
+        } else {
+            SimTime::NEVER
+        };
+        (rate, next)
+    }
+
+    /// The next event of the run, from its last settlement: when, and what.
+    fn next_step(&self) -> (SimTime, NextStep) {
+        let from = self.progress_from(self.since);
+        let (mut rate, mut quotas) = (0.0, 0.0);
+        let (mut used_up, mut overhead_end) = (SimTime::NEVER, SimTime::NEVER);
+        for part in self.parts.iter().filter(|part| !part.is_paused()) {
+            if part.progress_start > from {
+                overhead_end = overhead_end.min(part.progress_start);
+                continue;
+            }
+            rate += part.rate;
+            quotas += part.quota;
+            used_up = used_up.min(part.quota_end(from));
+        }
+        let done = end_of(from, self.left, rate);
+        let change = used_up.min(overhead_end);
+        let is_short = done == used_up && quotas < self.left && overhead_end >= done;
+        if done <= change && !is_short {
+            (done, NextStep::Done)
+        } else {
+            (change, NextStep::Change)
+        }
     }
 }

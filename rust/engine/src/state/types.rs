@@ -1,7 +1,7 @@
 //! Which GPU types a job may use, in which order, and how fast it is at best: worked out once per run.
 
-use crate::policy::{CopyGpus, PolicyTraits};
 use crate::state::jobs::Gang;
+use crate::traits::{CopyGpus, PolicyTraits};
 use gangline_model::{
     ClusterSpec, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,
 };

@@ -1,6 +1,19 @@
-//! A set of small integers as a pyramid of words: insert, remove and successor in O(log64 n).
+//! The bits of a mask, and a set of small integers as a pyramid of words: insert, remove and successor in O(log64 n).
 
 use crate::structures::work::looked;
+
+/// Set bits of a mask, lowest first.
+pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let slot = rest.trailing_zeros();
+        rest &= rest - 1;
+        Some(slot)
+    })
+}
 
 /// An ordered set of integers in `0..capacity`.
 #[derive(Clone, Debug, Default)]

@@ -1,0 +1,354 @@
+//! What jobs held and lost, job by job and in sum (`docs/concepts/metrics.md`). Nothing here moves a job: the accounts
+//! are told of segments that end, of co-runners that come and go, and of starts and stops.
+//!
+//! Columns have a value per job, and only those that a run needs. What a policy may ask of a running job is what is
+//! booked plus its open segment.
+
+use crate::config::RunConfig;
+use crate::features::Features;
+use crate::occupancy::{NO_JOB, Pair};
+use crate::state::State;
+use crate::state::running::Part;
+use crate::structures::bits::slots;
+use crate::traits::PolicyTraits;
+use gangline_model::{GpuSet, JobId, ServerGpus, ServerId, SimSpan, SimTime};
+
+/// A segment of a part that has ended: place, rate and terms stood from its start to its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Segment<'a> {
+    pub(crate) job: JobId,
+    pub(crate) part: &'a Part,
+    pub(crate) start: SimTime,
+    pub(crate) end: SimTime,
+}
+
+/// The accounts of a run. A column is empty where the run does not need it.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    jobs: usize,
+    /// Whether something is kept of segments without overhead or pause: one of the columns below, or the table.
+    keeps_segments: bool,
+    pub(crate) overhead_ns: Vec<i64>,
+    pub(crate) comm_s: Vec<f64>,
+    /// `comm_s` by tier.
+    pub(crate) comm_tier_s: [Vec<f64>; 3],
+    pub(crate) share_ns: Vec<i64>,
+    /// Seconds with progress that co-runners and sub-batches cost.
+    pub(crate) share_lost_s: Vec<f64>,
+    /// The share of its base rate that a job kept, in units of 10^-12, summed over its ns with progress in closed
+    /// segments.
+    kept_ns: Vec<i128>,
+    /// Time that its parts held GPUs, summed over them; only of policies that fork jobs.
+    parts_ns: Vec<i64>,
+    /// The same times the GPUs of each; also where gangs may change their size.
+    pub(crate) gpu_ns: Vec<i128>,
+    /// Of that, with progress; only where gangs may change their size.
+    attained_ns: Vec<i128>,
+    pub(crate) migrations: Vec<i32>,
+    /// Preemptions of all jobs.
+    pub(crate) preemptions: u64,
+    /// Held by parts that have used up their quota.
+    pub(crate) paused_gpu_ns: i128,
+    /// What parts lost, where those of a job may have unlike numbers of GPUs.
+    pub(crate) lost_by_parts: LostGpuSeconds,
+    pub(crate) sharing: SharingTotals,
+    /// Useful time of shared GPUs.
+    pub(crate) useful: Option<Box<Useful>>,
+}
+
+/// GPU-seconds that parts lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LostGpuSeconds {
+    pub(crate) overhead: f64,
+    pub(crate) comm: f64,
+    pub(crate) shared: f64,
+}
+
+/// What co-runners came to, in runs with shared GPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharingTotals {
+    /// Time of parts with a co-runner.
+    pub(crate) part_ns: i128,
+    /// The same, each second times the slowdown factor.
+    pub(crate) xi_s: f64,
+    /// GPU-seconds that the work done would have taken on the same GPUs without co-runners, at full batch.
+    pub(crate) alone_gpu_s: f64,
+    /// Starts and moves after which a part has a co-runner.
+    pub(crate) starts: u64,
+    /// Starts and moves below the full batch.
+    pub(crate) sub_batch_starts: u64,
+}
+
+fn column<T: Clone + Default>(is_needed: bool, jobs: usize) -> Vec<T> {
+    vec![T::default(); if is_needed { jobs } else { 0 }]
+}
+
+impl Accounts {
+    /// Empty accounts of so many jobs on so many GPUs.
+    pub(crate) fn new(
+        config: &RunConfig,
+        traits: &PolicyTraits,
+        features: Features,
+        (jobs, gpus): (usize, usize),
+    ) -> Self {
+        let Features {
+            shares,
+            forks,
+            resizes,
+            has_distance,
+            ..
+        } = features;
+        let watches_locality = traits.watches_locality;
+        Self {
+            jobs,
+            keeps_segments: config.segments
+                || (has_distance || shares || watches_locality || forks || resizes),
+            overhead_ns: column(features.starts_cost, jobs),
+            comm_s: column(has_distance, jobs),
+            comm_tier_s: [(); 3].map(|()| column(has_distance, jobs)),
+            share_ns: column(shares, jobs),
+            share_lost_s: column(shares, jobs),
+            kept_ns: column(watches_locality, jobs),
+            parts_ns: column(forks, jobs),
+            gpu_ns: column(forks || resizes, jobs),
+            attained_ns: column(resizes, jobs),
+            useful: shares.then(|| Box::new(Useful::new(gpus))),
+            ..Self::default()
+        }
+    }
+
+    /// Whether something has to be booked of a segment of a part.
+    #[inline]
+    pub(crate) fn keeps(&self, part: &Part, start: SimTime) -> bool {
+        self.keeps_segments || part.rate <= 0.0 || part.progress_start > start
+    }
+
+    /// Books a segment.
+    pub(crate) fn add(&mut self, segment: Segment<'_>) {
+        let Segment {
+            job,
+            part,
+            start,
+            end,
+        } = segment;
+        let row = job.index();
+        let overhead_end = end.min(part.progress_start);
+        if overhead_end > start {
+            if self.overhead_ns.is_empty() {
+                self.overhead_ns.resize(self.jobs, 0);
+            }
+            self.overhead_ns[row] += (overhead_end - start).0;
+        }
+        let progress = part.progress(start, end);
+        let gpus = part.gpus.gpus();
+        #[expect(clippy::float_cmp, reason = "exactly 1 means that nothing is lost")]
+        if part.locality != 1.0 && part.rate > 0.0 {
+            let lost_s = progress.seconds() * (1.0 - part.locality);
+            self.comm_s[row] += lost_s;
+            self.comm_tier_s[part.tier as usize][row] += lost_s;
+        }
+        if let Some(lost_s) = self.share_lost_s.get_mut(row)
+            && part.rate > 0.0
+        {
+            let slowdown = part.inflation * part.xi;
+            *lost_s += progress.seconds() * part.locality * (1.0 - 1.0 / slowdown);
+            let alone_s = progress.seconds() / slowdown;
+            self.sharing.alone_gpu_s += f64::from(gpus) * alone_s;
+        }
+        if let Some(kept) = self.kept_ns.get_mut(row) {
+            *kept += part.kept() * i128::from(progress.0);
+        }
+        if !self.gpu_ns.is_empty() {
+            self.add_part(segment, progress);
+        }
+        if part.rate <= 0.0 {
+            self.paused_gpu_ns += i128::from(progress.0) * i128::from(gpus);
+        }
+    }
+
+    /// Adds what a part held and lost, where the parts of a job may have unlike numbers of GPUs.
+    #[cold]
+    fn add_part(&mut self, segment: Segment<'_>, progress: SimSpan) {
+        let (row, part) = (segment.job.index(), segment.part);
+        let held = segment.end - segment.start;
+        let gpus = part.gpus.gpus();
+        if let Some(parts_ns) = self.parts_ns.get_mut(row) {
+            *parts_ns += held.0;
+        }
+        self.gpu_ns[row] += i128::from(held.0) * i128::from(gpus);
+        if let Some(attained_ns) = self.attained_ns.get_mut(row) {
+            *attained_ns += i128::from(progress.0) * i128::from(gpus);
+        }
+        let (totals, gpus) = (&mut self.lost_by_parts, f64::from(gpus));
+        totals.overhead += gpus * SimSpan(held.0 - progress.0).seconds();
+        if part.rate > 0.0 {
+            let slowdown = part.inflation * part.xi;
+            totals.comm += gpus * progress.seconds() * (1.0 - part.locality);
+            totals.shared += gpus * progress.seconds() * part.locality * (1.0 - 1.0 / slowdown);
+        }
+    }
+
+    /// Adds the time that a part has spent next to a co-runner. To be called before its slowdown factor changes.
+    pub(crate) fn note_sharing(
+        &mut self,
+        job: JobId,
+        part: &mut Part,
+        is_shared: bool,
+        now: SimTime,
+    ) {
+        let Some(details) = &mut part.details else {
+            return;
+        };
+        let next = if is_shared { now } else { SimTime::NEVER };
+        let since = std::mem::replace(&mut details.shared_since, next);
+        if since < now {
+            let span = now - since;
+            self.share_ns[job.index()] += span.0;
+            self.sharing.part_ns += i128::from(span.0);
+            self.sharing.xi_s += part.xi * span.seconds();
+        }
+    }
+
+    /// Counts a part that started at this instant by what it has beside it.
+    pub(crate) fn count_start(&mut self, part: &mut Part, is_shared: bool, batch: u32) {
+        let Some(details) = part.details.as_mut().filter(|details| details.is_new) else {
+            return;
+        };
+        details.is_new = false;
+        self.sharing.starts += u64::from(is_shared);
+        self.sharing.sub_batch_starts += u64::from(part.sub_batch > 0 && part.sub_batch < batch);
+    }
+
+    /// Counts a migration.
+    pub(crate) fn count_migration(&mut self, job: JobId) {
+        if self.migrations.is_empty() {
+            self.migrations.resize(self.jobs, 0);
+        }
+        self.migrations[job.index()] += 1;
+    }
+
+    /// Adds the useful time of some GPUs up to now. To be called before their residents, or the rates of these, change.
+    #[inline]
+    pub(crate) fn note_useful(&mut self, state: &State, gpus: &GpuSet) {
+        if let Some(useful) = &mut self.useful {
+            for &one in gpus.by_server() {
+                useful.add(state, one);
+            }
+        }
+    }
+
+    // Questions
+
+    /// Time with GPUs so far without overhead; of a forked job the sum over its parts.
+    #[inline]
+    pub(crate) fn executed(&self, state: &State, job: JobId) -> SimSpan {
+        let at = job.index();
+        let overhead = self.overhead_ns.get(at).copied().unwrap_or(0);
+        let now = state.now();
+        let run = state.run(job);
+        if state.features().forks {
+            let parts = run.map_or(&[][..], |run| run.parts());
+            let open = parts.iter().map(|part| part.progress_in_segment(now).0);
+            return SimSpan(self.parts_ns[at] - overhead + open.sum::<i64>());
+        }
+        let closed = state.lives().get(job).map_or(0, |job| job.run_ns) - overhead;
+        let open = run.map_or(0, |run| run.only().progress_in_segment(now).0);
+        SimSpan(closed + open)
+    }
+
+    /// GPU time held so far without overhead, GPU-nanoseconds.
+    #[inline]
+    pub(crate) fn attained_gpu_ns(&self, state: &State, job: JobId) -> i128 {
+        if state.features().resizes {
+            return self.attained_resized(state, job);
+        }
+        i128::from(self.executed(state, job).0) * i128::from(state.jobs().gpus(job))
+    }
+
+    /// The same where gangs may change their size.
+    fn attained_resized(&self, state: &State, job: JobId) -> i128 {
+        let open = state.run(job).map_or(0, |run| {
+            let part = run.only();
+            let progress = part.progress_in_segment(state.now()).0;
+            i128::from(progress) * i128::from(part.gpus.gpus())
+        });
+        self.attained_ns[job.index()] + open
+    }
+
+    /// Share of its base rate that the job kept, in units of 10^-12, summed over its ns with progress so far.
+    pub(crate) fn kept_ns(&self, state: &State, job: JobId) -> i128 {
+        let closed = self.kept_ns.get(job.index()).copied().unwrap_or(0);
+        let parts = state.run(job).map_or(&[][..], |run| run.parts());
+        let open = parts
+            .iter()
+            .map(|part| part.kept() * i128::from(part.progress_in_segment(state.now()).0));
+        closed + open.sum::<i128>()
+    }
+}
+
+/// Useful GPU time so far: each GPU counts once, by its least affected resident.
+#[derive(Debug)]
+pub(crate) struct Useful {
+    /// By GPU: up to when it is counted.
+    since: Vec<SimTime>,
+    pub(crate) gpu_s: f64,
+    /// Time of GPUs with two residents.
+    pub(crate) shared_gpu_ns: i128,
+}
+
+impl Useful {
+    fn new(gpus: usize) -> Self {
+        Self {
+            since: vec![SimTime::ZERO; gpus],
+            gpu_s: 0.0,
+            shared_gpu_ns: 0,
+        }
+    }
+
+    fn add(&mut self, state: &State, ServerGpus { server, mask }: ServerGpus) {
+        // the GPUs of a gang mostly have the same jobs on them, and for as long
+        let now = state.now();
+        let (mut last, mut last_s) = ((now, [NO_JOB; 2]), 0.0);
+        let base = state.occupancy().gpu(server, 0);
+        for slot in slots(mask) {
+            let gpu = base + slot as usize;
+            let from = std::mem::replace(&mut self.since[gpu], now);
+            if from == now {
+                continue;
+            }
+            let pair = state.occupancy().pair(gpu);
+            if (from, pair) != last {
+                last_s = useful_s(state, server, pair, from);
+                last = (from, pair);
+            }
+            self.gpu_s += last_s;
+            if pair[1] != NO_JOB {
+                self.shared_gpu_ns += i128::from((now - from).0);
+            }
+        }
+    }
+}
+
+/// Useful seconds of a GPU since an instant: at each moment the largest share of its base rate that a resident with
+/// progress has.
+fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
+    let [mut one, mut other] = pair.map(|job| share_since(state, server, job, from));
+    if other.0 < one.0 {
+        (one, other) = (other, one);
+    }
+    (other.0 - one.0).seconds() * one.1 + (state.now() - other.0).seconds() * one.1.max(other.1)
+}
+
+/// Since when, from an instant on, a resident of a server makes progress, and its share of its base rate.
+fn share_since(state: &State, server: ServerId, job: JobId, from: SimTime) -> (SimTime, f64) {
+    let now = state.now();
+    if job == NO_JOB {
+        return (now, 0.0);
+    }
+    let part = state.run(job).expect("residents run").resident_on(server);
+    if part.rate > 0.0 {
+        (part.progress_start.max(from).min(now), part.useful())
+    } else {
+        (now, 0.0)
+    }
+}

@@ -1,0 +1,628 @@
+//! What moves the running jobs: starts and stops, the re-timing of the jobs that a change touches, and the events of a
+//! run (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
+//!
+//! How work goes on is said in `running.rs`, how fast in `rates.rs`. What jobs held and lost is not its business: it
+//! tells the accounts which segments end. Cost: O(touched jobs x their GPUs).
+
+use crate::accounts::{Accounts, Segment};
+use crate::occupancy::NO_JOB;
+use crate::queue::{EventClass, EventQueue};
+use crate::record::{Logged, Recorder};
+use crate::segments::EndReason;
+use crate::state::State;
+use crate::state::running::{AtRisk, NewPart, Pace, Part, Run, Speed};
+use crate::structures::bits::slots;
+use crate::traits::Knowledge;
+use crate::view::ClusterView;
+use gangline_model::{GpuSet, JobId, Shape, SimTime, Terms, Tier};
+use smallvec::SmallVec;
+
+/// The state of a run with all that follows its changes: events to come, accounts, records.
+#[derive(Debug)]
+pub(crate) struct Motion {
+    pub(crate) state: State,
+    pub(crate) queue: EventQueue,
+    pub(crate) accounts: Accounts,
+    pub(crate) recorder: Recorder,
+}
+
+impl Motion {
+    /// The state as a policy sees it.
+    pub(crate) fn view(&self, knowledge: Knowledge) -> ClusterView<'_> {
+        ClusterView {
+            state: &self.state,
+            accounts: &self.accounts,
+            knowledge,
+        }
+    }
+
+    // Work and segments
+
+    /// Brings the work that is left up to now.
+    #[inline]
+    fn settle(&mut self, record: usize) {
+        let state = &mut self.state;
+        let run = &mut state.runs[record];
+        let span = (run.since, state.now);
+        if span.0 == span.1 {
+            return;
+        }
+        run.since = span.1;
+        let life = state.lives.of(run.job);
+        life.run_ns += (span.1 - span.0).0;
+        let interval = state.config.checkpoint_interval;
+        if state.features.forks {
+            for at in run.settle_parts(span, interval) {
+                self.pause(record, at);
+            }
+        } else if let Some(left) = run.settle(span, interval) {
+            life.remaining = left;
+        }
+    }
+
+    /// Closes the present segment of a part at `now`. The work is settled by itself.
+    #[inline]
+    fn close_segment(&mut self, record: usize, at: usize, reason: EndReason) {
+        let now = self.state.now;
+        let part = &mut self.state.runs[record].parts[at];
+        let start = std::mem::replace(&mut part.segment_start, now);
+        if start < now && self.accounts.keeps(part, start) {
+            self.note_segment(record, at, start, reason);
+        }
+    }
+
+    #[inline(never)]
+    fn note_segment(&mut self, record: usize, at: usize, start: SimTime, reason: EndReason) {
+        let run = &self.state.runs[record];
+        let segment = Segment {
+            job: run.job,
+            part: &run.parts[at],
+            start,
+            end: self.state.now,
+        };
+        self.accounts.note_useful(&self.state, &segment.part.gpus);
+        self.accounts.add(segment);
+        self.recorder.segment(&self.state, segment, reason);
+    }
+
+    /// A part keeps its GPUs without progress: its quota is used up.
+    #[cold]
+    fn pause(&mut self, record: usize, at: usize) {
+        self.close_segment(record, at, EndReason::Retimed);
+        let part = &mut self.state.runs[record].parts[at];
+        part.quota = 0.0;
+        part.rate = 0.0;
+    }
+
+    /// Tells the accounts whether a part has a co-runner from now on.
+    #[inline]
+    fn note_sharing(&mut self, record: usize, at: usize, is_shared: bool) {
+        let run = &mut self.state.runs[record];
+        let part = &mut run.parts[at];
+        self.accounts
+            .note_sharing(run.job, part, is_shared, self.state.now);
+    }
+
+    // The events of a run
+
+    /// The event of a run has come: `true` if its work is done, else an overhead was over or a quota used up, and the
+    /// run goes on.
+    #[inline]
+    pub(crate) fn step(&mut self, record: usize) -> bool {
+        if self.state.runs[record].ends_next() {
+            return true;
+        }
+        self.change_by_itself(record);
+        false
+    }
+
+    #[cold]
+    fn change_by_itself(&mut self, record: usize) {
+        let run = &mut self.state.runs[record];
+        run.generation = run.generation.wrapping_add(1);
+        if run.is_forked() {
+            if self.state.features.starts_quietly {
+                self.touch_parts(record);
+            }
+            self.settle(record);
+            self.schedule(record);
+            return;
+        }
+        if run.begins_next() {
+            self.touch_parts(record); // from now on it slows its co-runners down
+            self.schedule(record);
+            return;
+        }
+        if run.knot > 0.0 && run.parts[0].quota >= run.left - run.knot {
+            self.cross_knot(record);
+            return;
+        }
+        // what is left is exact: no time is converted back
+        let left = run.left - run.parts[0].quota;
+        self.settle(record);
+        self.pause(record, 0);
+        let run = &mut self.state.runs[record];
+        run.left = left;
+        run.rate = 0.0;
+        run.finish = SimTime::NEVER;
+    }
+
+    /// The next noise phase of an elastic job begins: from now on it goes at another rate. Its event is spent.
+    #[cold]
+    fn cross_knot(&mut self, record: usize) {
+        let run = &self.state.runs[record];
+        // what is left is exact: no time is converted back
+        let (knot, quota) = (run.knot, run.parts[0].quota - (run.left - run.knot));
+        self.settle(record);
+        self.close_segment(record, 0, EndReason::Retimed);
+        let run = &mut self.state.runs[record];
+        run.left = knot;
+        run.parts[0].quota = quota.max(0.0);
+        let xi = run.parts[0].xi;
+        self.set_base(record);
+        self.state.runs[record].knot = self.state.next_knot(record);
+        if self.state.runs[record].parts[0].is_paused() {
+            self.state.runs[record].parts[0].rate = 0.0;
+        } else {
+            let speed = self.state.speed_with(record, 0, xi);
+            self.set_speed(record, 0, speed);
+        }
+        self.schedule(record);
+    }
+
+    /// Gives the only part of a run the base rate of its phase and batch.
+    fn set_base(&mut self, record: usize) {
+        if let Some(base) = self.state.elastic_base_now(record) {
+            self.state.runs[record].parts[0].base = base;
+        }
+    }
+
+    /// Pushes the next event of a run, whose work is settled.
+    #[inline]
+    fn schedule(&mut self, record: usize) {
+        let state = &mut self.state;
+        let run = &mut state.runs[record];
+        (run.rate, run.finish) = run.next_event(state.now, state.features.starts_quietly);
+        if run.rate > 0.0 {
+            let event = EventClass::Completion;
+            self.queue
+                .push(run.finish, event, record as u32, run.generation);
+        }
+    }
+
+    /// As [`Self::schedule`], for a run whose event may be in the queue.
+    #[inline]
+    fn reschedule(&mut self, record: usize) {
+        let run = &mut self.state.runs[record];
+        if run.has_event() {
+            run.generation = run.generation.wrapping_add(1);
+            self.queue.note_stale();
+        }
+        self.schedule(record);
+    }
+
+    // Arrive, start, stop
+
+    /// The next job arrives.
+    #[inline]
+    pub(crate) fn arrive(&mut self) -> JobId {
+        let state = &mut self.state;
+        let work = state.jobs.work(state.lives.next());
+        state.lives.arrive(work, self.recorder.totals.active_ns)
+    }
+
+    /// Gives a job a part: its record, rate and next event.
+    #[inline]
+    pub(crate) fn begin(&mut self, job: JobId, new: NewPart<'_>) {
+        let shares = self.state.features.shares;
+        if shares {
+            self.accounts.note_useful(&self.state, new.gpus);
+            self.touch_residents(new.gpus);
+        }
+        let state = &mut self.state;
+        let bytes = state.bytes_of(job, new.sub_batch);
+        state.occupancy.take(job, new.gpus, bytes);
+        let pace = state.pace_of(job, &new);
+        if state.features.forks
+            && let Some(record) = state.lives.record(job)
+        {
+            self.add_part(record as usize, new, pace);
+            return;
+        }
+        let record = state.free_records.pop().unwrap_or_else(|| {
+            state.runs.push(Run::default());
+            (state.runs.len() - 1) as u32
+        });
+        let at = record as usize;
+        let gang = || state.types.gang(&state.jobs, job);
+        let remaining = state.lives.start(job, record, state.now, gang);
+        let run = &mut state.runs[at];
+        run.parts[0].fill(new, pace, state.now, remaining);
+        run.job = job;
+        run.rate = 0.0;
+        run.finish = SimTime::NEVER;
+        run.started = state.now;
+        run.since = state.now;
+        run.left = remaining;
+        run.knot = 0.0;
+        run.is_touched = false;
+        if state.features.resizes {
+            state.runs[at].knot = state.next_knot(at);
+        }
+        let is_far = pace.tier == Tier::Network;
+        let is_sending = is_far && state.uplinks.is_some() && self.send(at);
+        if shares || is_sending {
+            self.touch(job);
+        } else {
+            self.schedule(at);
+        }
+    }
+
+    /// A running job gets a further part.
+    #[cold]
+    fn add_part(&mut self, record: usize, new: NewPart<'_>, pace: Pace) {
+        self.settle(record);
+        let mut part = Part::default();
+        let run = &mut self.state.runs[record];
+        part.fill(new, pace, self.state.now, run.left);
+        let server = part.gpus.by_server()[0].server;
+        let at = run
+            .parts
+            .partition_point(|other| other.gpus.by_server()[0].server < server);
+        run.parts.insert(at, part);
+        run.started = self.state.now;
+        let job = run.job;
+        self.reschedule(record);
+        if self.state.features.shares {
+            self.touch(job);
+        }
+    }
+
+    /// Puts a gang over racks on their up-links; whether it sends anything through them.
+    #[cold]
+    #[inline(never)]
+    fn send(&mut self, record: usize) -> bool {
+        let state = &mut self.state;
+        let run = &state.runs[record];
+        let slowest = state.slowest_type(run.job, run.gpus());
+        let run = &mut state.runs[record];
+        let (Some(uplinks), Some(model)) = (&mut state.uplinks, &state.config.locality) else {
+            return false;
+        };
+        let part = &mut run.parts[0];
+        let gang = state.jobs.gang(run.job, slowest);
+        let Some(load) = model.load(&gang, Shape::of(&state.cluster, &part.gpus)) else {
+            return false;
+        };
+        let servers = part.gpus.by_server().iter();
+        let racks = servers.map(|one| state.cluster.server(one.server).rack.0);
+        let mut racks: SmallVec<[u32; 4]> = racks.collect();
+        racks.sort_unstable();
+        racks.dedup();
+        uplinks.join(record as u32, run.job, racks, load, part.locality);
+        part.rate = 0.0; // until the up-links are shared at the end of the instant
+        true
+    }
+
+    /// Ends a part that its job did not outlive. A job without parts waits again.
+    pub(crate) fn drop_part(&mut self, record: usize, at: usize, reason: EndReason) {
+        let run = &self.state.runs[record];
+        let (job, is_last) = (run.job, !run.is_forked());
+        if is_last && run.has_event() {
+            self.queue.note_stale();
+        }
+        self.end_part(record, at, reason);
+        if is_last {
+            self.state.requeue(job);
+        } else {
+            self.reschedule(record);
+        }
+    }
+
+    /// A job is done: takes the GPUs from all its parts, by server; each is logged.
+    #[inline]
+    pub(crate) fn end_run(&mut self, record: usize) -> JobId {
+        let Run { job, ref parts, .. } = self.state.runs[record];
+        let parts = parts.len();
+        if self.state.features.forks {
+            self.drop_quotas(record);
+        }
+        for _ in 0..parts {
+            self.log_part(record, 0, Logged::Finish);
+            self.end_part(record, 0, EndReason::Finished);
+        }
+        let active_ns = self.recorder.totals.active_ns;
+        self.state.lives.finish(job, self.state.now, active_ns);
+        job
+    }
+
+    /// A quota that is used up when its job is done ends with the job: no pause.
+    #[cold]
+    fn drop_quotas(&mut self, record: usize) {
+        for part in &mut self.state.runs[record].parts {
+            if part.rate > 0.0 {
+                part.quota = f64::INFINITY;
+            }
+        }
+    }
+
+    /// The run is over: closes what a running job has open.
+    pub(crate) fn close_run(&mut self, job: JobId) {
+        let record = self.state.record_of(job);
+        self.settle(record);
+        for at in 0..self.state.runs[record].parts.len() {
+            self.close_segment(record, at, EndReason::Stopped);
+            self.note_sharing(record, at, false);
+        }
+    }
+
+    /// Adds what happens to a part to the hash of the log.
+    #[inline]
+    pub(crate) fn log_part(&mut self, record: usize, at: usize, what: Logged) {
+        let run = &self.state.runs[record];
+        let gpus = &run.parts[at].gpus;
+        self.recorder
+            .hash
+            .event(what, self.state.now, run.job, gpus);
+    }
+
+    /// Counts a preemption or migration of a job.
+    pub(crate) fn count_stop(&mut self, job: JobId, reason: EndReason) {
+        if reason == EndReason::Preempted {
+            self.accounts.preemptions += 1;
+            self.state.lives.of(job).preemptions += 1;
+        } else {
+            self.accounts.count_migration(job);
+        }
+    }
+
+    /// Takes the GPUs from a part; the job goes on with the others, or has none left: what becomes of it then, the
+    /// caller says. The next event of the run, if it is in the queue, dies by generation.
+    #[inline]
+    fn end_part(&mut self, record: usize, at: usize, reason: EndReason) {
+        self.settle(record);
+        self.close_segment(record, at, reason);
+        if self.state.features.shares {
+            self.note_sharing(record, at, false);
+        }
+        self.vacate(record, at);
+        if self.state.runs[record].is_forked() {
+            self.drop_one_of(record, at, reason);
+        } else {
+            self.free_run(record, reason);
+        }
+    }
+
+    /// Takes a part off its GPUs.
+    #[inline]
+    fn vacate(&mut self, record: usize, at: usize) {
+        let state = &mut self.state;
+        let run = &state.runs[record];
+        let part = &run.parts[at];
+        let bytes = state.bytes_of(run.job, part.sub_batch);
+        state.occupancy.give(run.job, &part.gpus, bytes);
+        if state.features.shares {
+            let gpus = std::mem::take(&mut state.runs[record].parts[at].gpus);
+            self.touch_residents(&gpus);
+        }
+    }
+
+    /// Whether a part that ends so loses its work since its last safe point.
+    #[inline]
+    fn falls_back(&self, reason: EndReason) -> bool {
+        matches!(reason, EndReason::Failed)
+            || (self.state.config.checkpoint_interval.is_some()
+                && matches!(reason, EndReason::Preempted | EndReason::Moved))
+    }
+
+    /// Gives back the record of a run whose only part has left its GPUs.
+    #[inline]
+    fn free_run(&mut self, record: usize, reason: EndReason) {
+        let falls_back = self.falls_back(reason);
+        let state = &mut self.state;
+        let forks = state.features.forks;
+        let run = &mut state.runs[record];
+        if falls_back && forks {
+            let lost = run.parts[0].at_risk;
+            run.left = lost.left.unwrap_or(run.left + lost.work);
+        }
+        if !falls_back || forks {
+            state.lives.of(run.job).remaining = run.left;
+        }
+        run.generation = run.generation.wrapping_add(1);
+        state.free_records.push(record as u32);
+        if let Some(uplinks) = &mut state.uplinks {
+            uplinks.leave(record as u32);
+        }
+    }
+
+    /// Removes one of several parts, which has left its GPUs, from a run.
+    #[cold]
+    fn drop_one_of(&mut self, record: usize, at: usize, reason: EndReason) {
+        let falls_back = self.falls_back(reason);
+        let run = &mut self.state.runs[record];
+        let part = run.parts.remove(at);
+        if falls_back {
+            run.left += part.at_risk.work;
+            for other in &mut run.parts {
+                other.at_risk.left = None;
+            }
+        }
+    }
+
+    // Go on otherwise
+
+    /// Lets a part go on where it is, on new terms.
+    pub(crate) fn keep(&mut self, record: usize, at: usize, terms: &Terms) {
+        let state = &mut self.state;
+        let run = &mut state.runs[record];
+        let job = run.job;
+        if let Some(sub_batch) = terms.sub_batch {
+            let part = &mut run.parts[at];
+            let before = std::mem::replace(&mut part.sub_batch, sub_batch);
+            let gpus = part.gpus.clone();
+            let (before, after) = (state.bytes_of(job, before), state.bytes_of(job, sub_batch));
+            state.occupancy.resize(&gpus, before, after);
+            if state.features.resizes {
+                state.runs[record].parts[at].accum = terms.accum;
+                self.set_base(record); // the new rate comes when it is re-timed
+            }
+        }
+        if terms.overhead.is_some() || terms.quota.is_some() {
+            self.renew(record, at, terms);
+        }
+        if self.state.features.shares {
+            self.touch(job);
+        } else {
+            self.retime(record);
+        }
+    }
+
+    /// Gives a part another quota or a pause from now on, and its rate back if it was paused at its quota.
+    #[cold]
+    fn renew(&mut self, record: usize, at: usize, terms: &Terms) {
+        self.settle(record);
+        self.close_segment(record, at, EndReason::Retimed);
+        let state = &mut self.state;
+        let run = &mut state.runs[record];
+        let part = &mut run.parts[at];
+        if let Some(overhead) = terms.overhead {
+            part.progress_start = state.now + overhead;
+            part.at_risk = AtRisk::safe(run.left);
+            state.lives.of(run.job).remaining = run.left;
+            if state.features.starts_quietly {
+                self.touch_parts(record);
+            }
+        }
+        let part = &mut self.state.runs[record].parts[at];
+        if let Some(quota) = terms.quota {
+            part.quota = quota;
+        }
+        if !part.is_paused() {
+            let speed = self.state.speed_now(record, at);
+            self.note_sharing(record, at, speed.is_shared);
+            self.set_speed(record, at, speed);
+        }
+        self.reschedule(record);
+    }
+
+    /// Shares the up-links anew after jobs came or went; the jobs whose locality is another now, in job
+    /// order, are to be re-timed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn share_uplinks(&mut self, moved: &mut Vec<JobId>) {
+        let Some(uplinks) = &mut self.state.uplinks else {
+            return;
+        };
+        let first = moved.len();
+        uplinks.share(moved);
+        for &job in &moved[first..] {
+            self.touch(job);
+        }
+    }
+
+    /// Re-times all touched jobs, in job-index order; once per instant.
+    pub(crate) fn retime_touched(&mut self) {
+        let mut touched = std::mem::take(&mut self.state.touched);
+        touched.sort_unstable();
+        for &job in &touched {
+            if let Some(record) = self.state.lives.record(job) {
+                self.state.runs[record as usize].is_touched = false;
+                self.retime(record as usize);
+            }
+        }
+        touched.clear();
+        self.state.touched = touched;
+    }
+
+    /// Gives the parts of a job the rates that their places, co-runners and links leave them now. Where nothing
+    /// changes, no segment ends.
+    fn retime(&mut self, record: usize) {
+        let mut is_changed = false;
+        for at in 0..self.state.runs[record].parts.len() {
+            is_changed |= self.retime_part(record, at);
+        }
+        if is_changed {
+            self.reschedule(record);
+        }
+    }
+
+    /// Whether the part has another rate from now on.
+    fn retime_part(&mut self, record: usize, at: usize) -> bool {
+        let speed = self.state.speed_now(record, at);
+        self.note_sharing(record, at, speed.is_shared);
+        let run = &mut self.state.runs[record];
+        let part = &mut run.parts[at];
+        let batch = self.state.jobs.batch_size(run.job);
+        self.accounts.count_start(part, speed.is_shared, batch);
+        let is_moved = speed.locality.to_bits() != part.locality.to_bits();
+        let is_same = speed.rate.to_bits() == part.rate.to_bits() && !is_moved;
+        if is_same || part.is_paused() {
+            (part.xi, part.inflation) = (speed.xi, speed.inflation);
+            return false;
+        }
+        self.settle(record);
+        self.close_segment(record, at, EndReason::Retimed);
+        self.set_speed(record, at, speed);
+        true
+    }
+
+    /// Opens a segment of a part at this speed.
+    fn set_speed(&mut self, record: usize, at: usize, speed: Speed) {
+        let run = &self.state.runs[record];
+        let others = if self.state.config.segments && speed.is_shared {
+            let partners = self.state.partners(run.job, &run.parts[at].gpus);
+            partners.iter().map(|partner| partner.0.0).collect()
+        } else {
+            Vec::new()
+        };
+        let part = &mut self.state.runs[record].parts[at];
+        (part.locality, part.xi, part.inflation) = (speed.locality, speed.xi, speed.inflation);
+        part.rate = speed.rate;
+        if let Some(details) = &mut part.details {
+            details.co_runners = others;
+            details.segment_sub_batch = part.sub_batch;
+        }
+    }
+
+    /// Marks a running job to be re-timed at the end of the instant.
+    fn touch(&mut self, job: JobId) {
+        let Some(record) = self.state.lives.record(job) else {
+            return;
+        };
+        let run = &mut self.state.runs[record as usize];
+        if !run.is_touched {
+            run.is_touched = true;
+            self.state.touched.push(job);
+        }
+    }
+
+    /// Marks all jobs on the GPUs of a run.
+    fn touch_parts(&mut self, record: usize) {
+        for at in 0..self.state.runs[record].parts.len() {
+            let gpus = self.state.runs[record].parts[at].gpus.clone();
+            self.touch_residents(&gpus);
+        }
+    }
+
+    /// Marks the jobs on some GPUs.
+    fn touch_residents(&mut self, gpus: &GpuSet) {
+        for one in gpus.by_server() {
+            let held = self.state.occupancy.held_mask(one.server, one.mask);
+            // the GPUs of a gang mostly have the same jobs on them
+            let mut last = [NO_JOB; 2];
+            let base = self.state.occupancy.gpu(one.server, 0);
+            for slot in slots(held) {
+                let pair = self.state.occupancy.pair(base + slot as usize);
+                if std::mem::replace(&mut last, pair) == pair {
+                    continue;
+                }
+                for &job in &pair {
+                    if job != NO_JOB {
+                        self.touch(job);
+                    }
+                }
+            }
+        }
+    }
+}
