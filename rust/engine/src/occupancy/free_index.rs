@@ -18,9 +18,10 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// What changes of the draft overwrote, in order: server, its free mask before. After the draft also the servers
-    /// that a plan or an event changed.
+    /// What changes of the draft overwrote, in order: server, its free mask before.
     undo: Vec<(ServerId, u64)>,
+    /// Servers that a plan or an event changed.
+    changed: Vec<ServerId>,
 }
 
 /// Where a server is: the pool of its type, and its position there.
@@ -55,6 +56,7 @@ impl FreeIndex {
             pools,
             places,
             undo: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
@@ -187,7 +189,7 @@ impl FreeIndex {
     pub(super) fn note_change(&mut self, server: ServerId) {
         // the draft of a policy mostly took what the verb takes
         if self.undo.last().is_none_or(|last| last.0 != server) {
-            self.undo.push((server, 0));
+            self.changed.push(server);
         }
     }
 
@@ -195,12 +197,16 @@ impl FreeIndex {
     /// that is the state to come back to.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
-        let mut changed = std::mem::take(&mut self.undo);
-        for &(server, _) in &changed {
+        for at in 0..self.undo.len() {
+            let server = self.undo[at].0;
             self.sync(server, free(server));
         }
-        changed.clear();
-        self.undo = changed;
+        for at in 0..self.changed.len() {
+            let server = self.changed[at];
+            self.sync(server, free(server));
+        }
+        self.undo.clear();
+        self.changed.clear();
     }
 
     /// Sets the free mask of a server for good: [`Self::rollback`] does not undo it.
