@@ -4,7 +4,7 @@
 //! engine.
 
 use crate::{
-    ClusterSpec, ElasticTable, Extent, GpuTypeId, JobFacts, JobId, ModelError, Shape, Tier,
+    ClusterSpec, ElasticTable, Extent, Gang, GpuTypeId, JobFacts, JobId, ModelError, Shape, Tier,
 };
 use std::sync::Arc;
 
@@ -180,19 +180,6 @@ impl RateTable {
             .as_ref()
             .map_or(speed, |rates| rates[job.index()] * speed)
     }
-}
-
-/// A gang as a locality model knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gang {
-    /// Model label of the job, if any.
-    pub model: Option<u32>,
-    /// Samples per GPU; 0 = unknown.
-    pub batch_size: u32,
-    /// GPU type of the gang (its first server's, where types mix).
-    pub gpu_type: GpuTypeId,
-    /// Gang size.
-    pub gpus: u32,
 }
 
 /// What a gang over several racks asks of the up-link of each of them.

@@ -8,7 +8,7 @@
 //! | alpha | `alpha_s` | seconds per step of the algorithm |
 //! | tau | [`Links::tau`] | time of one bucket in one tier |
 
-use super::layers::{self, Order};
+use super::layers::{self, BucketTimes, Order};
 use gangline_model::{Shape, Tier};
 
 /// Algorithms of a collective, as a set; the fastest of them counts.
@@ -107,9 +107,6 @@ impl Traffic {
     /// Default share of an iteration that is the backward pass.
     pub const OVERLAP: f64 = 2.0 / 3.0;
 }
-
-/// Seconds that one bucket takes in each tier.
-pub type BucketTimes = [f64; 3];
 
 impl Links {
     /// Time of an all-reduce of `seconds` (bytes over bandwidth) among `n` in a tier.

@@ -1,6 +1,7 @@
 //! Layer by layer: buckets pass the channels of the three tiers one after the other.
 
-use super::alphabeta::BucketTimes;
+/// Seconds that one bucket takes in each tier.
+pub type BucketTimes = [f64; 3];
 
 /// Which of several waiting buckets a channel takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -13,13 +13,13 @@ mod layers;
 mod presets;
 mod table;
 
-pub use alphabeta::{Algorithms, BucketTimes, Link, Links, Traffic};
+pub use alphabeta::{Algorithms, Link, Links, Traffic};
 pub use config::{
     Contention, Detail, LinkChange, Measured, ModelGiven, NetworkConfig, NetworkKind, OnMissing,
 };
 pub use fair::{Filling, Flows, MaxMin, Stop};
 pub use fitted::Fitted;
-pub use layers::Order;
+pub use layers::{BucketTimes, Order};
 pub use presets::{PRESETS, network_models};
 
 use config::bad;

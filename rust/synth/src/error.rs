@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::spec::Shape;
-
 /// A request that cannot be met. Facts are fields; the message is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SynthError {
@@ -17,7 +15,7 @@ pub enum SynthError {
     /// The shape has no such parameter.
     UnknownParameter {
         /// The shape.
-        shape: Shape,
+        shape: &'static str,
         /// What was given.
         key: String,
         /// Keys that come near.

@@ -1,8 +1,8 @@
 //! Columns for traces whose jobs come from elsewhere: users, virtual clusters, noise, plain draws.
 
+use super::codes::{SynthCodes, draw_zipf};
 use super::error::SynthError;
 use super::spec::{Shape, SynthSpec};
-use super::{SynthCodes, draw_zipf};
 use gangline_rng::{Purpose, Stream};
 
 /// Users and virtual clusters of jobs `0..jobs`, and a factor of noise for each duration.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod codes;
 mod durations;
 mod error;
 mod extras;
@@ -19,17 +20,18 @@ mod value;
 use std::collections::BTreeMap;
 
 use self::arrivals::Clock;
+use self::codes::draw_zipf;
 use self::durations::{Durations, QuantileTable};
 use self::tables::Measured;
 use gangline_rng::{Purpose, Stream, WeightTable};
 
+pub use self::codes::SynthCodes;
 pub use self::error::SynthError;
 pub use self::extras::{Law, SynthExtras, draws, extras};
-pub use self::parameters::{Parameter, ParameterKind, parameters};
+pub use self::parameters::{Parameter, parameters};
 pub use self::spec::{Arrivals, Shape, SynthModel, SynthSpec};
-pub use self::value::SynthValue;
+pub use self::value::{ParameterKind, SynthValue};
 
-const ZIPF_EXPONENT: f64 = 1.2;
 const GANG_REDRAWS: u32 = 100;
 /// Durations are whole milliseconds, at least one.
 const DURATION_STEP_S: f64 = 0.001;
@@ -37,15 +39,6 @@ const DURATION_STEP_S: f64 = 0.001;
 const LAST_ARRIVAL_S: f64 = 4.0e9;
 /// Our choice: arrivals are whole microseconds, which changes a load over this span by 0.05 %.
 const SHORTEST_SPAN_S: f64 = 1e-3;
-
-/// A column of names, one code per job.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SynthCodes {
-    /// Index into `names` for each job, -1 = none.
-    pub codes: Vec<i32>,
-    /// The names.
-    pub names: Vec<String>,
-}
 
 /// A generated trace: columns of equal length, ordered by arrival.
 #[derive(Clone, Debug, PartialEq)]
@@ -327,17 +320,6 @@ fn draw_models(
         codes,
         names: spec.models.iter().map(|model| model.name.clone()).collect(),
     }
-}
-
-/// Draw: `(job, 0, 0)`.
-fn draw_zipf(spec: &SynthSpec, purpose: Purpose, items: u32, word: &str) -> Option<SynthCodes> {
-    let table = WeightTable::zipf(items, ZIPF_EXPONENT)?;
-    let stream = Stream::new(spec.seed, purpose);
-    let draw = |job| stream.draw(u64::from(job), 0, 0).index(&table) as i32;
-    Some(SynthCodes {
-        codes: (0..spec.jobs).map(draw).collect(),
-        names: (1..=items).map(|rank| format!("{word}-{rank}")).collect(),
-    })
 }
 
 #[cfg(test)]

@@ -1,35 +1,8 @@
 //! The parameters as data: what documentation, command line and Python print.
 
+use super::error::{SynthError, near_names};
 use super::spec::{Shape, SynthSpec};
-use super::value::SynthValue;
-
-/// What a parameter accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParameterKind {
-    /// A whole number.
-    Int,
-    /// A number.
-    Float,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// Names, or names with gang sizes.
-    Models,
-    /// Gang sizes with shares, as text `1:0.5,8:0.5`.
-    Shares,
-}
-
-impl ParameterKind {
-    /// One word for documentation: int, float, choice, models, shares.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Int => "int",
-            Self::Float => "float",
-            Self::Choice(_) => "choice",
-            Self::Models => "models",
-            Self::Shares => "shares",
-        }
-    }
-}
+use super::value::{Given, ParameterKind, SynthValue};
 
 /// One parameter, as data for documentation.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +31,69 @@ pub fn parameters(shape: Shape) -> Vec<Parameter> {
         doc: row.doc,
     })
     .collect()
+}
+
+impl SynthSpec {
+    /// Sets one parameter by its key.
+    ///
+    /// # Errors
+    /// An unknown key (with near names), a value of the wrong kind, or one out of range; the spec
+    /// then stays as it was.
+    ///
+    /// ```
+    /// # use gangline_synth::{Shape, SynthError, SynthSpec, SynthValue};
+    /// let mut spec = SynthSpec::new(Shape::Philly);
+    /// spec.set("jobs", &SynthValue::Text("500".into()))?;
+    /// assert_eq!(spec.jobs, 500);
+    /// let error = spec.set("job", &SynthValue::Int(5)).expect_err("no such key");
+    /// assert!(error.to_string().contains("did you mean `jobs`?"));
+    /// # Ok::<(), SynthError>(())
+    /// ```
+    pub fn set(&mut self, key: &str, value: &SynthValue) -> Result<(), SynthError> {
+        let known = parameters(self.shape);
+        let Some(parameter) = known.iter().find(|parameter| parameter.name == key) else {
+            return Err(SynthError::UnknownParameter {
+                shape: self.shape.name(),
+                key: key.to_owned(),
+                near: near_names(key, known.iter().map(|parameter| parameter.name)),
+            });
+        };
+        let value = if *value == SynthValue::Unset {
+            &parameter.default
+        } else {
+            value
+        };
+        let mut next = self.clone();
+        next.assign(&Given {
+            key: parameter.name,
+            kind: parameter.kind,
+            value,
+        })?;
+        next.check_ranges()?;
+        *self = next;
+        Ok(())
+    }
+
+    fn assign(&mut self, given: &Given<'_>) -> Result<(), SynthError> {
+        match given.key {
+            "jobs" => self.jobs = given.whole(u64::from(u32::MAX))? as u32,
+            "seed" => self.seed = given.whole(u64::MAX)?,
+            "arrivals" => self.arrivals = given.arrivals()?,
+            "rate_per_h" => self.rate_per_h = given.optional(Given::number)?,
+            "load" => self.load = given.optional(Given::number)?,
+            "cluster_gpus" => self.cluster_gpus = given.optional(Given::count)?,
+            "max_gpus" => self.max_gpus = given.optional(Given::count)?,
+            "max_duration_s" => self.max_duration_s = given.optional(Given::number)?,
+            "users" => self.users = given.count()?,
+            "vcs" => self.vcs = given.count()?,
+            "models" => self.models = given.models()?,
+            "noise" => self.noise = given.number()?,
+            "mean_duration_s" => self.mean_duration_s = given.number()?,
+            "gang_shares" => self.gang_shares = given.shares()?,
+            other => unreachable!("`{other}` is documented but cannot be set"),
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy)]

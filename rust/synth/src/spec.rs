@@ -3,9 +3,7 @@
 use std::fmt;
 
 use super::error::{SynthError, near_names};
-use super::parameters::parameters;
 use super::tables::{self, ArrivalProfile};
-use super::value::{Given, SynthValue};
 
 /// The family of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,67 +164,6 @@ impl SynthSpec {
             mean_duration_s: tables::uniform::MEAN_DURATION_S,
             gang_shares: tables::uniform::GANGS.to_vec(),
         }
-    }
-
-    /// Sets one parameter by its key.
-    ///
-    /// # Errors
-    /// An unknown key (with near names), a value of the wrong kind, or one out of range; the spec
-    /// then stays as it was.
-    ///
-    /// ```
-    /// # use gangline_synth::{Shape, SynthError, SynthSpec, SynthValue};
-    /// let mut spec = SynthSpec::new(Shape::Philly);
-    /// spec.set("jobs", &SynthValue::Text("500".into()))?;
-    /// assert_eq!(spec.jobs, 500);
-    /// let error = spec.set("job", &SynthValue::Int(5)).expect_err("no such key");
-    /// assert!(error.to_string().contains("did you mean `jobs`?"));
-    /// # Ok::<(), SynthError>(())
-    /// ```
-    pub fn set(&mut self, key: &str, value: &SynthValue) -> Result<(), SynthError> {
-        let known = parameters(self.shape);
-        let Some(parameter) = known.iter().find(|parameter| parameter.name == key) else {
-            return Err(SynthError::UnknownParameter {
-                shape: self.shape,
-                key: key.to_owned(),
-                near: near_names(key, known.iter().map(|parameter| parameter.name)),
-            });
-        };
-        let value = if *value == SynthValue::Unset {
-            &parameter.default
-        } else {
-            value
-        };
-        let mut next = self.clone();
-        next.assign(&Given {
-            key: parameter.name,
-            kind: parameter.kind,
-            value,
-        })?;
-        next.check_ranges()?;
-        *self = next;
-        Ok(())
-    }
-
-    fn assign(&mut self, given: &Given<'_>) -> Result<(), SynthError> {
-        match given.key {
-            "jobs" => self.jobs = given.whole(u64::from(u32::MAX))? as u32,
-            "seed" => self.seed = given.whole(u64::MAX)?,
-            "arrivals" => self.arrivals = given.arrivals()?,
-            "rate_per_h" => self.rate_per_h = given.optional(Given::number)?,
-            "load" => self.load = given.optional(Given::number)?,
-            "cluster_gpus" => self.cluster_gpus = given.optional(Given::count)?,
-            "max_gpus" => self.max_gpus = given.optional(Given::count)?,
-            "max_duration_s" => self.max_duration_s = given.optional(Given::number)?,
-            "users" => self.users = given.count()?,
-            "vcs" => self.vcs = given.count()?,
-            "models" => self.models = given.models()?,
-            "noise" => self.noise = given.number()?,
-            "mean_duration_s" => self.mean_duration_s = given.number()?,
-            "gang_shares" => self.gang_shares = given.shares()?,
-            other => unreachable!("`{other}` is documented but cannot be set"),
-        }
-        Ok(())
     }
 
     /// The largest gang that may be drawn.

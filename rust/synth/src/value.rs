@@ -1,8 +1,35 @@
 //! Values as they come from Python or a command line, and how fields read them.
 
 use super::error::SynthError;
-use super::parameters::ParameterKind;
 use super::spec::{Arrivals, SynthModel};
+
+/// What a parameter accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Names, or names with gang sizes.
+    Models,
+    /// Gang sizes with shares, as text `1:0.5,8:0.5`.
+    Shares,
+}
+
+impl ParameterKind {
+    /// One word for documentation: int, float, choice, models, shares.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Choice(_) => "choice",
+            Self::Models => "models",
+            Self::Shares => "shares",
+        }
+    }
+}
 
 /// A parameter's value as it comes from Python or a command line.
 ///

@@ -7,7 +7,7 @@
 mod draws;
 mod elastic;
 
-pub use draws::draw_params;
+pub use draws::{Numbers, QUEUES, draw_params};
 
 use gangline_engine::{
     Advance, ClusterView, Control, Engine, EngineError, FailureRow, Failures, OnInfeasible,
@@ -18,7 +18,6 @@ use gangline_model::{
     RateTable, Server, SimSpan, SimTime, TierTable,
 };
 use gangline_network::{Contention, LinkChange, ModelGiven, Network, NetworkConfig};
-use gangline_rng::{Purpose, Stream};
 use std::sync::Arc;
 
 /// A world and the options of a run on it.
@@ -60,48 +59,12 @@ impl Default for Scope {
     }
 }
 
-/// Numbers for one world, in the order in which they are asked for.
-#[derive(Debug)]
-pub struct Numbers {
-    stream: Stream,
-    id: u32,
-}
-
-impl Numbers {
-    /// The numbers of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self {
-            stream: Stream::new(seed, Purpose::Population),
-            id: 0,
-        }
-    }
-
-    /// Uniform in `0..n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.id += 1;
-        self.stream.draw(0, self.id, 0).below(n)
-    }
-
-    /// True once in `n` times.
-    pub fn once_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    /// One of the items.
-    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len() as u64) as usize]
-    }
-}
-
 const GIB: u64 = 1 << 30;
 /// From the seed of a world to that of its extras.
 const EXTRAS: u64 = 3_000_000_000;
 /// And to that of its elastic jobs.
 const ELASTIC: u64 = 6_000_000_000;
 const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
-
-/// Every user and virtual cluster of drawn worlds, and the queue of jobs without one.
-pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
 
 /// The world of a seed.
 ///

@@ -1,6 +1,6 @@
 //! From GPUs per server to slots, and from the whole allocation to the actions that differ from the present one.
 
-use super::Chosen;
+use super::find::Chosen;
 use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuSet, JobId, ServerId, gpus_in, mask_of_lowest};
 use std::collections::BTreeMap;

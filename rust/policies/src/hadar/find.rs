@@ -5,6 +5,7 @@
 use super::facts::Facts;
 use super::params::{CostHorizon, HadarParams, Objective, Pick};
 use super::price::Prices;
+use super::rank::Rank;
 use super::servers::{Places, Servers};
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in};
@@ -64,6 +65,13 @@ pub(super) struct Offer {
     rate: f64,
     /// Whether the job stays because nothing else is faster.
     pub(super) by_stay_rule: bool,
+}
+
+/// A job that gets GPUs, and which.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    pub(super) rank: Rank,
+    pub(super) offer: Offer,
 }
 
 impl Offer {

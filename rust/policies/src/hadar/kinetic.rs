@@ -6,7 +6,7 @@
 //! at once cost O(n). Cost: O(log jobs) per job that comes, goes or is looked at, and per outcome that runs out.
 
 use super::facts::Line;
-use super::queue::Rank;
+use super::rank::Rank;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimTime};
 use rustc_hash::FxHashMap;
 

@@ -22,10 +22,11 @@ mod emit;
 pub(crate) mod facts;
 mod find;
 mod kinetic;
-mod params;
+pub(crate) mod params;
 mod pass;
 pub(crate) mod price;
 mod queue;
+mod rank;
 mod search;
 mod servers;
 #[cfg(test)]
@@ -35,7 +36,7 @@ pub use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier,
 
 use crate::why::{OUTRANKED, PRICE, SEARCH, has_enough, largest};
 use facts::Facts;
-use find::{Finder, Goal, Offer};
+use find::{Chosen, Finder, Goal};
 use gangline_engine::{
     Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
     Reason, Run, WakeOn,
@@ -43,7 +44,8 @@ use gangline_engine::{
 use gangline_model::{JobId, SimTime};
 use pass::{Rejected, pass};
 use price::Pricing;
-use queue::{Rank, Waiting};
+use queue::Waiting;
+use rank::Rank;
 use search::Search;
 use servers::Servers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,13 +65,6 @@ pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
     "the decision stopped at `scan_limit` before it came to this job",
     "{policy} did not look at it: too many jobs before it were worth less than the price of their GPUs",
 );
-
-/// A job that gets GPUs, and which.
-#[derive(Clone, Debug)]
-struct Chosen {
-    rank: Rank,
-    offer: Offer,
-}
 
 /// The policy.
 #[derive(Debug)]

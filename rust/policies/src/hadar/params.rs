@@ -1,7 +1,5 @@
 //! Settings of Hadar, read from parameters.
 
-use super::price::Terms;
-use super::queue::Sorting;
 use crate::params::{ParamReader, words};
 use gangline_engine::PolicyError;
 use gangline_model::SimSpan;
@@ -86,6 +84,19 @@ words! {
     }
 }
 
+/// By what the queue is sorted; then by arrival, index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sorting {
+    /// Nothing else.
+    Arrival,
+    /// Utility per GPU, largest first, then the larger gang.
+    Density,
+    /// Remaining time on the fastest type, shortest first.
+    ShortestRemaining,
+    /// Remaining time on the fastest type, longest first.
+    LongestRemaining,
+}
+
 /// Everything that Hadar can be told.
 #[expect(
     clippy::struct_excessive_bools,
@@ -131,6 +142,15 @@ pub struct HadarParams {
     pub exact_max_jobs: usize,
     /// Most gate rejections in a pass.
     pub scan_limit: Option<usize>,
+}
+
+/// Parameters of the bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) policy: &'a str,
+    pub(crate) round: SimSpan,
+    pub(crate) umin_factor: f64,
+    pub(crate) horizon: Option<SimSpan>,
 }
 
 impl HadarParams {

@@ -1,9 +1,9 @@
 //! One pass over the queue: every job that passes takes its best place at once.
 
-use super::Chosen;
 use super::facts::Facts;
-use super::find::{Finder, Goal, Live};
-use super::queue::{Merge, Rank};
+use super::find::{Chosen, Finder, Goal, Live};
+use super::queue::Merge;
+use super::rank::Rank;
 use super::servers::Servers;
 use gangline_engine::PolicyError;
 use gangline_model::JobId;

@@ -5,7 +5,7 @@
 //! then it is made anew.
 
 use super::facts::{Facts, TypeFacts};
-use super::params::HadarParams;
+use super::params::{HadarParams, Terms};
 use super::servers::Servers;
 use gangline_engine::PolicyError;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimSpan, SimTime};
@@ -51,15 +51,6 @@ struct Epoch {
     slots: f64,
     /// `T_end`, ns; wider than time, as slots may be many.
     end_ns: i128,
-}
-
-/// Parameters of the bounds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms<'a> {
-    pub(crate) policy: &'a str,
-    pub(crate) round: SimSpan,
-    pub(crate) umin_factor: f64,
-    pub(crate) horizon: Option<SimSpan>,
 }
 
 /// What prices rest on.

@@ -4,83 +4,14 @@
 //! has none until GPUs come free. Running jobs, at most one per GPU, are ranked anew in each decision. Cost of a
 //! decision: O(running jobs + classes + (jobs looked at + lines that crossed) x log jobs).
 
-use super::facts::{Facts, Line};
+use super::facts::Facts;
 use super::kinetic::Lines;
-use gangline_model::{JobId, NANOS_PER_SECOND, SimTime};
-use std::cmp::{Ordering, Reverse};
+use super::params::Sorting;
+use super::rank::Rank;
+use gangline_model::SimTime;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
-
-/// By what the queue is sorted; then by arrival, index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sorting {
-    /// Nothing else.
-    Arrival,
-    /// Utility per GPU, largest first, then the larger gang.
-    Density,
-    /// Remaining time on the fastest type, shortest first.
-    ShortestRemaining,
-    /// Remaining time on the fastest type, longest first.
-    LongestRemaining,
-}
-
-/// Place of a job in the queue at one instant; smaller comes first. Exact: no tolerance.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rank {
-    main: f64,
-    narrow: u32,
-    pub(super) job: JobId,
-}
-
-impl Rank {
-    /// The rank of a job with so much work left.
-    pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
-        // whole nanoseconds, so that times that are equal in decimals tie
-        let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
-        let main = match sorting {
-            Sorting::Density => return Self::dense(&facts.line(remaining), now),
-            Sorting::Arrival => 0.0,
-            Sorting::ShortestRemaining => left_ns(),
-            Sorting::LongestRemaining => -left_ns(),
-        };
-        Self {
-            main,
-            narrow: 0,
-            job: facts.job,
-        }
-    }
-
-    /// Largest utility per GPU first, then the larger gang.
-    pub(super) fn dense(line: &Line, now: SimTime) -> Self {
-        Self {
-            main: -line.density(now),
-            narrow: u32::MAX - line.gpus,
-            job: line.job,
-        }
-    }
-}
-
-impl Ord for Rank {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // jobs are numbered by arrival
-        let ties = (self.narrow, self.job).cmp(&(other.narrow, other.job));
-        self.main.total_cmp(&other.main).then(ties)
-    }
-}
-
-impl PartialOrd for Rank {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Rank {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Rank {}
 
 /// Types that a job may use, as a mask, and its gang size.
 type Kind = (u64, u32);

@@ -3,10 +3,10 @@
 //! What is maximised is the sum of payoffs; of equal sums more jobs, then the lower cost, then the job that comes
 //! first in the queue. States differ in the free GPUs of servers; they are kept as what they took.
 
-use super::Chosen;
 use super::facts::Facts;
-use super::find::{Finder, Goal, Live, Offer, above, equal};
-use super::queue::{Merge, Rank};
+use super::find::{Chosen, Finder, Goal, Live, Offer, above, equal};
+use super::queue::Merge;
+use super::rank::Rank;
 use super::servers::{Places, Servers};
 use gangline_engine::PolicyError;
 use gangline_model::JobId;

@@ -1,6 +1,5 @@
 //! One round: which servers get copies of which jobs.
 
-use super::Parent;
 use super::nodes::Nodes;
 use super::params::HadarEParams;
 use crate::hadar::facts::Facts;
@@ -9,6 +8,16 @@ use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// An unfinished job.
+#[derive(Clone, Debug)]
+pub(super) struct Parent {
+    /// Rate of a copy that is planned with, by column of `Nodes`; 0 = none there.
+    pub(super) rates: Vec<f64>,
+    pub(super) best_rate: f64,
+    /// Bytes of its parameters.
+    pub(super) bytes: f64,
+}
 
 /// Place of a job among those that want a node: normalised rate, largest first, as bits of a number >= 0; copies so
 /// far; job.

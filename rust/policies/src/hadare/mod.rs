@@ -24,9 +24,10 @@ mod params;
 pub use params::{Estimator, EstimatorName, FanIn, HadarEParams};
 
 use crate::hadar::facts::{Facts, Rates};
-use crate::hadar::price::{Pricing, Terms};
+use crate::hadar::params::Terms;
+use crate::hadar::price::Pricing;
 use crate::why::{NO_PLACE, PRICE};
-use draft::{Draft, Standing};
+use draft::{Draft, Parent, Standing};
 use estimates::{Copy, LastPlan, Oracle};
 use gangline_engine::{
     Cause, Change, Changes, ClusterView, Counted, Knowledge, Next, Plan, Policy, PolicyError,
@@ -57,16 +58,6 @@ pub(crate) static COPIES: Reason = Reason::new(
 
 /// Makes quotas of a last round a little larger, so that rounding leaves no work for another one.
 const NO_CRUMB: f64 = 1.0 + 1e-9;
-
-/// An unfinished job.
-#[derive(Clone, Debug)]
-pub(crate) struct Parent {
-    /// Rate of a copy that is planned with, by column of `Nodes`; 0 = none there.
-    rates: Vec<f64>,
-    best_rate: f64,
-    /// Bytes of its parameters.
-    bytes: f64,
-}
 
 /// The policy.
 #[derive(Debug)]

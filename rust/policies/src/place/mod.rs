@@ -23,12 +23,13 @@ mod yarn;
 
 pub use gangline_model::Tier as Level;
 pub use params::{Fit, PlacementParams, RackChoice, Rule, SkewSource, Slots};
+pub use speeds::Skew;
 
 use gangline_engine::{ClusterView, FreeIndex, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, JobFacts, JobId, ServerId, mask_of_lowest};
 use gangline_rng::{Purpose, Stream};
 use slots::aligned_mask;
-use speeds::Speeds;
+use speeds::{Speeds, Waits};
 
 /// What a gang asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,48 +44,6 @@ pub struct Demand {
     pub starts: u32,
     /// Widest tier allowed for this call (rule `consolidate` only; the parameter may be narrower).
     pub max_level: Level,
-}
-
-/// GPU types on which a gang waits for a narrow place: bit `t` = type `t`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Skew {
-    /// Types on which it wants the fewest servers possible.
-    pub server: u64,
-    /// Types on which one rack is enough.
-    pub rack: u64,
-}
-
-impl Skew {
-    /// Any place will do.
-    pub const LOW: Self = Self { server: 0, rack: 0 };
-    /// The fewest servers, whatever the type.
-    pub const HIGH: Self = Self {
-        server: u64::MAX,
-        rack: 0,
-    };
-
-    /// What the gang waits for on a type, as a number: equal numbers ask the same of the rule.
-    pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
-        self.on(gpu_type) as u8
-    }
-
-    fn on(self, gpu_type: GpuTypeId) -> Waits {
-        if self.server >> gpu_type.index() & 1 == 1 {
-            Waits::Server
-        } else if self.rack >> gpu_type.index() & 1 == 1 {
-            Waits::Rack
-        } else {
-            Waits::Nowhere
-        }
-    }
-}
-
-/// What a gang under rule `skew` waits for on one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    Server,
-    Rack,
-    Nowhere,
 }
 
 /// GPUs taken on one server: its position in the pool, and how many.

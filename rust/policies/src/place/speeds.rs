@@ -1,9 +1,50 @@
-//! What the network says of a gang, for the rules that ask it.
+//! What the network says of a gang, for the rules that ask it, and where a gang waits because of that.
 
-use super::Skew;
 use gangline_engine::{ClusterView, SharedFacts};
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, LocalityModel, Shape, Tier};
 use std::sync::Arc;
+
+/// GPU types on which a gang waits for a narrow place: bit `t` = type `t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Skew {
+    /// Types on which it wants the fewest servers possible.
+    pub server: u64,
+    /// Types on which one rack is enough.
+    pub rack: u64,
+}
+
+impl Skew {
+    /// Any place will do.
+    pub const LOW: Self = Self { server: 0, rack: 0 };
+    /// The fewest servers, whatever the type.
+    pub const HIGH: Self = Self {
+        server: u64::MAX,
+        rack: 0,
+    };
+
+    /// What the gang waits for on a type, as a number: equal numbers ask the same of the rule.
+    pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
+        self.on(gpu_type) as u8
+    }
+
+    pub(super) fn on(self, gpu_type: GpuTypeId) -> Waits {
+        if self.server >> gpu_type.index() & 1 == 1 {
+            Waits::Server
+        } else if self.rack >> gpu_type.index() & 1 == 1 {
+            Waits::Rack
+        } else {
+            Waits::Nowhere
+        }
+    }
+}
+
+/// What a gang under rule `skew` waits for on one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Server,
+    Rack,
+    Nowhere,
+}
 
 /// The network of a run and what it has to be asked with.
 #[derive(Clone, Debug)]

@@ -2,8 +2,9 @@
 //! public code of Pollux; the chances, the order of draws and the selection are ours. O(generations x population x jobs x
 //! servers).
 
-use super::Racer;
 use super::objective::Objective;
+use super::params::GeneticParams;
+use super::racer::Racer;
 use super::search::Bidder;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuSet, ServerId, mask_of_lowest};
@@ -16,17 +17,6 @@ const BACK: f64 = 0.1;
 const DROP: f64 = 0.1;
 /// Chance that a job gets another number of GPUs on a server. Ours.
 const CHANGE: f64 = 0.5;
-
-/// Sizes of the search.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GeneticParams {
-    /// Most jobs x servers.
-    pub cells_max: usize,
-    /// Candidates that live on.
-    pub population: usize,
-    /// Rounds of children.
-    pub generations: usize,
-}
 
 /// GPUs of each job on each server, job by job.
 type Rows = Vec<u32>;

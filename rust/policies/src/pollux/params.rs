@@ -1,6 +1,5 @@
 //! Parameters of the Pollux-style policy.
 
-use super::genetic::GeneticParams;
 use crate::params::{ParamReader, words};
 use gangline_engine::PolicyError;
 use gangline_model::SimSpan;
@@ -23,6 +22,17 @@ words! {
         /// A genetic search over all placements.
         Ga = "ga",
     }
+}
+
+/// Sizes of the search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GeneticParams {
+    /// Most jobs x servers.
+    pub cells_max: usize,
+    /// Candidates that live on.
+    pub population: usize,
+    /// Rounds of children.
+    pub generations: usize,
 }
 
 /// What can be set.

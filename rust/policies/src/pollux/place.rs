@@ -1,8 +1,8 @@
 //! Which GPUs a job gets: one server where it fits, else whole idle servers and a rest; then repairs where a count found
 //! no place. O(servers) per job.
 
-use super::Racer;
 use super::objective::Objective;
+use super::racer::Racer;
 use super::search::Bidder;
 use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, ServerId, mask_of_lowest};

@@ -1,7 +1,7 @@
 //! Choices become places, and places a plan.
 
-use super::choose::{Candidates, Walk};
-use super::{Choice, Holder, Rounds};
+use super::choose::Walk;
+use super::{Candidates, Choice, Holder, Rounds};
 use crate::yarn::GpuPick;
 use gangline_engine::{ClusterView, Mark, Plan};
 use gangline_model::{GpuSet, JobId, SimTime};

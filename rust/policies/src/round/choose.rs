@@ -1,18 +1,9 @@
 //! Which jobs run where in a round: a walk over claims.
 
 use super::accounts::Claim;
-use super::{Choice, Rounds};
+use super::{Candidates, Choice, Rounds};
 use gangline_engine::ClusterView;
 use gangline_model::JobId;
-
-/// Which jobs are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Candidates {
-    /// All active jobs, at a boundary.
-    All,
-    /// Waiting jobs, inside a round.
-    Waiting,
-}
 
 /// The choices of a round while it is made. The walk that made them can be taken up again at any of them, so that a
 /// choice without a place costs what lies behind it, not a round.

@@ -26,7 +26,6 @@ use crate::yarn::GpuPick;
 pub(crate) use accounts::{Accounts, Claim};
 pub(crate) use ask::{ask, rate, types};
 use ask::{can, order_of_types};
-use choose::Candidates;
 use entities::Entities;
 pub use entities::EntityParams;
 use gangline_allocation::{Allocator, Shares, in_parts};
@@ -36,6 +35,7 @@ use gangline_engine::{
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use pairs::Pairs;
+pub use pairs::Partners;
 use queues::{Filter, Queues};
 use std::collections::BTreeSet;
 
@@ -58,16 +58,6 @@ impl ZeroPass {
             Self::Never => &[Filter::WithShare],
         }
     }
-}
-
-/// With which other jobs a job is promised a share of its time on the same GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Partners {
-    /// Any job of a kind: jobs of one kind are alike, so it does not matter which of them is the partner.
-    #[default]
-    OfKind,
-    /// One job, as long as the pair lasts.
-    Single,
 }
 
 /// Parameters of the mechanism.
@@ -146,6 +136,15 @@ impl std::fmt::Debug for Rounds {
             .field("params", &self.params)
             .finish_non_exhaustive()
     }
+}
+
+/// Which jobs are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Candidates {
+    /// All active jobs, at a boundary.
+    All,
+    /// Waiting jobs, inside a round.
+    Waiting,
 }
 
 /// A job, or two that share GPUs, and the type they shall use.

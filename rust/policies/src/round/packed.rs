@@ -5,10 +5,9 @@
 
 use super::accounts::Claim;
 use super::ask::can;
-use super::choose::Candidates;
 use super::pairs::{Line, Pairs};
 use super::queues::Filter;
-use super::{Choice, Rounds};
+use super::{Candidates, Choice, Rounds};
 use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use std::cmp::Ordering;

@@ -10,7 +10,6 @@
 //! Books are kept per job and group of its partner. Programs have a group per kind: which job of a kind its
 //! partner is changes nothing for a job, and there are as many books as a program has shares, not jobs squared.
 
-use super::Partners;
 use super::accounts::{Claim, priority};
 use super::ask::{rate, types};
 use crate::class::Places;
@@ -19,6 +18,16 @@ use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// With which other jobs a job is promised a share of its time on the same GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Partners {
+    /// Any job of a kind: jobs of one kind are alike, so it does not matter which of them is the partner.
+    #[default]
+    OfKind,
+    /// One job, as long as the pair lasts.
+    Single,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Book {

@@ -1,7 +1,7 @@
 //! The auction: the job that gains most per GPU by the place offered gets it; the rest of the room is handed on.
 
 use super::exact::Exact;
-use super::fairness::{Fairness, Rho};
+use super::fairness::{Fairness, Rho, Standing};
 use crate::class::Places;
 use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, JobId, SimSpan};
@@ -17,33 +17,6 @@ pub enum Leftover {
     Rho,
     /// A draw keyed by instant and job.
     Random,
-}
-
-/// A job that may get GPUs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
-    pub job: JobId,
-    pub class: usize,
-    /// Time since arrival.
-    pub age: SimSpan,
-    /// Time left alone on the best type.
-    pub left: SimSpan,
-    /// Isolated duration.
-    pub duration: SimSpan,
-    /// Finish-time fairness if it ran alone from now on, rounded.
-    pub rho: f64,
-}
-
-impl Standing {
-    /// v: how much less unfair it is to get GPUs now, on which the work takes `stretch` times as long, than
-    /// at the next auction.
-    pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
-        let age = self.age.0 as f64;
-        // what a bad estimate says may be left for as long as the clock goes
-        let next = self.age.0 + lease_left.0;
-        let waits = next.saturating_add(self.left.0) as f64;
-        waits / (age + self.left.0 as f64 * stretch)
-    }
 }
 
 /// What a bidder offers for the best place it can have: ln(v) / d.

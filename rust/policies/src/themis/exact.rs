@@ -1,7 +1,7 @@
 //! The auction as an integer program: of all ways to give bidders gangs on one type and tier each, the one
 //! with the largest product of v. Built and carried out here; solved on the other side of a port.
 
-use super::auction::Standing;
+use super::fairness::Standing;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::place::levels::{self, Pick};

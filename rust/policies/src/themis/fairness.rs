@@ -1,9 +1,35 @@
 //! Finish-time fairness: rho as an exact fraction, so that jobs that tie go by index.
 
-use super::auction::Standing;
 use gangline_engine::{Changes, ClusterView};
 use gangline_model::{JobId, SimSpan, SimTime};
 use std::cmp::Ordering;
+
+/// A job that may get GPUs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub job: JobId,
+    pub class: usize,
+    /// Time since arrival.
+    pub age: SimSpan,
+    /// Time left alone on the best type.
+    pub left: SimSpan,
+    /// Isolated duration.
+    pub duration: SimSpan,
+    /// Finish-time fairness if it ran alone from now on, rounded.
+    pub rho: f64,
+}
+
+impl Standing {
+    /// v: how much less unfair it is to get GPUs now, on which the work takes `stretch` times as long, than
+    /// at the next auction.
+    pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
+        let age = self.age.0 as f64;
+        // what a bad estimate says may be left for as long as the clock goes
+        let next = self.age.0 + lease_left.0;
+        let waits = next.saturating_add(self.left.0) as f64;
+        waits / (age + self.left.0 as f64 * stretch)
+    }
+}
 
 /// Floats further apart than this, relative to them, are in the order of the fractions that they stand for: each is
 /// within 1e-14 of its own.

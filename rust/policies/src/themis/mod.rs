@@ -21,9 +21,9 @@ use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::turns::check_length;
 use crate::why::{NO_PLACE, has_enough, largest};
-use auction::{Auction, Standing};
+use auction::Auction;
 use exact::Exact;
-use fairness::Fairness;
+use fairness::{Fairness, Standing};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     WakeOn,

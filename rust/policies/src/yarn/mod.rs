@@ -14,8 +14,9 @@ mod pick;
 mod queues;
 
 pub(crate) use owners::Owners;
+pub use owners::QueueBy;
 pub use pick::GpuPick;
-pub use queues::{QueueBy, QueueParams};
+pub use queues::QueueParams;
 
 use crate::class::Places;
 use crate::place::PlacementParams;

@@ -1,8 +1,20 @@
 //! Whose jobs are whose: users or virtual clusters of a trace, by number.
 
-use super::QueueBy;
+use crate::params::words;
 use gangline_model::{JobFacts, JobId};
 use std::collections::BTreeSet;
+
+words! {
+    /// What makes a queue.
+    pub enum QueueBy {
+        /// Nothing: one queue.
+        None = "none",
+        /// The user.
+        User = "user",
+        /// The virtual cluster.
+        Vc = "vc",
+    }
+}
 
 /// Name of the owner of jobs that name none, and of all jobs if there is one queue.
 const DEFAULT: &str = "default";

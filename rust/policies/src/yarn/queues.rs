@@ -1,23 +1,10 @@
 //! Queues with shares: which jobs are in which, and which goes next.
 
-use super::owners::Owners;
-use crate::params::words;
+use super::owners::{Owners, QueueBy};
 use gangline_engine::PolicyError;
 use gangline_model::{JobFacts, JobId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-
-words! {
-    /// What makes a queue.
-    pub enum QueueBy {
-        /// Nothing: one queue.
-        None = "none",
-        /// The user.
-        User = "user",
-        /// The virtual cluster.
-        Vc = "vc",
-    }
-}
 
 /// Parameters of the queues.
 #[derive(Clone, Debug)]

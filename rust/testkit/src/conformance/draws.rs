@@ -1,8 +1,44 @@
 //! Parameters of any policy for the worlds of [`draw`](super::draw): each is drawn from its kind, in times of
 //! the order of these worlds. What a kind does not tell is in [`exception`], each case with its reason.
 
-use super::{Numbers, QUEUES};
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params, PolicyInfo};
+use gangline_rng::{Purpose, Stream};
+
+/// Every user and virtual cluster of drawn worlds, and the queue of jobs without one.
+pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
+
+/// Numbers for one world, in the order in which they are asked for.
+#[derive(Debug)]
+pub struct Numbers {
+    stream: Stream,
+    id: u32,
+}
+
+impl Numbers {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            stream: Stream::new(seed, Purpose::Population),
+            id: 0,
+        }
+    }
+
+    /// Uniform in `0..n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.id += 1;
+        self.stream.draw(0, self.id, 0).below(n)
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of the items.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len() as u64) as usize]
+    }
+}
 
 /// Longer than every restart overhead of the drawn worlds.
 const OVER_RESTARTS_S: [f64; 4] = [11.0, 17.5, 30.0, 60.0];

@@ -17,7 +17,7 @@ impl ToyMixed {
     /// The policy.
     pub fn new() -> Self {
         Self {
-            places: super::places(Level::Network),
+            places: super::places::places(Level::Network),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod fork;
 mod mixed;
+mod places;
 mod registry;
 mod round;
 mod share;
@@ -16,14 +17,3 @@ pub use registry::TOYS;
 pub use round::ToyRound;
 pub use share::ToyShare;
 pub use timer::ToyTimer;
-
-use gangline_policies::class::Places;
-use gangline_policies::place::{Level, PlacementParams};
-
-/// The places of a toy, up to a level.
-fn places(max_level: Level) -> Places {
-    Places::new(PlacementParams {
-        max_level,
-        ..PlacementParams::default()
-    })
-}

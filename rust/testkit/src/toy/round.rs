@@ -19,7 +19,7 @@ impl ToyRound {
     pub fn new(round: SimSpan) -> Self {
         Self {
             round,
-            places: super::places(Level::Network),
+            places: super::places::places(Level::Network),
         }
     }
 }

@@ -21,7 +21,7 @@ impl ToyShare {
     pub fn new(halve: bool) -> Self {
         Self {
             halve,
-            places: super::places(Level::Network),
+            places: super::places::places(Level::Network),
             added: BTreeMap::new(),
             sub_batches: BTreeMap::new(),
         }

@@ -20,8 +20,8 @@ impl ToyTimer {
     pub fn new(delay: SimSpan) -> Self {
         Self {
             delay,
-            narrow: super::places(Level::Server),
-            wide: super::places(Level::Network),
+            narrow: super::places::places(Level::Server),
+            wide: super::places::places(Level::Network),
         }
     }
 }

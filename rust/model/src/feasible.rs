@@ -1,0 +1,120 @@
+//! Which jobs can run on a cluster, and where.
+
+use crate::{ClusterSpec, GpuTypeId, JobFacts, JobId, RateTable};
+
+/// Why a job can never run on a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum InfeasibleReason {
+    /// More GPUs than exist of every allowed type.
+    TooManyGpus = 1,
+    /// Rate 0 on every allowed type.
+    NoRate = 2,
+    /// More memory per GPU than any allowed type has.
+    Memory = 3,
+    /// No allowed GPU type exists in this cluster.
+    NoType = 4,
+    /// The policy's placement rule has no place for it on the empty cluster.
+    Placement = 5,
+    /// A larger gang than the policy serves.
+    Gang = 6,
+    /// More GPUs than exist of all allowed types together, where a gang may mix types.
+    TooManyTogether = 7,
+    /// No copy of it fits on a server of an allowed type and makes progress there.
+    NoCopy = 8,
+}
+
+impl InfeasibleReason {
+    /// The reason in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::TooManyGpus => "asks for more GPUs than the cluster has of any type it may use",
+            Self::NoRate => "has rate 0 on every GPU type it may use",
+            Self::Memory => "needs more memory per GPU than any GPU type it may use has",
+            Self::NoType => "allows no GPU type of this cluster",
+            Self::Placement => "has no place on the empty cluster under this placement rule",
+            Self::Gang => "asks for more GPUs than the policy gives to one job",
+            Self::TooManyTogether => {
+                "asks for more GPUs than the cluster has of all types it may use together"
+            }
+            Self::NoCopy => "has no copy that fits on a server and makes progress there",
+        }
+    }
+}
+
+/// A job that can never run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Infeasible {
+    /// The job.
+    pub job: JobId,
+    /// Why.
+    pub reason: InfeasibleReason,
+}
+
+impl JobFacts {
+    /// Types the job can use here: allowed, with memory for its full batch, a rate above 0 and, unless
+    /// gangs may mix types, at least as many GPUs as its gang.
+    pub fn usable_types(
+        &self,
+        job: JobId,
+        cluster: &ClusterSpec,
+        rates: &RateTable,
+        mixes_types: bool,
+    ) -> u64 {
+        let gpus_min = if mixes_types { 1 } else { self.gpus(job) };
+        let memory = self.memory_bytes(job);
+        let mut usable = 0;
+        for (index, gpu_type) in cluster.gpu_types().iter().enumerate() {
+            let id = GpuTypeId::new(index);
+            if self.allowed_types(job) >> index & 1 == 1
+                && cluster.gpus_by_type()[index] >= gpus_min
+                && gpu_type.memory_bytes >= memory
+                && rates.base(self, job, id) > 0.0
+            {
+                usable |= 1 << index;
+            }
+        }
+        usable
+    }
+
+    /// Why the job can never run on this cluster, or `None` if it can.
+    /// `mixes_types` tells whether the policy builds gangs over several GPU types.
+    pub fn infeasible(
+        &self,
+        job: JobId,
+        cluster: &ClusterSpec,
+        rates: &RateTable,
+        mixes_types: bool,
+    ) -> Option<InfeasibleReason> {
+        let exists = |index: &usize| cluster.gpus_by_type()[*index] > 0;
+        let allowed: Vec<usize> = (0..cluster.gpu_types().len())
+            .filter(exists)
+            .filter(|index| self.allowed_types(job) >> index & 1 == 1)
+            .collect();
+        if allowed.is_empty() {
+            return Some(InfeasibleReason::NoType);
+        }
+        let memory = self.memory_bytes(job);
+        let roomy: Vec<usize> = allowed
+            .into_iter()
+            .filter(|&index| cluster.gpu_types()[index].memory_bytes >= memory)
+            .collect();
+        if roomy.is_empty() {
+            return Some(InfeasibleReason::Memory);
+        }
+        let fast: Vec<usize> = roomy
+            .into_iter()
+            .filter(|&index| rates.base(self, job, GpuTypeId::new(index)) > 0.0)
+            .collect();
+        if fast.is_empty() {
+            return Some(InfeasibleReason::NoRate);
+        }
+        let gpus = fast.iter().map(|&index| cluster.gpus_by_type()[index]);
+        let (most, reason) = if mixes_types {
+            (gpus.sum(), InfeasibleReason::TooManyTogether)
+        } else {
+            (gpus.max().unwrap_or(0), InfeasibleReason::TooManyGpus)
+        };
+        (self.gpus(job) > most).then_some(reason)
+    }
+}
