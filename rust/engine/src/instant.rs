@@ -306,12 +306,9 @@ impl Engine {
             self.retime();
         }
         if self.motion.queue.wants_compaction() {
-            let (state, timers) = (&self.motion.state, &self.timers);
-            self.motion.queue.compact(|event| match event.class() {
-                EventClass::Completion => state.is_live(event.subject, event.generation),
-                EventClass::Capacity => true,
-                EventClass::Timer => timers.is_live(event.subject, event.generation),
-            });
+            let mut queue = std::mem::take(&mut self.motion.queue);
+            queue.compact(|event| self.is_live(event));
+            self.motion.queue = queue;
         }
         self.motion.recorder.timeline_row(&self.motion.state);
         if self.motion.state.config().check_invariants {

@@ -312,14 +312,10 @@ impl State {
 
     /// Memory per GPU at a sub-batch; 0 = full batch.
     pub(crate) fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
-        let full = self.jobs.memory_bytes(job);
-        let batch = self.jobs.batch_size(job);
-        if full == 0 || sub_batch == 0 || batch == 0 || sub_batch >= batch {
-            return full;
+        if sub_batch == 0 || sub_batch >= self.jobs.batch_size(job) {
+            return self.jobs.memory_bytes(job);
         }
-        let fixed = self.config.memory_fixed_fraction;
-        let share = f64::from(sub_batch) / f64::from(batch);
-        (full as f64 * (fixed + (1.0 - fixed) * share)).round() as u64
+        self.pass_bytes(job, sub_batch)
     }
 
     /// Iteration time at a sub-batch over that at full batch, on so many servers of a type; without a number,

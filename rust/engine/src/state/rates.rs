@@ -240,10 +240,7 @@ impl State {
             base
         };
         let locality = self.locality_on(job, gpus);
-        let inflation = match new.accum {
-            None => self.inflation(job, new.sub_batch, gpu_type, Some(gpus.by_server().len())),
-            Some(_) => 1.0, // the base rate is that of the batch
-        };
+        let inflation = self.inflation_of(job, gpus, (new.sub_batch, new.accum));
         Pace {
             gpu_type,
             tier,
@@ -259,17 +256,16 @@ impl State {
         }
     }
 
-    /// What the sub-batch of a part costs it.
+    /// What a sub-batch costs a part on these GPUs.
     #[inline]
-    fn inflation_of(&self, job: JobId, part: &Part) -> f64 {
-        match part.accum {
-            None => {
-                let places = part.gpus.by_server();
-                let gpu_type = self.occupancy.type_of(places[0].server);
-                self.inflation(job, part.sub_batch, gpu_type, Some(places.len()))
-            }
-            Some(_) => 1.0, // its base rate is that of its batch
+    fn inflation_of(&self, job: JobId, gpus: &GpuSet, batch: (u32, Option<u32>)) -> f64 {
+        let (sub_batch, accum) = batch;
+        if accum.is_some() {
+            return 1.0; // its base rate is that of its batch
         }
+        let places = gpus.by_server();
+        let gpu_type = self.occupancy.type_of(places[0].server);
+        self.inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
     /// How fast a part goes where it is, beside the residents of now.
@@ -289,7 +285,8 @@ impl State {
         let run = &self.runs[record];
         let part = &run.parts[at];
         let locality = self.locality_now(record, part);
-        let inflation = self.inflation_of(run.job, part);
+        let batch = (part.sub_batch, part.accum);
+        let inflation = self.inflation_of(run.job, &part.gpus, batch);
         Speed {
             locality,
             xi,
