@@ -11,22 +11,22 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile(
-    "ci",
-    derandomize=True,
-    deadline=None,
-    max_examples=50,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile(
-    "deep",
-    deadline=None,
-    max_examples=int(os.environ.get("GANGLINE_EXAMPLES", "2000")),
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+HOW_HARD = {
+    # examples of each property, and whether other ones are drawn each time
+    "brief": (15, False),  # `make test`
+    "full": (50, False),  # `make check`
+    "deep": (int(os.environ.get("GANGLINE_EXAMPLES", "2000")), True),
+}
+for name, (examples, changing) in HOW_HARD.items():
+    settings.register_profile(
+        name,
+        derandomize=not changing,
+        deadline=None,
+        max_examples=examples,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "brief")
 settings.load_profile(PROFILE)
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C.

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import os
 import pkgutil
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import gangline as gl
+from commands import gangline
 from gangline.studies.sweep.plan import read_plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,15 +87,7 @@ def run_commands(page: Path, folder: Path) -> None:
     """Run the commands of a page in order; each must succeed."""
     for line, words in commands(page):
         assert words[0] == "gangline", f"{name_of(page)}:{line}: `{words[0]}` is never run"
-        done = subprocess.run(
-            [sys.executable, "-m", "gangline", *words[1:]],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "NO_COLOR": "1"},
-        )
+        done = gangline(*words[1:], cwd=folder)
         place = f"{name_of(page)}:{line}"
         assert done.returncode == 0, f"{place}: exit {done.returncode}\n{done.stderr[-2000:]}"
 

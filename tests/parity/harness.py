@@ -18,7 +18,7 @@ from gangline.lp.rounds import Shares
 from reference import exact_auction, rounds
 
 # Nearly every drawn world takes far fewer decisions; the few that take thousands are for deep runs.
-DECISIONS_MAX = 400 if os.environ.get("HYPOTHESIS_PROFILE", "ci") == "ci" else 3000
+DECISIONS_MAX = 3000 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 400
 SUMMARY = (
     "makespan_s",
     "gpu_utilization",

@@ -65,7 +65,7 @@ def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataO
 
 
 @pytest.mark.parametrize("policy", PRESETS)
-@settings(suppress_health_check=QUIET, max_examples=20)
+@settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_presets_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     world = data.draw(worlds(checkpoints=False), label="world")
@@ -110,21 +110,21 @@ def test_iteration_times_agree_with_the_slow_simulator(policy: str, data: st.Dat
 
 
 @pytest.mark.parametrize("policy", PRESETS_THAT_SHARE)
-@settings(suppress_health_check=QUIET, max_examples=20)
+@settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_presets_that_share_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     compare(data.draw(worlds(), label="world"), policy, {})
 
 
 @pytest.mark.parametrize("policy", AT_TRACED_SIZE)
-@settings(suppress_health_check=QUIET, max_examples=30)
+@settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_elastic_jobs_at_their_traced_size_agree(policy: str, data: st.DataObject) -> None:
     compare(data.draw(elastic_worlds(), label="world"), policy, {})
 
 
 @pytest.mark.parametrize("policy", ELASTIC)
-@settings(suppress_health_check=QUIET, max_examples=60)
+@settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_elastic_jobs_that_change_size_agree(policy: str, data: st.DataObject) -> None:
     world = data.draw(elastic_worlds(), label="world")
@@ -137,7 +137,7 @@ def test_elastic_jobs_that_change_size_agree(policy: str, data: st.DataObject) -
 
 
 @pytest.mark.parametrize("policy", ELASTIC)
-@settings(suppress_health_check=QUIET, max_examples=30)
+@settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_the_genetic_search_agrees(policy: str, data: st.DataObject) -> None:
     world = data.draw(elastic_worlds(), label="world")

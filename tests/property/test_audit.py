@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Row = dict[str, Any]
-EXAMPLES = max(10, settings().max_examples // 4)  # of each of some sixty tests
+EXAMPLES = max(5, settings().max_examples // 4)  # of each of some sixty tests
 RUNS = [("las", 2), ("fifo-skip", 3), ("srtf", 4)]  # with moves, mixed types and failures
 
 

@@ -21,7 +21,7 @@ from parity.harness import cluster_of, nanos, run_engine, trace_of
 from parity.worlds import worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-QUICK = settings(suppress_health_check=QUIET, max_examples=15)
+QUICK = settings(suppress_health_check=QUIET, max_examples=settings().max_examples // 3)
 USUAL = settings(suppress_health_check=QUIET)
 
 

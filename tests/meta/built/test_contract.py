@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import gangline as gl
+from commands import gangline
 from meta.house import ROOT
 
 if TYPE_CHECKING:
@@ -19,14 +18,6 @@ if TYPE_CHECKING:
 
 CONTRACT: dict[str, Any] = tomllib.loads((ROOT / "tests/meta/contract.toml").read_text("utf-8"))
 TRACE = "synth:philly?jobs=40&seed=1&max_gpus=8"
-
-
-def gangline(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own, without a terminal."""
-    command = [sys.executable, "-m", "gangline", *arguments]
-    return subprocess.run(
-        command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
 
 
 def missing(expected: list[str], found: list[str]) -> list[str]:

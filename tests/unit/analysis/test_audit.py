@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
+from commands import gangline
 from gangline.analysis.audit.findings import RULES
 from gangline.cli.app import main
 
@@ -395,31 +394,26 @@ def test_what_cannot_be_read_is_named(
 # The command.
 
 
-def gangline(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gangline", "audit", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
 def test_the_command_says_where_and_leaves_with_3(tmp_path: Path) -> None:
     cluster = tmp_path / "lab.toml"
     cluster.write_text(gl.Cluster.from_dict(LAB).to_toml())
     table = tmp_path / "s.csv"
     table.write_text("who,from,to,node,gpu_mask\na,0,10,0,3\nb,9,30,0,1\n")
     mapping = "job_id=who,start_s=from,end_s=to,server=node"
-    done = gangline(str(table), "--cluster", str(cluster), "--columns", mapping)
+    done = gangline("audit", str(table), "--cluster", str(cluster), "--columns", mapping)
     assert done.returncode == 3, done.stderr
     assert "double-booking" in done.stdout
     assert "GPU 0 of server 0 holds 2 jobs, allowed 1" in done.stdout
     assert "short-run, work-done; missing: how much work there is: a trace" in done.stderr
     given = ("--cluster", str(cluster), "--columns", mapping, "--json", "--max-share", "2")
-    fine = gangline(str(table), *given)
+    fine = gangline("audit", str(table), *given)
     assert fine.returncode == 0, fine.stderr
     assert json.loads(fine.stdout)["ok"] is True
-    bad = gangline(str(table), "--cluster", str(cluster))
+    bad = gangline("audit", str(table), "--cluster", str(cluster))
     assert bad.returncode == 2
     assert bad.stdout == ""
     assert bad.stderr.startswith("gangline: ")
-    odd = gangline(str(table), "--cluster", str(cluster), "--columns", "job_id")
+    odd = gangline("audit", str(table), "--cluster", str(cluster), "--columns", "job_id")
     assert (odd.returncode, odd.stdout) == (2, "")
     assert "expected NATIVE=THEIRS" in odd.stderr
 
