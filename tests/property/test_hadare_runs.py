@@ -230,3 +230,52 @@ def test_estimates_off_the_mark_still_end_every_job() -> None:
         assert_same(result, outcome)
         assert all(row["status"] == "finished" for row in jobs_of(result).values())
         assert max(ends(result)) >= 0.9 * exact
+
+
+def test_bytes_of_the_model_lengthen_the_consolidation() -> None:
+    """5e9 bytes at 1.25e9 bytes/s take 4 s, at once or one copy after another; 2000 / 20 s more."""
+    world = world_of(LADDER, [2000.0])
+    models = {"p0": {"compute_s": 0.1, "grad_bytes": 5e9, "buckets": 3}}
+    world["network"] = {"levels": {"*": [1.0, 1.0, 1.0]}, "models": models}
+    for fan_in, seconds in (("parallel", 1 + 4), ("serial", 1 + 5 * 4)):
+        assert ends(run_engine(world, "hadare", {"fan_in": fan_in})) == [seconds + 100.0]
+
+
+@pytest.mark.parametrize(
+    ("params", "nodes"),
+    [
+        ({"min_share": 0.2}, {0, 1, 2, 3}),
+        ({"min_share": 0.21}, {0, 1}),
+        ({"min_steps": 360}, {0, 1, 2, 3}),  # node 4 alone would do 359 beside others
+        ({"min_steps": 10**6}, {0}),
+    ],
+)
+def test_hopeless_nodes_get_no_copy(params: dict[str, Any], nodes: set[int]) -> None:
+    result = run_engine(world_of(LADDER, [1e5]), "hadare", params)
+    first = [row["part"] for row in result.segments.to_pylist() if row["start_s"] == 0.0]
+    assert set(first) == nodes
+
+
+@pytest.mark.parametrize(("size", "speed"), [(None, 6 / 8), (1, 2 / 8), (2, 4 / 8), (3, 3 / 8)])
+def test_a_copy_takes_a_whole_server_or_as_many_gpus_as_said(
+    size: int | None, speed: float
+) -> None:
+    world = world_of([(1.0, 1.0)], [100.0])
+    for server, gpus in zip(world["cluster"]["servers"], (4, 2), strict=True):
+        server["gpus"] = gpus
+    world["jobs"][0] |= {"duration_s": 100.0, "iterations": None, "gpus": 8}
+    result = run_engine(world, "hadare", {"gpus_per_copy": size, "c0_s": 0.0})
+    assert ends(result) == [round(100 / speed, 9)]
+
+
+def test_a_failed_node_ends_its_part_only() -> None:
+    """Nodes alike, merged at 20: 38 by then, 19 on node 0 by 40, 38 by 60, and 5 by 61 + 2.5."""
+    world = world_of([(1.0, 1.0)], [100.0])
+    table = [{"server": 1, "down_s": 25.0, "up_s": 27.0}]
+    world["cluster"]["failures"] = {"table": table}
+    assert ends(run_engine(world, "hadare", {"round_s": 20.0, "c0_s": 1.0})) == [63.5]
+
+
+def test_one_copy_has_no_window_for_merging() -> None:
+    world = world_of(LADDER, [1000.0], **TEN)
+    assert ends(run_engine(world, "hadare-nofork", {"round_s": 12.0, "c0_s": 12.0})) == [110.0]

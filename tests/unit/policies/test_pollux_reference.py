@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import random
 import statistics
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import reference
-from reference import Keep, Move, Plan, Preempt, Start, philox
-from reference.elastic import Config, efficiency, read_models
+from reference import Keep, Move, Plan, Preempt, Start
+from reference.elastic import Config, efficiency
 from reference.pollux import Claim, Pollux
 from reference.pollux_exhaustive import best_objective, objective_of
 from reference.pollux_ga import Genetic
-
-if TYPE_CHECKING:
-    from reference.elastic import Model
 
 World = dict[str, Any]
 
@@ -34,68 +30,6 @@ ROWS = {
 
 def row_of(label: str, **more: Any) -> World:
     return dict(zip(KEYS, ROWS[label], strict=True)) | more
-
-
-def model_of(label: str, **more: Any) -> Model:
-    world = {"elastic": {"models": {label: row_of(label, **more)}}}
-    return read_models(world, philox.PLATFORM)[label]
-
-
-GOLDEN = {"noise": [[0.0, 0.01, 0.05]]}
-
-
-@pytest.mark.parametrize(
-    ("nodes", "k", "config", "step_s", "throughput"),
-    [
-        (1, 1, Config(128, 0), 0.107160, 1194.4711),
-        (1, 4, Config(128, 0), 0.112326, 4558.1552),
-        (2, 8, Config(128, 0), 0.172744, 5927.8417),
-        (1, 1, Config(128, 1), 0.214321, 1194.4711),
-    ],
-)
-def test_steps(nodes: int, k: int, config: Config, step_s: float, throughput: float) -> None:
-    model = model_of("cifar10", **GOLDEN)
-    assert model.step_s(k, nodes, config) == pytest.approx(step_s, abs=5e-7)
-    assert model.throughput(k, nodes, config) == pytest.approx(throughput, abs=5e-5)
-
-
-def test_eight_gpus_apart_are_worse_than_four_together() -> None:
-    model, config = model_of("cifar10", **GOLDEN), Config(128, 0)
-    batches = [efficiency(batch, 128, 0.01, 0.05) for batch in (128, 512, 1024)]
-    assert batches == pytest.approx([1, 0.666667, 0.461538], abs=5e-7)
-    found = [model.goodput(k, n, config, 0) for n, k in ((1, 1), (1, 4), (2, 8))]
-    assert found == pytest.approx([1194.4711, 3038.7701, 2735.9269], abs=5e-5)
-
-
-def test_efficiency_is_a_share_that_falls_with_the_batch_and_rises_with_noise() -> None:
-    for sqr in (0.0, 1e-6, 0.01, 3.0):
-        for var in (0.0, 1e-6, 0.05, 70.0):
-            found = [efficiency(128 * s, 128, sqr, var) for s in (1, 1.5, 2, 8, 1000)]
-            assert all(0 < x <= 1 + 1e-15 for x in found)
-            assert all(b <= a * (1 + 1e-15) for a, b in pairwise(found))
-            noisier = [efficiency(128 * s, 128, sqr, 2 * var) for s in (1, 1.5, 2, 8, 1000)]
-            assert all(b >= a * (1 - 1e-15) for a, b in zip(found, noisier, strict=True))
-
-
-@pytest.mark.parametrize("label", ROWS)
-def test_best_configurations(label: str) -> None:
-    model = model_of(label)
-    assert model.goodput(1, 1, Config(model.init_batch, 0), 0) == pytest.approx(
-        model.throughput(1, 1, Config(model.init_batch, 0)), rel=1e-12
-    )
-    for k in (1, 2, 3, 4, 7):
-        found = model.best(k, 1, 0)
-        assert found is not None
-        m, a = found.config
-        assert model.min_pass <= m <= model.max_pass
-        assert k * m * (a + 1) >= model.init_batch
-        # no other split of the same passes is much better: a step is a factor of at most 1.08
-        for other in range(model.min_pass, model.max_pass + 1):
-            batch = k * other * (a + 1)
-            if model.init_batch <= batch <= model.max_batch and not (k == 1 and a == 0):
-                goodput = model.goodput(k, 1, Config(other, a), 0)
-                assert goodput <= found.goodput * 1.02
-    assert model.best(model.max_batch, 2, 0) is None or model.min_pass == 1
 
 
 def world_of(jobs: list[World], servers: int = 1, **run: Any) -> World:
@@ -120,17 +54,6 @@ def job(name: str, at: float, gpus: int = 1, seconds: float = 1000.0, **more: An
         "model": "cifar10",
         "batch_size": 128,
     } | more
-
-
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "las"])
-def test_at_its_traced_size_a_job_takes_its_traced_time(policy: str) -> None:
-    jobs = [job("a", 0), job("b", 0, gpus=2), job("c", 5, model="bert", batch_size=24)]
-    world = world_of(jobs, servers=2)
-    for noise in (None, [[0, 1, 4], [0.25, 1, 40], [0.75, 2, 3]]):
-        if noise is not None:
-            world["elastic"]["models"]["cifar10"]["noise"] = noise
-        found = reference.run(world, policy)
-        assert [row["run_ns"] for row in found.jobs] == pytest.approx([1e12] * 3, abs=2)
 
 
 def test_a_knot_changes_the_rate_at_its_instant() -> None:
@@ -166,25 +89,6 @@ def test_another_size_is_a_restart_and_a_rate_of_its_own() -> None:
     assert ref.jobs[0].migrations == 1
 
 
-@pytest.mark.parametrize(
-    ("gpus", "more", "rule"),
-    [
-        (5, {"max_gpus": 4}, "gang_size"),
-        (1, {"min_gpus": 2, "gpus": 2}, "gang_size"),
-        (2, {"model": "none"}, "gang_size"),
-        (2, {"config": Config(0, 0)}, "batch"),
-    ],
-)
-def test_plans_outside_the_range_are_refused(gpus: int, more: World, rule: str) -> None:
-    config = more.pop("config", None)
-    ref = reference.Reference(world_of([job("a", 0) | more], servers=2))
-    assert ref.advance() is not None
-    chosen = tuple(sorted(ref.free())[:gpus])
-    with pytest.raises(reference.PlanError) as caught:
-        ref.apply([Start(0, chosen, config=config)])
-    assert caught.value.rule == rule
-
-
 def test_another_batch_in_place_is_free() -> None:
     world = world_of([job("a", 0), job("tick", 100, model="none")], restart_s=30.0)
     ref = reference.Reference(world)
@@ -193,42 +97,6 @@ def test_another_batch_in_place_is_free() -> None:
     assert ref.advance() is not None
     assert ref.jobs[0].overhead_ns == 0
     assert [row["sub_batch"] for row in ref.segments if row["job"] == 0] == [128, 512]
-
-
-@pytest.mark.parametrize(
-    ("memory_gb", "fixed", "most"),
-    [(None, 0.5, 1024), (12.0, 0.5, 213), (8.0, 0.0, 255), (8.0, 1.0, 1024), (16.0, 0.5, 128)],
-)
-def test_passes_fit_into_memory(memory_gb: float | None, fixed: float, most: int) -> None:
-    """Of 12 GiB at 128 samples half is fixed: 16 GiB hold 6 + 10, for 213 samples."""
-    world = world_of([job("a", 0, memory_gb=memory_gb)])
-    world["sharing"] = {"memory_fixed_fraction": fixed}
-    model = reference.Reference(world, "pollux").jobs[0].elastic
-    assert model is not None
-    assert model.model.max_pass == most
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"gamma": 0.5}, reference.ClusterError),
-        ({"a_c": -1.0}, reference.ClusterError),
-        ({"init_batch": 8192}, reference.ClusterError),
-        ({"min_pass_batch": 2048}, reference.ClusterError),
-        ({"noise": [[0.5, 1, 1]]}, reference.ClusterError),
-    ],
-)
-def test_models_that_cannot_be(change: World, error: type[Exception]) -> None:
-    world = world_of([job("a", 0)])
-    world["elastic"]["models"]["cifar10"] |= change
-    with pytest.raises(error):
-        reference.Reference(world)
-
-
-@pytest.mark.parametrize("change", [{"min_gpus": 4, "max_gpus": 2}, {"batch_size": 64}])
-def test_jobs_that_cannot_be(change: World) -> None:
-    with pytest.raises(reference.TraceError):
-        reference.Reference(world_of([job("a", 0) | change]))
 
 
 # The policy

@@ -291,29 +291,3 @@ def test_pairs_that_may_not_share() -> None:
         assert outcome.summary["shares_refused"] == 1  # there was room
         with pytest.raises(reference.ClusterError):
             reference.run(world_of(jobs, [1], sharing | {"missing": "error"}), policy)
-
-
-def test_what_is_refused() -> None:
-    world = world_of(GOLDEN_JOBS, [2], {"xi": 1.25})
-    bad: list[tuple[str, dict[str, Any]]] = [
-        ("sjf-ffs", {"max_probe": 3}),
-        ("sjf-ffs", {"partner_time": "current"}),
-        ("sjf-bsbf", {"placement": "count"}),
-        ("sjf-bsbf", {"gather": "rack"}),
-        ("sjf-bsbf", {"mixed_types": True}),
-        ("sjf-bsbf", {"preemptive": True}),
-        ("sjf-bsbf", {"min_sub_batch": 0}),
-        ("sjf-bsbf", {"max_probe": 0}),
-        ("sjf-bsbf", {"estimate_error": -1.0}),
-    ]
-    for policy, params in bad:
-        with pytest.raises(reference.PolicyError) as caught:
-            reference.run(world, policy, params)
-        assert caught.value.facts["field"] in params
-    for policy in ("sjf-ffs", "sjf-bsbf"):
-        with pytest.raises(reference.PolicyError):  # no slowdown factor given
-            reference.run({**world, "sharing": {}}, policy)
-    one = {**world, "sharing": {"max_share": 1}}
-    with pytest.raises(reference.PolicyError):
-        reference.run(one, "sjf-bsbf")
-    assert finishes(run(one, "sjf-ffs")) == {"J0": 100, "J1": 150, "J2": 300}
