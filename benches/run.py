@@ -278,25 +278,6 @@ def script(name: str, *arguments: str) -> list[Line]:
     return lines
 
 
-def library(name: str) -> list[Line]:
-    """Benchmarks by pytest: wall time, for information; it is a failure if one of them fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "pytest", "-q"]
-        command += ["--benchmark-only", f"--benchmark-json={report}"]
-        path = str(HERE / "python" / f"{name}.py")
-        done = subprocess.run([*command, path], check=False, stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            print(done.stdout, file=sys.stderr, flush=True)
-        text = report.read_text() if report.exists() else ""
-        found = json.loads(text)["benchmarks"] if text else []
-    lines = [
-        Line(f"{one['name'].removeprefix('test_')}: wall s, median", one["stats"]["median"])
-        for one in found
-    ]
-    return [*lines, Line(f"{name}: exit code", float(done.returncode), 0.0)]
-
-
 def peers(max_jobs: int) -> list[Line]:
     """The same workload through AccaSim."""
     import run_peers
@@ -364,13 +345,14 @@ def commit() -> str:
 
 
 def document(parts: dict[str, list[Line]], command: str) -> str:
-    """A table per part of all that was measured, and on what."""
+    """A table per part of what has a limit, and on what it was measured."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     head = [
         f"{today}, commit {commit()}, {machine()}, Python {platform.python_version()}.",
         f"Command: `{command}`. Lines explained: [docs/performance.md](../docs/performance.md).",
     ]
-    rows = [row for part, lines in parts.items() for row in table(part, lines)]
+    judged = {part: [line for line in lines if line.verdict] for part, lines in parts.items()}
+    rows = [row for part, lines in judged.items() for row in table(part, lines)]
     return "\n".join([*head, *rows, ""])
 
 
@@ -466,7 +448,6 @@ PARTS = {
     ),
     "venus": lambda arguments, folder: venus(folder, arguments.repeats, arguments.policies),
     "loading": lambda arguments, _: loading(arguments.repeats),
-    "library": lambda *_: library("test_end_to_end"),
     "report": lambda arguments, _: script("report", str(min(3, arguments.repeats))),
     "lp": lambda arguments, _: script("lp", str(max(5, arguments.repeats))),
     "decisions": lambda arguments, _: decisions(arguments.repeats),

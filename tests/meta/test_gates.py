@@ -155,7 +155,5 @@ def test_every_benchmark_in_python_is_a_part_of_make_bench() -> None:
     """Those that are helpers of a part are named by the code of that part."""
     text = (ROOT / "benches" / "run.py").read_text()
     for path in (ROOT / "benches" / "python").glob("*.py"):
-        if path.stem == "conftest":
-            continue
         named = f'"{path.stem}' in text or f"from {path.stem} import" in text
         assert named, f"{path.name} is run by no part of benches/run.py"

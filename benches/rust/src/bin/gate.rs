@@ -1,8 +1,8 @@
 //! One case of the instruction gate: runs it once, prints how much there was to do.
 //!
 //! `gate NAME LOAD JOBS [SERVERS]`, for instance `gate bare-fifo light 10000`, or `gate NAME SHAPE SIZE`: a
-//! stretch of a run with SIZE jobs waiting or on SIZE servers, per decision. `gate list` prints the names that
-//! `benches/against.py` compares. Under callgrind only the functions `measured_*` are counted, so making the
+//! stretch of a run with SIZE jobs waiting or on SIZE servers, per decision. `gate list` prints the names
+//! of all. Under callgrind only the functions `measured_*` are counted, so making the
 //! workload costs nothing (`benches/instructions.py`). With SERVERS it also prints its CPU time; 2,000 is one
 //! run of the published table, for a profiler.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
