@@ -12,8 +12,29 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from reference import pair as reference
-from unit.cluster.test_pair_rule import FACTORS, GOLDEN, PASSES, TIMES
 
+# (a, b, xi_a, xi_b, g), then mean completion together, in turn, c, whether they share
+GOLDEN = [
+    ((100, 100, 1.2, 1.2, 1), 120, 150, 0, True),
+    ((100, 100, 1.5, 1.5, 1), 150, 150, 1, False),
+    ((100, 100, 1.6, 1.6, 1), 160, 150, 1.2, False),
+    ((40, 100, 2, 2, 1), 110, 120, 2, True),
+    ((50, 100, 2, 2, 1), 125, 125, 2, False),
+    ((60, 100, 2, 2, 1), 140, 130, 2, False),
+    ((300, 100, 1.4, 1.4, 1), 240, 250, 0, True),
+    ((300, 100, 1.2, 1.8, 1), 255, 250, 0.733333, False),
+    ((300, 100, 1.8, 1.2, 1), 236.666667, 250, 0, True),
+    ((10, 1000, 3, 3, 1), 525, 1005, 4, True),
+    ((400, 1000, 3, 1.1, 1), 1116.666667, 1200, 0, True),
+    ((100, 100, 1, 1, 1), 100, 150, 0, True),
+    ((100, 100, 1.2, 1.2, 1.2), 130, 150, 0.333333, True),
+    ((100, 300, 1.2, 1.2, 2), 290, 350, 1.666667, True),
+    ((100, 30, 1.1, 1.1, 1.2), 78, 80, 0.25, True),
+    ((100, 20, 1.1, 1.1, 1.2), 72, 70, 0.25, False),
+]  # a tie waits
+TIMES = st.floats(1e-3, 1e6)
+FACTORS = st.one_of(st.just(1.0), st.floats(1.0, 5.0))
+PASSES = st.one_of(st.just(1.0), st.floats(1.0, 3.0))
 PAIRS = st.tuples(TIMES, TIMES, FACTORS, FACTORS, PASSES)
 
 
