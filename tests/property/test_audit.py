@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import gangline as gl
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Row = dict[str, Any]
-EXAMPLES = max(5, settings().max_examples // 4)  # of each of some sixty tests
 RUNS = [("las", 2), ("fifo-skip", 3), ("srtf", 4)]  # with moves, mixed types and failures
+WHICH = st.integers(0, len(RUNS) - 1)
 
 
 @pytest.mark.parametrize("policy", sorted(gl.policies.registry))
@@ -135,10 +135,8 @@ JOBS: dict[str, tuple[Callable[[Row, st.DataObject], None], set[str]]] = {
 SOON = st.floats(1e-3, 1e3)
 
 
-@pytest.mark.parametrize("which", range(len(RUNS)))
 @pytest.mark.parametrize("damage", SEGMENTS)
-@settings(max_examples=EXAMPLES)
-@given(data=st.data())
+@given(data=st.data(), which=WHICH)
 def test_one_damaged_segment_is_caught(which: int, damage: str, data: st.DataObject) -> None:
     change, rules = SEGMENTS[damage]
     rows = run(which)[2].segments.to_pylist()
@@ -153,10 +151,8 @@ def test_one_damaged_segment_is_caught(which: int, damage: str, data: st.DataObj
     assert rules & set(found.counts), found
 
 
-@pytest.mark.parametrize("which", range(len(RUNS)))
 @pytest.mark.parametrize("damage", JOBS)
-@settings(max_examples=EXAMPLES)
-@given(data=st.data())
+@given(data=st.data(), which=WHICH)
 def test_one_damaged_job_is_caught(which: int, damage: str, data: st.DataObject) -> None:
     change, rules = JOBS[damage]
     rows = run(which)[2].jobs.to_pylist()
@@ -165,9 +161,7 @@ def test_one_damaged_job_is_caught(which: int, damage: str, data: st.DataObject)
     assert rules & set(found.counts), found
 
 
-@pytest.mark.parametrize("which", range(len(RUNS)))
-@settings(max_examples=EXAMPLES)
-@given(data=st.data())
+@given(data=st.data(), which=WHICH)
 def test_a_segment_on_the_gpus_of_another_is_caught(which: int, data: st.DataObject) -> None:
     rows = run(which)[2].segments.to_pylist()
     first = rows[data.draw(st.integers(0, len(rows) - 1))]
@@ -186,9 +180,7 @@ def test_a_segment_on_the_gpus_of_another_is_caught(which: int, data: st.DataObj
     assert "double-booking" in found.counts
 
 
-@pytest.mark.parametrize("which", range(len(RUNS)))
-@settings(max_examples=EXAMPLES)
-@given(data=st.data())
+@given(data=st.data(), which=WHICH)
 def test_a_lost_or_doubled_row_is_caught(which: int, data: st.DataObject) -> None:
     rows = run(which)[2].jobs.to_pylist()
     at = data.draw(st.integers(0, len(rows) - 1))

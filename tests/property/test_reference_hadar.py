@@ -1,4 +1,4 @@
-"""Hadar in the slow simulator: its exact tier by brute force, and fair shares by hand.
+"""Hadar in the slow simulator: its exact tier by brute force.
 
 Whole decisions and runs that were worked out by hand are held against the engine, in
 `rust/policies/src/hadar/tests.rs`, and the engine against the slow simulator, in `tests/parity`.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import assume, given
 
 import reference
-from parity.prices import settings_with, world_of, worlds
+from parity.prices import settings_with, worlds
 from reference.hadar import Hadar, without
 
 if TYPE_CHECKING:
@@ -59,18 +59,3 @@ def test_exact_is_the_best_of_all_vectors(world: dict[str, Any], params: dict[st
     assert math.isclose(exact.value, best, rel_tol=1e-9, abs_tol=1e-15)
     most = max(taken for value, taken in every if value >= best * (1 - 1e-13))
     assert exact.taken >= most
-
-
-def test_fair_shares_are_those_of_the_arrival() -> None:
-    # at 10 s a is done and b alone; c comes when b is there and server 1 is down
-    rates = [(1, (1.0, 3.0), 5.0), (1, (1.0, 3.0), 1e5), (2, (1.0, 3.0), 40.0)]
-    world = world_of(rates, [(0, 2, 0), (1, 2, 0)], [0.0, 6.0, 10.0])
-    failure = {"server": 1, "down_s": 10.0, "up_s": 20.0}
-    world["cluster"]["failures"] = {"table": [failure]}
-    run = reference.Reference(world, "hadar", {"utility": "ftf", "round_s": 2.0})
-    while run.now < 12 * S:
-        run.advance()
-        run.decide()
-    assert isinstance(run.policy, Hadar)
-    # a: alone, mean rate (1 * 2 + 3 * 2) / 4; b: the same; c: 2 GPUs of one type, 2 of 4 asked for
-    assert run.policy.iso == {0: 5.0 / 2.0, 1: 1e5 / 2.0, 2: 40.0 / (2.0 * 0.5)}

@@ -175,21 +175,3 @@ def test_a_job_alone_uses_every_server_at_the_sum_of_their_rates() -> None:
     assert run.summary["gpu_utilization"] == pytest.approx(1.0)
     lab = gl.simulate(LAB, jobs(1), "hadare-lab", params={"c0_s": 0.0})
     assert lab.summary["makespan_s"] == pytest.approx(5000.0 / 2.0, abs=1e-6)
-
-
-def test_one_copy_never_holds_two_servers() -> None:
-    run = gl.simulate(LAB, jobs(5), "hadare-nofork", segments=True)
-    rows = run.segments.to_pylist()
-    for a in rows:
-        for b in rows:
-            if a is not b and a["job_id"] == b["job_id"]:
-                assert a["end_s"] <= b["start_s"] or b["end_s"] <= a["start_s"]
-
-
-@pytest.mark.parametrize("copies", [1, 2, 3])
-def test_as_many_servers_are_busy_as_copies_can_use(copies: int) -> None:
-    for count in (1, 2, 3, 4):
-        params = {"max_copies": copies, "c0_s": 0.0}
-        run = gl.simulate(LAB, jobs(count), "hadare", params=params, segments=True)
-        first = [row for row in run.segments.to_pylist() if row["start_s"] == 0.0]
-        assert len(first) == min(3, count * copies)

@@ -162,7 +162,7 @@ def test_archives_ask_for_a_member(tmp_path: Path) -> None:
         read_trace(f"{put(tmp_path, 'n.csv', NATIVE)}::in/n.csv")
 
 
-BOMB_MB = 512
+BOMB_MB = 256
 LIMIT_MB = 64
 READ_BOMB = """
 import resource, sys
