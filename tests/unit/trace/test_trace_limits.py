@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import re
 import subprocess
 import sys
@@ -44,7 +45,7 @@ except TraceError as error:
 """
 
 
-def peak_of(path: Path, small: Path) -> tuple[int, str]:
+def peak_of(path: Path | str, small: Path) -> tuple[int, str]:
     """Read a trace in a process of its own; return the bytes it took, and jobs or message."""
     done = subprocess.run(
         [sys.executable, "-c", READ, str(path), str(small), str(LIMIT)],
@@ -145,6 +146,22 @@ def test_rows_of_text_count_as_what_they_are_in_memory(tmp_path: Path, small: Pa
     path.write_bytes(gzip.compress(HEADER) + rows * 8)  # 56 MiB of text
     taken, words = peak_of(path, small)
     assert "holds 8,388,609 rows" in words
+    assert "raise `max_bytes`" in words
+    assert taken < 3 * LIMIT
+
+
+@pytest.mark.parametrize("kind", ["xz", "tar.gz"])
+def test_text_that_unpacks_to_more_is_refused(tmp_path: Path, small: Path, kind: str) -> None:
+    """256 MiB of it; pieces and their sum are held, never the whole."""
+    rows = HEADER + b"j,1,1,1\n" * MIB
+    path = tmp_path / f"jobs.csv.{kind}"
+    if kind == "xz":
+        path.write_bytes(lzma.compress(rows, preset=0) * 32)
+        name = str(path)
+    else:
+        path.write_bytes(gzip.compress(block(b"0", 256 * MIB) + bytes(256 * MIB), 1))
+        name = f"{path}::n.csv"
+    taken, words = peak_of(name, small)
     assert "raise `max_bytes`" in words
     assert taken < 3 * LIMIT
 
