@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangline._support.formatting import plural
 from gangline._support.safe import safe
 from gangline.errors import PolicyError
 from gangline.trace.jobs.to_core import elastic_of
@@ -41,8 +42,9 @@ def check_ranges(trace: JobTable, cluster: ClusterKeys, policy: str) -> None:
         if lacks is not None:
             job = str(trace.column("job_id")[row])
             limits = " and ".join(f"{name} {trace.column(name)[row]}" for name in given)
+            gpus = plural(int(gang[row]), "GPU")
             message = (
-                f"{policy}: job {safe(job)} has {int(gang[row])} GPUs with {limits}, but {lacks}. "
+                f"{policy}: job {safe(job)} has {gpus} with {limits}, but {lacks}. "
                 "Without it nothing says how fast the job is on another number of GPUs; to keep "
                 f"its gang, leave out {' and '.join(given)}"
             )

@@ -244,7 +244,7 @@ impl HadarE {
                     field: "round_s".to_owned(),
                     value: self.params.round.seconds().to_string(),
                     expected: format!(
-                        "more than {} s, which starting and consolidating {most} copies of job {job} \
+                        "more than {} s, which starting and consolidating the copies of job {job} \
                          may take",
                         overhead.seconds()
                     ),
