@@ -435,10 +435,12 @@ def headline(
     best, others = ranking(means, tied)
     if len(best) + len(others) < 2:
         return ""
-    names = formatting.listed([name(row["policy"]) for row in best])
     took = _took(best[0])
+    is_alike = len({_took(row) for row in best}) == 1
+    # With seeds, a policy may tie for the best with another mean: its lead is not that of the best.
+    level = best if is_alike or not tied else best[:1]
+    names = formatting.listed([name(row["policy"]) for row in (level if others else best)])
     if not others:
-        is_alike = len({_took(row) for row in best}) == 1
         if tied and not is_alike:
             return (
                 f"The seeds do not tell {names} apart: their mean times to finish are {took} to "
@@ -448,18 +450,22 @@ def headline(
         return f"{names} have the same mean time to finish{within}: {took}{_calmest(best, name)}."
     next_best, _ = ranking(others)
     base = reference(means, others, baseline)
-    cuts = "cuts" if len(best) == 1 else "cut"
+    cuts = "cuts" if len(level) == 1 else "cut"
     said = f"{names} {cuts} the mean time to finish by {_less(best[0], next_best[0])} against "
     said += formatting.listed([name(row["policy"]) for row in next_best])
-    if len(next_best) < len(others):
-        said += ", the best of the others" + (" and the baseline" if base in next_best else "")
+    if len(next_best) < len(others) or len(level) < len(best):
+        others_said = "of the others" if level == best else "that the seeds tell apart from it"
+        said += f", the best {others_said}" + (" and the baseline" if base in next_best else "")
     said += f" ({took} against {_took(next_best[0])})"
     if base is not None and base not in next_best:
         said += f", and by {_less(best[0], base)} against {name(base['policy'])}, the baseline "
         said += f"({_took(base)})"
-    if len(best) > 1:
-        return f"{said}{_calmest(best, name)}."
-    return f"{said}, {_at(best[0])}{_calmer(best[0], others, next_best, name)}."
+    if len(best) == 1:
+        return f"{said}, {_at(best[0])}{_calmer(best[0], others, next_best, name)}."
+    if len(level) < len(best):
+        rest = [f"{name(row['policy'])} ({_took(row)})" for row in best[1:]]
+        said += f"; they do not tell {formatting.listed(rest)} apart from it"
+    return f"{said}{_calmest(best, name)}."
 
 
 def reference(
