@@ -8,7 +8,8 @@ import re
 from typing import TYPE_CHECKING
 
 import gangline as gl
-from meta.built.test_contract import TRACE, gangline
+from commands import gangline
+from meta.built.test_contract import TRACE
 
 if TYPE_CHECKING:
     from pathlib import Path

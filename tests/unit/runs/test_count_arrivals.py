@@ -293,7 +293,9 @@ def test_a_plan_suggests_the_window_in_the_same_words(
     both = gl.plan_capacity(ONE, jobs, ["fifo", "sjf"], keep=keep, workers=1)
     said = [line for line in both.sentences() if "--count-arrivals" in line]
     assert said == [f"fifo: the offered load at its answer is 0.96. {SUGGESTED}"]
-    counts = gl.plan_capacity(ONE, jobs, "fifo", keep=keep, workers=1, count_arrivals=(10020, 90000))
+    counts = gl.plan_capacity(
+        ONE, jobs, "fifo", keep=keep, workers=1, count_arrivals=(10020, 90000)
+    )
     assert not any("--count-arrivals" in line for line in counts.sentences())
     assert "steady_window" not in counts.to_dict()
     words = ["--trace", jobs, "--cluster", "1x1xV100", "--policy", "fifo", "--workers", "1"]
