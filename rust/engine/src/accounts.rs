@@ -1,8 +1,8 @@
 //! What jobs held and lost, job by job and in sum (`docs/concepts/metrics.md`). Nothing here moves a job: the accounts
-//! are told of segments that end, of co-runners that come and go, and of starts and stops.
+//! get the segments that end, the co-runners that come and go, and starts and stops.
 //!
-//! Columns have a value per job, and only those that a run needs. What a policy may ask of a running job is what is
-//! booked plus its open segment.
+//! Columns have a value per job, and only those are there that a run needs. What a policy may ask of a running job is
+//! what is entered plus its open segment.
 
 use crate::config::RunConfig;
 use crate::features::Features;
@@ -117,13 +117,13 @@ impl Accounts {
         }
     }
 
-    /// Whether something has to be booked of a segment of a part.
+    /// Whether something of a segment of a part has to be entered.
     #[inline]
     pub(crate) fn keeps(&self, part: &Part, start: SimTime) -> bool {
         self.keeps_segments || part.rate <= 0.0 || part.progress_start > start
     }
 
-    /// Books a segment.
+    /// Enters a segment.
     pub(crate) fn add(&mut self, segment: Segment<'_>) {
         let Segment {
             job,

@@ -87,8 +87,8 @@ impl Engine {
         if self.traits.round.is_some() {
             self.is_steady = next == Next::Steady && self.motion.state.config().skip_rounds;
         }
-        let is_idle =
-            !acted && self.motion.state.lives().are_all_here() && self.is_left_to_the_policy();
+        let are_all_here = self.motion.state.lives().are_all_here();
+        let is_idle = !acted && are_all_here && self.is_left_to_the_policy();
         self.idle_wakes = if is_idle { self.idle_wakes + 1 } else { 0 };
         self.changes.clear();
         self.awaiting = false;
@@ -111,12 +111,8 @@ impl Engine {
     /// Releases first, then everything else in the order of the plan.
     fn carry_out(&mut self) {
         let mut actions = std::mem::take(&mut self.buffer.actions);
-        let before = self
-            .motion
-            .state
-            .features()
-            .forks
-            .then(|| self.servers_of_forked(&actions));
+        let forks = self.motion.state.features().forks;
+        let before = forks.then(|| self.servers_of_forked(&actions));
         for action in &mut actions {
             if action.releases() {
                 self.release(action);
@@ -192,11 +188,8 @@ impl Engine {
     }
 
     fn servers_of(&self, job: JobId) -> SmallVec<[ServerId; 4]> {
-        let parts = self
-            .motion
-            .state
-            .run(job)
-            .map_or(&[][..], |run| run.parts());
+        let run = self.motion.state.run(job);
+        let parts = run.map_or(&[][..], |run| run.parts());
         let servers = parts.iter().flat_map(|part| part.gpus.by_server());
         servers.map(|one| one.server).collect()
     }
@@ -216,11 +209,8 @@ impl Engine {
 
     #[inline]
     fn begin(&mut self, (job, number): (JobId, u16), gpus: &mut GpuSet, terms: &Terms) {
-        let now = self.motion.state.now();
-        self.motion
-            .recorder
-            .hash
-            .event(Logged::Start, now, job, gpus);
+        let (now, hash) = (self.motion.state.now(), &mut self.motion.recorder.hash);
+        hash.event(Logged::Start, now, job, gpus);
         let new = NewPart {
             number,
             gpus,

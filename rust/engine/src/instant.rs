@@ -94,15 +94,11 @@ impl Engine {
 
     /// Ends a run at its limit, before an instant that lies behind it.
     fn stop_before(&mut self, time: SimTime) {
-        let until = self
-            .motion
-            .state
-            .config()
-            .until
-            .filter(|_| time > self.motion.state.now());
+        let state = &mut self.motion.state;
+        let until = state.config().until.filter(|_| time > state.now());
         if let Some(until) = until.filter(|&until| until < time) {
-            self.motion.recorder.advance(&self.motion.state, until);
-            self.motion.state.begin_instant(until);
+            self.motion.recorder.advance(state, until);
+            state.begin_instant(until.max(state.now()));
         }
         self.close(Outcome::Limit);
     }
@@ -387,10 +383,8 @@ impl Engine {
 
     fn stalled(&self) -> EngineError {
         // a job that runs without an event to come is paused at its quota
-        let (waiting, paused) = (
-            self.motion.state.lives().waiting(),
-            self.motion.state.lives().running(),
-        );
+        let lives = self.motion.state.lives();
+        let (waiting, paused) = (lives.waiting(), lives.running());
         EngineError::Stalled {
             time: self.motion.state.now(),
             waiting: waiting.len(),

@@ -186,7 +186,7 @@ impl Engine {
         let total = f64::from(state.cluster().gpus_total());
         for job in state.jobs().ids() {
             let at = job.index();
-            let best_rate = state.best_rate(job);
+            let best_rate = state.types().best_rate(job);
             // without a best rate its copies ran where the gang itself never could
             if output.status[at] != 0 || best_rate <= 0.0 {
                 output.ftf.push(f64::NAN);

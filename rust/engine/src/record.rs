@@ -118,7 +118,8 @@ impl Recorder {
 
 impl Totals {
     /// Adds a time in which nothing changed.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[inline(always)]
     fn add(&mut self, state: &State, length: i128) {
         let (there, lives) = (state.occupancy(), state.lives());
         self.busy_gpu_ns += i128::from(there.gpus_busy()) * length;

@@ -164,7 +164,7 @@ impl Engine {
             decision_nanos: Vec::new(),
             watch,
         };
-        let infeasible = engine.motion.state.infeasible();
+        let infeasible = engine.motion.state.types().infeasible();
         engine.drop_or_refuse(infeasible)?;
         engine.capacity.fill(&mut engine.motion.queue);
         if let Some(&first) = world.jobs.columns().arrival.first() {

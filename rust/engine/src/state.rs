@@ -67,7 +67,7 @@ impl State {
         let server_max = cluster.servers().iter().map(|server| server.gpus).max();
         let gpus_max = gang_max.max(server_max.unwrap_or(0)); // copies may be larger than gangs
         Self {
-            types: TypeTable::new(cluster, jobs, rates, traits),
+            types: TypeTable::new(world, traits),
             elastic: rates.elastic().filter(|_| features.resizes).cloned(),
             restart_per_gpu: traits.restart_per_gpu,
             now: SimTime::ZERO,
@@ -166,16 +166,15 @@ impl State {
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) -> bool {
-        let (jobs, types) = (&self.jobs, &self.types);
-        self.lives.end_instant(|job| types.gang(jobs, job));
+        let types = &self.types;
+        self.lives.end_instant(|job| types.gang(job));
         let uplinks = self.uplinks.as_ref();
         !self.touched.is_empty() || uplinks.is_some_and(|uplinks| uplinks.is_out_of_date())
     }
 
-    /// When the next job arrives. Those that are left out of the run are passed over.
+    /// When the next job arrives.
     #[inline]
-    pub(crate) fn next_arrival(&mut self) -> Option<SimTime> {
-        self.lives.skip_dropped();
+    pub(crate) fn next_arrival(&self) -> Option<SimTime> {
         let next = self.lives.next().index();
         self.jobs.columns().arrival.get(next).copied()
     }
@@ -192,25 +191,6 @@ impl State {
 
     // Questions
 
-    /// Jobs that can never run on the whole cluster.
-    pub(crate) fn infeasible(&self) -> Vec<Infeasible> {
-        self.types
-            .infeasible(&self.cluster, &self.jobs, &self.rates)
-    }
-
-    /// Base rate of the whole gang, consolidated and alone, where it is highest.
-    #[inline]
-    pub(crate) fn best_rate(&self, job: JobId) -> f64 {
-        self.types
-            .best_rate(&self.cluster, &self.jobs, &self.rates, job)
-    }
-
-    /// All types by base rate of the job descending, then index.
-    #[inline]
-    pub(crate) fn type_order(&self, job: JobId) -> &[GpuTypeId] {
-        self.types.order(&self.jobs, job)
-    }
-
     /// GPUs of a part of the job on a server.
     #[inline]
     pub(crate) fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
@@ -224,7 +204,7 @@ impl State {
     /// A job that lost its last GPUs waits again.
     #[inline]
     fn requeue(&mut self, job: JobId) {
-        let gang = self.types.gang(&self.jobs, job);
+        let gang = self.types.gang(job);
         self.lives.requeue(job, gang);
     }
 
@@ -292,7 +272,7 @@ impl State {
 
     /// Isolated time for the work left: see [`crate::ClusterView::remaining`].
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
-        let best = self.best_rate(job);
+        let best = self.types.best_rate(job);
         match self.run(job) {
             Some(run)
                 if run.rate.to_bits() == best.to_bits() && !run.is_forked() && run.knot <= 0.0 =>
@@ -301,13 +281,6 @@ impl State {
             }
             _ => span_of_work(self.remaining_work(job), best),
         }
-    }
-
-    /// Time with GPUs so far, overhead included.
-    pub(crate) fn held(&self, job: JobId) -> SimSpan {
-        let closed = self.lives.get(job).map_or(0, |job| job.run_ns);
-        let open = self.run(job).map_or(0, |run| (self.now - run.since).0);
-        SimSpan(closed + open)
     }
 
     /// Memory per GPU at a sub-batch; 0 = full batch.
@@ -362,29 +335,5 @@ impl State {
             _ => self.config.restart,
         };
         base + SimSpan(self.restart_per_gpu.0 * i64::from(self.jobs.gpus(job)))
-    }
-
-    /// Isolated service of every job that is not dropped, ascending: its duration on its best type in ns, times its
-    /// gang size unless `is_time`.
-    pub(crate) fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
-        let service = |job: JobId| {
-            let span = span_of_work(self.jobs.work(job), self.best_rate(job));
-            i128::from(span.0)
-                * if is_time {
-                    1
-                } else {
-                    i128::from(self.jobs.gpus(job))
-                }
-        };
-        let counts =
-            |job: &JobId| !self.lives.is_dropped(*job) && dropped.binary_search(job).is_err();
-        let mut all: Vec<i128> = self.jobs.ids().filter(counts).map(service).collect();
-        all.sort_unstable();
-        all
-    }
-
-    /// Time since the last start or move of a running job, overhead included.
-    pub(crate) fn since_start(&self, job: JobId) -> Option<SimSpan> {
-        self.run(job).map(|run| self.now - run.started)
     }
 }

@@ -264,7 +264,8 @@ impl<'a> ClusterView<'a> {
     /// Class of a job beside others: two jobs of one class slow each third alike, and are slowed alike by it. 0 without
     /// a table of slowdown factors.
     pub fn pair_class(&self, job: JobId) -> u32 {
-        self.state.pair_class(job)
+        let table = self.state.config().interference.as_ref();
+        table.map_or(0, |table| table.class(job))
     }
 
     /// How fast the job goes on other numbers of GPUs, if it is elastic.
@@ -334,7 +335,7 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
         let usable = self.state.types().usable(job);
-        let order = self.state.type_order(job);
+        let order = self.state.types().order(job);
         order
             .iter()
             .copied()
@@ -354,7 +355,9 @@ impl<'a> ClusterView<'a> {
 
     /// Time with GPUs so far, with overhead.
     pub fn held(&self, job: JobId) -> SimSpan {
-        self.state.held(job)
+        let closed = self.state.lives().get(job).map_or(0, |job| job.run_ns);
+        let open = self.run(job).map_or(0, |run| (self.now() - run.since).0);
+        SimSpan(closed + open)
     }
 
     /// Share of its base rate that the job kept so far, in 10^-12, summed over the nanoseconds with
@@ -446,7 +449,7 @@ impl<'a> ClusterView<'a> {
         self.check_knowledge(job)?;
         Ok(span_of_work(
             self.state.jobs().work(job),
-            self.state.best_rate(job),
+            self.state.types().best_rate(job),
         ))
     }
 
@@ -480,7 +483,7 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn is_at_best_rate(&self, job: JobId) -> bool {
         self.run(job)
-            .is_some_and(|run| run.rate.to_bits() == self.state.best_rate(job).to_bits())
+            .is_some_and(|run| run.rate.to_bits() == self.state.types().best_rate(job).to_bits())
     }
 
     /// When a running job will be done at its present rate.
@@ -497,12 +500,21 @@ impl<'a> ClusterView<'a> {
     /// ascending: GPU-nanoseconds, or nanoseconds if `is_time`. The distribution that a policy may know
     /// without knowing any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
-        self.state.service_distribution(is_time, dropped)
+        let (jobs, types) = (self.state.jobs(), self.state.types());
+        let service = |job: JobId| {
+            let span = span_of_work(jobs.work(job), types.best_rate(job));
+            let gpus = if is_time { 1 } else { jobs.gpus(job) };
+            i128::from(span.0) * i128::from(gpus)
+        };
+        let counts = |job: &JobId| !self.is_dropped(*job) && dropped.binary_search(job).is_err();
+        let mut all: Vec<i128> = jobs.ids().filter(counts).map(service).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Time since the last start or move of a running job.
     pub fn since_start(&self, job: JobId) -> Option<SimSpan> {
-        self.state.since_start(job)
+        self.run(job).map(|run| self.now() - run.started)
     }
 
     #[inline]

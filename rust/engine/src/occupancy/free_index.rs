@@ -197,14 +197,13 @@ impl FreeIndex {
     /// that is the state to come back to.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
-        for at in 0..self.undo.len() {
-            let server = self.undo[at].0;
-            self.sync(server, free(server));
-        }
-        for at in 0..self.changed.len() {
-            let server = self.changed[at];
-            self.sync(server, free(server));
-        }
+        let Self { pools, places, .. } = self;
+        let mut sync = |server: ServerId| {
+            let place = places[server.index()];
+            pools[place.gpu_type.index()].set_mask(place.local as usize, free(server));
+        };
+        self.undo.iter().for_each(|entry| sync(entry.0));
+        self.changed.iter().for_each(|&server| sync(server));
         self.undo.clear();
         self.changed.clear();
     }

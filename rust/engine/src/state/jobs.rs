@@ -189,11 +189,12 @@ impl Jobs {
         self.done += fresh.len();
         self.dropped.extend(fresh);
         self.dropped.sort_by_key(|entry| entry.job);
+        self.skip_dropped();
     }
 
     /// Passes over jobs that are next to arrive but were left out of the run.
     #[inline]
-    pub(crate) fn skip_dropped(&mut self) {
+    fn skip_dropped(&mut self) {
         while let Some(entry) = self.dropped.get(self.dropped_seen)
             && entry.job.index() == self.states.len()
         {
@@ -208,6 +209,7 @@ impl Jobs {
         let job = self.next();
         self.states.push(JobState::arrived(work, active_ns));
         self.waiting.insert(job.index());
+        self.skip_dropped();
         job
     }
 
@@ -261,7 +263,8 @@ impl Jobs {
 
     // Questions
 
-    /// The next job to arrive. Jobs get a life when they arrive, in order, so it is the first without one.
+    /// The next job to arrive: as they arrive in order, and have a life from then on, the first without one. Those that
+    /// are left out of the run are passed over.
     #[inline]
     pub(crate) fn next(&self) -> JobId {
         JobId::new(self.states.len())

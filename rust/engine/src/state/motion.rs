@@ -234,7 +234,7 @@ impl Motion {
             (state.runs.len() - 1) as u32
         });
         let at = record as usize;
-        let gang = || state.types.gang(&state.jobs, job);
+        let gang = || state.types.gang(job);
         let remaining = state.lives.start(job, record, state.now, gang);
         let run = &mut state.runs[at];
         run.parts[0].fill(new, pace, state.now, remaining);

@@ -91,12 +91,6 @@ impl State {
         }
     }
 
-    /// Class of a job beside others: two jobs of one class slow each third alike, and are slowed alike by it.
-    pub(crate) fn pair_class(&self, job: JobId) -> u32 {
-        let table = self.config.interference.as_ref();
-        table.map_or(0, |table| table.class(job))
-    }
-
     /// Slowdown factor of a gang on the GPUs that it holds, and whether it has a co-runner at all.
     #[inline]
     pub(crate) fn xi_now(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {

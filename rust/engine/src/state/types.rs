@@ -1,10 +1,9 @@
 //! Which GPU types a job may use, in which order, and how fast it is at best: worked out once per run.
 
+use crate::config::World;
 use crate::state::jobs::Gang;
 use crate::traits::{CopyGpus, PolicyTraits};
-use gangline_model::{
-    ClusterSpec, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,
-};
+use gangline_model::{GpuTypeId, Infeasible, InfeasibleReason, JobId};
 use smallvec::SmallVec;
 
 /// GPU types a job may use, as bits: one mask for all jobs, or one each.
@@ -27,6 +26,7 @@ impl Usable {
 /// The types of every job of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct TypeTable {
+    world: World,
     /// Types on which a placement may lie.
     usable: Usable,
     /// Types that hold the whole gang, where that is another question: under policies that mix types.
@@ -40,12 +40,12 @@ pub(crate) struct TypeTable {
 }
 
 impl TypeTable {
-    pub(crate) fn new(
-        cluster: &ClusterSpec,
-        jobs: &JobTable,
-        rates: &RateTable,
-        traits: &PolicyTraits,
-    ) -> Self {
+    pub(crate) fn new(world: &World, traits: &PolicyTraits) -> Self {
+        let World {
+            cluster,
+            jobs,
+            rates,
+        } = world;
         let (mixes_types, copy_gpus) = (traits.mixes_types, traits.copy_gpus);
         let masks = |mixes| {
             let mask = |job| jobs.usable_types(job, cluster, rates, mixes);
@@ -54,7 +54,7 @@ impl TypeTable {
         // with one type, jobs larger than the cluster are refused or dropped before the first event
         let is_plain = jobs.is_uniform() && cluster.gpu_types().len() == 1;
         if copy_gpus != CopyGpus::Gang {
-            let copies = |job| least_copies(cluster, jobs, rates, copy_gpus, job);
+            let copies = |job| least_copies(world, copy_gpus, job);
             let least: Vec<u32> = jobs.ids().flat_map(copies).collect();
             let mask = |row: &[u32]| {
                 (0..row.len())
@@ -63,22 +63,24 @@ impl TypeTable {
             };
             let types = cluster.gpu_types().len();
             return Self {
+                world: world.clone(),
                 usable: Usable::PerJob(least.chunks(types).map(mask).collect()),
                 least,
                 whole: Some(masks(false)),
-                orders: type_orders(cluster, jobs, rates),
+                orders: type_orders(world),
                 mixes_types,
                 copy_gpus,
             };
         }
         Self {
+            world: world.clone(),
             usable: if is_plain {
                 Usable::Uniform(1)
             } else {
                 masks(mixes_types)
             },
             whole: (mixes_types && !is_plain).then(|| masks(false)),
-            orders: type_orders(cluster, jobs, rates),
+            orders: type_orders(world),
             mixes_types,
             copy_gpus,
             least: Vec::new(),
@@ -87,7 +89,8 @@ impl TypeTable {
 
     /// The job as demand for GPUs.
     #[inline]
-    pub(crate) fn gang(&self, jobs: &JobTable, job: JobId) -> Gang<'_> {
+    pub(crate) fn gang(&self, job: JobId) -> Gang<'_> {
+        let jobs = &self.world.jobs;
         let row = |types: usize| &self.least[job.index() * types..][..types];
         Gang {
             gpus: jobs.gpus(job),
@@ -116,8 +119,8 @@ impl TypeTable {
 
     /// All types by base rate of the job descending, then index.
     #[inline]
-    pub(crate) fn order(&self, jobs: &JobTable, job: JobId) -> &[GpuTypeId] {
-        let row = match &jobs.columns().rate_class {
+    pub(crate) fn order(&self, job: JobId) -> &[GpuTypeId] {
+        let row = match &self.world.jobs.columns().rate_class {
             Some(classes) if classes[job.index()] != u32::MAX => classes[job.index()] as usize + 1,
             _ => 0,
         };
@@ -127,19 +130,18 @@ impl TypeTable {
     /// Base rate of the whole gang, consolidated and alone, where it is highest. The same under every policy
     /// (`docs/concepts/jobs-and-rates.md`).
     #[inline]
-    pub(crate) fn best_rate(
-        &self,
-        cluster: &ClusterSpec,
-        jobs: &JobTable,
-        rates: &RateTable,
-        job: JobId,
-    ) -> f64 {
+    pub(crate) fn best_rate(&self, job: JobId) -> f64 {
+        let World {
+            cluster,
+            jobs,
+            rates,
+        } = &self.world;
         let usable = match &self.usable {
             Usable::Uniform(_) => return rates.base(jobs, job, GpuTypeId(0)),
             Usable::PerJob(masks) => masks[job.index()],
         };
         let whole = self.whole.as_ref().map_or(usable, |whole| whole.of(job));
-        let order = self.order(jobs, job).iter().copied();
+        let order = self.order(job).iter().copied();
         if let Some(best) = order.clone().find(|id| whole >> id.index() & 1 == 1) {
             return rates.base(jobs, job, best);
         }
@@ -149,16 +151,16 @@ impl TypeTable {
             jobs.usable_types(job, cluster, rates, true) // of the gang, not of its copies
         };
         let usable = order.filter(|id| usable >> id.index() & 1 == 1);
-        mixed_rate(cluster, jobs, rates, job, usable)
+        mixed_rate(&self.world, job, usable)
     }
 
     /// Jobs that can never run on the whole cluster.
-    pub(crate) fn infeasible(
-        &self,
-        cluster: &ClusterSpec,
-        jobs: &JobTable,
-        rates: &RateTable,
-    ) -> Vec<Infeasible> {
+    pub(crate) fn infeasible(&self) -> Vec<Infeasible> {
+        let World {
+            cluster,
+            jobs,
+            rates,
+        } = &self.world;
         if self.copy_gpus != CopyGpus::Gang {
             let nowhere = |job: &JobId| self.usable(*job) == 0;
             let reason = |job| {
@@ -188,13 +190,12 @@ impl TypeTable {
 }
 
 /// Fewest GPUs of a copy of the job on each type, on a server where it fits and makes progress; `u32::MAX` = none.
-fn least_copies(
-    cluster: &ClusterSpec,
-    jobs: &JobTable,
-    rates: &RateTable,
-    copy_gpus: CopyGpus,
-    job: JobId,
-) -> Vec<u32> {
+fn least_copies(world: &World, copy_gpus: CopyGpus, job: JobId) -> Vec<u32> {
+    let World {
+        cluster,
+        jobs,
+        rates,
+    } = world;
     let mut least = vec![u32::MAX; cluster.gpu_types().len()];
     for server in cluster.servers() {
         let id = server.gpu_type;
@@ -212,30 +213,25 @@ fn least_copies(
 
 /// Rate of a gang that no single type holds: over types in order of their rate until together they hold it, at the
 /// pace of the slowest. 0 if all of them do not.
-fn mixed_rate(
-    cluster: &ClusterSpec,
-    jobs: &JobTable,
-    rates: &RateTable,
-    job: JobId,
-    usable: impl Iterator<Item = GpuTypeId>,
-) -> f64 {
-    let gang = jobs.gpus(job);
+fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>) -> f64 {
+    let gang = world.jobs.gpus(job);
     let mut gpus = 0;
     for id in usable {
-        gpus += cluster.gpus_by_type()[id.index()];
+        gpus += world.cluster.gpus_by_type()[id.index()];
         if gpus >= gang {
-            return f64::from(gang) * (rates.base(jobs, job, id) / f64::from(gang));
+            return f64::from(gang) * (world.rates.base(&world.jobs, job, id) / f64::from(gang));
         }
     }
     0.0
 }
 
 /// Types by base rate descending, then index: row 0 for jobs without a row in the rate table.
-fn type_orders(
-    cluster: &ClusterSpec,
-    jobs: &JobTable,
-    rates: &RateTable,
-) -> Vec<SmallVec<[GpuTypeId; 4]>> {
+fn type_orders(world: &World) -> Vec<SmallVec<[GpuTypeId; 4]>> {
+    let World {
+        cluster,
+        jobs,
+        rates,
+    } = world;
     let ids: SmallVec<[GpuTypeId; 4]> =
         (0..cluster.gpu_types().len()).map(GpuTypeId::new).collect();
     let mut by_speed = ids.clone();
