@@ -378,12 +378,12 @@ def offered_load(
     --------
     >>> import gangline as gl, pyarrow as pa
     >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
-    >>> jobs = {"arrival_s": [0, 30, 60], "gpus": [1, 2, 1], "duration_s": [60, 60, 24]}
+    >>> jobs = {"arrival_s": [0, 30, 60], "gpus": [2, 2, 1], "duration_s": [60, 60, 24]}
     >>> load = gl.offered_load(lab, pa.table(jobs))
     >>> load.load, load.work_gpu_s, load.capacity_gpu_s
-    (1.7, 204.0, 120.0)
+    (2.2, 264.0, 120.0)
     >>> print(load.in_words())  # doctest: +NORMALIZE_WHITESPACE
-    The jobs ask for 1.70 times what these GPUs can do between the first and the last arrival: a
+    The jobs ask for 2.20 times what these GPUs can do between the first and the last arrival: a
     backlog is left at the last arrival, and means depend on where the trace stops.
     """
     from gangline.runs.inputs import as_cluster
