@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 HOW_HARD = {
     # examples of each property, and whether other ones are drawn each time
-    "brief": (15, False),  # `make test`
+    "brief": (20, False),  # `make test`
     "full": (50, False),  # `make check`
     "deep": (int(os.environ.get("GANGLINE_EXAMPLES", "2000")), True),
 }

@@ -101,7 +101,7 @@ def test_jobs_on_few_gpus_agree_with_the_slow_simulator(policy: str, data: st.Da
 
 
 @pytest.mark.parametrize("policy", ["sjf-bsbf", "sjf-bsbf-consolidated"])
-@settings(suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET, max_examples=max(50, settings().max_examples))
 @given(data=st.data())
 def test_iteration_times_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     world = data.draw(iteration_worlds(), label="world")

@@ -39,7 +39,7 @@ def explained(
     each: int = 1,
     **options: Any,
 ) -> tuple[Oracle, dict[str, tuple[Explanation, list[int]]], bool]:
-    """Return the run GPU by GPU, explanations of every `each`th job, and whether gangs mix types."""
+    """Return the run GPU by GPU, explanations of each nth job, and if gangs mix types."""
     worlds = Worlds()
     run = worlds.take(cluster, trace, policy, params=params, **{**options, "segments": True})
     plain = worlds.run(run)
