@@ -31,6 +31,7 @@ def sweep(
     measure: str | None = None,
     baseline: str | None = None,
     runs: Flag = False,
+    save: Literal["summary", "jobs", "segments"] | None = None,
     html: Path | None = None,
     executor: Literal["local", "dask"] = "local",
     workers: MaybeWhole = None,
@@ -54,6 +55,9 @@ def sweep(
         The policy that others are held against, seed by seed; default: the first.
     runs
         Print a row per run as well.
+    save
+        What is saved of each run: summary (no tables), jobs (the tables of jobs and the timeline
+        too) or segments (every table); default: as the file says, else jobs.
     html
         A page with the table and the curves of all measures.
     executor
@@ -71,14 +75,14 @@ def sweep(
     """
     from gangline.errors import OptionError
     from gangline.runs.execution import Worlds
+    from gangline.runs.executors import check_executor
     from gangline.studies.sweep import sweep as carry_out
     from gangline.studies.sweep.lacks import lacks_of
     from gangline.studies.sweep.plan import read_plan
-    from gangline.studies.sweep.run import check_executor
 
     find_modules_here()
     check_executor(executor, address)
-    plan = read_plan(spec)
+    plan = read_plan(spec, save=save)
     folder = plan.name if out is None else out
     if resume and not Path(folder, "runs").is_dir():
         message = f"--resume: {folder} holds no earlier sweep; leave it out, or check --out"
@@ -87,9 +91,16 @@ def sweep(
     _check(plan, keys, baseline)
     if html is not None:
         _page.check(html)
-    _inputs.say_each(lack for lack in lacks_of(plan, Worlds(1)) if lack.mechanism)
+    specs = (plan.spec(index) for index in plan.order())
+    _inputs.say_each(lack for lack in lacks_of(specs, Worlds(1)) if lack.mechanism)
     done = carry_out(
-        spec, out=folder, executor=executor, workers=workers, address=address, progress=True
+        spec,
+        out=folder,
+        save=save,
+        executor=executor,
+        workers=workers,
+        address=address,
+        progress=True,
     )
     measures = ["jct_mean_s"] if measure is None else [m.strip() for m in measure.split(",")]
     summary = None

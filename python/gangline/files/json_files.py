@@ -22,9 +22,13 @@ _DEEPEST = 100  # ours: levels of lists and objects inside each other in a file
 
 def write_json(path: Path, data: object) -> None:
     """Write JSON that is equal for equal data; what is not finite becomes null."""
-    data = finite(data)
+    try:
+        plain = json.dumps(data, allow_nan=False)
+    except ValueError:
+        data = finite(data)
+        plain = json.dumps(data)
     try:  # the same bytes as below, six times as fast
-        text = msgspec.json.format(json.dumps(data, allow_nan=False), indent=1)
+        text = msgspec.json.format(plain, indent=1)
     except msgspec.DecodeError:  # a half of a character, as in names of files that are not UTF-8
         text = json.dumps(data, indent=1)
     path.write_text(text + "\n", encoding="utf-8")

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import io
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -243,15 +244,21 @@ def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Pat
 
 
 @contextlib.contextmanager
-def workplace(folder: Path, target: Path) -> Iterator[Path]:
+def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterator[Path]:
     """Yield a path in a new temporary folder inside `folder`, which is removed in the end.
 
-    An OSError that names this path, or none, is raised as one of `target`.
+    If `is_folder`, yield a new temporary folder, to be renamed; else it is removed too. An OSError
+    that names this path, or none, is raised as one of `target`.
     """
     place = None
     try:
-        place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
-        yield place / "new"
+        if is_folder:
+            place = folder / f"{PREFIX}{secrets.token_hex(8)}"
+            place.mkdir()
+            yield place
+        else:
+            place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
+            yield place / "new"
     except OSError as error:
         if error.errno is None or PREFIX not in str(error.filename or PREFIX):
             raise

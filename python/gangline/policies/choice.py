@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ChosenPolicy", "PolicyReference", "of_spec", "resolve_policy"]
 
 
-class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """A policy by name, or by the `module:Class` of a policy in Python, and its parameters.
 
     `alias` is what tables call it, where `PolicyBase.known_as` set a name of the user's own.
@@ -64,10 +65,24 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
             raise PolicyError(message, policy=self.name) from None
         return made
 
-    def resolve(self, other: PolicyLike | None = None) -> ChosenPolicy:
-        """Return this policy, or another in its place, as a run takes it."""
-        built = self.build() if other is None else other
+    @cached_property
+    def text(self) -> str:
+        """All of it in a line; differs where the references do."""
+        return f"{self.python or self.name} {self.alias} {sorted(self.params.items())}"
+
+    @cached_property
+    def _ours(self) -> ChosenPolicy:
+        built = self.build()
         return resolve_policy(built, self.params if isinstance(built, str) else None)
+
+    def resolve(self, other: PolicyLike | None = None) -> ChosenPolicy:
+        """Return this policy, or another in its place, as a run takes it.
+
+        A policy in Python is made anew each time: its object has a state.
+        """
+        if other is not None:
+            return resolve_policy(other, self.params if isinstance(other, str) else None)
+        return resolve_policy(self.build()) if self.python else self._ours
 
 
 class ChosenPolicy(NamedTuple):

@@ -85,7 +85,7 @@ def compare(
     ['fifo', 'srtf']
     """
     from gangline.runs.comparison import Comparison
-    from gangline.runs.execution import Run, Worlds, results
+    from gangline.runs.execution import Run, Worlds, carry_out
     from gangline.runs.executors import check_workers
     from gangline.runs.inputs import as_cluster, check_trace_seeds, make_options, override
     from gangline.runs.premises import lacks, require
@@ -118,8 +118,9 @@ def compare(
     traces: dict[int | None, TraceReference] = {seed: redrawn(given, seed) for seed in drawn}
     every = (run for seed, one in (traces or {None: given}).items() for run in runs(one, seed))
     comparison = Comparison(cluster=lab, trace=jobs)
-    for run, result in results(every, worlds, workers=workers, progress=progress):
-        comparison.add(result, keep=keep, trace_seed=run.keys)
+    for done in carry_out(every, worlds, workers=workers, progress=progress, in_order=True):
+        result = done.get()
+        comparison.add(result, keep=keep, trace_seed=done.run.keys)
         if each is not None:
             each(result)
     return comparison

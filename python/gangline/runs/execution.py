@@ -7,13 +7,19 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
-from contextlib import ExitStack, contextmanager
-from functools import cache
+from contextlib import contextmanager
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from gangline.errors import GanglineError, InfeasibleJobError, PolicyError, SolverError
+from gangline.errors import (
+    GanglineError,
+    InfeasibleJobError,
+    PolicyError,
+    ResultError,
+    SolverError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,19 +29,20 @@ if TYPE_CHECKING:
     from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.policies.protocol import Policy
     from gangline.runs.arrival_window import Window
+    from gangline.runs.executors import Apart
     from gangline.runs.explain.watched import Watched
     from gangline.runs.inputs import ClusterLike, Progress, TraceLike
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.options import RunOptions
     from gangline.runs.result import Result
     from gangline.runs.spec import RunSpec
+    from gangline.runs.store import Store
     from gangline.trace.jobs.table import Trace
     from gangline.trace.reference import TraceReference
 
-__all__ = ["Run", "Worlds", "is_elastic", "results"]
+__all__ = ["Outcome", "Run", "Worlds", "carry_out", "is_elastic"]
 
 T = TypeVar("T")
-_LOOK_S = 0.1  # how often a run in a process is asked whether it is still wanted
 
 
 class Run(NamedTuple):
@@ -48,10 +55,40 @@ class Run(NamedTuple):
     """What the caller tells it by."""
 
 
-def results(
-    runs: Iterable[Run], worlds: Worlds, *, workers: int = 1, progress: bool | Progress = False
-) -> Iterator[tuple[Run, Result]]:
-    """Yield each run with its result, in their order.
+class Outcome(NamedTuple):
+    """What became of a run."""
+
+    run: Run
+    result: Result | None = None
+    """None if the run failed, or if its result was in the store or came there in a process."""
+    error: Exception | None = None
+
+    def get(self, store: Store | None = None) -> Result:
+        """Return the result, read from the store if need be, or raise the error of the run."""
+        if self.error is not None:
+            raise self.error
+        if self.result is None:
+            assert store is not None, "without a store every result is here"
+            return store.load(self.run.spec.digest)
+        return self.result
+
+
+def carry_out(
+    runs: Iterable[Run],
+    worlds: Worlds,
+    store: Store | None = None,
+    *,
+    executor: str = "local",
+    workers: int = 1,
+    address: str | None = None,
+    progress: bool | Progress = False,
+    in_order: bool = False,
+) -> Iterator[Outcome]:
+    """Carry out runs and yield what became of each, as it is done or in their order.
+
+    Policies of the registry run in threads, those in Python in processes: they hold the
+    interpreter, runs at once would share the state of one object, and one that ends its process
+    would end all. Without a store, one worker runs them here.
 
     Parameters
     ----------
@@ -59,69 +96,70 @@ def results(
         Taken as workers become free.
     worlds : Worlds
         Holds the traces that are in memory.
+    store : Store, optional
+        Runs that are in it are not repeated; others are saved there, where they were run.
+    executor, address : str
+        As for `gangline.sweep`; a Dask cluster needs a store.
     workers : int
-        Runs at once. Policies of the registry run in threads, those in Python in processes: they
-        hold the interpreter, and runs at once would share the state of one object.
+        Runs at once.
     progress : bool or callable
         As for `gangline.simulate`; with several workers none is shown.
+    in_order : bool
+        Yield in the order of the runs.
 
     Raises
     ------
-    PolicyError
-        If a policy in Python cannot be sent to a process.
+    OSError
+        If the store cannot be read or written.
     """
-    from gangline.runs.executors import in_order
+    from gangline.runs.executors import Apart, in_dask, in_threads
 
-    with ExitStack() as stack:
-        apart = _Apart(worlds, workers, stack)
+    if executor == "dask":
+        there = partial(_do_there, store)
+        yield from in_dask(there, runs, workers, lambda run, e: Outcome(run, error=e), address)
+        return
 
-        def work(run: Run, report: Progress | None) -> tuple[Run, Result]:
-            if report is None:
-                return run, worlds.run(run, progress=progress)
-            if run.spec.policy.python:
-                return run, apart.run(run, report)
-            return run, worlds.run(run, progress=report)
+    def work(run: Run, report: Progress | None) -> Outcome:
+        if run.spec.policy.python and (report or store):
+            return _do_apart(apart, run, store, report)
+        return _do(run, worlds, store, report or progress)
 
-        yield from in_order(work, runs, workers)
+    with Apart(_begin, worlds) as apart:
+        yield from in_threads(work, runs, workers, in_order=in_order)
 
 
-class _Apart:
-    """Carries runs out in processes, which are started for the first."""
-
-    def __init__(self, worlds: Worlds, workers: int, stack: ExitStack) -> None:
-        self._worlds = worlds
-        self._workers = workers
-        self._stack = stack
-        self._lock = threading.Lock()
-        self._pool: Any = None
-
-    def run(self, run: Run, report: Progress) -> Result:
-        from concurrent.futures import wait
-        from concurrent.futures.process import BrokenProcessPool
-
-        from gangline.runs.executors import processes
-
-        name = run.spec.policy.name
+def _do(run: Run, worlds: Worlds, store: Store | None, progress: bool | Progress) -> Outcome:
+    """Carry out a run here and save its result."""
+    digest = run.spec.digest
+    if store is not None and store.has(digest):  # of another program that was sooner, perhaps
+        return Outcome(run)
+    try:
+        result = worlds.run(run, progress=progress)
+    except (GanglineError, OSError, MemoryError) as error:
+        return Outcome(run, error=error)
+    except Exception as error:  # of a policy in Python, or of another library
+        if not run.spec.policy.python:
+            raise
+        return Outcome(run, error=error)
+    if store is not None:
         try:
-            sent = pickle.dumps(run._replace(keys=None))
-        except Exception as error:  # noqa: BLE001 - whatever its objects raise
-            raise _unsent(name, error) from None
-        with self._lock:
-            if self._pool is None:
-                pool = processes(self._workers, _begin, self._worlds)
-                self._pool = self._stack.enter_context(pool)
-        try:
-            future = self._pool.submit(_run_here, name, sent)
-            while not wait([future], _LOOK_S).done:
-                report(0.0, 0, 0)  # raises if no more is wanted
-            result: Result = future.result()
-        except BrokenProcessPool:
-            message = (
-                f"{name}: its process ended; a program that compares with several workers does so "
-                'under `if __name__ == "__main__":`'
-            )
-            raise PolicyError(message, policy=name) from None
-        return result
+            store.add(digest, result)
+        except (ResultError, MemoryError) as error:
+            return Outcome(run, error=error)
+    return Outcome(run, result)
+
+
+def _do_apart(apart: Apart, run: Run, store: Store | None, report: Progress | None) -> Outcome:
+    """Carry out a run in the process of this thread."""
+    name = run.spec.policy.name
+    try:
+        sent = pickle.dumps((store, run._replace(keys=None)))
+    except Exception as error:  # noqa: BLE001 - whatever its objects raise
+        return Outcome(run, error=_unsent(name, error))
+    try:
+        return apart.do(_do_sent, name, sent, report=report)._replace(run=run)
+    except PolicyError as error:
+        return Outcome(run, error=error)
 
 
 def _unsent(name: str, error: Exception) -> PolicyError:
@@ -132,19 +170,38 @@ def _unsent(name: str, error: Exception) -> PolicyError:
     return PolicyError(message, policy=name)
 
 
-_HERE: list[Worlds] = []  # of a process that was started to run policies in Python
+_HERE: list[Worlds] = []  # of a process that was started for runs
+_WORLDS_MAX = 4  # ours: pairs in memory at once, in the process of a Dask cluster
 
 
 def _begin(worlds: Worlds) -> None:
     _HERE.append(worlds)
 
 
-def _run_here(name: str, sent: bytes) -> Result:
+def _do_sent(name: str, sent: bytes) -> Outcome:
     try:
-        run = pickle.loads(sent)  # noqa: S301 - from our own parent
+        store, run = pickle.loads(sent)  # noqa: S301 - from our own parent
     except Exception as error:  # noqa: BLE001 - its module is not here, or raises anything
         raise _unsent(name, error) from None
-    return _HERE[0].run(run)
+    return _do_there(store, run)
+
+
+def _do_there(store: Store | None, run: Run) -> Outcome:
+    """Carry out a run in a process that was started for it; its result stays in the store."""
+    if not _HERE:
+        _HERE.append(Worlds(_WORLDS_MAX))
+    other = run.spec.versions_then_and_now()
+    if other:
+        words = ", ".join(f"{name} {now} instead of {then}" for name, (then, now) in other.items())
+        return Outcome(run, error=GanglineError(f"the process of this run has {words}"))
+    done = _do(run, _HERE[0], store, progress=False)
+    if done.error is not None:
+        try:
+            pickle.loads(pickle.dumps(done.error))  # noqa: S301 - made here
+        except Exception:  # noqa: BLE001 - an error of the user's own may need arguments
+            words = f"{type(done.error).__name__}: {done.error}"
+            return Outcome(run, error=PolicyError(words, policy=run.spec.policy.name))
+    return done if store is None else done._replace(result=None)
 
 
 class Worlds:
@@ -166,6 +223,7 @@ class Worlds:
         self._held: dict[bytes, Trace] = {}
         self._traces: _Shared[Trace] = _Shared(most if traces is None else traces)
         self._pairs: _Shared[_World] = _Shared(most)
+        self._clusters: _Shared[tuple[Cluster, _core.Cluster]] = _Shared(most)
 
     def __getstate__(self) -> dict[str, Any]:
         # another process makes its own
@@ -224,8 +282,17 @@ class Worlds:
         self._world(run.spec).check(run)
 
     def _world(self, spec: RunSpec) -> _World:
-        key = _key((spec.trace.identity, spec.cluster))
-        return self._pairs.get(key, lambda: _World(spec.build_cluster(), self.trace(spec.trace)))
+        lab = _key(spec.cluster)
+
+        def pair() -> _World:
+            cluster, core = self._clusters.get(lab, lambda: _both(spec.build_cluster()))
+            return _World(cluster, core, self.trace(spec.trace))
+
+        return self._pairs.get(lab + _key(spec.trace.identity), pair)
+
+
+def _both(cluster: Cluster) -> tuple[Cluster, _core.Cluster]:
+    return cluster, cluster.to_core()
 
 
 def _key(value: object) -> bytes:
@@ -261,18 +328,20 @@ class _Shared(Generic[T]):
 class _World:
     """A cluster and a trace in the form of the core."""
 
-    def __init__(self, cluster: Cluster, trace: Trace) -> None:
-        from gangline.cluster.iteration import inflations
-        from gangline.runs.spec import keys_of
-        from gangline.trace.jobs.to_core import job_keys, pairs_of
+    def __init__(self, cluster: Cluster, core: _core.Cluster, trace: Trace) -> None:
+        from gangline.cluster.iteration import inflations, locality_fits
+        from gangline.trace.jobs.to_core import codes, job_keys, pairs_of
 
         self.cluster = cluster
-        self.keys = keys_of(cluster)
         self.trace = trace
-        self._core_cluster = cluster.to_core()
+        self._labels = codes(trace, "model")[1]
+        self._core_cluster = core
         self._core_jobs = trace.to_core(cluster)
         self._pairs = pairs_of(trace, cluster)
-        self._inflations = inflations(cluster, job_keys(trace))
+        self._of_jobs = {
+            "inflations": inflations(cluster, job_keys(trace)),
+            "locality_fits": locality_fits(cluster, self._labels),
+        }
         self._loads: _Shared[OfferedLoad | None] = _Shared(None)
 
     def _offered_load(self, window: Window | None) -> OfferedLoad | None:
@@ -294,28 +363,64 @@ class _World:
         from gangline.runs.result import Result
 
         chosen, options = run.spec.policy.resolve(run.policy), run.spec.build_options()
-        arguments = self._arguments(chosen, options)
-        arguments[-1]["watch"] = list(jobs)
+        arguments = self._arguments(chosen, options, jobs)
         begin = time.perf_counter()
         with bar(progress, chosen.label) as report, self._naming_jobs():
             output = _core.simulate(*arguments, progress=report)
         wall_s = time.perf_counter() - begin
-        kept = run._replace(spec=run.spec.with_segments())
         window = options.count_arrivals
         result = Result.from_run(
             output,
             wall_s=wall_s,
+            spec=run.spec,
+            facts=self._facts(chosen, options),
             cluster=self.cluster,
             trace=self.trace,
-            pairs=self._pairs,
             load=self._loads.get(_key(window), lambda: self._offered_load(window)),
-            policy=chosen,
-            keys=self.keys,
-            knowledge=_knowledge(chosen.policy),
-            options=options,
-            again=lambda jobs, progress: self.watch(kept, jobs, progress),
+            again=partial(self._again, run),
         )
         return result, Watched.of(output)
+
+    def _again(
+        self, run: Run, jobs: Sequence[int], progress: bool | Progress
+    ) -> tuple[Result, Watched]:
+        return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
+
+    def _facts(self, chosen: ChosenPolicy, options: RunOptions) -> dict[str, Any]:
+        """Return what a result says of a run beside its spec, as far as it is known before."""
+        notes = {
+            "xi_clamped": 0 if self._pairs is None else self._pairs.clamped,
+            "restart_by_model_without_jobs": len(
+                set(options.restart_by_model or {}) - set(self._labels)
+            ),
+            "rates_from_another_gang_size": self._estimated_rates,
+        }
+        policy = {"label": chosen.label, "knowledge": _knowledge(chosen.policy)}
+        noted = {name: count for name, count in notes.items() if count}
+        return {**self._unchanging, "policy": policy, "notes": noted}
+
+    @cached_property
+    def _unchanging(self) -> dict[str, Any]:
+        """The facts that are the same in all runs here."""
+        from gangline.runs.options import resolved_sharing
+
+        trace, sharing = self.trace, self.cluster.sharing
+        return {
+            "trace": {
+                "jobs": len(trace),
+                "sha256": trace.sha256,
+                "metadata": dict(trace.metadata),
+                "notes": dict(trace.notes),
+            },
+            **({} if sharing is None else {"sharing": resolved_sharing(sharing, self._pairs)}),
+            "memory_model": "trace" if "memory_gb" in trace.columns else "ignored",
+        }
+
+    @cached_property
+    def _estimated_rates(self) -> int:
+        from gangline.trace.jobs.to_core import estimated_rates
+
+        return estimated_rates(self.trace, self.cluster)
 
     def check(self, run: Run) -> None:
         from gangline import _core
@@ -325,22 +430,18 @@ class _World:
             _core.check_start(*arguments)
 
     def _arguments(
-        self, chosen: ChosenPolicy, options: RunOptions
+        self, chosen: ChosenPolicy, options: RunOptions, watch: Sequence[int] = ()
     ) -> tuple[_core.Cluster, _core.Jobs, str | Policy, dict[str, Any], dict[str, Any]]:
         """Return what the core is given."""
-        from gangline.cluster.iteration import locality_fits
         from gangline.runs.arrival_window import require_jobs
         from gangline.runs.elastic import check_ranges
-        from gangline.trace.jobs.to_core import codes
 
         if isinstance(chosen.policy, str) and is_elastic(chosen.policy):
             check_ranges(self.trace, self.cluster, chosen.label)
         if options.count_arrivals is not None:
             require_jobs(self.trace.numbers("arrival_s"), options.count_arrivals)
-        _, labels = codes(self.trace, "model")
-        core_options = options.to_core(self.cluster, labels, self._pairs)
-        core_options["inflations"] = self._inflations
-        core_options["locality_fits"] = locality_fits(self.cluster, labels)
+        core_options = options.to_core(self.cluster, self._labels, self._pairs)
+        core_options |= {**self._of_jobs, "watch": list(watch)}
         if core_options["network"] is not None:
             with self._naming_jobs():
                 core_options["network"].check_jobs(self._core_cluster, self._core_jobs)

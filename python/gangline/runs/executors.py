@@ -10,31 +10,34 @@ import math
 import os
 import threading
 import time
-from collections import deque
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from gangline.errors import MissingExtraError, OptionError
+from gangline.errors import MissingExtraError, OptionError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
+    Report: TypeAlias = Callable[[float, int, int], None]
+
 __all__ = [
     "EXECUTORS",
+    "Apart",
+    "ProcessDied",
+    "check_executor",
     "check_workers",
     "cores",
     "in_dask",
-    "in_order",
-    "in_processes",
     "in_threads",
-    "processes",
 ]
 
 EXECUTORS = ("local", "dask")
 _AHEAD = 2  # tasks per worker that are handed out before the first is done
 _COUNT_EVERY_S = 5.0  # between two looks at how many workers a Dask cluster has
 _TRIES = 2  # a run that ends its process twice has failed
+_LOOK_S = 0.1  # how often a run in a process is asked whether it is still wanted
 
 _DIED = (
     "its process died twice; was the memory enough? A program carries out policies in Python "
@@ -68,16 +71,32 @@ def check_workers(workers: int | None) -> int:
     return workers
 
 
+def check_executor(executor: str, address: str | None) -> None:
+    """Refuse an executor that there is not, or an address for one that takes none."""
+    if executor not in EXECUTORS:
+        message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
+        raise OptionError(message, field="executor", value=executor)
+    if address is not None and executor != "dask":
+        message = 'address: only for the executor "dask"'
+        raise OptionError(message, field="address", value=address)
+
+
+class ProcessDied(PolicyError):  # noqa: N818 - says what happened, as the names in failed.json do
+    """The process of a run ended, and so did another that tried it again."""
+
+
 class _Stopped(Exception):  # noqa: N818 - no error: the caller wants no more
     """Ends the runs that are under way when one failed, or at Ctrl-C."""
 
 
-def in_order(
-    work: Callable[[T, Callable[[float, int, int], None] | None], R],
+def in_threads(
+    work: Callable[[T, Report | None], R],
     tasks: Iterable[T],
     workers: int,
+    *,
+    in_order: bool = False,
 ) -> Iterator[R]:
-    """Yield `work(task, report)` of each task in their order; threads work ahead by a few.
+    """Yield `work(task, report)` of each task as it is done.
 
     Parameters
     ----------
@@ -86,52 +105,15 @@ def in_order(
     tasks : iterable
         Taken as workers become free, so there may be any number.
     workers : int
-        Threads; with 1 the calling thread works.
+        Threads; with 1 the calling thread works, and `report` is None.
+    in_order : bool
+        Yield in the order of the tasks; threads work ahead by a few.
     """
-    if workers == 1:
-        yield from (work(task, None) for task in tasks)
-        return
-    with _threads(work, workers) as submit:
-        under_way: deque[Future[R]] = deque()
-        for task in tasks:
-            under_way.append(submit(task))
-            if len(under_way) >= _AHEAD * workers:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-
-
-def in_threads(
-    work: Callable[[T, Callable[[float, int, int], None] | None], R],
-    tasks: Iterable[T],
-    workers: int,
-) -> Iterator[R]:
-    """Yield `work(task, report)` of each task as it is done; arguments as for `in_order`."""
-    from queue import SimpleQueue
-
-    if workers == 1:
-        yield from (work(task, None) for task in tasks)
-        return
-    done: SimpleQueue[Future[R]] = SimpleQueue()
-    under_way = 0
-    with _threads(work, workers) as submit:
-        for task in tasks:
-            submit(task).add_done_callback(done.put)
-            under_way += 1
-            if under_way >= _AHEAD * workers:
-                yield done.get().result()
-                under_way -= 1
-        for _ in range(under_way):
-            yield done.get().result()
-
-
-@contextmanager
-def _threads(
-    work: Callable[[T, Callable[[float, int, int], None] | None], R], workers: int
-) -> Iterator[Callable[[T], Future[R]]]:
-    """Yield what hands a task to a thread; in the end what is under way is stopped."""
     from concurrent.futures import ThreadPoolExecutor
 
+    if workers == 1:
+        yield from (work(task, None) for task in tasks)
+        return
     stop = threading.Event()
 
     def report(*_: float) -> None:
@@ -139,67 +121,96 @@ def _threads(
             raise _Stopped
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="gangline")
+
+    def submit(task: T) -> Future[R]:
+        return pool.submit(work, task, report)
+
     try:
-        yield lambda task: pool.submit(work, task, report)
+        done = _handed_out(submit, tasks, lambda: _AHEAD * workers, in_order=in_order)
+        yield from (future.result() for _, future in done)
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def in_processes(
-    work: Callable[[T], R], tasks: Iterable[T], workers: int, lost: Callable[[T, str], R]
-) -> Iterator[R]:
-    """Yield `work(task)` of each task as it is done in a process; all can be pickled.
+def _handed_out(
+    submit: Callable[[T], Future[R]],
+    tasks: Iterable[T],
+    room: Callable[[], int],
+    *,
+    in_order: bool = False,
+) -> Iterator[tuple[T, Future[R]]]:
+    """Yield each task with its future; at most `room()` tasks are handed out at a time."""
+    from queue import SimpleQueue
 
-    A process that dies, whatever the cause, takes no other run with it: what was under way is done
-    again, and a task under which processes died twice becomes `lost(task, reason)`.
+    ahead = iter(tasks)
+    under_way: dict[Future[R], T] = {}
+    done: SimpleQueue[Future[R]] = SimpleQueue()
+    while True:
+        for task in islice(ahead, max(0, room() - len(under_way))):
+            future = submit(task)
+            under_way[future] = task
+            future.add_done_callback(done.put)
+        if not under_way:
+            return
+        future = next(iter(under_way)) if in_order else done.get()
+        yield under_way.pop(future), future
+
+
+class Apart:
+    """Works for threads in processes: one for each thread, started when it is first needed.
+
+    A process that dies, whatever the cause, takes no task of another thread with it, and its own
+    is tried once more. As a context it ends the processes, at once if the caller wants no more.
+
+    Parameters
+    ----------
+    begin, given
+        Each process calls `begin(*given)` first.
     """
-    from concurrent.futures import FIRST_COMPLETED, wait
-    from concurrent.futures.process import BrokenProcessPool
 
-    fresh = ((task, 0) for task in tasks)
-    again: deque[tuple[T, int]] = deque()  # with how often a process died meanwhile
-    following = next(fresh, None)
-    while again or following:
-        # after a death one task at a time, so that the guilty one is known
-        is_careful = bool(again)
-        under_way: dict[Future[R], tuple[T, int]] = {}
-        with processes(1 if is_careful else workers) as pool:
-            room = 1 if is_careful else _AHEAD * workers
+    def __init__(self, begin: Callable[..., object], *given: Any) -> None:
+        self._begin: tuple[Any, ...] = (begin, *given)
+        self._mine = threading.local()
+        self._all = ExitStack()
+
+    def __enter__(self) -> Apart:
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._all.__exit__(*raised)
+
+    def do(self, work: Callable[..., R], *given: object, report: Report | None) -> R:
+        """Return `work(*given)`, which all can be pickled; `report` is asked whether to go on.
+
+        Raises
+        ------
+        ProcessDied
+            If two processes died of it.
+        """
+        from concurrent.futures import wait
+        from concurrent.futures.process import BrokenProcessPool
+
+        for _ in range(_TRIES):
+            pool = getattr(self._mine, "pool", None)
+            if pool is None:
+                pool = self._mine.pool = self._all.enter_context(_process(*self._begin))
             try:
-                while True:
-                    while len(under_way) < room:
-                        entry = following if not is_careful else again[0] if again else None
-                        if entry is None:
-                            break
-                        under_way[pool.submit(work, entry[0])] = entry
-                        if is_careful:
-                            again.popleft()
-                        else:
-                            following = next(fresh, None)
-                    if not under_way:
-                        break
-                    for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                        result = future.result()
-                        del under_way[future]
-                        yield result
+                future: Future[R] = pool.submit(work, *given)
+                while not wait([future], _LOOK_S).done:
+                    if report is not None:
+                        report(0.0, 0, 0)  # raises if no more is wanted
+                return future.result()
             except BrokenProcessPool:
-                for future, (task, deaths) in under_way.items():
-                    if future.done() and not future.exception():
-                        yield future.result()
-                    elif is_careful and deaths + 1 >= _TRIES:
-                        yield lost(task, _DIED)
-                    else:
-                        again.append((task, deaths + 1))
+                self._mine.pool = None
+        raise ProcessDied(_DIED)
 
 
 @contextmanager
-def processes(
-    workers: int, begin: Callable[..., object] | None = None, *given: object
-) -> Iterator[Any]:
-    """Yield a pool of processes, each of which calls `begin(*given)` first.
+def _process(begin: Callable[..., object], *given: Any) -> Iterator[Any]:
+    """Yield a pool of one process, which calls `begin(*given)` first.
 
-    They end at once if the caller wants no more.
+    It ends at once if the caller wants no more.
     """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
@@ -208,7 +219,7 @@ def processes(
     context = multiprocessing.get_context("spawn")
     stopped, stop = context.Pipe(duplex=False)
     first: tuple[Any, ...] = (stopped, begin, *given)
-    pool = ProcessPoolExecutor(workers, context, initializer=_follow, initargs=first)
+    pool = ProcessPoolExecutor(1, context, initializer=_follow, initargs=first)
     try:
         yield pool
     except BaseException:  # Ctrl-C, or the caller closes the generator
@@ -220,7 +231,7 @@ def processes(
         stopped.close()
 
 
-def _follow(stopped: Any, begin: Callable[..., object] | None = None, *given: object) -> None:
+def _follow(stopped: Any, begin: Callable[..., object], *given: Any) -> None:
     """End this process when its parent ends, is killed or says so; leave Ctrl-C to the parent."""
     import multiprocessing
     import signal
@@ -234,15 +245,14 @@ def _follow(stopped: Any, begin: Callable[..., object] | None = None, *given: ob
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    if begin is not None:
-        begin(*given)
+    begin(*given)
 
 
 def in_dask(
     work: Callable[[T], R],
     tasks: Iterable[T],
     workers: int,
-    lost: Callable[[T, str], R],
+    lost: Callable[[T, ProcessDied], R],
     address: str | None = None,
 ) -> Iterator[R]:
     """Yield `work(task)` of each task as it is done on a Dask cluster.
@@ -265,7 +275,7 @@ def in_dask(
     from concurrent.futures import CancelledError
 
     try:
-        from distributed import Client
+        from distributed import Client, KilledWorker
         from distributed.comm import CommClosedError, parse_host_port
     except ImportError:
         message = "the executor dask needs the library distributed: pip install 'gangline[dask]'"
@@ -280,7 +290,13 @@ def in_dask(
     quiet = _quiet("distributed", "distributed.client", "distributed.nanny")
     try:
         with quiet, _cluster(address, workers) as cluster, Client(cluster) as client:
-            yield from _by_client(client, work, tasks, lost)
+            pool = client.get_executor(pure=False)
+            room = _Room(client)
+            for task, future in _handed_out(lambda task: pool.submit(work, task), tasks, room):
+                try:
+                    yield future.result()
+                except KilledWorker:
+                    yield lost(task, ProcessDied("the Dask workers that ran it died"))
     except (CancelledError, CommClosedError):
         where = address or "that was started here"
         message = (
@@ -288,6 +304,20 @@ def in_dask(
             "run the same sweep again when it is back"
         )
         raise ConnectionError(message) from None
+
+
+class _Room:
+    """How many tasks to hand out to a cluster, whose workers may join and leave."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._room, self._counted_s = 0, -math.inf
+
+    def __call__(self) -> int:
+        if time.monotonic() - self._counted_s > _COUNT_EVERY_S:
+            self._room = _AHEAD * max(1, sum(self._client.nthreads().values()))
+            self._counted_s = time.monotonic()
+        return self._room
 
 
 def _cluster(address: str | None, workers: int) -> AbstractContextManager[Any]:
@@ -316,32 +346,3 @@ def _quiet(*names: str) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
-
-
-def _by_client(
-    client: Any, work: Callable[[T], R], tasks: Iterable[T], lost: Callable[[T, str], R]
-) -> Iterator[R]:
-    from distributed import KilledWorker, as_completed
-
-    ahead = iter(tasks)
-    following = next(ahead, None)
-    under_way: dict[str, T] = {}
-    done = as_completed()
-    counted_s, room = -math.inf, 0
-    while True:
-        if time.monotonic() - counted_s > _COUNT_EVERY_S:  # workers may join and leave
-            room = _AHEAD * max(1, sum(client.nthreads().values()))
-            counted_s = time.monotonic()
-        while following is not None and len(under_way) < room:
-            future = client.submit(work, following, pure=False)
-            under_way[future.key] = following
-            done.add(future)
-            following = next(ahead, None)
-        if not under_way:
-            return
-        future = next(done)
-        task = under_way.pop(future.key)
-        try:
-            yield future.result()
-        except KilledWorker:
-            yield lost(task, "the Dask workers that ran it died")

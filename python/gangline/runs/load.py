@@ -31,7 +31,8 @@ def load_result(folder: str | PathLike[str]) -> Result:
     OSError
         If the folder is not there.
     ResultError
-        If it is not a whole result. A table that cannot be read raises it when it is asked for.
+        If it is not a whole result. A table that cannot be read, or was not saved, raises it when
+        it is asked for.
     """
     from gangline.runs.simulate import watch_again
 
@@ -41,7 +42,8 @@ def load_result(folder: str | PathLike[str]) -> Result:
 
     def reader(name: str) -> Callable[[], pa.Table]:
         path = folder / f"{name}.parquet"
-        return lambda: _read_table(path, files[path.name], jobs, cluster)
+        stamp = files.get(path.name)
+        return lambda: _read_table(path, stamp, jobs, cluster)
 
     kept = folder / result_folder.TRACE
     trace = partial(_read_jobs, kept, files[kept.name]) if kept.name in files else None
@@ -58,9 +60,17 @@ def load_result(folder: str | PathLike[str]) -> Result:
     )
 
 
-def _read_table(path: Path, stamp: tuple[int, int, int], jobs: int, cluster: Cluster) -> pa.Table:
+def _read_table(
+    path: Path, stamp: tuple[int, int, int] | None, jobs: int, cluster: Cluster
+) -> pa.Table:
     import pyarrow as pa
 
+    if stamp is None:
+        message = (
+            f"{path.parent}: the sweep saved the summary of this run alone, without {path.name}; "
+            f"run the sweep with --save jobs, or gangline run {path.parent} --out DIR"
+        )
+        raise ResultError(message, path=str(path))
     try:
         table = _parquet(path)
         table.validate(full=True)  # text in a damaged page need not be UTF-8

@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 
     from gangline import _core
     from gangline.cluster.description import Cluster
-    from gangline.cluster.interference import Pairs
-    from gangline.policies.choice import ChosenPolicy
     from gangline.runs.explain.explanation import Explanation
     from gangline.runs.explain.face import Again
     from gangline.runs.inputs import Progress
     from gangline.runs.offered_load import OfferedLoad
-    from gangline.runs.options import RunOptions
+    from gangline.runs.spec import RunSpec
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["Result"]
@@ -83,40 +81,49 @@ class Result:
         cls,
         output: _core.RunOutput,
         *,
+        spec: RunSpec,
+        facts: dict[str, Any],
         cluster: Cluster,
         trace: Trace,
-        pairs: Pairs | None,
         load: OfferedLoad | None,
-        policy: ChosenPolicy,
-        keys: dict[str, Any],
-        knowledge: str,
-        options: RunOptions,
         wall_s: float,
         again: Again,
     ) -> Result:
-        """Wrap the columns of a run; tables are built when asked for, without copies."""
+        """Wrap the columns of a run; tables are built when asked for, without copies.
+
+        `facts` are what is known beside the spec before the run, by the keys of `Result.spec`.
+        """
         report = output.solver()
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
-        spec = _spec(cluster, trace, pairs, keys, policy, options)
-        spec["policy"] |= {"label": policy.label, "knowledge": knowledge}
+        said = spec.to_dict()
+        keys = said.pop("cluster")  # in the form of JSON already, and large
+        policy = {**said["policy"], "params": spec.policy.params, **facts["policy"]}
         if output.copy_gpus() != "gang":
-            spec["policy"]["copy_gpus"] = output.copy_gpus()
-        if load is not None:
-            spec["offered_load"] = load.to_dict()
-        spec["log_hash"] = output.log_hash()
-        spec["outcome"] = output.outcome()
-        spec["counters"] = dict(output.counters())
-        if report is not None:
-            spec["solver"] = report.solver
-        spec["measured"] = {key: summary[key] for key in _MEASURED if key in summary}
+            policy["copy_gpus"] = output.copy_gpus()
+        known = {
+            "digest": spec.digest,
+            **{key: said[key] for key in ("gangline", "versions", "seed")},
+            "policy": policy,
+            "trace": {"path": trace.path, **said["trace"], **facts["trace"]},
+            "cluster": None,
+            **{key: facts[key] for key in ("sharing",) if key in facts},
+            "options": said["options"],
+            **{key: facts[key] for key in ("notes", "memory_model")},
+            **({} if load is None else {"offered_load": load.to_dict()}),
+            "log_hash": output.log_hash(),
+            "outcome": output.outcome(),
+            "counters": dict(output.counters()),
+            **({} if report is None else {"solver": report.solver}),
+            "measured": {key: summary[key] for key in _MEASURED if key in summary},
+        }
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
             summary,
-            finite(spec),  # as a saved one is read back
+            {**finite(known), "cluster": keys},  # as a saved one is read back
             jobs=lambda: result_tables.jobs(output.jobs(), trace),
             timeline=lambda: result_tables.timeline(output.timeline(), types),
             segments=(lambda: result_tables.segments(output.segments(), trace))
-            if options.segments
+            if spec.options.get("segments")
             else None,
             trace=lambda: trace,
             load=load,
@@ -248,13 +255,18 @@ class Result:
         result_folder.write(folder, self.spec, files)
         return folder
 
-    def add_to(self, home: Path, name: str, *, durable: bool) -> None:
+    def add_to(self, home: Path, name: str, *, durable: bool, has_tables: bool) -> None:
         """Write the result as a new folder of that name; nothing happens if there is one."""
-        result_folder.add(home, name, self.spec, self._files(), durable=durable)
+        files = self._files(has_tables=has_tables)
+        result_folder.add(home, name, self.spec, files, durable=durable)
 
-    def _files(self) -> dict[str, Callable[[Path], None]]:
+    def _files(self, *, has_tables: bool = True) -> dict[str, Callable[[Path], None]]:
         files: dict[str, Callable[[Path], None]] = {
             "summary.json": lambda path: json_files.write_json(path, self.summary),
+        }
+        if not has_tables:
+            return files
+        files |= {
             "jobs.parquet": lambda path: result_tables.write(self.jobs, path),
             "timeline.parquet": lambda path: result_tables.write(self.timeline, path),
         }
@@ -308,48 +320,3 @@ class Result:
 
 def _write_bytes(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-
-
-def _spec(
-    cluster: Cluster,
-    trace: Trace,
-    pairs: Pairs | None,
-    keys: dict[str, Any],
-    policy: ChosenPolicy,
-    options: RunOptions,
-) -> dict[str, Any]:
-    from gangline.runs.options import resolved_sharing
-    from gangline.runs.spec import RunSpec
-    from gangline.trace.jobs.to_core import codes, estimated_rates
-
-    run = RunSpec.of(keys, trace.reference, policy.reference, options)
-    said = run.to_dict()
-    notes = {}
-    if pairs is not None and pairs.clamped:
-        notes["xi_clamped"] = pairs.clamped
-    unused = set(options.restart_by_model or {}) - set(codes(trace, "model")[1])
-    if unused:
-        notes["restart_by_model_without_jobs"] = len(unused)
-    if estimated := estimated_rates(trace, cluster):
-        notes["rates_from_another_gang_size"] = estimated
-    sharing = cluster.sharing
-    return {
-        "digest": run.digest,
-        "gangline": run.gangline,
-        "versions": run.versions,
-        "seed": run.seed,
-        "policy": {**said["policy"], "params": policy.params},
-        "trace": {
-            "path": trace.path,
-            **said["trace"],
-            "jobs": len(trace),
-            "sha256": trace.sha256,
-            "metadata": dict(trace.metadata),
-            "notes": dict(trace.notes),
-        },
-        "cluster": run.cluster,
-        **({} if sharing is None else {"sharing": resolved_sharing(sharing, pairs)}),
-        "options": run.options,
-        "notes": notes,
-        "memory_model": "trace" if "memory_gb" in trace.columns else "ignored",
-    }

@@ -1,7 +1,8 @@
 """The folder of a saved result: how it is written, replaced and checked.
 
 `spec.json` is sealed and lists size and checksum of every other file. So a folder that mixes two
-runs, or lacks a part, is no result; and a file that gangline did not write is never replaced.
+runs, or lacks a part, is no result; and a file that gangline did not write is never replaced. A
+sweep may save the summary alone.
 """
 
 from __future__ import annotations
@@ -132,8 +133,7 @@ def write(
     check(folder)
     home = folder if folder.is_dir() else folder.parent
     home.mkdir(parents=True, exist_ok=True)
-    with workplace(home, folder) as part:
-        part.mkdir()
+    with workplace(home, folder, is_folder=True) as part:
         _fill(part, spec, files)
         if home != folder:
             try:
@@ -178,8 +178,7 @@ def add(
     OSError
         If something cannot be written.
     """
-    with workplace(home, home / name) as part:
-        part.mkdir()
+    with workplace(home, home / name, is_folder=True) as part:
         _fill(part, spec, files)
         if durable:
             for path in (*part.iterdir(), part):
@@ -273,7 +272,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
     _convert(folder / SPEC, spec, Spec)
     cluster = _checked(folder / SPEC, spec)
     files = spec["files"]
-    for name in (*_OTHERS[:3], *files):
+    for name in (_OTHERS[0], *files):
         path = folder / name
         if name not in _OTHERS or name not in files or not _is_file(path):
             message = f"{folder}: not a whole result: it holds no {name}; run it again"

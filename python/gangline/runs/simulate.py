@@ -145,9 +145,9 @@ def run(
     elif not isinstance(spec, RunSpec):
         spec = RunSpec.load(spec)
     worlds = Worlds()
-    if trace is not None:
-        worlds.hold(_same(spec.trace, trace), spec.trace)
-    return worlds.run(Run(spec, policy), progress=progress)
+    jobs = worlds.trace(spec.trace) if trace is None else _same(spec.trace, trace)
+    of = spec.now(worlds.hold(jobs), policy)
+    return worlds.run(Run(of, policy), progress=progress)
 
 
 def _same(reference: TraceReference, given: TraceLike) -> Trace:

@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import math
 import platform
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from gangline.cluster.description import Cluster
+    from gangline.policies.choice import PolicyLike
     from gangline.runs.options import RunOptions
 
 __all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "read_spec", "versions"]
@@ -33,7 +34,7 @@ __all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "read_spec", "
 _DIGITS = 32  # ours: 128 bits of the SHA-256 are enough to tell runs apart
 
 
-class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a run is: `gangline.run` carries it out, and equal specs give equal bytes.
 
     `spec.json` of every result contains one; `RunSpec.load` reads it.
@@ -169,7 +170,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Return the canonical text: sorted keys, no spaces, ASCII."""
         return _canonical(self.to_dict())
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """32 hexadecimal digits; equal exactly where trace, world, policy and versions are.
 
@@ -177,6 +178,11 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         """
         data = {**self.to_dict(), "trace": self.trace.identity}
         return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
+
+    def with_digest(self, digest: str) -> RunSpec:
+        """Return the spec, whose digest is known already."""
+        self.__dict__["digest"] = digest
+        return self
 
     def versions_then_and_now(self) -> dict[str, tuple[str, str]]:
         """Return what has another version now than in the spec: name to both versions."""
@@ -187,6 +193,14 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         return {
             name: (then.get(name, "none"), now[name]) for name in now if then.get(name) != now[name]
         }
+
+    def now(self, trace: TraceReference, policy: PolicyLike | None = None) -> RunSpec:
+        """Return the same run as one of the versions that run now, on a trace of the same jobs.
+
+        A spec that a person wrote may leave out what a run fills in.
+        """
+        chosen = self.policy.resolve(policy).reference
+        return self.of(keys_of(self.build_cluster()), trace, chosen, self.build_options())
 
     def with_segments(self) -> RunSpec:
         """Return the run that keeps its segments."""

@@ -12,7 +12,7 @@ import pytest
 
 import gangline as gl
 from gangline.cli.app import main
-from gangline.studies.sweep.store import Store
+from gangline.runs.store import Store
 from unit.cli.refusals import Refuse, refuse
 
 __all__ = ["refuse"]

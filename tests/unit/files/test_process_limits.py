@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gangline as gl
-from gangline.studies.sweep.store import Store
+from gangline.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,7 +139,7 @@ def store(tmp_path: Path) -> Path:
 def test_a_process_without_descriptors_keeps_every_result(store: Path) -> None:
     code = """
 import os, pathlib
-from gangline.studies.sweep.store import Store
+from gangline.runs.store import Store
 store = Store(pathlib.Path.cwd())
 digests = sorted(os.listdir("runs"))
 print([store.has(digest) for digest in digests])

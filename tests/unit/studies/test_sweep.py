@@ -21,6 +21,7 @@ from gangline.studies.sweep import sweep
 from gangline.studies.sweep.plan import read_plan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SYNTH = "synth:philly?jobs=20&seed={trace_seed}&max_gpus=4"
@@ -172,12 +173,20 @@ def test_a_long_run_holds_up_no_other() -> None:
 
 
 def test_processes_end_at_once_when_no_more_is_wanted() -> None:
-    from gangline.runs.executors import in_processes
+    from gangline.runs.executors import Apart, in_threads
 
-    results = in_processes(time.sleep, [0.0, 600.0, 600.0], 1, lambda *_: None)
-    assert next(results) is None
+    def results() -> Iterator[None]:
+        with Apart(print) as apart:
+
+            def work(seconds: float, report: Any) -> None:
+                apart.do(time.sleep, seconds, report=report)
+
+            yield from in_threads(work, [0.0, 600.0, 600.0], 2)
+
+    found = results()
+    assert next(found) is None
     begin = time.monotonic()
-    results.close()  # as Ctrl-C does
+    found.close()  # as Ctrl-C does
     assert time.monotonic() - begin < 300.0
 
 
@@ -335,7 +344,7 @@ def test_a_policy_that_no_process_could_make_is_refused_first(
         ({"grid": GRID, "zip": [{"policy": ["srtf"]}]}, "each key once"),
         ({"grid": GRID, "options": {"restart": 3}}, "options.restart"),
         ({"grid": {**GRID, "set": {"srtf.fit": ["first"]}}}, "a policy of the sweep"),
-        ({"grids": GRID}, "one of name, grid, zip, options"),
+        ({"grids": GRID}, "one of name, save, grid, zip, options"),
     ],
 )
 def test_a_wrong_description_is_refused(change: dict[str, Any], words: str) -> None:

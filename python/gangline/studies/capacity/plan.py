@@ -538,7 +538,7 @@ class _Evaluations:
         return replace(point, values=values, keeps=keeps, kept_in=in_seeds)
 
     def _value(self, size: int, run: Mapping[str, Any], key: str) -> float:
-        from gangline.studies.sweep.store import Store
+        from gangline.runs.store import Store
 
         store = Store(self.question.store)
         summary = store.summary(run["digest"]) or {}

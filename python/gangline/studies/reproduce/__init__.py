@@ -98,6 +98,7 @@ def run(
         Each draws its own workloads; default: those of the study.
     out : path, optional
         Folder for reproduction.json and, by world and seed, a folder as `compare --out` writes it.
+        A study that was stopped goes on where it was.
     progress : bool or callable
         As for `gangline.simulate`; counts the jobs of all runs.
     restart_s : float, optional

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangline.errors import GanglineError, InfeasibleJobError
 from gangline.runs.comparison import Comparison, check_out, run_name
-from gangline.runs.execution import Run, Worlds, results
+from gangline.runs.execution import Run, Worlds
+from gangline.runs.execution import carry_out as carry_out_runs
+from gangline.runs.store import Store
 from gangline.studies.reproduce import variations
 from gangline.studies.reproduce.claims import claim_tables, legend, mix
 from gangline.studies.reproduce.figures import Figure, figures
@@ -27,7 +30,6 @@ from gangline.studies.reproduce.variations import Place, places, varied_ratios
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from os import PathLike
-    from pathlib import Path
 
     from gangline.cluster.description import Cluster
     from gangline.runs.inputs import Progress
@@ -306,8 +308,6 @@ class Reproduction:
         OSError
             If it cannot be written.
         """
-        from pathlib import Path
-
         from gangline.files.json_files import write_sealed
 
         write_sealed(Path(path), KIND, self.to_dict())
@@ -341,7 +341,8 @@ def carry_out(
     options : mapping
         Run options of all runs.
     folder : Path, optional
-        Where each run of the worlds is saved as soon as it is done, by world and seed.
+        Where each run is saved as soon as it is done, by world and seed, and those of variations by
+        digest. A run that is there is not repeated.
     report : callable, optional
         Gets (simulated seconds, jobs done, jobs of all runs).
     workers : int
@@ -363,20 +364,20 @@ def carry_out(
     every = [*plain, *varied]
     same = [first.setdefault(run.spec.digest, i) for i, run in enumerate(every)]
     once = [every[i] for i in first.values()]
+    store = None if folder is None else _Folders(folder, plain)
     progress = _Total(report, sum(len(here.trace(run.spec.trace)) for run in once))
-    done = results(once, here, workers=workers, progress=progress.tell if report else False)
+    telling = progress.tell if report else False
+    done = carry_out_runs(once, here, store, workers=workers, progress=telling, in_order=True)
     rows: list[dict[str, Any]] = []
-    for world, runs in groupby(done, key=lambda one: one[0].keys.world):
+    for world, outcomes in groupby(done, key=lambda one: one.run.keys.world):
         comparison = Comparison(cluster=world.cluster, trace=here.trace(world.trace))
-        place = None if folder is None or world.variation else folder / world.folder
-        for run, result in runs:
-            rows.append(_row(study, run, result))
+        for one in outcomes:
+            result = one.get(store)
+            rows.append(_row(study, one.run, result))
             progress.end_run(len(comparison.trace))
             comparison.add(result, keep=False)
-            if place is not None:
-                result.save(place / run_name(result.policy, result.seed))
-        if place is not None:
-            comparison.save(place)
+        if folder is not None and not world.variation:
+            comparison.save(folder / world.folder)
     known = dict(zip(first.values(), rows, strict=True))
     for run, i in zip(every, same, strict=True):
         world, name, _ = run.keys
@@ -411,6 +412,26 @@ class _Keys(NamedTuple):
     world: _World
     name: str  # of the contender
     label: str  # of its policy
+
+
+class _Folders(Store):
+    """The runs of a study: those of its worlds as `compare --out` saves them, others by digest."""
+
+    def __init__(self, folder: Path, plain: Sequence[Run]) -> None:
+        super().__init__(folder)
+        self.runs = folder / "varied"
+        self._places = {run.spec.digest: folder / _place(run) for run in reversed(plain)}
+
+    def place(self, digest: str) -> Path:
+        """Return the folder of a result."""
+        return self._places.get(digest) or super().place(digest)
+
+    def add(self, digest: str, result: Result) -> None:
+        """Save a result in place of an earlier one."""
+        result.save(self.place(digest))
+
+    def _remove(self, folder: Path) -> None:
+        """Leave what is there: it may not be ours."""
 
 
 def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> Iterator[_World]:
@@ -495,8 +516,13 @@ def _check_start(run: Run, here: Worlds) -> None:
 def _check_out(folder: Path, runs: Iterable[Run]) -> None:
     """Refuse a folder in which the runs could not be saved later."""
     for world, group in groupby(runs, key=lambda run: run.keys.world):
-        names = [run_name(run.keys.label, world.options.seed) for run in group]
-        check_out(folder / world.folder, names)
+        check_out(folder / world.folder, [_place(run).name for run in group])
+
+
+def _place(run: Run) -> Path:
+    """Return where a run of a world is saved."""
+    world, _, label = run.keys
+    return Path(world.folder, run_name(label, world.options.seed))
 
 
 def _row(study: Study, run: Run, result: Result) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from gangline.errors import GanglineError
 from gangline.runs.premises import lacks, merged, premises
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gangline.runs.execution import Worlds
     from gangline.runs.premises import Lack
-    from gangline.studies.sweep.plan import Runs
+    from gangline.runs.spec import RunSpec
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["lacks_of"]
@@ -21,20 +23,18 @@ __all__ = ["lacks_of"]
 _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
 
-def lacks_of(runs: Runs, worlds: Worlds) -> list[Lack]:
-    """Return what is lacking, once for each mechanism; of several clusters each is named.
+def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
+    """Return what is lacking for runs, once for each mechanism; of several clusters each is named.
 
     A policy is looked at once on each cluster, with the first draw of each trace. A trace is read
     only for policies that build on something.
     """
     found: dict[tuple[str, int, str], tuple[str, list[Lack]]] = {}
     clusters: dict[int, tuple[str, object]] = {}  # kept, so that no identity is used twice
-    for index in runs.order():
-        spec = runs.spec(index)
+    for spec in specs:
         lab = str(spec.cluster["name"])
         clusters[id(spec.cluster)] = lab, spec.cluster
-        policy = f"{spec.policy.name} {spec.policy.alias} {sorted(spec.policy.params.items())}"
-        key = (policy, id(spec.cluster), _SEED.sub("", spec.trace.source))
+        key = (spec.policy.text, id(spec.cluster), _SEED.sub("", spec.trace.source))
         if key in found or spec.policy.python:
             continue
         chosen = spec.policy.resolve()

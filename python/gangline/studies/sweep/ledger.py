@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gangline.runs.execution import Outcome
+    from gangline.runs.spec import RunSpec
+    from gangline.runs.store import Store
     from gangline.studies.sweep.plan import Runs
-    from gangline.studies.sweep.store import Store
 
-__all__ = ["Ledger", "Outcome", "State"]
+__all__ = ["Ledger", "State"]
 
 _WIDTH = 16  # bytes of a digest
 
@@ -24,17 +26,7 @@ class State(IntEnum):
     FINISHED = 1
     NEW = 2
     """Not in the store."""
-    NEW_IN_PYTHON = 3
-    """The same, with a policy in Python."""
-    FAILED = 4
-
-
-class Outcome(NamedTuple):
-    """What became of a run; without an error its result is in the store."""
-
-    run: int  # its index
-    error: str = ""
-    message: str = ""
+    FAILED = 3
 
 
 class Ledger:
@@ -42,32 +34,30 @@ class Ledger:
 
     Parameters
     ----------
-    runs : Runs
-        Each spec is made once and forgotten.
-    store : Store
-        Where finished runs are.
+    runs : int
+        How many there are.
     """
 
-    def __init__(self, runs: Runs, store: Store) -> None:
-        self._digests = bytearray(_WIDTH * len(runs))
-        self._states = bytearray(len(runs))
-        self.errors: dict[int, Outcome] = {}
+    def __init__(self, runs: int) -> None:
+        self._digests = bytearray(_WIDTH * runs)
+        self._states = bytearray(runs)
+        self.errors: dict[int, dict[str, str]] = {}  # error and message
         self._count = self.new = 0
+
+    def take(self, runs: Runs, store: Store) -> Iterator[RunSpec]:
+        """Take down the runs, and which are in the store; yield each spec, which is forgotten."""
         seen: set[bytes] = set()
         for index in runs.order():
             spec = runs.spec(index)
-            digest = spec.digest
-            raw = bytes.fromhex(digest)
+            raw = bytes.fromhex(spec.digest)
             self._digests[_WIDTH * index : _WIDTH * (index + 1)] = raw
-            if raw in seen:
-                continue
-            seen.add(raw)
-            self._count += 1
-            if store.has(digest):
-                self._states[index] = State.FINISHED
-            else:
-                self.new += 1
-                self._states[index] = State.NEW_IN_PYTHON if spec.policy.python else State.NEW
+            if raw not in seen:
+                seen.add(raw)
+                self._count += 1
+                is_there = store.has(spec.digest)
+                self.new += not is_there
+                self._states[index] = State.FINISHED if is_there else State.NEW
+            yield spec
 
     def __len__(self) -> int:
         """Return how many different runs there are."""
@@ -86,7 +76,8 @@ class Ledger:
         return State(self._states[index])
 
     def enter(self, outcome: Outcome) -> None:
-        """Take down what became of a run."""
-        self._states[outcome.run] = State.FAILED if outcome.error else State.FINISHED
-        if outcome.error:
-            self.errors[outcome.run] = outcome
+        """Take down what became of a run, which is known by its index."""
+        index, error = outcome.run.keys, outcome.error
+        self._states[index] = State.FAILED if error else State.FINISHED
+        if error:
+            self.errors[index] = {"error": type(error).__name__, "message": str(error)}

@@ -22,6 +22,7 @@ from gangline.policies.choice import resolve_policy
 from gangline.runs.inputs import as_cluster, make_options, override
 from gangline.runs.options import RunOptions
 from gangline.runs.spec import PolicyReference, RunSpec, keys_of
+from gangline.runs.store import SAVED
 from gangline.studies.sweep.clusters import derived
 from gangline.trace.jobs.options import Options
 from gangline.trace.read import refer
@@ -56,6 +57,8 @@ class Runs(Protocol):
     """The keys, as the table has them."""
     options: dict[str, Any]
     """What all runs share."""
+    save: str
+    """What is saved of each run, as `gangline.sweep` takes it."""
 
     def __len__(self) -> int:
         """Return how many there are; some may be the same run."""
@@ -73,8 +76,11 @@ class Runs(Protocol):
 class Listed:
     """Runs that are listed one by one, with keys of the same names."""
 
-    def __init__(self, name: str, pairs: Iterable[tuple[Keys, RunSpec]]) -> None:
+    def __init__(
+        self, name: str, pairs: Iterable[tuple[Keys, RunSpec]], save: str = "jobs"
+    ) -> None:
         self.name = name
+        self.save = save
         self.options: dict[str, Any] = {}
         self._pairs = list(pairs)
         self.columns = list(self._pairs[0][0])
@@ -110,12 +116,21 @@ class Plan:
         Options of the reader and of the run that all runs share.
     where : str
         What errors call the description: its file.
+    save : str
+        What is saved of each run.
     """
 
     def __init__(
-        self, name: str, grid: Keys, zips: list[Keys], options: Mapping[str, Any], where: str
+        self,
+        name: str,
+        grid: Keys,
+        zips: list[Keys],
+        options: Mapping[str, Any],
+        where: str,
+        save: str,
     ) -> None:
         self.name = name
+        self.save = save
         self.options = dict(options)
         self._where = where
         self._written = {key: f"options.{key}" for key in options}
@@ -317,8 +332,8 @@ def _check_made_anew(reference: PolicyReference) -> None:
         raise PolicyError(message, policy=reference.name)
 
 
-def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
-    """Read the description of a sweep and check its keys.
+def read_plan(source: str | PathLike[str] | Mapping[str, Any], *, save: str | None = None) -> Plan:
+    """Read the description of a sweep and check its keys; `save` stands in place of its own.
 
     Raises
     ------
@@ -344,8 +359,8 @@ def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
         except ValueError as error:
             raise OptionError(f"{path}: expected TOML: {error}", field=str(path)) from None
     for key in data:
-        if key not in ("name", "grid", "zip", "options"):
-            raise _wrong(where, key, "one of name, grid, zip, options", key)
+        if key not in ("name", "save", "grid", "zip", "options"):
+            raise _wrong(where, key, "one of name, save, grid, zip, options", key)
     zips = data.get("zip", [])
     if not isinstance(zips, list) or not all(isinstance(table, Mapping) for table in zips):
         raise _wrong(where, "zip", "tables [[zip]]", zips)
@@ -361,7 +376,8 @@ def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
     name = data.get("name", name)
     if not isinstance(name, str) or not name:
         raise _wrong(where, "name", "text", name)
-    plan = Plan(name, grid, rows, options, where)
+    saved = _saved(where, data.get("save", "jobs") if save is None else save, options)
+    plan = Plan(name, grid, rows, options, where, saved)
     for key in plan.columns:
         if plan.columns.count(key) > 1:
             raise _wrong(where, key, "each key once in grid and zip", key)
@@ -412,6 +428,17 @@ def _options(where: str, given: Any) -> dict[str, Any]:
         if key not in known:
             raise _wrong(where, f"options.{key}", f"one of {', '.join(known)}", key)
     return dict(given)
+
+
+def _saved(where: str, given: Any, options: dict[str, Any]) -> str:
+    """Return what is saved of each run, and have segments made if they are saved."""
+    if given not in SAVED:
+        raise _wrong(where, "save", f"one of {', '.join(SAVED)}", given)
+    if given == "summary" and options.get("segments"):
+        raise _wrong(where, "save", "jobs or segments where options.segments is true", given)
+    if given == "segments":
+        options["segments"] = True
+    return str(given)
 
 
 def _wrong(where: str, key: str, expected: str, got: object) -> OptionError:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from gangline.errors import GanglineError, OptionError, ResultError
-from gangline.runs.execution import Run, Worlds
-from gangline.runs.executors import EXECUTORS, check_workers, in_dask, in_processes, in_threads
-from gangline.studies.sweep.ledger import Ledger, Outcome, State
+from gangline.runs.execution import Run, Worlds, carry_out
+from gangline.runs.executors import check_executor, check_workers
+from gangline.runs.store import Store
+from gangline.studies.sweep.ledger import Ledger, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,24 +16,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from gangline.runs.inputs import Progress
     from gangline.runs.result import Result
     from gangline.studies.sweep.plan import Runs
-    from gangline.studies.sweep.store import Store
     from gangline.studies.sweep.summary import Summary
 
-__all__ = ["Sweep", "carry_out_all", "check_executor", "sweep"]
+__all__ = ["Sweep", "carry_out_all", "sweep"]
 
 _WORLDS_MAX = 4  # ours: traces in memory at once
-
-
-class Task(NamedTuple):
-    """A run and where its result goes; plain values, for any process."""
-
-    store: str
-    run: int  # its index
-    digest: str
-    spec: bytes  # JSON
 
 
 class Sweep:
@@ -138,7 +124,6 @@ class Sweep:
         >>> found.rows[3]["difference"] < 0.0, found.rows[3]["less_in"]
         (True, 5)
         """
-        from gangline.studies.sweep.store import Store
         from gangline.studies.sweep.summary import summarise
 
         return summarise(
@@ -153,18 +138,17 @@ class Sweep:
 
     def results(self) -> Iterator[Result]:
         """Yield the results that are there, one by one, read when asked for."""
-        from gangline.runs.load import load_result
-
+        store = Store(self.folder)
         for index in self._ledger:
             if index not in self._ledger.errors:
-                yield load_result(self.folder / "runs" / self._ledger.digest(index))
+                yield store.load(self._ledger.digest(index))
 
     def _entry(self, index: int) -> dict[str, Any]:
         entry = {**self._runs.keys(index), "digest": self._ledger.digest(index)}
         failed = self._ledger.errors.get(index)
         if failed is None:
             return {**entry, "status": "finished"}
-        return {**entry, "status": "failed", "error": failed.error, "message": failed.message}
+        return {**entry, "status": "failed", **failed}
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -175,6 +159,7 @@ def sweep(
     spec: str | PathLike[str] | Mapping[str, Any],
     *,
     out: str | PathLike[str] | None = None,
+    save: str | None = None,
     executor: str = "local",
     workers: int | None = None,
     address: str | None = None,
@@ -185,10 +170,14 @@ def sweep(
     Parameters
     ----------
     spec : path or mapping
-        A TOML file, or its keys: name, grid, zip, options.
+        A TOML file, or its keys: name, save, grid, zip, options.
     out : path, optional
         The store: `runs/<digest>/` for each result, `table.parquet`, `table.csv`, `failed.json`.
         Several sweeps may use one. Default: a folder with the name of the sweep.
+    save : str, optional
+        What is saved of each run: "summary" (spec and summary alone), "jobs" (the tables of jobs
+        and the timeline as well), or "segments" (every table). Default: as the description says,
+        else "jobs".
     executor : str
         "local": threads for the policies of the registry, processes for those in Python. "dask":
         processes of a Dask cluster (the extra `dask`).
@@ -229,7 +218,7 @@ def sweep(
     check_executor(executor, address)
     from gangline.studies.sweep.plan import read_plan
 
-    plan = read_plan(spec)
+    plan = read_plan(spec, save=save)
     return carry_out_all(
         plan,
         Path(plan.name if out is None else out),
@@ -238,16 +227,6 @@ def sweep(
         address=address,
         progress=progress,
     )
-
-
-def check_executor(executor: str, address: str | None) -> None:
-    """Refuse an executor that there is not, or an address for one that takes none."""
-    if executor not in EXECUTORS:
-        message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
-        raise OptionError(message, field="executor", value=executor)
-    if address is not None and executor != "dask":
-        message = 'address: only for the executor "dask"'
-        raise OptionError(message, field="address", value=address)
 
 
 def carry_out_all(
@@ -269,83 +248,27 @@ def carry_out_all(
     from gangline.runs.premises import require
     from gangline.studies.sweep.lacks import lacks_of
     from gangline.studies.sweep.progress import showing
-    from gangline.studies.sweep.store import Store
     from gangline.studies.sweep.table import check, write
 
     workers = check_workers(workers)
-    store = Store(folder.absolute())
+    worlds = worlds or Worlds(_WORLDS_MAX)
+    store = Store(folder.absolute(), runs.save)
     check(store.folder)
     store.prepare()
-    require(lacks_of(runs, worlds or _WORLDS))
-    ledger = Ledger(runs, store)
+    ledger = Ledger(len(runs))
+    require(lacks_of(ledger.take(runs, store), worlds))
     done = len(ledger) - ledger.new
+
+    # runs on one trace come together, so that it is read once
+    missing = (
+        Run(runs.spec(index).with_digest(ledger.digest(index)), keys=index)
+        for index in runs.order()
+        if ledger.state(index) == State.NEW
+    )
+    given: dict[str, Any] = {"executor": executor, "workers": workers, "address": address}
     with showing(progress, runs.name, len(ledger), done, is_passing=is_passing) as show:
-        for outcome in _outcomes(
-            runs, ledger, store, executor, workers, address, worlds or _WORLDS
-        ):
+        for outcome in carry_out(missing, worlds, store, **given) if ledger.new else ():
             ledger.enter(outcome)
-            show(bool(outcome.error))
+            show(outcome.error is not None)
     write(store, runs, ledger)
     return Sweep(store.folder, runs, ledger)
-
-
-def _outcomes(
-    runs: Runs,
-    ledger: Ledger,
-    store: Store,
-    executor: str,
-    workers: int,
-    address: str | None,
-    worlds: Worlds,
-) -> Iterator[Outcome]:
-    """Carry out what is missing; runs on one trace come together, so that it is read once."""
-
-    def tasks(*states: State) -> Iterator[Task]:
-        for index in runs.order():
-            if ledger.state(index) in states:
-                spec = msgspec.json.encode(runs.spec(index).to_dict())
-                yield Task(str(store.folder), index, ledger.digest(index), spec)
-
-    if not ledger.new:
-        return
-    if executor == "dask":
-        every = tasks(State.NEW, State.NEW_IN_PYTHON)
-        yield from in_dask(carry_out, every, workers, _lost, address)
-        return
-    yield from in_threads(partial(_carry_out, worlds), tasks(State.NEW), workers)
-    yield from in_processes(carry_out, tasks(State.NEW_IN_PYTHON), workers, _lost)
-
-
-def _lost(task: Task, reason: str) -> Outcome:
-    return Outcome(task.run, "ProcessDied", reason)
-
-
-def carry_out(task: Task) -> Outcome:
-    """Do one run and save its result."""
-    return _carry_out(_WORLDS, task, None)
-
-
-def _carry_out(worlds: Worlds, task: Task, report: Progress | None) -> Outcome:
-    from gangline.runs.spec import RunSpec
-    from gangline.studies.sweep.store import Store
-
-    store = Store(Path(task.store))
-    if store.has(task.digest):  # another sweep was sooner
-        return Outcome(task.run)
-    spec = RunSpec.from_dict(msgspec.json.decode(task.spec))
-    try:
-        result = worlds.run(Run(spec), progress=report or False)
-    except (GanglineError, OSError, MemoryError) as error:
-        return Outcome(task.run, type(error).__name__, str(error))
-    except Exception as error:  # of a policy in Python, or of another library
-        if not spec.policy.python:
-            raise
-        return Outcome(task.run, type(error).__name__, str(error))
-    try:
-        store.add(task.digest, result)
-    except (ResultError, MemoryError) as error:
-        return Outcome(task.run, type(error).__name__, str(error))
-    return Outcome(task.run)
-
-
-_WORLDS = Worlds(_WORLDS_MAX)

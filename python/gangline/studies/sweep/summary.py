@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gangline.runs.offered_load import OfferedLoad
+    from gangline.runs.store import Store
     from gangline.studies.sweep.means import Line
-    from gangline.studies.sweep.store import Store
 
     Row = dict[str, Any]
 

@@ -1,12 +1,13 @@
 """The tables of a sweep: read from its store twice, run by run, and written in batches.
 
-The first pass finds the columns and their types, which differ from run to run.
+The first pass finds the columns and their types, which differ from run to run; what one batch holds
+is read once.
 """
 
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from gangline.files import listed_files
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from gangline.runs.store import Store
     from gangline.studies.sweep.ledger import Ledger
     from gangline.studies.sweep.plan import Runs
-    from gangline.studies.sweep.store import Store
 
 __all__ = ["check", "read", "write"]
 
@@ -36,20 +37,22 @@ def write(store: Store, runs: Runs, ledger: Ledger) -> None:
 
     from gangline.files.json_files import write_json
 
-    schema = _schema(_rows(store, runs, ledger))
-    rows = _rows(store, runs, ledger)
+    every = _rows(store, runs, ledger)
+    first = list(islice(every, _ROWS_AT_ONCE))
+    schema = _schema(chain(first, every))
+    rows = chain(first, _rows(store, runs, ledger, len(first)))
     failed = [
-        {**runs.keys(i), "digest": ledger.digest(i), "error": e.error, "message": e.message}
-        for i, e in sorted(ledger.errors.items())
+        {**runs.keys(i), "digest": ledger.digest(i), **error}
+        for i, error in sorted(ledger.errors.items())
     ]
     with listed_files.replacing(store.folder, _NAMES) as part:
         with (
-            pq.ParquetWriter(part / _TABLE, schema) as first,
-            pc.CSVWriter(part / _TEXT, schema) as second,
+            pq.ParquetWriter(part / _TABLE, schema) as parquet,
+            pc.CSVWriter(part / _TEXT, schema) as text,
         ):
             while table := _batch(rows, schema):
-                first.write_table(table)
-                second.write_table(table)
+                parquet.write_table(table)
+                text.write_table(table)
         write_json(part / _FAILED, json.loads(json.dumps(failed, default=str)))
 
 
@@ -65,9 +68,9 @@ def read(folder: Path) -> pa.Table:
     return pq.read_table(listed_files.check_unchanged(folder, _TABLE), partitioning=None)
 
 
-def _rows(store: Store, runs: Runs, ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Yield the row of each run: keys, offered load, the summary, digest and status."""
-    for index in ledger:
+def _rows(store: Store, runs: Runs, ledger: Ledger, start: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the row of each run from one on: keys, offered load, summary, digest and status."""
+    for index in islice(ledger, start, None):
         digest, is_finished = ledger.digest(index), ledger.state(index) == State.FINISHED
         keys = runs.keys(index)
         row = {key: _cell(keys.get(key)) for key in runs.columns}

@@ -1,13 +1,14 @@
-"""The folder of a sweep: one result per digest, each whole or absent."""
+"""A folder of many results: one per digest, each whole or absent."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from gangline.errors import ResultError
 from gangline.files.places import PREFIX
@@ -18,11 +19,22 @@ if TYPE_CHECKING:
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.result import Result
 
-__all__ = ["Store"]
+__all__ = ["SAVED", "Store"]
+
+SAVED = ("summary", "jobs", "segments")
+"""What may be saved of each run: the last has all that those before it have."""
 
 _FLUSH_FROM_S = 0.1  # ours: after a loss of power a shorter run is sooner done than waited for
 _STALE_S = 3600.0  # ours: no result takes an hour to write
 _TRIES = 5  # ours: to write a result whose temporary folder another process removes
+
+T = TypeVar("T")
+
+
+class _Load(msgspec.Struct):
+    """What a row of a table needs of a spec.json."""
+
+    offered_load: dict[str, Any] | None = None
 
 
 class Store:
@@ -32,11 +44,14 @@ class Store:
     ----------
     folder : Path
         Made if need be; results are in `runs/<digest>/`, as `gangline run --out` writes them.
+    save : str
+        With "summary", results are saved without their tables. Else with all that they have.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, save: str = "jobs") -> None:
         self.folder = folder
         self.runs = folder / "runs"
+        self._has_tables = save != "summary"
 
     def prepare(self) -> None:
         """Make the folder, and remove what killed processes left there more than an hour ago."""
@@ -54,7 +69,9 @@ class Store:
         return self.runs / digest
 
     def has(self, digest: str) -> bool:
-        """Whether the result is there and whole; a damaged one is removed.
+        """Whether the result is there and whole, with tables if these are saved.
+
+        A damaged one is removed.
 
         Raises
         ------
@@ -65,9 +82,9 @@ class Store:
         folder = self.place(digest)
         try:
             folder.lstat()
-            spec, *_ = result_folder.read(folder)
+            spec, _, files, _ = result_folder.read(folder)
             if spec.get("digest") == digest:
-                return True
+                return not self._has_tables or "jobs.parquet" in files
         except FileNotFoundError:
             if not folder.is_symlink():
                 return False
@@ -79,6 +96,12 @@ class Store:
         self._remove(folder)
         return False
 
+    def load(self, digest: str) -> Result:
+        """Return a result that is there."""
+        from gangline.runs.load import load_result
+
+        return load_result(self.place(digest))
+
     def add(self, digest: str, result: Result) -> None:
         """Save a result; if another process was sooner, its own stays: it has the same bytes.
 
@@ -89,30 +112,30 @@ class Store:
         """
         is_long = result.summary["wall_s"] >= _FLUSH_FROM_S
         for _ in range(_TRIES):
-            if self.place(digest).exists():
+            if self.has(digest):
                 return
+            if self.place(digest).exists():  # saved without its tables
+                self._remove(self.place(digest))
             with contextlib.suppress(FileNotFoundError):
-                result.add_to(self.runs, digest, durable=is_long)
+                result.add_to(self.runs, digest, durable=is_long, has_tables=self._has_tables)
                 return
         message = f"{self.place(digest)}: was removed while it was written; run the sweep again"
         raise ResultError(message, path=str(self.place(digest)))
 
     def summary(self, digest: str) -> dict[str, Any] | None:
         """Return the summary of a result, None if it is not there."""
-        try:
-            text = (self.place(digest) / "summary.json").read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        found: dict[str, Any] = json.loads(text)
-        return found
+        return self._read(digest, "summary.json", dict[str, Any])
 
     def offered_load(self, digest: str) -> OfferedLoad | None:
         """Return the load of a result; None if it is not there, or says none."""
+        found = self._read(digest, result_folder.SPEC, _Load)
+        return None if found is None else known(msgspec.structs.asdict(found))
+
+    def _read(self, digest: str, name: str, kind: type[T]) -> T | None:
         try:
-            text = (self.place(digest) / "spec.json").read_bytes()
+            return msgspec.json.decode((self.place(digest) / name).read_bytes(), type=kind)
         except FileNotFoundError:
             return None
-        return known(json.loads(text))
 
     def _remove(self, folder: Path) -> None:
         # by way of another name: what stands under the digest is whole at any time, or absent
