@@ -31,7 +31,8 @@ GRID: dict[str, Any] = {
     "cluster": ["pollux-64"],
     "policy": ["fifo", "las"],
 }
-CLOCK = ("wall_s", "decision_p50_us", "decision_p99_us", "decision_max_us", "solver_s")
+DECISIONS = ("decision_p50_us", "decision_p99_us", "decision_max_us")
+CLOCK = ("wall_s", *DECISIONS, "solver_s")
 
 OWN = '''
 import os
@@ -211,6 +212,77 @@ def test_a_second_sweep_does_what_is_missing(tmp_path: Path) -> None:
     more = sweep({"grid": GRID}, out=tmp_path, workers=1)
     assert more.counts == {"runs": 4, "new": 2, "finished": 4, "failed": 0}
     assert before.items() <= {p: p.stat().st_ino for p in (tmp_path / "runs").iterdir()}.items()
+
+
+def files_of(out: Path) -> list[set[str]]:
+    return [{path.name for path in run.iterdir()} for run in (out / "runs").iterdir()]
+
+
+def test_a_sweep_saves_what_it_is_asked_to(tmp_path: Path) -> None:
+    bare, tables = {"spec.json", "summary.json"}, {"jobs.parquet", "timeline.parquet"}
+    wanted = {"summary": bare, "jobs": bare | tables, None: bare | tables}
+    wanted["segments"] = bare | tables | {"segments.parquet"}
+    for save, names in wanted.items():
+        sweep({"grid": GRID}, out=tmp_path / str(save), save=save, workers=1)
+        assert files_of(tmp_path / str(save)) == [names] * 4
+    sweep({"grid": GRID, "save": "summary"}, out=tmp_path / "file", workers=2)
+    assert files_of(tmp_path / "file") == [bare] * 4
+    sweep({"grid": GRID, "save": "summary"}, out=tmp_path / "both", save="jobs", workers=2)
+    assert settled(tmp_path / "both") == settled(tmp_path / "jobs") == settled(tmp_path / "None")
+    without = {
+        k: (spec, numbers, []) for k, (spec, numbers, _) in settled(tmp_path / "jobs").items()
+    }
+    assert settled(tmp_path / "summary") == settled(tmp_path / "file") == without
+
+
+def test_more_is_saved_when_it_is_asked_for_and_nothing_is_taken_away(tmp_path: Path) -> None:
+    first = sweep({"grid": GRID}, out=tmp_path, save="summary", workers=1)
+    few, summary = first.table, first.summary().rows
+    more = sweep({"grid": GRID}, out=tmp_path, workers=1)
+    assert (first.counts["new"], more.counts["new"]) == (4, 4)
+    assert files_of(tmp_path)[0] >= {"jobs.parquet"}
+    again = sweep({"grid": GRID}, out=tmp_path, save="summary", workers=1)
+    assert again.counts["new"] == 0
+    assert files_of(tmp_path)[0] >= {"jobs.parquet"}
+    assert again.table.drop_columns(["wall_s", *DECISIONS]) == few.drop_columns(
+        ["wall_s", *DECISIONS]
+    )
+    assert again.summary().rows == summary
+
+
+def test_a_run_without_tables_says_how_to_get_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = sweep({"grid": GRID}, out=tmp_path / "few", save="summary", workers=1)
+    run = str(tmp_path / "few" / "runs" / done.runs[0]["digest"])
+    advice = f"run the sweep with --save jobs, or gangline run {run} --out DIR"
+    for words in (["explain", run, "--job", "job-0"], ["report", run]):
+        assert main(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "saved the summary of this run alone, without jobs.parquet" in line
+        assert line.endswith(advice)
+    assert main(["run", run, "--out", str(tmp_path / "more")]) == 0
+    few, more = gl.load_result(run), gl.load_result(tmp_path / "more")
+    assert few.log_hash == more.log_hash
+    assert more.jobs.num_rows == few.summary["jobs"] == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"save": "all"}, "sweep: save: expected one of summary, jobs, segments, got 'all'"),
+        (
+            {"save": "summary", "options": {"segments": True}},
+            "sweep: save: expected jobs or segments where options.segments is true",
+        ),
+    ],
+)
+def test_what_cannot_be_saved_is_refused(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError, match=words):
+        sweep({"grid": GRID, **change}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["jobs.parquet", "spec.json", "summary.json"])

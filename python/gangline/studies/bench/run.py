@@ -162,13 +162,14 @@ def bench(
     files = chosen.find_traces(Path(traces)) if traces is not None else {}
     made = Bench(chosen, chosen.worlds(quick=quick), is_quick=quick)
     with tempfile.TemporaryDirectory(prefix="gangline-bench-") as aside:
-        store = Path(aside if out is None else out)
-        runs = _carry_out(made, made.worlds, taking_part, {}, store, workers, progress=progress)
+        # nobody sees the tables of a store that goes
+        where = (Path(aside), "summary", workers) if out is None else (Path(out), "jobs", workers)
+        runs = _carry_out(made, made.worlds, taking_part, {}, *where, progress=progress)
         made.rows = _rows(made, taking_part, runs)
         if files:
             worlds = made.real_worlds = chosen.real_worlds(iter(files))
             have = [*taking_part, *_baseline(chosen, taking_part)]
-            runs = _carry_out(made, worlds, have, files, store, workers, progress=progress)
+            runs = _carry_out(made, worlds, have, files, *where, progress=progress)
             knowledge = {entry.label: entry.knowledge for entry in have}
             measured = _measured(runs)
             made.real_rows = [
@@ -198,6 +199,7 @@ def _carry_out(
     given: Sequence[Entry],
     files: dict[str, Path],
     store: Path,
+    save: str,
     workers: int | None,
     *,
     progress: bool,
@@ -207,7 +209,7 @@ def _carry_out(
     from gangline.studies.sweep.run import carry_out_all
 
     pairs = _pairs(made.suite, worlds, given, files)
-    runs = Listed(f"bench, suite {made.suite.version}", pairs)
+    runs = Listed(f"bench, suite {made.suite.version}", pairs, save)
     done = carry_out_all(runs, store, workers=workers, progress=progress)
     made.failed += [{k: v for k, v in run.items() if k != "status"} for run in done.failed]
     columns = [

@@ -169,7 +169,9 @@ def plan_capacity(
     if out is not None:
         check_free(Path(out) / PLAN, KIND)
     with _folder(out) as store:
-        question.begin(Path(store), axis, targets, workers, progress=progress)
+        reads_jobs = any(quantile_of(one.key) for one in targets)
+        save = "jobs" if reads_jobs or out is not None else "summary"
+        question.begin(Path(store), axis, targets, workers, save, progress=progress)
         each = [_Evaluations(question, one, is_named=not is_one) for one in chosen]
         plans = [_answer(runs, exhaustive=exhaustive, is_any=allow_overload) for runs in each]
         made = plans[0] if is_one else CapacityContest(tuple(plans))
@@ -372,12 +374,13 @@ class _Question:
         axis: Servers | Load,
         targets: Sequence[Target],
         workers: int | None,
+        save: str,
         *,
         progress: bool,
     ) -> None:
         """Take what runs and results need in addition to the size."""
         self.store, self.axis, self.targets = store, axis, targets
-        self._workers, self.progress = workers, progress
+        self._workers, self._save, self.progress = workers, save, progress
 
     def loads(self, size: int) -> list[OfferedLoad]:
         """Return the offered load of each trace at a size."""
@@ -431,7 +434,7 @@ class _Question:
         from gangline.studies.sweep.run import carry_out_all
 
         return carry_out_all(
-            Listed(name, pairs),
+            Listed(name, pairs, self._save),
             self.store,
             workers=self._workers,
             progress=progress,
