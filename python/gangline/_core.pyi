@@ -118,13 +118,16 @@ class PolicyView:
 
 @final
 class PolicyChanges:
+    started: npt.NDArray[Any]
+    preempted: npt.NDArray[Any]
+    moved: npt.NDArray[Any]
+    retimed: npt.NDArray[Any]
     arrived: npt.NDArray[Any]
     finished: npt.NDArray[Any]
     requeued: npt.NDArray[Any]
     parts_lost: list[tuple[int, int]]
     servers_up: npt.NDArray[Any]
     servers_down: npt.NDArray[Any]
-    contended: npt.NDArray[Any]
     timers: list[tuple[int | None, int]]
     is_round: bool
 

@@ -39,7 +39,6 @@ impl Policy for Floor {
                 break;
             }
             let set = place(plan.free().pool(TYPE), gpus);
-            plan.take(&set);
             plan.start(job, set);
             self.head += 1;
         }

@@ -41,7 +41,6 @@ impl FloorFork {
     fn start_job(&mut self, plan: &mut Plan<'_>, job: JobId, set: GpuSet) {
         let gpus = set.gpus();
         let own = set.by_server()[0].server;
-        plan.take(&set);
         plan.start(job, set);
         let copy = best_fit(plan, gpus).filter(|copy| copy.by_server()[0].server != own);
         if let Some(copy) = copy {

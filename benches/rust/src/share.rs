@@ -100,7 +100,6 @@ impl Policy for FloorShare {
             let gpus = view.jobs().gpus(job);
             if gpus <= plan.gpus_free(TYPE) {
                 let set = place(plan.free().pool(TYPE), gpus);
-                plan.take(&set);
                 plan.start(job, set);
             } else if view.max_share() == 1 || !self.join(view, plan, job, gpus) {
                 break;

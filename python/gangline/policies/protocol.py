@@ -186,18 +186,24 @@ class View:
 
 
 class Changes:
-    """What happened since the last decision, in the order of events.
+    """What became of the last plan, and what happened since, in the order of events.
 
     Attributes
     ----------
+    started, preempted, moved : arrays of job indices
+        Jobs that the last plan started, took all GPUs from, or gave other GPUs. Of those started
+        and moved some may have ended since. A `Plan.move` to the GPUs that a job holds moves
+        nothing.
+    retimed : array of job indices
+        Jobs that may run faster or slower: the last plan gave them other terms, a co-runner came,
+        left or began to make progress, their share of an up-link changed, or the next phase of an
+        elastic job began. Where GPUs or up-links are shared, jobs that were started or moved are
+        among them. Some may be named twice, some may have ended since.
     arrived, finished, requeued : arrays of job indices
         Jobs that arrived, ended, or were evicted by a failure and wait again.
     parts_lost : list of (job index, part)
         Parts that a failure ended while others of their jobs go on.
     servers_up, servers_down : arrays of server indices
-    contended : array of job indices
-        Gangs over racks whose share of an up-link changed, so that they run faster or slower from
-        then on; some may have ended since. Empty without ``contention`` in the network.
     timers : list of (job index or None, tag)
         Timers that fired.
     is_round : bool
@@ -206,24 +212,30 @@ class Changes:
 
     __slots__ = (
         "arrived",
-        "contended",
         "finished",
         "is_round",
+        "moved",
         "parts_lost",
+        "preempted",
         "requeued",
+        "retimed",
         "servers_down",
         "servers_up",
+        "started",
         "timers",
     )
 
     def __init__(self, core: Any) -> None:
+        self.started = core.started
+        self.preempted = core.preempted
+        self.moved = core.moved
+        self.retimed = core.retimed
         self.arrived = core.arrived
         self.finished = core.finished
         self.requeued = core.requeued
         self.parts_lost = core.parts_lost
         self.servers_up = core.servers_up
         self.servers_down = core.servers_down
-        self.contended = core.contended
         self.timers = core.timers
         self.is_round = bool(core.is_round)
 

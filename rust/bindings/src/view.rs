@@ -297,16 +297,19 @@ fn server_column<'py>(
     })
 }
 
-/// What happened since the last decision.
+/// What became of the last plan, and what happened since.
 #[pyclass(frozen, get_all, module = "gangline._core")]
 pub(crate) struct PolicyChanges {
+    started: Py<PyAny>,
+    preempted: Py<PyAny>,
+    moved: Py<PyAny>,
+    retimed: Py<PyAny>,
     arrived: Py<PyAny>,
     finished: Py<PyAny>,
     requeued: Py<PyAny>,
     parts_lost: Vec<(u32, u16)>,
     servers_up: Py<PyAny>,
     servers_down: Py<PyAny>,
-    contended: Py<PyAny>,
     timers: Vec<(Option<u32>, u32)>,
     is_round: bool,
 }
@@ -322,6 +325,10 @@ impl PolicyChanges {
             ids.into_pyarray(py).into_any().unbind()
         };
         Self {
+            started: jobs(&changes.started),
+            preempted: jobs(&changes.preempted),
+            moved: jobs(&changes.moved),
+            retimed: jobs(&changes.retimed),
             arrived: jobs(&changes.arrived),
             finished: jobs(&changes.finished),
             requeued: jobs(&changes.requeued),
@@ -332,7 +339,6 @@ impl PolicyChanges {
                 .collect(),
             servers_up: servers(&changes.servers_up),
             servers_down: servers(&changes.servers_down),
-            contended: jobs(&changes.contended),
             timers: changes.timers.iter().map(|tag| (None, tag.id)).collect(),
             is_round: changes.is_round,
         }

@@ -77,7 +77,9 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn commit(&mut self, next: Next) -> Result<(), PlanError> {
         let acted = self.buffer.actions.iter().any(changes_something);
-        if !(self.buffer.actions.is_empty() && self.buffer.timers.is_empty()) {
+        if self.buffer.actions.is_empty() && self.buffer.timers.is_empty() {
+            self.changes.clear();
+        } else {
             self.check_and_carry_out()?;
         }
         self.decisions += 1;
@@ -90,7 +92,6 @@ impl Engine {
         let are_all_here = self.motion.state.lives().are_all_here();
         let is_idle = !acted && are_all_here && self.is_left_to_the_policy();
         self.idle_wakes = if is_idle { self.idle_wakes + 1 } else { 0 };
-        self.changes.clear();
         self.awaiting = false;
         self.end_instant();
         Ok(())
@@ -102,7 +103,10 @@ impl Engine {
             .overlay
             .check(&self.motion.state, &self.buffer, self.decisions);
         match checked {
-            Ok(()) => self.carry_out(),
+            Ok(()) => {
+                self.changes.clear();
+                self.carry_out();
+            }
             Err(_) => self.buffer.clear(),
         }
         checked
@@ -120,15 +124,20 @@ impl Engine {
         }
         for action in &mut actions {
             match &mut action.verb {
-                Verb::Start(gpus) | Verb::Move(gpus) => {
+                Verb::Start(gpus) => {
                     self.begin((action.job, action.part), gpus, &action.terms);
+                    self.changes.started.push(action.job);
+                }
+                Verb::Move(gpus) => {
+                    self.begin((action.job, action.part), gpus, &action.terms);
+                    self.changes.moved.push(action.job);
                 }
                 Verb::Keep => self.keep(action),
                 Verb::Preempt => {}
             }
         }
         if let Some(before) = before {
-            self.count_forked(&before);
+            self.note_forked(&before);
         }
         actions.clear();
         self.buffer.actions = actions;
@@ -174,6 +183,9 @@ impl Engine {
         self.motion.drop_part(record, at, reason);
         if !self.motion.state.features().forks {
             self.motion.count_stop(job, reason);
+            if reason == EndReason::Preempted {
+                self.changes.preempted.push(job);
+            }
         }
     }
 
@@ -194,15 +206,25 @@ impl Engine {
         servers.map(|one| one.server).collect()
     }
 
-    /// A forked job is preempted when a plan leaves it without servers, and migrates when it has others afterwards.
+    /// A forked job is started when a plan gives it the first servers, preempted when it leaves it without any, and
+    /// migrates when it has others afterwards.
     #[cold]
-    fn count_forked(&mut self, before: &[(JobId, SmallVec<[ServerId; 4]>)]) {
-        for (job, old) in before.iter().filter(|(_, old)| !old.is_empty()) {
+    fn note_forked(&mut self, before: &[(JobId, SmallVec<[ServerId; 4]>)]) {
+        self.changes.started.clear();
+        self.changes.moved.clear();
+        for (job, old) in before {
+            if old.is_empty() {
+                // all that a plan can do to it
+                self.changes.started.push(*job);
+                continue;
+            }
             let new = self.servers_of(*job);
             if new.is_empty() {
                 self.motion.count_stop(*job, EndReason::Preempted);
+                self.changes.preempted.push(*job);
             } else if new != *old {
                 self.motion.count_stop(*job, EndReason::Moved);
+                self.changes.moved.push(*job);
             }
         }
     }
@@ -234,6 +256,7 @@ impl Engine {
         let run = self.motion.state.run(action.job);
         let at = run.and_then(|run| run.position(action.part));
         let at = at.expect("the plan was checked");
+        self.changes.retimed.push(action.job);
         self.motion.keep(record, at, &action.terms);
     }
 

@@ -237,12 +237,9 @@ impl Engine {
     #[inline]
     fn complete(&mut self, record: u32) -> WakeOn {
         let at = record as usize;
-        let touched = self.motion.state.touched().len();
         if !self.motion.step(at) {
-            let slowed = &self.motion.state.touched()[touched..];
-            self.changes.contended.extend(slowed);
             if self.motion.state.features().resizes {
-                self.changes.contended.push(self.motion.state.job_of(at));
+                self.changes.retimed.push(self.motion.state.job_of(at));
             }
             return WakeOn::default();
         }
@@ -315,8 +312,7 @@ impl Engine {
     /// Gives their new rates to the jobs that others made slower or faster.
     #[inline(never)]
     fn retime(&mut self) {
-        self.motion.share_uplinks(&mut self.changes.contended);
-        self.motion.retime_touched();
+        self.motion.retime_touched(&mut self.changes.retimed);
     }
 
     #[cold]

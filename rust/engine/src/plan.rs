@@ -1,7 +1,7 @@
 //! A plan under construction: actions, timers, and a draft of the free GPUs to work places out on.
 //!
-//! The two are apart: actions never change the draft, and the draft never acts. What a policy takes and gives back on
-//! the draft ends with the decision.
+//! A job that is started or moved takes its GPUs off the draft, so that no job of the same plan finds them free; nothing
+//! else done to the one changes the other. What a policy takes and gives back on the draft ends with the decision.
 
 use crate::occupancy::{FreeIndex, Mark};
 use crate::state::State;
@@ -38,16 +38,25 @@ pub struct Plan<'a> {
 
 // Actions
 impl Plan<'_> {
-    /// Adds an action, checked with the whole plan when the policy has answered. At most one per part of a job.
+    /// Adds an action, checked with the whole plan when the policy has answered. At most one per part of a job. The draft
+    /// stays as it is.
     #[inline]
     pub fn push(&mut self, action: Action) {
         self.buffer.actions.push(action);
     }
 
-    /// Starts a waiting job on these GPUs, at full batch.
+    /// Starts a waiting job on these GPUs, at full batch; takes them on the draft.
     #[inline]
     pub fn start(&mut self, job: JobId, gpus: GpuSet) {
+        self.take(&gpus);
         self.push(Action::start(job, gpus));
+    }
+
+    /// The same on terms of its own.
+    #[inline]
+    pub fn start_on(&mut self, job: JobId, gpus: GpuSet, terms: Terms) {
+        self.take(&gpus);
+        self.push(Action::start(job, gpus).with(terms));
     }
 
     /// Stops a running job.
@@ -56,9 +65,11 @@ impl Plan<'_> {
         self.push(Action::preempt(job));
     }
 
-    /// Moves a running job to other GPUs. To the GPUs it holds is free and changes nothing.
+    /// Moves a running job to other GPUs, which it takes on the draft; those that it leaves are given back there by
+    /// [`Self::release`]. To the GPUs it holds is free and changes nothing.
     #[inline]
     pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
+        self.take(&gpus);
         self.push(Action::move_to(job, gpus));
     }
 
@@ -66,6 +77,19 @@ impl Plan<'_> {
     #[inline]
     pub fn keep(&mut self, job: JobId, terms: Terms) {
         self.push(Action::keep(job, terms));
+    }
+
+    /// How often a job was started so far, without this plan.
+    #[inline]
+    pub fn starts(&self, job: JobId) -> u32 {
+        self.state.lives().starts(job)
+    }
+
+    /// Jobs that this plan starts, in their order.
+    pub fn started(&self) -> impl Iterator<Item = JobId> {
+        let starts = self.buffer.actions.iter();
+        let starts = starts.filter(|action| matches!(action.verb, Verb::Start(_)));
+        starts.map(|action| action.job)
     }
 
     /// The actions so far, in their order.

@@ -147,12 +147,6 @@ impl State {
         self.uplinks.as_deref()
     }
 
-    /// Jobs to re-time at the end of the instant.
-    #[inline]
-    pub(crate) fn touched(&self) -> &[JobId] {
-        &self.touched
-    }
-
     // The course of time
 
     /// An instant begins.

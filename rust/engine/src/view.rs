@@ -27,9 +27,20 @@ pub enum Change {
     Down(ServerId),
 }
 
-/// What happened since the policy was last asked, in event order.
+/// What happened since the policy was last asked: what became of its plan, then the events, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
+    /// Jobs that the last plan started.
+    pub started: Vec<JobId>,
+    /// Jobs that the last plan took all GPUs from: they wait again.
+    pub preempted: Vec<JobId>,
+    /// Running jobs that the last plan gave other GPUs.
+    pub moved: Vec<JobId>,
+    /// Jobs that may run at another rate: the last plan gave them other terms, a co-runner came, left or began to make
+    /// progress, their share of an up-link changed, or the next phase of an elastic job began. Where GPUs or up-links are
+    /// shared, jobs that were started or moved are among them. Some may be named twice. Like those started and moved,
+    /// some may have ended since.
+    pub retimed: Vec<JobId>,
     /// Jobs that arrived.
     pub arrived: Vec<JobId>,
     /// Jobs that finished.
@@ -42,9 +53,6 @@ pub struct Changes {
     pub servers_up: Vec<ServerId>,
     /// Servers that failed.
     pub servers_down: Vec<ServerId>,
-    /// Jobs that go at another rate though nothing was done to them: their share of an up-link changed, the next phase of
-    /// an elastic job began, or a co-runner began to make progress. Some may have ended since.
-    pub contended: Vec<JobId>,
     /// Timers that fired.
     pub timers: Vec<TimerTag>,
     /// Arrivals, completions, failures and repairs in one order; only for a policy with
@@ -69,13 +77,16 @@ impl Changes {
     }
 
     pub(crate) fn clear(&mut self) {
+        self.started.clear();
+        self.preempted.clear();
+        self.moved.clear();
+        self.retimed.clear();
         self.arrived.clear();
         self.finished.clear();
         self.requeued.clear();
         self.parts_lost.clear();
         self.servers_up.clear();
         self.servers_down.clear();
-        self.contended.clear();
         self.timers.clear();
         self.order.clear();
         self.is_round = false;
@@ -288,6 +299,11 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn first_start(&self, job: JobId) -> Option<SimTime> {
         self.state.first_start(job)
+    }
+
+    /// How often it was started so far.
+    pub fn starts(&self, job: JobId) -> u32 {
+        self.state.lives().starts(job)
     }
 
     /// Time with GPUs so far without overhead.

@@ -3,7 +3,7 @@
 //! Whether a gang fits depends on its class alone, so a queue asks once per class instead of once per job.
 //! Classes are found once, before the first event; there are tens of them in a trace.
 
-use crate::place::{Demand, PlacementParams, Placer, Rule, Skew};
+use crate::place::{Demand, PlacementParams, Placer, Skew};
 use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use rustc_hash::FxHashMap;
@@ -111,8 +111,6 @@ pub struct Places {
     placer: Option<Placer>,
     /// Types on which a class has a place on the empty cluster, as bits.
     homes: Vec<u64>,
-    /// Starts so far by job; only random rules count them.
-    starts: Vec<u32>,
 }
 
 impl Places {
@@ -123,7 +121,6 @@ impl Places {
             classes: Classes::default(),
             placer: None,
             homes: Vec::new(),
-            starts: Vec::new(),
         }
     }
 
@@ -138,9 +135,6 @@ impl Places {
     ) -> Result<Vec<JobId>, PolicyError> {
         let mut placer = Placer::new(self.params.clone(), view);
         self.classes = Classes::new(view, &placer)?;
-        if matches!(self.params.rule, Rule::Random | Rule::RandomServer) {
-            self.starts = vec![0; view.jobs().len()];
-        }
         let free = plan.free();
         let homes = self.classes.iter().map(|class| {
             let has_place = |t: &&GpuTypeId| placer.place(free, **t, &class.demand).is_some();
@@ -214,13 +208,26 @@ impl Places {
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// GPUs for a job of the class on one type.
+    /// GPUs for a job of the class on one type, of those that are free on the draft.
     #[inline]
     pub fn place_on(
         &mut self,
-        free: &mut FreeIndex,
+        plan: &mut Plan<'_>,
         class: usize,
         job: JobId,
+        gpu_type: GpuTypeId,
+    ) -> Option<GpuSet> {
+        let starts = plan.starts(job);
+        self.place_in(plan.free(), class, (job, starts), gpu_type)
+    }
+
+    /// GPUs of an index for a job of the class that was started so many times, on one type.
+    #[inline]
+    pub fn place_in(
+        &mut self,
+        free: &mut FreeIndex,
+        class: usize,
+        job: (JobId, u32),
         gpu_type: GpuTypeId,
     ) -> Option<GpuSet> {
         let placer = self.rule();
@@ -240,14 +247,11 @@ impl Places {
         &mut self,
         free: &mut FreeIndex,
         class: usize,
-        job: JobId,
+        (job, starts): (JobId, u32),
         gpu_type: GpuTypeId,
     ) -> Option<GpuSet> {
-        let mut demand = self.classes.list[class].demand;
-        demand.job = job;
-        if let Some(&starts) = self.starts.get(job.index()) {
-            demand.starts = starts;
-        }
+        let of = self.classes.list[class].demand;
+        let demand = Demand { job, starts, ..of };
         let placer = self.placer.as_mut();
         let placer = placer.expect("start comes before every decision");
         if !placer.can(free, gpu_type, &demand) {
@@ -258,31 +262,21 @@ impl Places {
 
     /// GPUs for a job of the class on the first of its types that has room.
     #[inline]
-    pub fn place(&mut self, free: &mut FreeIndex, class: usize, job: JobId) -> Option<GpuSet> {
+    pub fn place(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> Option<GpuSet> {
         let types = self.classes.list[class].types.len();
         (0..types).find_map(|at| {
             let gpu_type = self.classes.list[class].types[at];
-            self.place_on(free, class, job, gpu_type)
+            self.place_on(plan, class, job, gpu_type)
         })
     }
 
     /// Starts a job where [`Self::place`] puts it; whether it has a place.
     #[inline]
     pub fn start_job(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> bool {
-        let Some(gpus) = self.place(plan.free(), class, job) else {
+        let Some(gpus) = self.place(plan, class, job) else {
             return false;
         };
-        self.note_start(job);
-        plan.take(&gpus);
         plan.start(job, gpus);
         true
-    }
-
-    /// Counts a start, for the keys of random rules.
-    #[inline]
-    pub fn note_start(&mut self, job: JobId) {
-        if let Some(starts) = self.starts.get_mut(job.index()) {
-            *starts += 1;
-        }
     }
 }

@@ -11,11 +11,11 @@ pub use draws::{Numbers, QUEUES, draw_params};
 
 use gangline_engine::{
     Advance, ClusterView, Control, Engine, EngineError, FailureRow, Failures, OnInfeasible,
-    Outcome, Output, Policy, RunConfig, Silent, World,
+    Outcome, Output, Phase, Policy, RunConfig, Silent, World,
 };
 use gangline_model::{
-    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobTable, LocalityModel, RackId,
-    RateTable, Server, SimSpan, SimTime, TierTable,
+    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable, LocalityModel,
+    RackId, RateTable, Server, SimSpan, SimTime, TierTable,
 };
 use gangline_network::{Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 use std::sync::Arc;
@@ -303,6 +303,43 @@ fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig)
     }
 }
 
+/// A case with one GPU type, and the same with a server of a second type that no job may use: to a policy they are one
+/// world, but not to the quicker algorithms that some have for a single type.
+///
+/// # Panics
+/// If it has several types, elastic jobs or failures drawn by server.
+pub fn with_idle_type(mut case: Case) -> [Case; 2] {
+    let world = &case.world;
+    assert!(world.cluster.gpu_types().len() == 1 && world.rates.elastic().is_none());
+    assert!(!matches!(case.config.failures, Failures::Random { .. }));
+    // both are made for the types and racks of a cluster
+    case.config.interference = None;
+    case.config.locality = (case.config.locality).filter(|model| model.shared_bw().is_none());
+    let mut types = case.world.cluster.gpu_types().to_vec();
+    let mut servers = case.world.cluster.servers().to_vec();
+    types.push(GpuType {
+        name: "idle".to_owned(),
+        ..types[0].clone()
+    });
+    servers.push(Server {
+        gpu_type: GpuTypeId(1),
+        gpus: 1,
+        rack: RackId(case.world.cluster.racks()),
+    });
+    let cluster = ClusterSpec::new(types, servers).expect("valid");
+    let columns = JobColumns {
+        allowed_types: Some(vec![1; world.jobs.len()]),
+        // a table keeps it to itself
+        work: world.jobs.ids().map(|job| world.jobs.work(job)).collect(),
+        ..case.world.jobs.columns().clone()
+    };
+    let mut other = case.clone();
+    other.world.jobs = Arc::new(JobTable::new(columns).expect("valid"));
+    other.world.rates = Arc::new(RateTable::from_speeds(&cluster));
+    other.world.cluster = Arc::new(cluster);
+    [case, other]
+}
+
 /// Runs a policy over a case, to the end.
 ///
 /// # Errors
@@ -314,7 +351,8 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
     engine.output()
 }
 
-/// The same decision by decision; `look` sees the state after each of them.
+/// The same decision by decision; `look` sees the state after each of them, and what the policy will be told of its plan
+/// adds up.
 ///
 /// # Errors
 /// Those of the run, and what `look` objects to.
@@ -328,8 +366,18 @@ pub fn run_stepwise(
         Engine::new(&case.world, case.config.clone(), policy.traits()).map_err(words)?;
     engine.start(policy).map_err(words)?;
     while engine.advance().map_err(words)? == Advance::Decision {
+        let before = engine.view().0.running().count();
         engine.decide(policy).map_err(words)?;
-        look(&engine.view().0)?;
+        let (view, changes) = engine.view();
+        let [started, preempted] = [&changes.started, &changes.preempted].map(Vec::len);
+        let is_running = |job: &JobId| view.phase(*job) == Phase::Running;
+        if before + started != view.running().count() + preempted
+            || changes.preempted.iter().any(is_running)
+            || !changes.started.iter().chain(&changes.moved).all(is_running)
+        {
+            return Err(format!("{changes:?} are not what became of the plan"));
+        }
+        look(&view)?;
     }
     engine.output().map_err(words)
 }
@@ -437,7 +485,6 @@ pub fn are_equal(a: &Output, b: &Output) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gangline_model::JobId;
 
     /// Which kinds of extras the world of a seed has.
     fn extras(seed: u64) -> [bool; 6] {

@@ -5,8 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
-#[cfg(debug_assertions)]
-pub mod plain;
 pub mod toy;
 
 pub use toy::TOYS;

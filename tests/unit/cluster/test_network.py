@@ -431,7 +431,7 @@ class Across(gl.Policy):
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         self.seen.append(view.running("locality").tolist())
-        self.told.append((view.now_s, changes.contended.tolist()))
+        self.told.append((view.now_s, changes.retimed.tolist()))
         plan = gl.Plan()
         for job in view.waiting("job").tolist():
             if job < 2:
@@ -474,7 +474,7 @@ def test_a_policy_sees_the_shared_locality() -> None:
     # both are halved at 1 s; job 0 ends at 1 + 9.5 / 0.25 = 39 s, and job 1 is whole again
     assert policy.told == [
         (0.0, []),
-        (1.0, []),
+        (1.0, [0]),  # its own start
         (2.0, [0, 1]),
         (39.0, []),
         (40.0, [1]),

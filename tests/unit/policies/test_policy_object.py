@@ -528,3 +528,81 @@ def test_labels_that_a_job_lacks_are_minus_one() -> None:
     with pytest.raises(gl.StalledError):
         gl.simulate(LAB, rows, Bad(look))
     assert seen[-2:] == [[0, -1, 1], [-1, 0, 0]]
+
+
+class Told(gl.Policy):
+    """Carries out a script of plans, one every second, and keeps what it is told of each."""
+
+    wake_on = ("arrival", "completion", "timer")
+
+    def __init__(self, *script: Callable[[gl.Plan], object]) -> None:
+        self.script = list(script)
+        self.told: list[dict[str, list[int]]] = []
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        columns = ("started", "preempted", "moved", "retimed")
+        all_told = {name: getattr(changes, name).tolist() for name in columns}
+        self.told.append({name: jobs for name, jobs in all_told.items() if jobs})
+        plan = gl.Plan()
+        if self.script:
+            self.script.pop(0)(plan)
+            plan.wake_at(view.now_s + 1.0)
+        return plan
+
+
+def told(
+    cluster: gl.Cluster | dict[str, Any], jobs: pa.Table, *script: Callable[[gl.Plan], object]
+) -> Any:
+    policy = Told(*script)
+    policy.max_share = 2 if isinstance(cluster, dict) else 1
+    gl.simulate(cluster, jobs, policy, until_s=len(script) + 0.5)
+    return policy.told
+
+
+def test_changes_tell_what_became_of_the_last_plan() -> None:
+    jobs = table(arrival_s=[0.0] * 3, gpus=[4, 2, 1], duration_s=[100.0] * 3)
+
+    def begin(plan: gl.Plan) -> None:
+        plan.start(1, {1: 2})
+        plan.start(0, {0: 4})
+
+    def change(plan: gl.Plan) -> None:
+        plan.preempt(0)
+        plan.move(1, masks={0: 0b0011})
+        plan.start(2, masks={0: 0b0100})
+
+    def stay(plan: gl.Plan) -> None:
+        plan.move(1, masks={0: 0b0011})  # where it is
+
+    assert told(LAB, jobs, begin, change, stay, lambda plan: None) == [
+        {},
+        {"started": [1, 0]},
+        {"started": [2], "preempted": [0], "moved": [1]},
+        {},
+        {},
+    ]
+
+
+def test_changes_name_jobs_that_others_slow_down() -> None:
+    """A co-runner that comes at 1 s and leaves at 2 s changes the rate of the other one twice."""
+    lab = {
+        "name": "lab",
+        "gpu_types": [{"name": "g"}],
+        "servers": [{"count": 1, "gpu": "g", "gpus": 1}],
+        "sharing": {"max_share": 2, "interference": "constant", "xi": 1.5},
+    }
+    jobs = table(arrival_s=[0.0, 0.0], gpus=[1, 1], duration_s=[100.0] * 2)
+    assert told(
+        lab,
+        jobs,
+        lambda plan: plan.start(0, {0: 1}),
+        lambda plan: plan.start(1, masks={0: 1}),
+        lambda plan: plan.preempt(1),
+        lambda plan: None,
+    ) == [
+        {},
+        {"started": [0], "retimed": [0]},
+        {"started": [1], "retimed": [0, 1]},
+        {"preempted": [1], "retimed": [0]},
+        {},
+    ]

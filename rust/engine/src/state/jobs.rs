@@ -121,6 +121,8 @@ pub(crate) struct Jobs {
     demand: Demand,
     /// The first job that arrived at the present instant: demand counts it when the instant ends.
     newest: usize,
+    /// How often each job lost all its GPUs before it was done; empty until one does.
+    losses: Vec<u32>,
     /// Jobs that are left out of the run, ascending.
     dropped: Vec<Infeasible>,
     /// How many of them have had their turn to arrive.
@@ -155,6 +157,7 @@ impl Jobs {
             running: BitSet::new(count),
             demand: Demand::new(types, gpus_max),
             newest: 0,
+            losses: Vec::new(),
             dropped: Vec::new(),
             dropped_seen: 0,
             count,
@@ -247,6 +250,10 @@ impl Jobs {
         self.running.remove(job.index());
         self.waiting.insert(job.index());
         self.demand.add(gang);
+        if self.losses.is_empty() {
+            self.losses.resize(self.count, 0);
+        }
+        self.losses[job.index()] += 1;
     }
 
     /// A running job is done; `active_ns` is the integral of active jobs so far.
@@ -302,6 +309,15 @@ impl Jobs {
     #[inline]
     pub(crate) fn fragmented(&self, idle: impl Fn(usize) -> u32) -> u32 {
         self.demand.fragmented(idle)
+    }
+
+    /// How often a job was started so far.
+    pub(crate) fn starts(&self, job: JobId) -> u32 {
+        let losses = self.losses.get(job.index()).copied();
+        let has_gpus = self
+            .get(job)
+            .is_some_and(|state| matches!(state.phase(), Phase::Running | Phase::Finished));
+        losses.unwrap_or(0) + u32::from(has_gpus)
     }
 
     /// State of a job that has arrived.

@@ -506,23 +506,17 @@ impl Motion {
         self.reschedule(record);
     }
 
-    /// Shares the up-links anew after jobs came or went; the jobs whose locality is another now, in job
-    /// order, are to be re-timed.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn share_uplinks(&mut self, moved: &mut Vec<JobId>) {
-        let Some(uplinks) = &mut self.state.uplinks else {
-            return;
-        };
-        let first = moved.len();
-        uplinks.share(moved);
-        for &job in &moved[first..] {
-            self.touch(job);
+    /// Shares the up-links anew and re-times all touched jobs, in job-index order; once per instant. Adds these jobs to
+    /// `retimed`.
+    pub(crate) fn retime_touched(&mut self, retimed: &mut Vec<JobId>) {
+        let first = retimed.len();
+        if let Some(uplinks) = &mut self.state.uplinks {
+            uplinks.share(retimed);
+            for &job in &retimed[first..] {
+                self.touch(job);
+            }
+            retimed.truncate(first);
         }
-    }
-
-    /// Re-times all touched jobs, in job-index order; once per instant.
-    pub(crate) fn retime_touched(&mut self) {
         let mut touched = std::mem::take(&mut self.state.touched);
         touched.sort_unstable();
         for &job in &touched {
@@ -531,7 +525,7 @@ impl Motion {
                 self.retime(record as usize);
             }
         }
-        touched.clear();
+        retimed.append(&mut touched);
         self.state.touched = touched;
     }
 

@@ -112,8 +112,6 @@ impl Easy {
         self.end_of[job.index()] = end;
         self.ends[gpu_type.index()].insert((end, job), gpus.gpus());
         self.backlog.remove(job, &self.places);
-        self.places.note_start(job);
-        plan.take(&gpus);
         plan.start(job, gpus);
         Ok(())
     }
@@ -128,7 +126,7 @@ impl Easy {
         let class = self.places.classes().of(job);
         for at in 0..self.places.classes().get(class).types.len() {
             let gpu_type = self.places.classes().get(class).types[at];
-            if let Some(gpus) = self.places.place_on(plan.free(), class, job, gpu_type) {
+            if let Some(gpus) = self.places.place_on(plan, class, job, gpu_type) {
                 self.start_job(view, plan, job, gpu_type, gpus)?;
                 return Ok(true);
             }
@@ -222,7 +220,7 @@ impl Easy {
             if self.dead[class] >> gpu_type.index() & 1 == 1 {
                 continue;
             }
-            let Some(gpus) = self.places.place_on(plan.free(), class, job, gpu_type) else {
+            let Some(gpus) = self.places.place_on(plan, class, job, gpu_type) else {
                 self.dead[class] |= 1 << gpu_type.index();
                 continue;
             };
@@ -312,7 +310,7 @@ impl Easy {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];
             debug_assert!(
-                !self.is_exact || end == view.now() || changes.contended.contains(&job),
+                !self.is_exact || end == view.now() || changes.retimed.contains(&job),
                 "exact estimate of {job}"
             );
             self.remove_end(job);
@@ -329,7 +327,7 @@ impl Easy {
 
     /// Exact estimates follow the rates of gangs that share up-links.
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
-        for &job in &changes.contended {
+        for &job in &changes.retimed {
             if let (Some(run), Some(end)) = (view.run(job), view.finish(job)?) {
                 self.remove_end(job);
                 self.end_of[job.index()] = end;

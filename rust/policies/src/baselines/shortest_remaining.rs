@@ -12,7 +12,7 @@ use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     WakeOn,
 };
-use gangline_model::{JobId, SimSpan, Tier};
+use gangline_model::{JobId, SimSpan, SimTime, Tier, Verb};
 
 /// Leading part of the key of a job that may not be preempted yet, and of every other.
 const PROTECTED: u64 = 0;
@@ -24,15 +24,12 @@ pub struct ShortestRemaining {
     seen: Seen,
     /// For how long a job may not be preempted after a start or move.
     protection: Protection,
-    is_plain: bool,
     pass: Pass,
     timers: Option<JobTimers>,
     /// Whether the key of every running job stands still from its start on.
     is_steady: bool,
-    /// Running jobs whose key does not stand still, or is not known yet.
+    /// Running jobs whose key does not stand still.
     drifting: Vec<JobId>,
-    /// Jobs that the last plan stopped; their keys are known only after it was carried out.
-    stopped: Vec<JobId>,
 }
 
 impl ShortestRemaining {
@@ -42,7 +39,6 @@ impl ShortestRemaining {
         placement: PlacementParams,
         seen: Seen,
         protection: Protection,
-        is_plain: bool,
     ) -> Self {
         let measure = if by_service {
             Measure::ShrinkingArea
@@ -52,12 +48,10 @@ impl ShortestRemaining {
         Self {
             seen,
             protection,
-            is_plain,
-            pass: Pass::new(placement, measure).or_plain(is_plain),
+            pass: Pass::new(placement, measure),
             timers: None,
             is_steady: false,
             drifting: Vec::new(),
-            stopped: Vec::new(),
         }
     }
 
@@ -99,7 +93,7 @@ impl ShortestRemaining {
         Ok(now < run.only().progress_start || !is_steady || !self.seen.is_exact())
     }
 
-    /// Takes in what happened since the last decision.
+    /// Takes in what became of the last plan, and what happened since.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in changes.finished.iter().chain(&changes.requeued) {
             self.pass.leave(job);
@@ -108,15 +102,19 @@ impl ShortestRemaining {
             }
         }
         self.pass.servers_changed(view, changes);
-        let mut stopped = std::mem::take(&mut self.stopped);
-        for job in stopped.drain(..) {
-            self.wait(view, job)?;
-        }
-        self.stopped = stopped;
-        for &job in changes.requeued.iter().chain(&changes.arrived) {
+        let stopped = changes.preempted.iter().chain(&changes.requeued);
+        for &job in stopped.chain(&changes.arrived) {
             self.wait(view, job)?;
         }
         let mut drifting = std::mem::take(&mut self.drifting);
+        if !self.is_steady {
+            drifting.extend(&changes.started);
+            for job in &changes.moved {
+                if !drifting.contains(job) {
+                    drifting.push(*job);
+                }
+            }
+        }
         let mut kept = 0;
         for at in 0..drifting.len() {
             let job = drifting[at];
@@ -133,26 +131,6 @@ impl ShortestRemaining {
             .and_then(|timers| timers.due(view.now()))
         {
             self.rekey(view, job)?;
-        }
-        if cfg!(debug_assertions) && self.is_plain {
-            self.check_keys(view)?;
-        }
-        Ok(())
-    }
-
-    /// Compares the keys with what the view says; only the test oracle pays for it.
-    fn check_keys(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
-        for job in view.running() {
-            let main = self
-                .seen
-                .remaining(view, job)?
-                .0
-                .saturating_add(view.now().0);
-            assert_eq!(self.pass.key(job).main, main, "standing key of job {job}");
-        }
-        for job in view.waiting() {
-            let main = self.seen.remaining(view, job)?.0;
-            assert_eq!(self.pass.key(job).main, main, "key of waiting job {job}");
         }
         Ok(())
     }
@@ -193,26 +171,20 @@ impl Policy for ShortestRemaining {
     ) -> Result<Next, PolicyError> {
         self.update(view, changes)?;
         self.pass.decide(view, plan);
-        self.stopped.extend_from_slice(&self.pass.stopped);
-        if self.is_steady {
-            return Ok(Next::Ask);
-        }
-        // a moved job may be in the list already
-        self.drifting.extend_from_slice(&self.pass.started);
-        for job in &self.pass.moved {
-            if !self.drifting.contains(job) {
-                self.drifting.push(*job);
-            }
-        }
-        let now = view.now();
         if let Some(timers) = &mut self.timers {
-            for &job in &self.pass.stopped {
-                timers.clear(job);
+            for action in plan.actions() {
+                let is_stopped = action.verb == Verb::Preempt;
+                let protected_until = view.now() + self.protection.span;
+                timers.set(
+                    action.job,
+                    if is_stopped {
+                        SimTime::NEVER
+                    } else {
+                        protected_until
+                    },
+                );
             }
-            for &job in self.pass.started.iter().chain(&self.pass.moved) {
-                timers.set(job, now + self.protection.span);
-            }
-            timers.flush(now, plan);
+            timers.flush(view.now(), plan);
         }
         Ok(Next::Ask)
     }

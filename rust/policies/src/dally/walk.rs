@@ -36,8 +36,6 @@ pub struct Dally {
     places: Places,
     offer: Offer,
     leases: Option<Leases>,
-    /// Class of every job.
-    class: Vec<u16>,
     score: Vec<u64>,
     /// Since when a waiting job waits, ns.
     since: Vec<i64>,
@@ -56,7 +54,6 @@ impl Dally {
             places: Places::new(placement.clone()),
             offer: Offer::new(placement),
             leases: None,
-            class: Vec::new(),
             score: Vec::new(),
             since: Vec::new(),
             waiting: 0,
@@ -72,7 +69,7 @@ impl Dally {
     }
 
     fn class_of(&self, job: JobId) -> usize {
-        usize::from(self.class[job.index()])
+        self.places.classes().of(job)
     }
 
     /// Mean locality over the time with GPUs so far, in 10^-12.
@@ -114,7 +111,7 @@ impl Dally {
         for &job in &changes.arrived {
             self.wait(job, view.jobs().arrival(job));
         }
-        if !(changes.servers_up.is_empty() && changes.servers_down.is_empty()) {
+        if changes.has_servers() {
             self.measure(view, free);
         }
     }
@@ -288,8 +285,6 @@ impl Policy for Dally {
         }
         self.offer.busy = BitSet::new(self.offer.classes.len().max(1));
         self.leases = Some(Leases::new(self.params.lease.0, jobs.len()));
-        let classes = self.places.classes();
-        self.class = jobs.ids().map(|job| classes.of(job) as u16).collect();
         self.score = vec![0; jobs.len()];
         self.since = vec![0; jobs.len()];
         Ok(unplaceable)

@@ -34,7 +34,7 @@ impl Gandiva {
             }
             let entry = self.groups.most_shared(class);
             let job = self.movable_of(entry.2, class);
-            if self.find_place(plan.free(), class, job).is_some() {
+            if self.find_place(view, plan.free(), class, job).is_some() {
                 placeable.push(class);
                 most = Some(most.map_or(entry, |best| entry.min(best)));
             }
@@ -48,7 +48,7 @@ impl Gandiva {
             .min_by_key(|one| (view.executed(one.job), one.joined))
             .copied()
             .expect("one of its residents made the group a candidate");
-        let place = self.find_place(plan.free(), least.class, least.job);
+        let place = self.find_place(view, plan.free(), least.class, least.job);
         self.groups.leave(slot, least.job);
         let place = place.expect("asked before");
         self.make_group(view, plan, place, (least.class, least.job));
@@ -87,7 +87,7 @@ impl Gandiva {
             {
                 continue;
             }
-            let place = self.find_place_of(plan.free(), kind, class, job);
+            let place = self.find_place_of(view, plan.free(), kind, (class, job));
             let place =
                 place.filter(|gpus| (plan.free().tier(gpus), gpus.by_server().len()) < span);
             best = place.map(|gpus| (entry, gpus)).or(best);

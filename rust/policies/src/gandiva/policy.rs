@@ -13,7 +13,7 @@ use gangline_engine::{
     Cause, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     WakeOn,
 };
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms};
+use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime, Terms};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -171,10 +171,7 @@ impl Gandiva {
         for &job in &changes.arrived {
             self.wait(job);
         }
-        !(changes.finished.is_empty()
-            && changes.requeued.is_empty()
-            && changes.servers_up.is_empty()
-            && changes.servers_down.is_empty())
+        changes.has_room()
     }
 
     fn wait(&mut self, job: JobId) {
@@ -223,13 +220,14 @@ impl Gandiva {
     /// group, then wherever the rule finds room; type by type.
     pub(super) fn find_place(
         &mut self,
+        view: &ClusterView<'_>,
         free: &mut FreeIndex,
         class: usize,
         job: JobId,
     ) -> Option<(usize, GpuSet)> {
         (0..self.kinds_of[class].len()).find_map(|order| {
             let kind = self.kinds_of[class][order];
-            let gpus = self.find_place_of(free, kind, class, job)?;
+            let gpus = self.find_place_of(view, free, kind, (class, job))?;
             Some((kind, gpus))
         })
     }
@@ -237,16 +235,19 @@ impl Gandiva {
     /// As [`Self::find_place`], on one type.
     pub(super) fn find_place_of(
         &mut self,
+        view: &ClusterView<'_>,
         free: &mut FreeIndex,
         kind: usize,
-        class: usize,
-        job: JobId,
+        (class, job): (usize, JobId),
     ) -> Option<GpuSet> {
         let Kind { gpu_type, gpus } = self.kinds[kind];
         let fit = self.params.placement.fit;
         match self.affinity.find(fit, kind, gpu_type, gpus) {
             Some(at) => Some(self.places.rule().place_at(free.pool(gpu_type), at, gpus)),
-            None => self.places.place_on(free, class, job, gpu_type),
+            None => {
+                let job = (job, view.starts(job));
+                self.places.place_in(free, class, job, gpu_type)
+            }
         }
     }
 
@@ -317,7 +318,7 @@ impl Gandiva {
             self.push_head(plan.free(), class);
         }
         while let Some(Reverse((job, class))) = self.heads.pop() {
-            if let Some(place) = self.find_place(plan.free(), class, job) {
+            if let Some(place) = self.find_place(view, plan.free(), class, job) {
                 self.make_group(view, plan, place, (class, job));
             } else if !self.join(view, class, job) {
                 continue;
@@ -377,8 +378,7 @@ impl Gandiva {
                         overhead: switch.filter(|_| resident.has_run),
                         ..Terms::default()
                     };
-                    plan.push(Action::start(job, group.gpus.clone()).with(terms));
-                    self.places.note_start(job);
+                    plan.start_on(job, group.gpus.clone(), terms);
                 }
                 Some(run) if runs && *run.gpus() != group.gpus => {
                     plan.move_to(job, group.gpus.clone());

@@ -87,18 +87,23 @@ fn check_queue(
             Phase::Pending | Phase::Finished | Phase::Dropped => assert!(!has_group),
             Phase::Running => assert!(has_group),
             Phase::Waiting if has_group => {}
-            Phase::Waiting => check_in_vain(policy, free, job),
+            Phase::Waiting => check_in_vain(policy, view, free, job),
         }
     }
 }
 
-fn check_in_vain(policy: &mut Gandiva, free: &mut gangline_engine::FreeIndex, job: JobId) {
+fn check_in_vain(
+    policy: &mut Gandiva,
+    view: &ClusterView<'_>,
+    free: &mut gangline_engine::FreeIndex,
+    job: JobId,
+) {
     let class = policy.places.classes().of(job);
     for &kind in &policy.kinds_of[class] {
         assert_eq!(policy.groups.most_open(kind), None, "it could join");
     }
     assert_eq!(
-        policy.find_place(free, class, job),
+        policy.find_place(view, free, class, job),
         None,
         "it could have GPUs"
     );

@@ -280,7 +280,7 @@ impl GavelTiming {
         for at in rest {
             let (job, gpu_type) = chosen[at];
             let class = self.places.classes().of(job);
-            let gpus = self.places.place_on(plan.free(), class, job, gpu_type);
+            let gpus = self.places.place_on(plan, class, job, gpu_type);
             let gpus = gpus.ok_or_else(|| self.refuse("the placement rule found no GPUs"))?;
             plan.take(&gpus);
             found[at] = Some(gpus);
@@ -314,7 +314,6 @@ impl GavelTiming {
             let action = if view.run(job).is_some() {
                 Action::move_to(job, gpus)
             } else {
-                self.places.note_start(job);
                 Action::start(job, gpus)
             };
             plan.push(action.with(terms));
@@ -372,7 +371,7 @@ impl Policy for GavelTiming {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        if changes.servers_down.len() + changes.servers_up.len() > 0 {
+        if changes.has_servers() {
             return Err(self.refuse("the public simulator knows no failures; leave them out"));
         }
         self.arrived.extend(&changes.arrived);

@@ -78,8 +78,6 @@ pub struct Hadar {
     waiting: Waiting,
     /// Whether `waiting` is kept.
     keeps_waiting: bool,
-    /// Jobs that wait since the last decision: what they have left is known once its plan was carried out.
-    preempted: Vec<JobId>,
     /// Whether the plan stands until the next event.
     is_held: bool,
     /// The last decision: when it was, which jobs it took and which it found too dear.
@@ -89,15 +87,14 @@ pub struct Hadar {
 }
 
 impl Hadar {
-    /// The policy with its settings. `plain`: every decision sorts and walks all jobs.
-    pub fn new(params: HadarParams, plain: bool) -> Self {
+    /// The policy with its settings.
+    pub fn new(params: HadarParams) -> Self {
         Self {
             servers: Servers::default(),
             pricing: Pricing::new(0),
             active: BTreeMap::new(),
             waiting: Waiting::new(params.sorting()),
-            keeps_waiting: params.tier != Tier::Exact && !plain,
-            preempted: Vec::new(),
+            keeps_waiting: params.tier != Tier::Exact,
             is_held: false,
             decided_at: SimTime::ZERO,
             chosen: Vec::new(),
@@ -120,13 +117,9 @@ impl Hadar {
                 Change::Down(server) => self.servers.fail(server),
             }
         }
-        let preempted = std::mem::take(&mut self.preempted);
         if self.keeps_waiting {
-            for job in preempted
-                .iter()
-                .chain(&changes.requeued)
-                .chain(&changes.arrived)
-            {
+            let stopped = changes.preempted.iter().chain(&changes.requeued);
+            for job in stopped.chain(&changes.arrived) {
                 let remaining = view.remaining_work(*job)?;
                 self.waiting
                     .insert(view.now(), &self.active[job], remaining);
@@ -240,20 +233,13 @@ impl Hadar {
         Ok(chosen)
     }
 
-    /// Notes which jobs stop or begin to wait by a plan.
-    fn note_plan(&mut self, view: &ClusterView<'_>, chosen: &[Chosen]) -> Result<(), PolicyError> {
-        if !self.keeps_waiting {
-            return Ok(());
+    /// Takes the jobs that a plan starts out of the queue.
+    fn dequeue(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) -> Result<(), PolicyError> {
+        for job in plan.started().filter(|_| self.keeps_waiting) {
+            let remaining = view.remaining_work(job)?;
+            self.waiting
+                .remove(view.now(), &self.active[&job], remaining);
         }
-        for job in chosen.iter().map(|one| one.rank.job) {
-            if view.run(job).is_none() {
-                let remaining = view.remaining_work(job)?;
-                self.waiting
-                    .remove(view.now(), &self.active[&job], remaining);
-            }
-        }
-        let next: BTreeSet<JobId> = chosen.iter().map(|one| one.rank.job).collect();
-        self.preempted = view.running().filter(|job| !next.contains(job)).collect();
         Ok(())
     }
 
@@ -311,7 +297,7 @@ impl Policy for Hadar {
         };
         (self.decided_at, self.chosen) = (view.now(), chosen.iter().map(|one| one.rank).collect());
         emit::emit(view, plan, &chosen);
-        self.note_plan(view, &chosen)?;
+        self.dequeue(view, plan)?;
         let all_stay = chosen.iter().all(|one| one.offer.by_stay_rule);
         self.is_held =
             self.params.replan == Replan::Event || all_stay && chosen.len() == self.active.len();

@@ -78,7 +78,7 @@ fn golden_world() -> World {
 
 /// The policy at its first decision, and what it chooses there.
 fn first_decision(world: &World, params: HadarParams) -> (Hadar, Vec<Chosen>) {
-    let mut policy = Hadar::new(params, true);
+    let mut policy = Hadar::new(params);
     // the text keeps a gang in the queue that a run without mixed types would refuse
     let traits = PolicyTraits {
         mixes_types: true,
@@ -241,7 +241,7 @@ fn run_golden(given: &[(&str, ParamValue)]) -> Output {
     };
     let world = golden_world();
     let case = Case { world, config };
-    conformance::run(&case, &mut Hadar::new(params(given), false)).expect("it ends")
+    conformance::run(&case, &mut Hadar::new(params(given))).expect("it ends")
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn small_case(seed: u64) -> Case {
 fn run_case(case: &Case, given: &[(&str, ParamValue)]) -> Output {
     let mut all = vec![("round_s", ParamValue::Float(12.0))];
     all.extend_from_slice(given);
-    conformance::run(case, &mut Hadar::new(params(&all), false)).expect("it ends")
+    conformance::run(case, &mut Hadar::new(params(&all))).expect("it ends")
 }
 
 fn variants() -> Vec<Vec<(&'static str, ParamValue)>> {
@@ -418,7 +418,7 @@ fn on_an_empty_cluster_every_job_is_worth_its_price() {
 
 /// Payoffs of each job alone on the empty cluster, at prices for all of them.
 fn lone_payoffs(world: &World, params: HadarParams) -> (Hadar, Vec<f64>) {
-    let mut policy = Hadar::new(params, true);
+    let mut policy = Hadar::new(params);
     let config = RunConfig {
         on_infeasible: OnInfeasible::Drop,
         ..RunConfig::default()
@@ -506,7 +506,7 @@ fn the_order_of_failures_and_repairs_leaves_no_trace() {
 #[test]
 fn what_cannot_be_decided_is_refused() {
     let refused = |given: &[(&str, ParamValue)], case: &Case| {
-        let mut policy = Hadar::new(params(given), false);
+        let mut policy = Hadar::new(params(given));
         match conformance::run(case, &mut policy) {
             Err(EngineError::Policy(PolicyError::Parameter {
                 field,

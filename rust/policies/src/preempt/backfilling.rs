@@ -224,7 +224,7 @@ impl Backfilling {
         let classes = self.classes.iter();
         let before = classes.flat_map(|class| class.backfilled.range(..key));
         let found = profile.at(before.map(|before| before.job()), |free| {
-            places.place_on(free, class, key.job(), TYPE)
+            places.place_in(free, class, (key.job(), 0), TYPE)
         });
         if found.is_none() {
             self.classes[class].refused_from = Some(key);
@@ -247,11 +247,9 @@ impl Pass {
             stopped.sort_unstable();
             plan.sort_preemptions(|job| self.queues.key(job));
         }
-        self.stopped.extend(stopped.into_iter().map(Key::job));
         let mut classes = self.backfilling.classes.iter();
-        let is_plain =
-            classes.all(|class| class.unplaced.is_empty() && class.backfilled.is_empty());
-        self.backfilling.drop_idle_profile(has_waiting || !is_plain);
+        let is_idle = classes.all(|class| class.unplaced.is_empty() && class.backfilled.is_empty());
+        self.backfilling.drop_idle_profile(has_waiting || !is_idle);
     }
 
     /// Step 3.
@@ -264,7 +262,7 @@ impl Pass {
         while let Some((key, class)) = self.backfilling.next_unplaced() {
             let profile = self.backfilling.profile.as_mut();
             let free = profile.map_or(plan.free(), |profile| &mut profile.start);
-            let Some(gpus) = self.places.place_on(free, class, key.job(), TYPE) else {
+            let Some(gpus) = self.places.place_in(free, class, (key.job(), 0), TYPE) else {
                 self.backfilling.classes[class].is_unplaced_refused = true;
                 self.backfilling.make_profile(view, Some(plan));
                 continue;

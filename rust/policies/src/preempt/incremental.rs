@@ -30,7 +30,7 @@ impl Pass {
             self.stop_job(plan, key.job());
         }
         for (key, class) in admitted.drain(..) {
-            let found = self.places.place_on(plan.free(), class, key.job(), TYPE);
+            let found = self.places.place_on(plan, class, key.job(), TYPE);
             let gpus = found.expect("enough GPUs are free, and the rule asks for no more");
             self.start_job(plan, self.running_key(key, now), gpus, QueueState::Running);
         }

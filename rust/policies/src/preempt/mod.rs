@@ -22,8 +22,7 @@
 //!
 //! | | used for | a decision costs |
 //! |---|---|---|
-//! | `plain`: the rule as it is stated, over all active jobs | tests, as the oracle; not in optimised builds | O(active log active) |
-//! | `walk`: the same over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit beside the running ones |
+//! | `walk`: the rule over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit beside the running ones |
 //! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
 //! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`](crate::queue::Measure::is_fixed)) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
@@ -32,15 +31,13 @@
 //! [`Places::is_non_monotone`](crate::class::Places::is_non_monotone).
 //!
 //! # Changing the rule
-//! `plain` states it and comes first, with its counterpart in Python, `repack` in `tests/reference/policies.py`. Then the
-//! others follow. `tests/rust/policies.rs` and `tests/rust/wide.rs` compare their plans with those of `plain`,
-//! `tests/parity` the engine with the reference.
+//! `repack` in `tests/reference/policies.py` states it over all active jobs and comes first; `tests/parity` compares the
+//! engine with it. Then the others follow. `tests/rust/policies.rs` and `tests/rust/wide.rs` compare their plans with those
+//! of `walk`, which also serves a cluster with a second GPU type that no job may use.
 
 mod backfilling;
 mod incremental;
 mod pass;
-#[cfg(debug_assertions)]
-mod plain;
 mod profile;
 mod protection;
 mod running;

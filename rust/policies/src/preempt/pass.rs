@@ -18,8 +18,6 @@ enum Algorithm {
     Incremental,
     Backfilling,
     Walk,
-    #[cfg(debug_assertions)]
-    Plain,
 }
 
 /// Waiting and running jobs, and the pass over both.
@@ -47,12 +45,6 @@ pub struct Pass {
     /// only where the placement rule refuses no gang. Reused.
     pub(super) admitted: Vec<(Key, usize)>,
     pub(super) dropped: Vec<Key>,
-    /// Jobs that the last pass started.
-    pub started: Vec<JobId>,
-    /// Jobs that the last pass moved.
-    pub moved: Vec<JobId>,
-    /// Jobs that the last pass preempted; the policy puts them back with [`Pass::wait`].
-    pub stopped: Vec<JobId>,
 }
 
 impl Pass {
@@ -76,22 +68,6 @@ impl Pass {
             heads: BinaryHeap::new(),
             admitted: Vec::new(),
             dropped: Vec::new(),
-            started: Vec::new(),
-            moved: Vec::new(),
-            stopped: Vec::new(),
-        }
-    }
-
-    /// The rule as it is stated, if so asked, which only tests do; an optimised build does not have it.
-    #[must_use]
-    pub fn or_plain(self, is_plain: bool) -> Self {
-        match is_plain {
-            #[cfg(debug_assertions)]
-            true => Self {
-                algorithm: Algorithm::Plain,
-                ..self
-            },
-            _ => self,
         }
     }
 
@@ -258,11 +234,8 @@ impl Pass {
         }
     }
 
-    /// Decides which jobs run: fills the plan, `started`, `moved` and `stopped`.
+    /// Decides which jobs run: fills the plan. The policy puts the jobs that it preempts back with [`Pass::wait`].
     pub fn decide(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        self.started.clear();
-        self.moved.clear();
-        self.stopped.clear();
         if !self.is_rule_known && self.may_refuse() {
             self.know_rule(plan);
         }
@@ -274,8 +247,6 @@ impl Pass {
                 self.place_and_backfill(view, plan);
             }
             Algorithm::Walk => self.walk(view, plan),
-            #[cfg(debug_assertions)]
-            Algorithm::Plain => self.plain(view, plan),
         }
         self.woken.clear();
         self.has_room = false;
@@ -319,16 +290,12 @@ impl Pass {
     ) {
         let job = key.job();
         self.queues.set(key, state);
-        self.places.note_start(job);
-        plan.take(&gpus);
         plan.start(job, gpus);
-        self.started.push(job);
     }
 
     pub(super) fn stop_job(&mut self, plan: &mut Plan<'_>, job: JobId) {
         plan.preempt(job);
         self.queues.forget(job);
-        self.stopped.push(job);
     }
 
     /// Adds the first waiting job of a class to `heads`.

@@ -78,9 +78,7 @@ impl Pass {
             let key = self.queues.pop(class).expect("the class has a waiting job");
             self.push_head(class);
             let gpu_type = self.places.classes().get(class).types[0];
-            let found = self
-                .places
-                .place_on(plan.free(), class, key.job(), gpu_type);
+            let found = self.places.place_on(plan, class, key.job(), gpu_type);
             let gpus = found.expect("enough GPUs are free, and the rule asks for no more");
             let key = self.running_key(key, view.now().0);
             self.start_job(plan, key, gpus, QueueState::Running);
@@ -168,15 +166,11 @@ impl Pass {
             };
             let job = entry.job();
             let key = self.queues.key(job);
-            let found = self
-                .places
-                .place_on(plan.free(), entry.class, job, gpu_type);
+            let found = self.places.place_on(plan, entry.class, job, gpu_type);
             entry.has_gpus = found.is_some();
             match found {
                 Some(gpus) if entry.is_running => {
-                    plan.take(&gpus);
                     plan.move_to(job, gpus);
-                    self.moved.push(job);
                 }
                 Some(gpus) => {
                     let key = self.running_key(key, view.now().0);
@@ -213,7 +207,7 @@ impl Pass {
             self.heads.pop();
             let job = JobId(rank.job);
             let key = self.queues.key(job);
-            if let Some(gpus) = self.places.place(plan.free(), class, job) {
+            if let Some(gpus) = self.places.place(plan, class, job) {
                 let key = self.running_key(key, view.now().0);
                 self.start_job(plan, key, gpus, QueueState::Running);
                 if !self.non_monotone[class] {

@@ -66,13 +66,12 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     reads_durations: true,
     stops: Stops::InRounds,
     placement: None,
-    has_plain_walk: true,
     premises: &[TYPES],
     presets: PRESETS,
     own: PARAMETERS,
-    make: |params, services| {
+    make: |params, _| {
         let params = HadarParams::read(params)?;
-        Ok(Box::new(Hadar::new(params, services.is_plain())))
+        Ok(Box::new(Hadar::new(params)))
     },
     ..PolicyInfo::BASE
 }];

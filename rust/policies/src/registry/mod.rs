@@ -31,30 +31,9 @@ pub struct Services {
     pub allocator: Option<Box<dyn Allocator>>,
     /// Finds the winners of auctions, where it says [`Needs::AuctioneerIf`].
     pub auctioneer: Option<Box<dyn Auctioneer>>,
-    /// Decide by plain walks over all jobs instead of by indexes. Only checked builds have them, as test oracles.
-    #[cfg(debug_assertions)]
-    #[doc(hidden)]
-    pub is_plain: bool,
 }
 
 impl Services {
-    /// For tests: nothing from outside, and plain walks over all jobs; see [`PolicyInfo::has_plain_walk`].
-    #[cfg(debug_assertions)]
-    #[doc(hidden)]
-    pub fn plain() -> Self {
-        Self {
-            is_plain: true,
-            ..Self::default()
-        }
-    }
-
-    fn is_plain(&self) -> bool {
-        #[cfg(debug_assertions)]
-        return self.is_plain;
-        #[cfg(not(debug_assertions))]
-        return false;
-    }
-
     fn allocator(self) -> Box<dyn Allocator> {
         self.allocator.unwrap_or_else(|| Box::new(NoSolver))
     }
@@ -149,8 +128,6 @@ pub struct PolicyInfo {
     pub needs: Needs,
     /// What it builds on in a cluster and a trace.
     pub premises: &'static [Premise],
-    /// Whether checked builds can make it decide by plain walks over all jobs, with which tests compare it.
-    pub has_plain_walk: bool,
     /// Page of `docs/policies` that describes it, if not one of its own name.
     pub page: Option<&'static str>,
     /// Parameters that tables name even where they have their default.
@@ -178,7 +155,6 @@ impl PolicyInfo {
         is_work_conserving: false,
         needs: Needs::Nothing,
         premises: &[],
-        has_plain_walk: false,
         page: None,
         always_shown: &[],
         presets: &[],
@@ -219,10 +195,6 @@ impl PolicyInfo {
         assert!(
             services.auctioneer.is_none() || self.needs.auctioneer(params),
             "{name} takes no auctioneer"
-        );
-        assert!(
-            !services.is_plain() || self.has_plain_walk,
-            "{name} has no plain walk"
         );
         let reader = ParamReader::new(name, self.parameters(), params)?;
         (self.make)(&reader, services)

@@ -1,7 +1,7 @@
 //! Policies that preempt: shortest remaining first, attained service.
 
 use super::parameters::{ESTIMATE_ERROR, MIN_RUN};
-use super::{PolicyInfo, Services, Stops, seen};
+use super::{PolicyInfo, Stops, seen};
 use crate::baselines::ShortestRemaining;
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, flag, number, spec};
 use crate::place::{PlacementParams, Rule};
@@ -49,80 +49,74 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "srtf",
         summary: "shortest remaining time first, with preemption",
         stops: Stops::Anytime,
-        has_plain_walk: true,
         is_work_conserving: true,
         family: "preemptive",
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         own: REMAINING,
-        make: |params, services| shortest_remaining(false, params, &services),
+        make: |params, _| shortest_remaining(false, params),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "srsf",
         summary: "shortest remaining service (time x GPUs) first, with preemption",
         stops: Stops::Anytime,
-        has_plain_walk: true,
         is_work_conserving: true,
         family: "preemptive",
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         own: REMAINING,
-        make: |params, services| shortest_remaining(true, params, &services),
+        make: |params, _| shortest_remaining(true, params),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "las",
         summary: "least attained service, in queues (Tiresias-L without its placement)",
         stops: Stops::Anytime,
-        has_plain_walk: true,
         is_work_conserving: true,
         family: "attained service",
         source: OF_TIRESIAS,
         own: LAS,
-        make: |params, services| las(params, &services),
+        make: |params, _| las(params),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "gittins",
         summary: "queues by service, Gittins index inside them (Tiresias-G without its placement)",
         stops: Stops::Anytime,
-        has_plain_walk: true,
         is_work_conserving: true,
         family: "attained service",
         source: OF_TIRESIAS,
         reads_durations: true,
         own: GITTINS,
-        make: |params, services| gittins(params, &services),
+        make: |params, _| gittins(params),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "tiresias",
         summary: "Tiresias-L: las with placement by skew",
         stops: Stops::Anytime,
-        has_plain_walk: true,
         is_work_conserving: true,
         family: "attained service",
         source: OF_TIRESIAS,
         placement: Some(Rule::Skew),
         own: LAS,
-        make: |params, services| las(params, &services),
+        make: |params, _| las(params),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "tiresias-gittins",
         summary: "Tiresias-G: gittins with placement by skew",
         stops: Stops::Anytime,
-        has_plain_walk: true,
         is_work_conserving: true,
         family: "attained service",
         source: OF_TIRESIAS,
         reads_durations: true,
         placement: Some(Rule::Skew),
         own: GITTINS,
-        make: |params, services| gittins(params, &services),
+        make: |params, _| gittins(params),
         ..PolicyInfo::BASE
     },
 ];
@@ -130,7 +124,6 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
 fn shortest_remaining(
     by_service: bool,
     params: &ParamReader,
-    services: &Services,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     let protection = Protection::read(params)?;
     let placement = PlacementParams::read(params);
@@ -139,19 +132,14 @@ fn shortest_remaining(
         placement,
         seen(params),
         protection,
-        services.is_plain(),
     )))
 }
 
-fn las(params: &ParamReader, services: &Services) -> Result<Box<dyn Policy>, PolicyError> {
+fn las(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
     let placement = PlacementParams::read(params);
     let queued = QueuedParams::read(params, false)?;
     if params.flag("discretised") {
-        return Ok(Box::new(QueuedService::new(
-            queued,
-            placement,
-            services.is_plain(),
-        )));
+        return Ok(Box::new(QueuedService::new(queued, placement)));
     }
     let quantum = params.gpu_ns("las_quantum", params.number("las_quantum"))?;
     let QueuedParams {
@@ -160,20 +148,12 @@ fn las(params: &ParamReader, services: &Services) -> Result<Box<dyn Policy>, Pol
         ..
     } = queued;
     Ok(Box::new(ContinuousLas::new(
-        quantum,
-        is_time,
-        protection,
-        placement,
-        services.is_plain(),
+        quantum, is_time, protection, placement,
     )))
 }
 
-fn gittins(params: &ParamReader, services: &Services) -> Result<Box<dyn Policy>, PolicyError> {
+fn gittins(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
     let placement = PlacementParams::read(params);
     let queued = QueuedParams::read(params, true)?;
-    Ok(Box::new(QueuedService::new(
-        queued,
-        placement,
-        services.is_plain(),
-    )))
+    Ok(Box::new(QueuedService::new(queued, placement)))
 }

@@ -68,7 +68,7 @@ impl Rounds {
                 gpus.clone()
             } else {
                 let class = self.places.classes().of(job);
-                let found = self.places.place_on(plan.free(), class, job, gpu_type);
+                let found = self.places.place_on(plan, class, job, gpu_type);
                 found.ok_or(choice)?
             };
             let before = plan.mark();
@@ -150,10 +150,6 @@ impl Rounds {
     }
 
     fn start_on(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet) {
-        self.places.note_start(job);
-        if let Some(starts) = self.starts.get_mut(job.index()) {
-            *starts += 1;
-        }
         plan.start(job, gpus);
     }
 
@@ -177,8 +173,7 @@ impl Rounds {
                 None
             } else {
                 let class = self.places.classes().of(job);
-                let which = (job, self.starts[job.index()]);
-                let found = pick.place(view, plan.free(), &mut self.places, class, which);
+                let found = pick.place(view, plan, &mut self.places, class, job);
                 is_blocked = found.is_none();
                 if let Some(gpus) = &found {
                     plan.take(gpus);

@@ -126,8 +126,6 @@ pub struct Rounds {
     solves: u64,
     /// By job, while a round is made; only policies that keep queues look at it.
     is_chosen: Vec<bool>,
-    /// Starts so far by job; only policies that keep count them.
-    starts: Vec<u32>,
 }
 
 impl std::fmt::Debug for Rounds {
@@ -195,7 +193,6 @@ impl Rounds {
             is_order_solved: false,
             solves: 0,
             is_chosen: Vec::new(),
-            starts: Vec::new(),
         }
     }
 
@@ -453,9 +450,6 @@ impl Policy for Rounds {
             self.queues = Queues::new(sizes, gpu_types.len());
             self.is_chosen = vec![false; sizes.len()];
             self.is_active = vec![false; sizes.len()];
-        }
-        if self.params.keeps.is_some() {
-            self.starts = vec![0; view.jobs().len()];
         }
         if let Some(params) = &self.params.entities {
             self.entities = Entities::new(params, &self.params.policy, view.jobs())?;

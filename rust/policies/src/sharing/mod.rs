@@ -11,17 +11,14 @@
 //! | `c` | `Pair::threshold` | sharing pays if and only if B > c A |
 //!
 //! A decision looks at the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in
-//! ordered sets ([`partners`]); nothing looks at all residents or all GPUs. `scans` is the same by full scans, for tests.
+//! ordered sets ([`partners`]); nothing looks at all residents or all GPUs. `tests/reference/sjf_bsbf.py` is the same by full
+//! scans.
 
 mod pair;
 mod params;
 mod partners;
 mod residents;
-#[cfg(test)]
-mod scans;
 mod search;
-#[cfg(test)]
-mod tests;
 mod waiting;
 
 pub use pair::Pair;
@@ -33,7 +30,7 @@ use crate::why::{BEHIND, NO_PLACE};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
-use gangline_model::{Action, GpuTypeId, JobId, Terms, span_of_work};
+use gangline_model::{GpuTypeId, JobId, Terms, span_of_work};
 use residents::{Residents, Stay};
 use search::{Found, Newcomer, Reach, ladder};
 use std::cmp::Reverse;
@@ -52,8 +49,6 @@ pub struct Sharing {
     params: SharingParams,
     queue: Waiting,
     residents: Residents,
-    /// Jobs whose rate may be another since the last decision, some of them more than once.
-    unsettled: Vec<JobId>,
     /// Newcomers that have to wait although there would be room beside others.
     refused: u64,
 }
@@ -65,7 +60,6 @@ impl Sharing {
             params,
             queue: Waiting::default(),
             residents: Residents::default(),
-            unsettled: Vec::new(),
             refused: 0,
         }
     }
@@ -73,11 +67,7 @@ impl Sharing {
     /// Brings the residents up to this instant: rates as they were before it, and which jobs have left. Returns the jobs
     /// that lost a co-runner, some of them more than once.
     fn follow(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Vec<JobId> {
-        for job in self
-            .unsettled
-            .drain(..)
-            .chain(changes.contended.iter().copied())
-        {
+        for &job in changes.started.iter().chain(&changes.retimed) {
             if let Some(run) = view.run(job) {
                 let part = run.only();
                 let stay = Stay {
@@ -92,7 +82,6 @@ impl Sharing {
         for &job in changes.finished.iter().chain(&changes.requeued) {
             self.residents.end(view, job, &mut left);
         }
-        self.unsettled.extend(&left);
         left
     }
 
@@ -130,7 +119,6 @@ impl Sharing {
                 bytes: view.memory_bytes(job, 0),
             };
             self.residents.set_stay(job, stay);
-            self.unsettled.push(job);
         }
         Ok(())
     }
@@ -206,7 +194,7 @@ impl Sharing {
         }
     }
 
-    /// Starts a job; until its rate is settled it counts as if alone.
+    /// Starts a job; until the next decision it counts as if alone, and so do those that it joins.
     fn start_on(
         &mut self,
         view: &ClusterView<'_>,
@@ -223,15 +211,12 @@ impl Sharing {
             bytes: view.memory_bytes(job, sub_batch),
         };
         let class = view.pair_class(job);
-        let joined = &mut self.unsettled;
-        self.residents.start(job, &gpus, (class, stay), joined);
-        joined.push(job);
-        plan.take(&gpus);
+        self.residents.start(job, &gpus, (class, stay));
         let terms = Terms {
             sub_batch: (sub_batch > 0).then_some(sub_batch),
             ..Terms::default()
         };
-        plan.push(Action::start(job, gpus).with(terms));
+        plan.start_on(job, gpus, terms);
         Ok(())
     }
 

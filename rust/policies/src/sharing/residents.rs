@@ -136,21 +136,14 @@ impl Residents {
 
     // Changes
 
-    /// A job starts on GPUs that are free or have one resident; the jobs that it joins are added to `joined`.
-    pub(super) fn start(
-        &mut self,
-        job: JobId,
-        gpus: &GpuSet,
-        (class, stay): (u32, Stay),
-        joined: &mut Vec<JobId>,
-    ) {
+    /// A job starts on GPUs that are free or have one resident.
+    pub(super) fn start(&mut self, job: JobId, gpus: &GpuSet, (class, stay): (u32, Stay)) {
         let mut alone = 0;
         for &ServerGpus { server, mask } in gpus.by_server() {
             let spot = self.spots[server.index()];
             for slot in slots(mask & spot.one) {
                 let other = self.sole[(spot.gpu_base + slot) as usize];
                 self.change_alone(other, -1);
-                joined.push(other);
             }
             let fresh = mask & !spot.one;
             for slot in slots(fresh) {

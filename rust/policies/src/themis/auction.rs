@@ -192,31 +192,31 @@ impl Auction {
         }
     }
 
-    /// Writes the actions; the scratch has them already. Returns the jobs that start and those that stop.
+    /// Writes the actions; the draft has them already. Returns how many more jobs wait then.
     pub(super) fn carry_out(
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
         standings: &[Standing],
-    ) -> (Vec<JobId>, Vec<JobId>) {
-        let (mut started, mut stopped) = (Vec::new(), Vec::new());
+    ) -> isize {
+        let mut more = 0;
         for &Standing { job, .. } in standings {
             if view.run(job).is_some() && !self.has_won.contains(&job) {
-                stopped.push(job);
+                more += 1;
                 plan.preempt(job);
             }
         }
         for (job, gpus) in self.winners.drain(..) {
             match view.run(job) {
                 None => {
-                    started.push(job);
+                    more -= 1;
                     plan.start(job, gpus);
                 }
                 Some(run) if *run.gpus() == gpus => {}
                 Some(_) => plan.move_to(job, gpus),
             }
         }
-        (started, stopped)
+        more
     }
 }
 
@@ -239,7 +239,7 @@ fn bid(
         found = Some((value(run.gpus()), run.gpus().clone()));
     }
     for gpu_type in view.types_of(job) {
-        if let Some(gpus) = places.place_on(plan.free(), standing.class, job, gpu_type) {
+        if let Some(gpus) = places.place_on(plan, standing.class, job, gpu_type) {
             let v = value(&gpus);
             if found.as_ref().is_none_or(|(best, _)| v > *best) {
                 found = Some((v, gpus));

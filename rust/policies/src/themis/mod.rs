@@ -129,7 +129,11 @@ impl Themis {
 
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         self.fairness.update(view, changes);
-        for &job in changes.arrived.iter().chain(&changes.requeued) {
+        for &job in &changes.started {
+            self.count(job, -1);
+        }
+        let stopped = changes.preempted.iter().chain(&changes.requeued);
+        for &job in stopped.chain(&changes.arrived) {
             self.count(job, 1);
         }
     }
@@ -179,16 +183,9 @@ impl Policy for Themis {
             let ranked = (standings.as_mut_slice(), &self.fairness);
             self.auction
                 .run(view, plan, &mut self.places, ranked, lease_left)?;
-            let (started, stopped) = self.auction.carry_out(view, plan, &standings);
+            let more = self.auction.carry_out(view, plan, &standings);
             self.standings = standings;
-            for &job in &started {
-                self.count(job, -1);
-                self.places.note_start(job);
-            }
-            for &job in &stopped {
-                self.count(job, 1);
-            }
-            waiting = waiting + stopped.len() - started.len();
+            waiting = waiting.saturating_add_signed(more);
         }
         // no job waits: leases are renewed without an auction
         if waiting > 0 {

@@ -11,7 +11,7 @@ use crate::why::{NO_PLACE, OUTRANKED};
 use gangline_engine::{
     Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, Reason, WakeOn,
 };
-use gangline_model::{JobId, SimSpan, SimTime};
+use gangline_model::{JobId, SimSpan, SimTime, Verb};
 use std::collections::BTreeSet;
 
 /// Set in the leading key of jobs that may be preempted; protected ones come before them.
@@ -42,13 +42,12 @@ impl ContinuousLas {
         is_time: bool,
         protection: Protection,
         placement: PlacementParams,
-        is_plain: bool,
     ) -> Self {
         Self {
             quantum,
             is_time,
             protection,
-            pass: Pass::new(placement, Measure::Growing).or_plain(is_plain),
+            pass: Pass::new(placement, Measure::Growing),
             timers: None,
             waiting: BTreeSet::new(),
             running: Vec::new(),
@@ -123,18 +122,21 @@ impl ContinuousLas {
         }
     }
 
-    fn follow_up(&mut self, view: &ClusterView<'_>) {
+    fn follow_up(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) {
         let now = view.now();
-        for at in 0..self.pass.started.len() {
-            let job = self.pass.started[at];
-            let attained = self.attained(view, job);
-            self.waiting.remove(&(attained, job));
+        let mut begun = Vec::new();
+        for action in plan.actions() {
+            let job = action.job;
+            match action.verb {
+                Verb::Preempt => self.wait(view, job),
+                Verb::Start(_) => {
+                    let attained = self.attained(view, job);
+                    self.waiting.remove(&(attained, job));
+                    begun.push(job);
+                }
+                _ => begun.push(job),
+            }
         }
-        let stopped = std::mem::take(&mut self.pass.stopped);
-        for &job in &stopped {
-            self.wait(view, job);
-        }
-        self.pass.stopped = stopped;
         // all timers anew: other jobs wait now
         if let Some(timers) = &mut self.timers {
             while timers.due(SimTime::NEVER).is_some() {}
@@ -144,13 +146,6 @@ impl ContinuousLas {
             let until = started + span;
             if until > now { until } else { SimTime::NEVER }
         };
-        let begun: Vec<JobId> = self
-            .pass
-            .started
-            .iter()
-            .chain(&self.pass.moved)
-            .copied()
-            .collect();
         let open_at = protected(now);
         let running = std::mem::take(&mut self.running);
         for &job in running.iter().filter(|job| !begun.contains(job)) {
@@ -203,7 +198,7 @@ impl Policy for ContinuousLas {
     ) -> Result<Next, PolicyError> {
         self.update(view, changes);
         self.pass.decide(view, plan);
-        self.follow_up(view);
+        self.follow_up(view, plan);
         if let Some(timers) = &mut self.timers {
             timers.flush(view.now(), plan);
         }

@@ -13,7 +13,7 @@ use crate::why::{NO_PLACE, OUTRANKED};
 use gangline_engine::{
     Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, Reason, WakeOn,
 };
-use gangline_model::{JobId, SimSpan, SimTime};
+use gangline_model::{JobId, SimSpan, SimTime, Verb};
 
 /// Set in the leading key of jobs that may be preempted; protected ones come before them.
 const OPEN: u64 = 1 << 63;
@@ -91,11 +91,11 @@ pub struct QueuedService {
 
 impl QueuedService {
     /// The policy with a placement rule.
-    pub fn new(params: QueuedParams, placement: PlacementParams, is_plain: bool) -> Self {
+    pub fn new(params: QueuedParams, placement: PlacementParams) -> Self {
         Self {
             params,
             index: None,
-            pass: Pass::new(placement, Measure::FirstStart).or_plain(is_plain),
+            pass: Pass::new(placement, Measure::FirstStart),
             timers: JobTimers::new(0),
             queue: Vec::new(),
             promoted_at: Vec::new(),
@@ -261,26 +261,22 @@ impl QueuedService {
     }
 
     /// Keys and timers of the jobs that the plan starts, moves and stops.
-    fn follow_up(&mut self, view: &ClusterView<'_>) {
+    fn follow_up(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) {
         let now = view.now();
         let is_open = self.params.protection.span == SimSpan::ZERO;
-        let started = std::mem::take(&mut self.pass.started);
-        let moved = std::mem::take(&mut self.pass.moved);
-        for &job in started.iter().chain(&moved) {
-            let first_start = view.first_start(job).unwrap_or(now).0;
-            let key = self.key(job, self.rank(view, job), first_start, is_open);
-            self.pass.rekey(key);
-            self.arm(view, job, now, now + view.overhead(job));
+        for action in plan.actions() {
+            let job = action.job;
+            if action.verb == Verb::Preempt {
+                self.timers.clear(job);
+                self.note_stop(view, job);
+                self.wait(view, job);
+            } else {
+                let first_start = view.first_start(job).unwrap_or(now).0;
+                let key = self.key(job, self.rank(view, job), first_start, is_open);
+                self.pass.rekey(key);
+                self.arm(view, job, now, now + view.overhead(job));
+            }
         }
-        self.pass.started = started;
-        self.pass.moved = moved;
-        let stopped = std::mem::take(&mut self.pass.stopped);
-        for &job in &stopped {
-            self.timers.clear(job);
-            self.note_stop(view, job);
-            self.wait(view, job);
-        }
-        self.pass.stopped = stopped;
     }
 }
 
@@ -341,7 +337,7 @@ impl Policy for QueuedService {
     ) -> Result<Next, PolicyError> {
         self.update(view, changes);
         self.pass.decide(view, plan);
-        self.follow_up(view);
+        self.follow_up(view, plan);
         self.timers.flush(view.now(), plan);
         Ok(Next::Ask)
     }

@@ -46,8 +46,6 @@ pub struct Yarn {
     pick: GpuPick,
     places: Places,
     queues: Queues,
-    /// Starts so far by job; only random picks count them.
-    starts: Vec<u32>,
 }
 
 impl Yarn {
@@ -58,15 +56,12 @@ impl Yarn {
             pick,
             places: Places::new(placement),
             queues: Queues::default(),
-            starts: Vec::new(),
         }
     }
 
     fn find(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, job: JobId) -> Option<GpuSet> {
         let class = self.places.classes().of(job);
-        let starts = self.starts.get(job.index()).copied().unwrap_or(0);
-        self.pick
-            .place(view, plan.free(), &mut self.places, class, (job, starts))
+        self.pick.place(view, plan, &mut self.places, class, job)
     }
 
     fn note(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, changes: &Changes) {
@@ -76,11 +71,7 @@ impl Yarn {
         for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.queues.join(job);
         }
-        let has_room = changes.finished.len()
-            + changes.requeued.len()
-            + changes.servers_up.len()
-            + changes.servers_down.len()
-            > 0;
+        let has_room = changes.has_room();
         // a rule to whom less room may suit is asked at every decision
         let places = &self.places;
         let free = plan.free();
@@ -102,9 +93,6 @@ impl Policy for Yarn {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         self.queues = Queues::new(&self.params, view.jobs())?;
-        if self.pick == GpuPick::Random {
-            self.starts = vec![0; view.jobs().len()];
-        }
         self.places.start(view, plan)
     }
 
@@ -121,11 +109,6 @@ impl Policy for Yarn {
                 continue;
             };
             self.queues.start(queue, view.jobs().gpus(job));
-            self.places.note_start(job);
-            if let Some(starts) = self.starts.get_mut(job.index()) {
-                *starts += 1;
-            }
-            plan.take(&gpus);
             plan.start(job, gpus);
         }
         Ok(Next::Ask)

@@ -2,7 +2,7 @@
 
 use crate::class::Places;
 use crate::params::words;
-use gangline_engine::{ClusterView, FreeIndex};
+use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use gangline_rng::{Purpose, Stream};
 use smallvec::SmallVec;
@@ -27,29 +27,30 @@ words! {
 }
 
 impl GpuPick {
-    /// GPUs for a job that was started so many times, or none if no type has a place.
+    /// GPUs for a job, or none if no type has a place.
     pub(crate) fn place(
         self,
         view: &ClusterView<'_>,
-        free: &mut FreeIndex,
+        plan: &mut Plan<'_>,
         places: &mut Places,
         class: usize,
-        (job, starts): (JobId, u32),
+        job: JobId,
     ) -> Option<GpuSet> {
-        let types = self.order(view, free, places, class, job);
+        let types = self.order(view, plan.free(), places, class, job);
         if self != Self::Random || types.len() == 1 {
             return types
                 .iter()
-                .find_map(|&gpu_type| places.place_on(free, class, job, gpu_type));
+                .find_map(|&gpu_type| places.place_on(plan, class, job, gpu_type));
         }
         let mut found: SmallVec<[GpuSet; 4]> = types
             .iter()
-            .filter_map(|&gpu_type| places.place_on(free, class, job, gpu_type))
+            .filter_map(|&gpu_type| places.place_on(plan, class, job, gpu_type))
             .collect();
         if found.is_empty() {
             return None;
         }
-        let draw = Stream::new(view.seed(), Purpose::Policy).draw(u64::from(job.0), starts, 0);
+        let draw =
+            Stream::new(view.seed(), Purpose::Policy).draw(u64::from(job.0), plan.starts(job), 0);
         Some(found.swap_remove(draw.below(found.len() as u64) as usize))
     }
 

@@ -25,7 +25,7 @@ impl ToyMixed {
         let class = self.places.classes().of(job);
         let types: Vec<GpuTypeId> = view.types_of(job).collect();
         for &gpu_type in &types {
-            if let Some(gpus) = self.places.place_on(plan.free(), class, job, gpu_type) {
+            if let Some(gpus) = self.places.place_on(plan, class, job, gpu_type) {
                 return Some(gpus);
             }
         }
@@ -66,7 +66,6 @@ impl Policy for ToyMixed {
             let Some(gpus) = self.place(view, plan, job) else {
                 break;
             };
-            plan.take(&gpus);
             plan.start(job, gpus);
         }
         Ok(Next::Ask)

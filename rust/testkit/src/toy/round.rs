@@ -62,13 +62,11 @@ impl Policy for ToyRound {
                 continue;
             }
             let class = self.places.classes().of(job);
-            match (self.places.place(plan.free(), class, job), run) {
+            match (self.places.place(plan, class, job), run) {
                 (Some(gpus), None) => {
-                    plan.take(&gpus);
                     plan.start(job, gpus);
                 }
                 (Some(gpus), Some(_)) => {
-                    plan.take(&gpus);
                     plan.move_to(job, gpus);
                 }
                 (None, run) => {

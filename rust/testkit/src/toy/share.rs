@@ -1,7 +1,7 @@
 //! `toy-share`: free GPUs first, else the lowest GPUs that hold at most one job.
 
 use gangline_engine::{Changes, ClusterView, Next, Phase, Plan, Policy, PolicyError, PolicyTraits};
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, Terms};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, Terms};
 use gangline_policies::class::Places;
 use gangline_policies::place::Level;
 use std::collections::BTreeMap;
@@ -97,12 +97,11 @@ impl ToyShare {
             }
         }
         self.sub_batches.insert(job, sub_batch);
-        plan.take(&gpus);
         let terms = Terms {
             sub_batch: (sub_batch > 0).then_some(sub_batch),
             ..Terms::default()
         };
-        plan.push(Action::start(job, gpus).with(terms));
+        plan.start_on(job, gpus, terms);
     }
 
     /// Jobs that run alone get their batch back.
@@ -160,7 +159,7 @@ impl Policy for ToyShare {
             let batch = view.jobs().batch_size(job);
             let shared = if self.halve { batch.div_ceil(2) } else { batch };
             for gpu_type in view.types_of(job) {
-                if let Some(gpus) = self.places.place_on(plan.free(), class, job, gpu_type) {
+                if let Some(gpus) = self.places.place_on(plan, class, job, gpu_type) {
                     self.start_on(plan, job, gpus, batch);
                     break;
                 }
