@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import gangline as gl
 from parity.draws import sharing_settings
 from parity.harness import run_engine
 from parity.worlds import sharing_worlds
+
+if TYPE_CHECKING:
+    import gangline as gl
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 NAMES = ("sjf-ffs", "sjf-bsbf")

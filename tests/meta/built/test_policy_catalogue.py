@@ -9,6 +9,8 @@ import sys
 import tomllib
 from typing import Any
 
+import pytest
+
 import registry as script
 from gangline import _core, policies
 from meta.house import ROOT
@@ -36,8 +38,14 @@ def without_a_scenario(entries: list[dict[str, Any]], shown: set[str]) -> list[s
     return [family for family in families if family not in seen]
 
 
-def collected(*paths: str) -> list[str]:
-    """Return the ids of the tests below some paths."""
+@pytest.fixture(scope="module")
+def ids() -> list[str]:
+    """Return the ids of the tests that must name every policy."""
+    conformance = [
+        str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_conformance*.py")
+    ]
+    assert conformance, "no tests/**/test_conformance*.py"
+    paths = ["tests/golden", "tests/parity/test_parity.py", *conformance]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", *paths]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
@@ -109,20 +117,9 @@ def test_every_family_has_a_scenario() -> None:
     assert without_a_scenario(list(catalogue().values()), shown) == []
 
 
-def test_every_policy_has_a_golden() -> None:
-    assert without_a_test(list(catalogue()), collected("tests/golden")) == []
-
-
-def test_every_policy_runs_through_conformance() -> None:
-    files = sorted(
-        str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_conformance*.py")
-    )
-    assert files, "no tests/**/test_conformance*.py"
-    assert without_a_test(list(catalogue()), collected(*files)) == []
-
-
-def test_every_policy_is_compared_with_the_slow_simulator() -> None:
-    assert without_a_test(list(catalogue()), collected("tests/parity/test_parity.py")) == []
+@pytest.mark.parametrize("place", ["tests/golden/", "tests/parity/", "test_conformance"])
+def test_every_policy_has_a_golden_parity_and_conformance(place: str, ids: list[str]) -> None:
+    assert without_a_test(list(catalogue()), [name for name in ids if place in name]) == []
 
 
 def test_a_gap_is_named() -> None:
