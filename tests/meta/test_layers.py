@@ -78,21 +78,19 @@ def imports(tree: ast.Module, package: tuple[str, ...]) -> list[tuple[int, str]]
                 found += [(node.lineno, f"gangline.{alias.name}") for alias in node.names]
             else:
                 found.append((node.lineno, module))
-        elif isinstance(node, ast.Call) and (named := imported_by_string(node)):
-            found.append((node.lineno, named))
+        elif isinstance(node, ast.Call) and (module := imported_by_string(node)):
+            found.append((node.lineno, module))
     return found
 
 
-def imported_by_string(node: ast.AST) -> str | None:
-    """Return the module that a call such as `import_module("a.b")` or `(f"a.{name}")` names."""
-    if not isinstance(node, ast.Call) or not node.args:
-        return None
+def imported_by_string(node: ast.Call) -> str:
+    """Return what `import_module("a.b")` or `import_module(f"a.{name}")` names; else nothing."""
     called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    first = node.args[0]
+    first = node.args[0] if node.args else None
     if isinstance(first, ast.JoinedStr):
         first = first.values[0]
     if called not in {"import_module", "__import__"} or not isinstance(first, ast.Constant):
-        return None
+        return ""
     return str(first.value).removesuffix(".")
 
 
@@ -160,8 +158,8 @@ def import_graph(package: Path) -> dict[str, set[str]]:
                     is_module = deeper in modules or f"{deeper}.__init__" in modules
                     is_core = deeper == f"{package.name}._core"
                     graph[name].add(deeper if is_module or is_core else source)
-            elif module := imported_by_string(node):
-                graph[name].add(module)
+            elif isinstance(node, ast.Call):
+                graph[name].add(imported_by_string(node))
     return {name: (used & graph.keys()) - {name} for name, used in graph.items()}
 
 
