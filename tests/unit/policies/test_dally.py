@@ -37,13 +37,7 @@ def run(**params: Any) -> gl.Result:
 @pytest.mark.parametrize(
     ("params", "field"),
     [
-        ({"lease_s": 0.0}, "lease_s"),
-        ({"lease_s": 1e-10}, "lease_s"),
-        ({"rack_delay": -1.0}, "rack_delay"),
         ({"rack_delay": 3.0, "network_delay": 2.0}, "rack_delay"),
-        ({"history_leases": 0.0}, "history_leases"),
-        ({"mode": "manul"}, "mode"),
-        ({"renewal": "never"}, "renewal"),
         ({"placement": "yarn"}, "placement"),
     ],
 )

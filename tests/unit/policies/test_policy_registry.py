@@ -12,6 +12,7 @@ from gangline.errors import PolicyError
 from gangline.policies.protocol import Changes, Plan, Policy, View, check_declaration
 
 NAMES = list(policies.registry)
+ONE_JOB = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]})
 
 
 def test_registry_has_the_names_of_the_core_in_its_order() -> None:
@@ -181,3 +182,36 @@ def test_a_dead_view_says_so() -> None:
     view._kill()
     with pytest.raises(PolicyError, match="a view is valid only"):
         view.waiting("job")
+
+
+def outside(parameter: dict[str, Any]) -> list[Any]:
+    """Return values that the declaration of a parameter forbids."""
+    rule, bound = parameter["rule"], parameter["bound"]
+    least = [] if bound is None else [bound - 1, float("nan")]
+    of_rule: dict[str, list[Any]] = {
+        "bool": [1],
+        "choice": ["none of these"],
+        "above": [bound or 0.0, float("nan")],
+        "whole": [*least, 1.5],
+        "maybe_whole": [*least, 1.5],
+        "at_least": least,
+        "maybe": least,
+        "share": [1.0, -0.1],
+        "fraction": [1.1, -0.1],
+        "increasing": [[2.0, 1.0], [0.0]],
+        "positives": [[0.0]],
+        "shares": [{"a": 0.0}, {"a": 1.5}],
+        "weights": [{"a": 0.0}],
+    }
+    return of_rule.get(rule, [])
+
+
+@pytest.mark.parametrize("entry", _core.registry(), ids=lambda entry: entry["name"])
+def test_what_a_declaration_forbids_is_refused(entry: dict[str, Any]) -> None:
+    lab, policy = gl.Cluster.homogeneous(servers=1, gpus=1), entry["name"]
+    for parameter in entry["parameters"]:
+        for value in outside(parameter):
+            with pytest.raises(PolicyError) as caught:
+                gl.simulate(lab, ONE_JOB, policy, params={parameter["name"]: value})
+            found = (caught.value.policy, caught.value.field)
+            assert found == (policy, parameter["name"]), (value, str(caught.value))

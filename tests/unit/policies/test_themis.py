@@ -56,19 +56,6 @@ def test_other_rules_have_no_tiers_to_bid_for(rule: str) -> None:
     assert (facts["policy"], facts["field"], facts["value"]) == ("themis", "placement", rule)
 
 
-@pytest.mark.parametrize(
-    ("params", "field"),
-    [
-        ({"auction": "exact"}, "auction"),
-        ({"auction": "milp", "time_limit_s": 0.0}, "time_limit_s"),
-    ],
-)
-def test_bad_parameters_are_named(params: dict[str, Any], field: str) -> None:
-    with pytest.raises(gl.PolicyError, match=field) as caught:
-        gl.simulate(LAB, crowd(1), "themis", params=params)
-    assert vars(caught.value)["field"] == field
-
-
 def test_no_time_for_a_proof_is_an_error_that_names_the_auction() -> None:
     trace = pa.table(
         {
