@@ -449,6 +449,7 @@ PARTS = {
     "venus": lambda arguments, folder: venus(folder, arguments.repeats, arguments.policies),
     "loading": lambda arguments, _: loading(arguments.repeats),
     "report": lambda arguments, _: script("report", str(min(3, arguments.repeats))),
+    "sweeps": lambda arguments, _: script("sweeps", str(min(2, arguments.repeats))),
     "lp": lambda arguments, _: script("lp", str(max(5, arguments.repeats))),
     "decisions": lambda arguments, _: decisions(arguments.repeats),
     "elastic": lambda *_: script("pollux_rounds"),

@@ -63,13 +63,13 @@ class Outcome(NamedTuple):
     """None if the run failed, or if its result was in the store or came there in a process."""
     error: Exception | None = None
 
-    def get(self, store: Store | None = None) -> Result:
-        """Return the result, read from the store if need be, or raise the error of the run."""
+    def get(self, load: Callable[[str], Result] | None = None) -> Result:
+        """Return the result, loaded by its digest if need be, or raise the error of the run."""
         if self.error is not None:
             raise self.error
         if self.result is None:
-            assert store is not None, "without a store every result is here"
-            return store.load(self.run.spec.digest)
+            assert load is not None, "without a store every result is here"
+            return load(self.run.spec.digest)
         return self.result
 
 

@@ -290,9 +290,12 @@ def in_dask(
     quiet = _quiet("distributed", "distributed.client", "distributed.nanny")
     try:
         with quiet, _cluster(address, workers) as cluster, Client(cluster) as client:
-            pool = client.get_executor(pure=False)
-            room = _Room(client)
-            for task, future in _handed_out(lambda task: pool.submit(work, task), tasks, room):
+
+            def submit(task: T) -> Future[R]:
+                sent: Future[R] = client.submit(work, task, pure=False)
+                return sent
+
+            for task, future in _handed_out(submit, tasks, _Room(client)):
                 try:
                     yield future.result()
                 except KilledWorker:

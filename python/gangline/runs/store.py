@@ -96,12 +96,6 @@ class Store:
         self._remove(folder)
         return False
 
-    def load(self, digest: str) -> Result:
-        """Return a result that is there."""
-        from gangline.runs.load import load_result
-
-        return load_result(self.place(digest))
-
     def add(self, digest: str, result: Result) -> None:
         """Save a result; if another process was sooner, its own stays: it has the same bytes.
 

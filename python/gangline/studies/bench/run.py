@@ -162,7 +162,7 @@ def bench(
     files = chosen.find_traces(Path(traces)) if traces is not None else {}
     made = Bench(chosen, chosen.worlds(quick=quick), is_quick=quick)
     with tempfile.TemporaryDirectory(prefix="gangline-bench-") as aside:
-        # nobody sees the tables of a store that goes
+        # the tables of a store that goes are of no use
         where = (Path(aside), "summary", workers) if out is None else (Path(out), "jobs", workers)
         runs = _carry_out(made, made.worlds, taking_part, {}, *where, progress=progress)
         made.rows = _rows(made, taking_part, runs)

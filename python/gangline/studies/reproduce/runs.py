@@ -11,6 +11,7 @@ from gangline.errors import GanglineError, InfeasibleJobError
 from gangline.runs.comparison import Comparison, check_out, run_name
 from gangline.runs.execution import Run, Worlds
 from gangline.runs.execution import carry_out as carry_out_runs
+from gangline.runs.load import load_result
 from gangline.runs.store import Store
 from gangline.studies.reproduce import variations
 from gangline.studies.reproduce.claims import claim_tables, legend, mix
@@ -372,7 +373,7 @@ def carry_out(
     for world, outcomes in groupby(done, key=lambda one: one.run.keys.world):
         comparison = Comparison(cluster=world.cluster, trace=here.trace(world.trace))
         for one in outcomes:
-            result = one.get(store)
+            result = one.get(store.load if store else None)
             rows.append(_row(study, one.run, result))
             progress.end_run(len(comparison.trace))
             comparison.add(result, keep=False)
@@ -425,6 +426,10 @@ class _Folders(Store):
     def place(self, digest: str) -> Path:
         """Return the folder of a result."""
         return self._places.get(digest) or super().place(digest)
+
+    def load(self, digest: str) -> Result:
+        """Return a result that is there."""
+        return load_result(self.place(digest))
 
     def add(self, digest: str, result: Result) -> None:
         """Save a result in place of an earlier one."""

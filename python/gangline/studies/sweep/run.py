@@ -138,10 +138,11 @@ class Sweep:
 
     def results(self) -> Iterator[Result]:
         """Yield the results that are there, one by one, read when asked for."""
-        store = Store(self.folder)
+        from gangline.runs.load import load_result
+
         for index in self._ledger:
             if index not in self._ledger.errors:
-                yield store.load(self._ledger.digest(index))
+                yield load_result(self.folder / "runs" / self._ledger.digest(index))
 
     def _entry(self, index: int) -> dict[str, Any]:
         entry = {**self._runs.keys(index), "digest": self._ledger.digest(index)}
