@@ -10,7 +10,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scripts import fuzz_damage, fuzz_readers
 
@@ -46,7 +46,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(max_examples=60)
 @given(edits=EDITS, drop=st.booleans(), forced=st.booleans())
 def test_damage_is_an_error_of_ours_or_harmless(
     folder: Path, name: str, edits: list[tuple[float, int, bytes]], drop: bool, forced: bool
