@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import parity.harness  # noqa: F401 - gives the slow simulator its solver
 import reference
 from gangline import _core
-from parity.draws import ROUNDS
+from parity.harness import nanos
+from unit.runs.test_scenarios import COUNTERS, FILES, FOLDER, ROUNDS, cases, load
 
-FOLDER = Path(__file__).parents[2] / "scenarios"
-FILES = sorted(FOLDER.glob("*.toml"))
-COUNTERS = ("decisions", "preemptions", "migrations", "demotions", "promotions")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ERRORS = (
     reference.ClusterError,
     reference.InfeasibleJobError,
@@ -25,27 +23,11 @@ ERRORS = (
 )
 
 
-def load(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def cases() -> list[Any]:
-    found = []
-    for path in FILES:
-        for i, expect in enumerate(load(path)["expect"]):
-            found.append(pytest.param(path, i, id=f"{path.stem}-{i}-{expect['policy']}"))
-    return found
-
-
-def ns(seconds: float) -> int:
-    return round(seconds * 1e9)
-
-
 def assert_row(row: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Compare the keys that the scenario names; times in ns."""
     for key, value in wanted.items():
         if key.endswith("_s"):
-            assert row[key[:-2] + "_ns"] == ns(value), (key, row)
+            assert row[key[:-2] + "_ns"] == nanos(value), (key, row)
         else:
             assert row[key] == value, (key, row)
 
@@ -61,7 +43,7 @@ def test_reference_matches_hand_derivation(path: Path, number: int) -> None:
     world = load(path)
     assert world["name"] == path.stem
     expect = world["expect"][number]
-    for walk_rounds in (False, True) if expect["policy"] in ("toy-round", *ROUNDS) else (False,):
+    for walk_rounds in (False, True) if expect["policy"] in ROUNDS else (False,):
         try:
             outcome = reference.run(
                 world, expect["policy"], expect.get("params", {}), walk_rounds=walk_rounds
