@@ -231,7 +231,8 @@ impl Overlay {
         }
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "once per start, from two places")]
+    #[inline(always)]
     fn take(&mut self, state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
         for one in gpus.by_server() {
             let free = self.free_of(state, one.server);

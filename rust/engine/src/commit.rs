@@ -89,8 +89,8 @@ impl Engine {
         if self.traits.round.is_some() {
             self.is_steady = next == Next::Steady && self.motion.state.config().skip_rounds;
         }
-        let are_all_here = self.motion.state.lives().are_all_here();
-        let is_idle = !acted && are_all_here && self.is_left_to_the_policy();
+        let lives = self.motion.state.lives();
+        let is_idle = !acted && lives.are_all_here() && self.is_left_to_the_policy();
         self.idle_wakes = if is_idle { self.idle_wakes + 1 } else { 0 };
         self.awaiting = false;
         self.end_instant();

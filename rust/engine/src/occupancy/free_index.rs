@@ -18,10 +18,9 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// What changes of the draft overwrote, in order: server, its free mask before.
-    undo: Vec<(ServerId, u64)>,
-    /// Servers that a plan or an event changed.
-    changed: Vec<ServerId>,
+    /// Changes since the last draft ended, in order: the server, and its free mask before a change of the draft; `None`
+    /// where a plan or an event changed it.
+    changes: Vec<(ServerId, Option<u64>)>,
 }
 
 /// Where a server is: the pool of its type, and its position there.
@@ -55,8 +54,7 @@ impl FreeIndex {
         Self {
             pools,
             places,
-            undo: Vec::new(),
-            changed: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
@@ -138,7 +136,7 @@ impl FreeIndex {
     #[inline]
     pub fn set_free_mask(&mut self, server: ServerId, mask: u64) {
         let before = self.replace(server, mask);
-        self.undo.push((server, before));
+        self.changes.push((server, Some(before)));
     }
 
     #[inline]
@@ -153,7 +151,7 @@ impl FreeIndex {
         for &ServerGpus { server, mask } in gpus.by_server() {
             let place = self.places[server.index()];
             let before = self.pools[place.gpu_type.index()].take(place.local as usize, mask);
-            self.undo.push((server, before));
+            self.changes.push((server, Some(before)));
         }
     }
 
@@ -165,7 +163,7 @@ impl FreeIndex {
             let pool = &mut self.pools[place.gpu_type.index()];
             if pool.is_up(place.local as usize) {
                 let before = pool.give(place.local as usize, mask);
-                self.undo.push((server, before));
+                self.changes.push((server, Some(before)));
             }
         }
     }
@@ -173,14 +171,14 @@ impl FreeIndex {
     /// Remembers the present state of the draft.
     #[inline]
     pub fn mark(&self) -> Mark {
-        Mark(self.undo.len())
+        Mark(self.changes.len())
     }
 
     /// Undoes every change since `mark`.
     pub fn rollback(&mut self, mark: Mark) {
-        while self.undo.len() > mark.0 {
-            let (server, before) = self.undo.pop().expect("longer than the mark");
-            self.sync(server, before);
+        while self.changes.len() > mark.0 {
+            let (server, before) = self.changes.pop().expect("longer than the mark");
+            self.sync(server, before.expect("a change of the draft"));
         }
     }
 
@@ -188,8 +186,8 @@ impl FreeIndex {
     #[inline]
     pub(super) fn note_change(&mut self, server: ServerId) {
         // the draft of a policy mostly took what the verb takes
-        if self.undo.last().is_none_or(|last| last.0 != server) {
-            self.changed.push(server);
+        if self.changes.last().is_none_or(|last| last.0 != server) {
+            self.changes.push((server, None));
         }
     }
 
@@ -197,15 +195,12 @@ impl FreeIndex {
     /// that is the state to come back to.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
-        let Self { pools, places, .. } = self;
-        let mut sync = |server: ServerId| {
-            let place = places[server.index()];
-            pools[place.gpu_type.index()].set_mask(place.local as usize, free(server));
-        };
-        self.undo.iter().for_each(|entry| sync(entry.0));
-        self.changed.iter().for_each(|&server| sync(server));
-        self.undo.clear();
-        self.changed.clear();
+        let mut changes = std::mem::take(&mut self.changes);
+        for &(server, _) in &changes {
+            self.sync(server, free(server));
+        }
+        changes.clear();
+        self.changes = changes;
     }
 
     /// Sets the free mask of a server for good: [`Self::rollback`] does not undo it.

@@ -239,7 +239,7 @@ fn equals_a_recount_after_random_changes() {
                     }
                     pool.assert_consistent();
                 }
-                index.undo.clear();
+                index.changes.clear();
             }
         }
     }
