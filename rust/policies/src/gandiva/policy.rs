@@ -242,13 +242,11 @@ impl Gandiva {
     ) -> Option<GpuSet> {
         let Kind { gpu_type, gpus } = self.kinds[kind];
         let fit = self.params.placement.fit;
-        match self.affinity.find(fit, kind, gpu_type, gpus) {
-            Some(at) => Some(self.places.rule().place_at(free.pool(gpu_type), at, gpus)),
-            None => {
-                let job = (job, view.starts(job));
-                self.places.place_in(free, class, job, gpu_type)
-            }
+        if let Some(at) = self.affinity.find(fit, kind, gpu_type, gpus) {
+            return Some(self.places.rule().place_at(free.pool(gpu_type), at, gpus));
         }
+        let job = (job, view.starts(job));
+        self.places.place_in(free, class, job, gpu_type)
     }
 
     /// A new group with its first resident.

@@ -114,7 +114,7 @@ impl Rounds {
                     }
                     None => {
                         is_same = false;
-                        self.start_on(plan, job, gpus.clone());
+                        plan.start(job, gpus.clone());
                     }
                 }
             }
@@ -128,7 +128,7 @@ impl Rounds {
         let left: Vec<u32> = super::ask::types(view).map(|t| view.gpus_free(t)).collect();
         for (choice, gpus) in self.fill(view, plan, Candidates::Waiting, left) {
             for job in choice.jobs() {
-                self.start_on(plan, job, gpus.clone());
+                plan.start(job, gpus.clone());
             }
             self.hold(choice, view.now());
         }
@@ -147,10 +147,6 @@ impl Rounds {
         let second = choice.partner.map(|job| holder(job, group(choice.job)));
         self.holders.push(first);
         self.holders.extend(second);
-    }
-
-    fn start_on(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet) {
-        plan.start(job, gpus);
     }
 
     /// Shares of a policy that never stops a job: all of its type to running jobs, then to waiting jobs in
