@@ -194,18 +194,18 @@ def test_a_sweep_writes_a_result_again_whose_folder_another_removes(
     left = [2]
     add = gl.Result.add_to
 
-    def robbed(result: gl.Result, home: Path, name: str, *, durable: bool) -> None:
+    def robbed(result: gl.Result, home: Path, name: str, **how: bool) -> None:
         real = Path.rename
 
         def rename(path: Path, target: Path) -> Path:
-            if left[0] and path.parent.name.startswith(".gangline-"):
+            if left[0] and path.name.startswith(".gangline-"):
                 left[0] -= 1
-                shutil.rmtree(path.parent)
+                shutil.rmtree(path)
             return real(path, target)
 
         with monkeypatch.context() as patched:
             patched.setattr(Path, "rename", rename)
-            add(result, home, name, durable=durable)
+            add(result, home, name, **how)
 
     monkeypatch.setattr(gl.Result, "add_to", robbed)
     grid = {"trace": [TRACE], "cluster": ["pollux-64"], "policy": ["fifo"]}
