@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -49,32 +49,8 @@ T = TypeVar("T")
 Keys = dict[str, Any]
 
 
-class Runs(Protocol):
-    """The runs of a sweep by their index, made anew each time they are asked for."""
-
-    name: str
-    columns: list[str]
-    """The keys, as the table has them."""
-    options: dict[str, Any]
-    """What all runs share."""
-    save: str
-    """What is saved of each run, as `gangline.sweep` takes it."""
-
-    def __len__(self) -> int:
-        """Return how many there are; some may be the same run."""
-
-    def keys(self, index: int) -> Keys:
-        """Return the values of the keys of a run."""
-
-    def spec(self, index: int) -> RunSpec:
-        """Return a run."""
-
-    def order(self) -> Iterable[int]:
-        """Return the indices in the order in which to carry the runs out."""
-
-
 class Listed:
-    """Runs that are listed one by one, with keys of the same names."""
+    """Runs that are listed one by one, with keys of the same names; else as a `Plan`."""
 
     def __init__(
         self, name: str, pairs: Iterable[tuple[Keys, RunSpec]], save: str = "jobs"
@@ -275,6 +251,10 @@ class Plan:
                 words = words[found.end() :]
             error.args = (f"{self._where}: {self._written.get(key, self._written[part])}: {words}",)
             raise
+
+
+Runs: TypeAlias = Plan | Listed
+"""The runs of a sweep by their index, made anew each time they are asked for."""
 
 
 def drawn_trace(keys: Keys) -> str:
