@@ -111,6 +111,7 @@ __all__ = [
     "lp",
     "network",
     "offered_load",
+    "plan",
     "plan_capacity",
     "plot",
     "policies",

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
-from gangline.lp.rounds import Report
+from gangline.lp.report import Report
 
 _F64: TypeAlias = npt.NDArray[np.float64]
 _I32: TypeAlias = npt.NDArray[np.int32]
@@ -177,41 +177,17 @@ class Simulation:
     def output(self) -> RunOutput: ...
 
 def surely_distinct(offsets: npt.NDArray[np.int32], bytes: npt.NDArray[np.uint8]) -> bool: ...  # noqa: A002
-def lp_classes(parts: Sequence[_U64]) -> tuple[_I64, _I64, _I64]: ...
-def lp_even(rates: _F64, gangs: _F64, members: _F64, capacity: _F64, shares: _F64) -> _F64: ...
-def lp_prices(
-    rates: _F64,
-    gangs: _F64,
-    members: _F64,
-    capacity: _F64,
-    *,
-    gap: float,
-    evaluations: int,
-) -> tuple[float, float, _F64, int]: ...
-def lp_rho(
-    rates: _F64,
-    gangs: _F64,
-    members: _F64,
-    capacity: _F64,
-    age_s: _F64,
-    remaining: _F64,
-    fair_s: _F64,
-    *,
-    evaluations: int,
-) -> tuple[float, _F64, int, int]: ...
-def lp_program(
+def lp_solve(
     policy: str,
-    columns: dict[str, _F64],
+    columns: Mapping[str, _F64],
+    given: Mapping[str, object],
     *,
-    jobs: float,
-    is_proportional: bool,
+    seed: int,
     prices: Sequence[float],
-) -> tuple[float, _F64, _F64, int, int, list[tuple[list[int], int, float]]] | None: ...
-
-@final
-class SolveCounts:
-    def read(self) -> tuple[int, int, int, int, int]: ...
-
+    reference: int | None,
+    in_order: Sequence[bool],
+    by_name: Sequence[int],
+) -> dict[str, Any]: ...
 def synth_extras(params: Mapping[str, object]) -> dict[str, Any]: ...
 def synth_uniforms(seed: int, purpose: str, jobs: int, counter: int) -> _F64: ...
 def synth_exponentials(seed: int, purpose: str, jobs: int, counter: int) -> _F64: ...

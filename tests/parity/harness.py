@@ -12,9 +12,8 @@ import pyarrow as pa
 import gangline as gl
 import reference
 from gangline import _core
-from gangline.lp.auction import Ask, award
-from gangline.lp.highs import Solver
-from gangline.lp.rounds import Shares
+from gangline.lp.auction import Ask, Solves, award
+from lp.shares import Shares
 from reference import exact_auction, rounds
 
 # Nearly every drawn world takes far fewer decisions; the few that take thousands are for deep runs.
@@ -147,7 +146,7 @@ def _auctioneer(
         own_room=column(part[1] for part in own),
         own_gpus=column(part[2] for part in own),
     )
-    awards: list[list[int]] = award(ask, Solver("themis")).tolist()
+    awards: list[list[int]] = award(ask, Solves()).tolist()
     return awards
 
 

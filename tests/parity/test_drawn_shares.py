@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -9,43 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangline.lp import rounds
-from parity import harness
+from gangline.lp import highs
 from parity.draws import settings_of
 from parity.test_parity import QUIET, compare
 from parity.worlds import sharing_worlds
 
 
-class Drawn(rounds.Shares):
-    """Zeros, ties and numbers of every size, of each job alone and beside each kind.
+def drawn(policy: str, **program: Any) -> tuple[list[highs.Solution], str, bool]:
+    """Zeros, ties and numbers of every size for each column; the same for the same program.
 
-    Half of the allocations give each job one way to run: then rounds may be skipped.
+    Half of the programs give most columns nothing, so that jobs have one way to run: then rounds
+    may be skipped.
     """
-
-    def __init__(self, policy: str, params: dict[str, Any]) -> None:
-        super().__init__(policy, params)
-        self.asks = 0
-
-    def packed(self, **ask: Any) -> tuple[np.ndarray, list[rounds.PairShare]]:
-        self.asks += 1
-        alone = np.zeros(ask["rates"].shape)
-        beside: list[rounds.PairShare] = []
-        kind, rates = ask["kind"].astype(int), ask["pair_rates"]
-        kinds, types = len(rates), alone.shape[1]
-        of_all = np.random.default_rng(self.asks)
-        is_one, only = of_all.random() < 0.5, int(of_all.integers(types))
-        for row, job in enumerate(ask["jobs"].tolist()):
-            numbers = np.random.default_rng([self.asks, int(job)])
-            few = np.array([0.0, 0.0, 0.25, 1.0 / types, numbers.random()])
-            alone[row] = numbers.choice(few, types)
-            may = (rates[kind[row]] > 0) & (rates[:, kind[row]] > 0)
-            drawn = numbers.choice(few, (kinds, types)) * may
-            if is_one:
-                drawn[:], alone[row] = 0.0, 0.0
-                here = drawn[kind[row]] if may[kind[row], only] else alone[row]
-                here[only] = numbers.choice(few[2:])
-            beside += [(row, int(k), int(t), float(drawn[k, t])) for k, t in np.argwhere(drawn)]
-        return alone, beside
+    del policy
+    arrays = [program[name] for name in ("cost", "row_lower", "row_upper", "index", "value")]
+    numbers = np.random.default_rng(zlib.crc32(b"".join(own.tobytes() for own in arrays)))
+    columns = len(program["cost"])
+    few = np.array([0.0, 0.0, 0.25, 1.0 / 3.0, 1.0])
+    x = np.where(
+        numbers.random(columns) < 0.5, numbers.choice(few, columns), numbers.random(columns)
+    )
+    if numbers.random() < 0.5:
+        x *= numbers.random(columns) < 0.2
+    found = highs.Solution(x, np.zeros(len(program["row_lower"])), 1.0, 1)
+    return [found] * (1 + len(program["then"])), "simplex", False
 
 
 @settings(suppress_health_check=QUIET, max_examples=100)
@@ -58,8 +46,7 @@ def test_pairs_with_drawn_shares_agree_with_the_slow_simulator(data: st.DataObje
             row.pop("memory_gb", None)
             row.pop("batch_size", None)
     given_ = data.draw(settings_of("gavel-las"), label="params")
-    params = given_ | {"packed": True, "solver": "simplex"}  # Python is asked
+    params = given_ | {"packed": True, "solver": "simplex"}  # the core does not solve it
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rounds, "Shares", Drawn)
-        patched.setattr(harness, "Shares", Drawn)
+        patched.setattr(highs, "solve", drawn)
         compare(world, "gavel-las", params)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.errors import PolicyError
-from gangline.lp.rounds import Shares
+from lp.shares import Shares
 from parity.harness import engine_rows, nanos, run_engine
 from reference.gavel_compat import Compat, CompatJob, CompatOutcome, fifo_perf
 

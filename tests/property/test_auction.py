@@ -15,8 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.lp.auction import NETWORK, OWN, RACK, SERVER, Ask, award
-from gangline.lp.highs import Solver
+from gangline.lp.auction import NETWORK, OWN, RACK, SERVER, Ask, Solves, award
 
 CLOSE = 1e-9
 Room = tuple[int, int, int]  # GPU type, rack, free GPUs
@@ -137,7 +136,7 @@ def test_the_choice_is_the_one_that_the_rule_names(
 ) -> None:
     gangs, _, bids = auction
     with mock.patch("gangline.lp.auction._CHOICES_MAX", at_once):
-        awards = award(ask_of(*auction), Solver("themis"))[:, 0].tolist()
+        awards = award(ask_of(*auction), Solves())[:, 0].tolist()
     value, chosen = best(*auction)
     assert math.fsum(bids[at][3] for at in awards) == pytest.approx(value, abs=CLOSE)
     assert awards == chosen, "of equal choices the calmest, then that of the first bids"
@@ -156,7 +155,7 @@ def test_the_rooms_take_what_is_dealt_to_them(
     for own_type, rack, gpus in rooms:
         racks[own_type, rack] = racks.get((own_type, rack), 0) + gpus
         types[own_type] = types.get(own_type, 0) + gpus
-    for number, room in award(ask_of(*auction), Solver("themis")).tolist():
+    for number, room in award(ask_of(*auction), Solves()).tolist():
         who, own_type, tier, _, own = bids[number]
         types[own_type] -= gangs[who]
         for at, gpus in own.items() if tier == OWN else [(room, gangs[who])] * (tier < NETWORK):
@@ -203,7 +202,7 @@ def test_winners_get_the_first_rooms_that_leave_room_for_the_others(
     auction: tuple[list[int], list[Room], list[Bid]],
 ) -> None:
     gangs, rooms, bids = auction
-    awards = dict(award(ask_of(*auction), Solver("themis")).tolist())
+    awards = dict(award(ask_of(*auction), Solves()).tolist())
     wanted = first_rooms(rooms, gangs, {at: bids[at] for at in awards})
     assert {at: room for at, room in awards.items() if at in wanted} == wanted
     firsts = [next(i for i, room in enumerate(rooms) if room[0] == bids[at][1]) for at in wanted]

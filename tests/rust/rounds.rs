@@ -7,7 +7,7 @@ use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobTable, RackId, RateTable, Server,
     SimTime,
 };
-use gangline_policies::{ParamValue, Params, Services, build};
+use gangline_policies::{ParamValue, Params, with_shares};
 use gangline_rng::{Purpose, Stream};
 use gangline_testkit::conformance::{self, Case, Numbers, Scope};
 use std::sync::Arc;
@@ -65,11 +65,7 @@ fn params(numbers: &mut Numbers) -> Params {
 }
 
 fn gavel_las(params: &Params, allocator: Box<dyn Allocator>) -> Box<dyn Policy> {
-    let services = Services {
-        allocator: Some(allocator),
-        ..Services::default()
-    };
-    build("gavel-las", params, services).expect("valid")
+    with_shares("gavel-las", params, allocator).expect("valid")
 }
 
 #[test]

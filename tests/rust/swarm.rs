@@ -55,7 +55,7 @@ fn widen(case: &mut Case, numbers: &mut Numbers) {
 
 fn swarm_run(seed: u64) {
     let mut numbers = Numbers::new(seed.wrapping_add(7_000_000));
-    let known: Vec<_> = policies().filter(|info| !info.needs.allocator()).collect();
+    let known: Vec<_> = policies().filter(|info| !info.solves()).collect();
     let info = known[numbers.below(known.len() as u64) as usize];
     let params = conformance::draw_params(info, &mut numbers);
     let scope = Scope {

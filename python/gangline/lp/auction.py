@@ -8,21 +8,20 @@ which bid is decided gang by gang.
 from __future__ import annotations
 
 import math
+import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.lp.arrays import Entries, Model, Rows
-from gangline.lp.highs import TOLERANCE, Solver, version
-from gangline.lp.rounds import Report
+from gangline.lp.highs import TOLERANCE, options, solve, version
+from gangline.lp.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gangline.lp.arrays import F64, I64
-    from gangline.lp.highs import Solution
+    from gangline.lp.highs import F64, I64, Solution
 
 __all__ = ["NETWORK", "OWN", "RACK", "SERVER", "Ask", "Auctions", "award"]
 
@@ -73,7 +72,7 @@ class Auctions:
     """
 
     def __init__(self, params: Mapping[str, Any]) -> None:
-        self.solver = Solver("themis", time_limit_s=float(params.get("time_limit_s", 60.0)))
+        self.solves = Solves(time_limit_s=float(params.get("time_limit_s", 60.0)))
         self.auctions = 0
 
     def __call__(self, **arrays: Any) -> I64:
@@ -85,7 +84,7 @@ class Auctions:
             If a program does not end at a proven optimum.
         """
         self.auctions += 1
-        return award(Ask(**arrays), self.solver)
+        return award(Ask(**arrays), self.solves)
 
     def report(self) -> Report:
         """Return what the solves so far were like."""
@@ -94,16 +93,62 @@ class Auctions:
             "version": version(),
             "setting": "mip",
             "tolerance": TOLERANCE,
-            "options": {"mip": self.solver.options("mip")},
+            "options": {"mip": options("mip", self.solves.time_limit_s)},
             "allocations": {"mip": self.auctions},
-            "programs": self.solver.solves,
-            "iterations": self.solver.iterations,
+            "programs": self.solves.programs,
+            "iterations": self.solves.iterations,
             "fallbacks": 0,
         }
-        return Report(solver, {"solver_s": self.solver.wall_s}, self.solver.wall_s)
+        return Report(solver, {"solver_s": self.solves.wall_s})
 
 
-def award(ask: Ask, solver: Solver) -> I64:
+@dataclass
+class Solves:
+    """Solves programs of auctions and counts what that takes."""
+
+    time_limit_s: float = 60.0
+    programs: int = 0
+    iterations: int = 0
+    wall_s: float = 0.0
+
+    def run(self, model: Model) -> Solution:
+        """Solve one program."""
+        began = time.perf_counter()
+        (found,), _, _ = solve("themis", **model.arguments(), time_limit_s=self.time_limit_s)
+        self.wall_s += time.perf_counter() - began
+        self.programs += 1
+        self.iterations += found.iterations
+        return found
+
+
+@dataclass(frozen=True)
+class Model:
+    """A program of whole numbers; rows are (column and factor of each entry, lower, upper)."""
+
+    cost: F64
+    lower: F64
+    upper: F64
+    rows: list[tuple[dict[int, float], float, float]]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the program as HiGHS takes it."""
+        many = [len(terms) for terms, _, _ in self.rows]
+        columns = [column for terms, _, _ in self.rows for column in terms]
+        factors = [factor for terms, _, _ in self.rows for factor in terms.values()]
+        return {
+            "cost": self.cost,
+            "lower": self.lower,
+            "upper": self.upper,
+            "row_lower": np.array([lower for _, lower, _ in self.rows]),
+            "row_upper": np.array([upper for _, _, upper in self.rows]),
+            "start": np.cumsum([0, *many]).astype(np.int32),
+            "index": np.array(columns, dtype=np.int32),
+            "value": np.array(factors, dtype=np.float64),
+            "is_integer": True,
+        }
+
+
+def award(ask: Ask, solves: Solves) -> I64:
     """Return the winning bids, in their order, with a room for each.
 
     The product of v is the largest there is. Of several such choices (sums of ln(v) that agree to a
@@ -124,17 +169,17 @@ def award(ask: Ask, solver: Solver) -> I64:
     if not len(ask.bid_bidder):
         return np.empty((0, 2), dtype=np.int64)
     program = _Program(ask)
-    solution = solver.run(program.model)
+    solution = solves.run(program.model)
     program.keep(ask.bid_value, solution)
     stays = (ask.bid_tier == OWN).astype(float)
     if (program.wins(solution) < stays).any():
-        solution = solver.run(program.aim(stays))
+        solution = solves.run(program.aim(stays))
     program.keep(stays, solution)
-    others = solver.run(program.aim(1.0 - 2.0 * program.wins(solution)))
+    others = solves.run(program.aim(1.0 - 2.0 * program.wins(solution)))
     if (program.wins(others) == program.wins(solution)).all():
         return program.read(solution)
     for worth in program.turns():
-        solution = solver.run(program.aim(worth))
+        solution = solves.run(program.aim(worth))
         program.hold(worth > 0.0, solution)
     return program.read(solution)
 
@@ -144,11 +189,7 @@ class _Program:
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
-        self.row: list[int] = []
-        self.col: list[int] = []
-        self.value: list[float] = []
-        self.lower: list[float] = []
-        self.upper: list[float] = []
+        self.rows: list[tuple[dict[int, float], float, float]] = []
         racks = zip(ask.room_type.tolist(), ask.room_rack.tolist(), strict=True)
         self.rack_of = list(racks)
         self.bids = len(ask.bid_bidder)
@@ -177,18 +218,9 @@ class _Program:
         columns = self.bids + len(self.on_room) + len(self.in_rack)
         upper = np.ones(columns)
         upper[self.bids :] = np.inf
-        rows = Rows(
-            Entries(
-                np.array(self.row, dtype=np.int64),
-                np.array(self.col, dtype=np.int64),
-                np.array(self.value),
-            ),
-            np.array(self.lower),
-            np.array(self.upper),
-        )
         cost = np.zeros(columns)
         cost[: self.bids] = self.ask.bid_value
-        return Model(cost, np.zeros(columns), upper, rows, is_integer=True)
+        return Model(cost, np.zeros(columns), upper, self.rows)
 
     def _kinds(self) -> dict[tuple[int, int, int], list[int]]:
         """Bids by type, tier and gang size."""
@@ -216,11 +248,7 @@ class _Program:
             factors: dict[int, float] = defaultdict(float)
             for column, factor in terms:  # a gang may hold GPUs of several rooms of a rack
                 factors[column] += factor
-            self.row += [len(self.lower)] * len(factors)
-            self.col += factors.keys()
-            self.value += factors.values()
-            self.lower.append(lower)
-            self.upper.append(upper)
+            self.rows.append((dict(factors), lower, upper))
 
     def _one_bid_each(self) -> None:
         for bid, bidder in enumerate(self.ask.bid_bidder.tolist()):
@@ -273,12 +301,9 @@ class _Program:
         """Leave only choices that are worth as much as this one; `worth` has a number per bid."""
         least = float(worth @ self.wins(solution))
         bids = np.flatnonzero(worth)
-        row = Rows(
-            Entries(np.zeros_like(bids), bids, worth[bids]),
-            np.array([least - TOLERANCE * max(1.0, least)]),
-            np.array([np.inf]),
-        )
-        self.model = replace(self.model, rows=Rows.stack([self.model.rows, row]))
+        terms = {int(bid): float(worth[bid]) for bid in bids}
+        row = terms, least - TOLERANCE * max(1.0, least), np.inf
+        self.model = replace(self.model, rows=[*self.model.rows, row])
 
     def aim(self, worth: F64) -> Model:
         """Return the program that serves bids of the largest sum of `worth`."""

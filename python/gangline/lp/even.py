@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangline.lp.arrays import Entries, Model, Rows, sums
-from gangline.lp.highs import Solver
+from gangline.lp.highs import rows, solve
 
 if TYPE_CHECKING:
-    from gangline.lp.arrays import F64, I64
+    from gangline.lp.highs import F64, I64
 
-__all__ = ["even_loads"]
+__all__ = ["even_loads", "sums"]
 
 _DIGITS = 12  # equal ratios of rates can differ in the last bits
 _BINDING = 1e-7  # a multiplier above this is no rounding; those of one program add up to 1
@@ -77,26 +76,35 @@ def _by_programs(need: F64, capacity: F64) -> F64:
     loads = np.zeros(types)
     free = np.zeros(types, np.bool_)
     free[of_type] = True
-    solver = Solver("offered load")
     while free.any():
         left = np.flatnonzero(free)
-        entries = Entries(
+        entries = rows(
             np.concatenate([of_class, classes + of_type, classes + left]),
             np.concatenate([columns, columns, np.full(len(left), shares)]),
             np.concatenate([np.ones(shares), load / unit, np.full(len(left), -1.0)]),
-        )
-        rows = Rows(
-            entries,
-            np.concatenate([np.ones(classes), np.full(types, -np.inf)]),
-            np.concatenate([np.ones(classes), np.where(free, 0.0, loads / unit)]),
+            classes + types,
         )
         cost = np.zeros(shares + 1)
         cost[-1] = 1.0
-        upper = np.concatenate([np.ones(shares), [np.inf]])
-        found = solver.run(Model(cost, np.zeros(shares + 1), upper, rows, maximise=False))
+        (found,), _, _ = solve(
+            "offered load",
+            cost=cost,
+            lower=np.zeros(shares + 1),
+            upper=np.concatenate([np.ones(shares), [np.inf]]),
+            row_lower=np.concatenate([np.ones(classes), np.full(types, -np.inf)]),
+            row_upper=np.concatenate([np.ones(classes), np.where(free, 0.0, loads / unit)]),
+            **entries,
+            maximise=False,
+        )
         binding = free & (np.abs(found.row_dual[classes:]) > _BINDING)
         loads[binding] = found.x[-1] * unit
         free &= ~binding
         if not binding.any():  # nothing is left to be lowered
             break
     return loads
+
+
+def sums(place: I64, value: F64, size: int) -> F64:
+    """Return the sum of the values at each place, added in their order."""
+    total: F64 = np.bincount(place, weights=value, minlength=size).astype(np.float64, copy=False)
+    return total

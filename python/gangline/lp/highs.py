@@ -1,28 +1,29 @@
-"""HiGHS behind one function: options, status and residuals are looked at after every solve.
+"""HiGHS behind one function: a program as arrays in, its optimum out.
 
-Anything but an optimum is a `SolverError`; nothing is silently replaced.
+Options, status and residuals are looked at after every solve. Anything but an optimum is a
+`SolverError`; nothing is silently replaced.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from gangline.errors import PolicyError, SolverError
+from gangline.errors import SolverError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Sequence
 
-    from gangline.lp.arrays import F64, Model
+    _Way: TypeAlias = tuple[str, dict[str, object]]  # a method, and options beyond its own
 
-    _Change = Callable[[Any, "Solution"], Model]  # makes the solved program the next one
-    _Way = tuple[str, dict[str, object]]  # a method, and options beyond its own
+__all__ = ["F64", "SIMPLEX_ROWS", "TOLERANCE", "Solution", "options", "rows", "solve", "version"]
 
-__all__ = ["SIMPLEX_ROWS", "Solution", "Solver", "solver_name", "version"]
+F64: TypeAlias = npt.NDArray[np.float64]
+I32: TypeAlias = npt.NDArray[np.int32]
+I64: TypeAlias = npt.NDArray[np.int64]
 
 SIMPLEX_ROWS = 300  # above this an interior point with crossover is faster (measured)
 RESIDUAL = 1e-7  # relative violation of a row that is still called a solution
@@ -43,247 +44,171 @@ _OTHER_WAYS: dict[str, list[_Way]] = {
 }
 
 
-@dataclass(frozen=True)
-class Solution:
-    """What a solve found: variables, objective, row duals and how it was found."""
+class Solution(NamedTuple):
+    """The optimum of one objective: values of columns, multipliers of rows, objective, steps."""
 
     x: F64
-    objective: float
     row_dual: F64
-    solver: str
+    objective: float
     iterations: int
-    wall_s: float
 
 
-@dataclass
-class Solver:
-    """Settings of all solves of one allocation, and what they cost together.
+@dataclass(frozen=True)
+class _Program:
+    """A program as HiGHS takes it, and who asks."""
+
+    policy: str
+    cost: F64
+    lower: F64
+    upper: F64
+    row_lower: F64
+    row_upper: F64
+    start: I32
+    index: I32
+    value: F64
+    maximise: bool
+    is_integer: bool
+    then: Sequence[tuple[F64, float | None]]
+    time_limit_s: float
+    seed: int
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.row_lower), len(self.cost)
+
+    @property
+    def row_of(self) -> I64:
+        """Row of each entry."""
+        return np.repeat(np.arange(self.size[0]), np.diff(self.start))
+
+    def failed(self, status: str, chosen: str) -> SolverError:
+        """Build the error of a solve that did not end at an optimum."""
+        other = "auction = greedy" if chosen == "mip" else "another `solver`"
+        return SolverError(
+            f"{self.policy}: {chosen} ended with status `{status}` on {self.size[0]} rows x "
+            f"{self.size[1]} columns; try {other} or a longer `time_limit_s`",
+            policy=self.policy,
+            status=status,
+            size=self.size,
+            options=options(chosen, self.time_limit_s, self.seed),
+        )
+
+
+def solve(
+    policy: str,
+    *,
+    cost: F64,
+    lower: F64,
+    upper: F64,
+    row_lower: F64,
+    row_upper: F64,
+    start: I32,
+    index: I32,
+    value: F64,
+    maximise: bool = True,
+    is_integer: bool = False,
+    then: Sequence[tuple[F64, float | None]] = (),
+    solver: str = "auto",
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+) -> tuple[list[Solution], str, bool]:
+    """Solve a program to an optimum, and for further objectives from the vertex of the last one.
 
     Parameters
     ----------
     policy : str
-        For messages.
+        Who asks, for messages.
+    cost, lower, upper : float64 arrays, shape (columns,)
+        What a unit of each column adds to the objective, and its bounds.
+    row_lower, row_upper : float64 arrays, shape (rows,)
+        Bounds of the rows.
+    start, index, value : arrays
+        Entries row by row, see `rows`.
+    maximise : bool
+        Direction; otherwise the objective is minimised.
+    is_integer : bool
+        Whether every column is a whole number.
+    then : sequence of (float64 array, float or None)
+        Costs of further objectives, and what each keeps of those before: that part of the first,
+        which is the value of the last column; or, with None, all: what has a multiplier is at its
+        bound in every optimum and stays there. A row that keeps an objective would ask more of a
+        solver: such a row has no room inside.
     solver : str
-        auto, simplex or ipx; `auto` looks at the number of rows only.
+        simplex or ipx, and no other; auto looks at the number of rows, and tries other ways where
+        rounding has got the better of one.
     time_limit_s : float
-        Of each solve.
+        Wall time of each solve.
     seed : int
         HiGHS's own random seed.
+
+    Returns
+    -------
+    solutions : list of Solution
+        One for each objective.
+    method : str
+        simplex, ipx or mip.
+    is_retry : bool
+        Whether it is not the way that was tried first.
+
+    Raises
+    ------
+    SolverError
+        If a status is not optimal or the residuals say otherwise.
     """
-
-    policy: str
-    solver: str = "auto"
-    time_limit_s: float = 60.0
-    seed: int = 0
-    iterations: int = 0
-    solves: int = 0
-    wall_s: float = 0.0
-    used: str = "none"
-    retried: int = 0
-
-    def run(self, model: Model, *, solver: str | None = None) -> Solution:
-        """Solve one program to an optimum.
-
-        Parameters
-        ----------
-        model : Model
-            The program.
-        solver : str or None
-            Overrules the setting for this solve: simplex or ipx.
-
-        Raises
-        ------
-        SolverError
-            If the status is not optimal or the residuals say otherwise.
-        """
-        return self.run_then(model, None, solver=solver)[0]
-
-    def run_then(
-        self,
-        model: Model,
-        then: Callable[[Solution], Model] | None,
-        *,
-        solver: str | None = None,
-    ) -> tuple[Solution, Solution]:
-        """Solve a program, and another that differs in costs and lower bounds only.
-
-        The second starts at the vertex of the first, which is feasible for it: a few primal pivots
-        instead of a solve. Without a second one, the first is returned twice.
-
-        Raises
-        ------
-        SolverError
-            As `run`.
-        """
-
-        def change(highs: Any, first: Solution) -> Model:
-            assert then is not None, "called for a second program only"
-            changed = then(first)
-            self._admit(changed)
-            _change(highs, model, changed)
-            return changed
-
-        found = self._solve(model, [] if then is None else [change], solver)
-        return found[0], found[-1]
-
-    def run_in_turn(self, model: Model, costs: list[F64]) -> list[Solution]:
-        """Solve a program for one objective after the other, each over the optima of those before.
-
-        Whatever the multipliers of an optimum prove to be at its bound in every optimum is held
-        there, and the next objective starts at that vertex. A row that keeps the earlier objective
-        would ask more of a solver: such a row has no room inside.
-
-        Parameters
-        ----------
-        model : Model
-            The program with its first objective.
-        costs : list of arrays
-            Objectives of the later ones, all maximised or minimised as the model says.
-
-        Raises
-        ------
-        SolverError
-            As `run`.
-        """
-
-        def change_to(cost: F64) -> _Change:
-            def change(highs: Any, _last: Solution) -> Model:
-                _hold(highs, model)
-                _go_on(highs, cost)
-                return model
-
-            return change
-
-        return self._solve(model, [change_to(cost) for cost in costs], None)
-
-    def _solve(self, model: Model, changes: list[_Change], named: str | None) -> list[Solution]:
-        """Solve a program and its changes; where that fails, unless by name, in another way."""
-        chosen = "mip" if model.is_integer else solver_name(named or self.solver, model.size[0])
-        ways: list[_Way] = [(chosen, {})]
-        if named is None and self.solver in ("auto", "dual"):
-            ways += _OTHER_WAYS[chosen]
-        self._admit(model)
-        failed: SolverError | None = None
-        for way in ways:
-            try:
-                found = self._solve_by(model, changes, way)
-            except SolverError as error:
-                failed = failed or error
-                if error.status == TIME_IS_UP:
-                    break
-            else:
-                self.retried += failed is not None
-                return found
-        assert failed is not None, "there is a way at least"
-        raise failed
-
-    def _admit(self, model: Model) -> None:
-        """Raise a SolverError for numbers that overflowed: HiGHS may run for ever on them."""
-        bounds = (model.lower, model.upper, model.rows.lower, model.rows.upper)
-        is_sound = np.isfinite(model.cost).all() and np.isfinite(model.rows.entries.value).all()
-        if not is_sound or any(np.isnan(bound).any() for bound in bounds):
-            raise self.failed("Numbers out of range", model.size, self.solver)
-
-    def _solve_by(self, model: Model, changes: list[_Change], way: _Way) -> list[Solution]:
-        chosen, options = way
-        began = time.perf_counter()
-        highs = _pass(model, self.options(chosen) | options, self)
-        highs.run()
-        found = [self._read(highs, model, chosen, time.perf_counter() - began)]
-        for change in changes:
-            began = time.perf_counter()
-            changed = change(highs, found[-1])
-            highs.run()
-            found.append(self._read(highs, changed, chosen, time.perf_counter() - began))
-        for solution in found:
-            self._count(solution)
-        return found
-
-    def _count(self, solution: Solution) -> None:
-        self.iterations += solution.iterations
-        self.solves += 1
-        self.wall_s += solution.wall_s
-        self.used = solution.solver
-
-    def options(self, chosen: str) -> dict[str, object]:
-        """Return every option of HiGHS that a solve sets."""
-        options: dict[str, object] = {
-            "output_flag": False,
-            "threads": 1,
-            "random_seed": self.seed,
-            "time_limit": self.time_limit_s,
-            "primal_feasibility_tolerance": TOLERANCE,
-            "dual_feasibility_tolerance": TOLERANCE,
-            "solver": "simplex" if chosen == "mip" else chosen,
-        }
-        if chosen == "mip":
-            # whole numbers to the last digit, an optimum and not one within 0.01 %
-            options["mip_feasibility_tolerance"] = TOLERANCE
-            options["mip_rel_gap"] = options["mip_abs_gap"] = TOLERANCE
-        elif chosen == "ipx":
-            options["run_crossover"] = "on"
-        else:
-            options["simplex_strategy"] = 1
-            options["presolve"] = (
-                "off"  # finds nothing in these rows, and takes a fifth of the time
-            )
-        return options
-
-    def _read(self, highs: Any, model: Model, chosen: str, wall_s: float) -> Solution:
-        status = highs.getModelStatus()
-        name = highs.modelStatusToString(status)
-        info = highs.getInfo()
-        if name != "Optimal":
-            raise self.failed(name, model.size, chosen)
-        values = highs.getSolution()
-        x = np.array(values.col_value, dtype=np.float64)
-        off = residual(model, x)
-        if not off <= RESIDUAL:
-            raise self.failed(f"Optimal, but rows are off by {off:.1e}", model.size, chosen)
-        counts = (
-            info.simplex_iteration_count,
-            info.ipm_iteration_count,
-            info.crossover_iteration_count,
-        )
-        return Solution(
-            x=x,
-            objective=float(info.objective_function_value),
-            row_dual=np.array(values.row_dual, dtype=np.float64),
-            solver=chosen,
-            iterations=sum(max(int(count), 0) for count in counts),
-            wall_s=wall_s,
-        )
-
-    def failed(self, status: str, size: tuple[int, int], chosen: str) -> SolverError:
-        """Build the error of a solve that did not end at an optimum."""
-        other = "auction = greedy" if chosen == "mip" else "another `solver`"
-        return SolverError(
-            f"{self.policy}: {chosen} ended with status `{status}` on {size[0]} rows x {size[1]} "
-            f"columns; try {other} or a longer `time_limit_s`",
-            policy=self.policy,
-            status=status,
-            size=size,
-            options=self.options(chosen),
-        )
+    program = _Program(
+        policy, cost, lower, upper, row_lower, row_upper, start, index, value, maximise,
+        is_integer, then, time_limit_s, seed,
+    )  # fmt: skip
+    chosen = "mip" if is_integer else solver
+    if chosen == "auto":
+        chosen = "simplex" if len(row_lower) <= SIMPLEX_ROWS else "ipx"
+    ways: list[_Way] = [(chosen, {})]
+    if solver == "auto":
+        ways += _OTHER_WAYS[chosen]
+    _admit(program, solver)
+    failed: SolverError | None = None
+    for way in ways:
+        try:
+            return _solve_by(program, way), way[0], failed is not None
+        except SolverError as error:
+            failed = failed or error
+            if error.status == TIME_IS_UP:
+                break
+    assert failed is not None, "there is a way at least"
+    raise failed
 
 
-def solver_name(solver: str, rows: int) -> str:
-    """Return simplex or ipx: by name, or by the number of rows.
+def rows(row: I64, column: I64, value: F64, count: int) -> dict[str, Any]:
+    """Return the entries of so many rows as `solve` takes them; the order in a row is kept."""
+    order = np.argsort(row, kind="stable")
+    start = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(np.bincount(row, minlength=count), out=start[1:])
+    return {"start": start, "index": column[order].astype(np.int32), "value": value[order]}
 
-    Examples
-    --------
-    >>> solver_name("auto", 300), solver_name("auto", 301), solver_name("ipx", 2)
-    ('simplex', 'ipx', 'ipx')
-    """
-    if solver in ("auto", "dual"):  # the price method solves nothing but the max-min kernel
-        return "simplex" if rows <= SIMPLEX_ROWS else "ipx"
-    if solver in ("simplex", "ipx"):
-        return solver
-    raise PolicyError(
-        f"unknown solver `{solver}`: expected auto, simplex, ipx or dual",
-        field="solver",
-        value=solver,
-    )
+
+def options(chosen: str, time_limit_s: float = 60.0, seed: int = 0) -> dict[str, object]:
+    """Return every option of HiGHS that a solve sets."""
+    chosen_options: dict[str, object] = {
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": seed,
+        "time_limit": time_limit_s,
+        "primal_feasibility_tolerance": TOLERANCE,
+        "dual_feasibility_tolerance": TOLERANCE,
+        "solver": "simplex" if chosen == "mip" else chosen,
+    }
+    if chosen == "mip":
+        # whole numbers to the last digit, an optimum and not one within 0.01 %
+        chosen_options["mip_feasibility_tolerance"] = TOLERANCE
+        chosen_options["mip_rel_gap"] = chosen_options["mip_abs_gap"] = TOLERANCE
+    elif chosen == "ipx":
+        chosen_options["run_crossover"] = "on"
+    else:
+        chosen_options["simplex_strategy"] = 1
+        # finds nothing in these rows, and takes a fifth of the time
+        chosen_options["presolve"] = "off"
+    return chosen_options
 
 
 def version() -> str:
@@ -293,15 +218,70 @@ def version() -> str:
     return str(highspy.Highs().version())  # type: ignore[no-untyped-call]
 
 
-def residual(model: Model, x: F64) -> float:
+def _admit(program: _Program, solver: str) -> None:
+    """Raise a SolverError for numbers that overflowed: HiGHS may run for ever on them."""
+    bounds = (program.lower, program.upper, program.row_lower, program.row_upper)
+    costs = [program.cost, *(cost for cost, _ in program.then)]
+    is_sound = all(np.isfinite(numbers).all() for numbers in (program.value, *costs))
+    if not is_sound or any(np.isnan(bound).any() for bound in bounds):
+        raise program.failed("Numbers out of range", solver)
+
+
+def _solve_by(program: _Program, way: _Way) -> list[Solution]:
+    chosen, more = way
+    highs = _pass(program, options(chosen, program.time_limit_s, program.seed) | more)
+    highs.run()
+    lower = program.lower
+    found = [_read(highs, program, lower, chosen)]
+    for cost, part in program.then:
+        if part is None:
+            _hold(highs, program)
+        else:
+            lower = lower.copy()
+            lower[-1] = found[0].objective * part
+            highs.changeColBounds(len(lower) - 1, lower[-1], program.upper[-1])
+        # the vertex is feasible, so the primal simplex goes on from it
+        highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
+        highs.setOptionValue("solver", "simplex")
+        highs.setOptionValue("simplex_strategy", 4)
+        highs.run()
+        found.append(_read(highs, program, lower, chosen))
+    return found
+
+
+def _read(highs: Any, program: _Program, lower: F64, chosen: str) -> Solution:
+    name = highs.modelStatusToString(highs.getModelStatus())
+    info = highs.getInfo()
+    if name != "Optimal":
+        raise program.failed(name, chosen)
+    values = highs.getSolution()
+    x = np.array(values.col_value, dtype=np.float64)
+    off = _residual(program, lower, x)
+    if not off <= RESIDUAL:
+        raise program.failed(f"Optimal, but rows are off by {off:.1e}", chosen)
+    counts = (
+        info.simplex_iteration_count,
+        info.ipm_iteration_count,
+        info.crossover_iteration_count,
+    )
+    return Solution(
+        x=x,
+        row_dual=np.array(values.row_dual, dtype=np.float64),
+        objective=float(info.objective_function_value),
+        iterations=sum(max(int(count), 0) for count in counts),
+    )
+
+
+def _residual(program: _Program, lower: F64, x: F64) -> float:
     """Return the largest violation of a bound or row, relative to its side where that is large."""
-    activity = model.rows.entries.dot(x, model.size[0])
+    taken = program.value * x[program.index]
+    activity = np.bincount(program.row_of, weights=taken, minlength=program.size[0])
     worst = 0.0
-    for value, lower, upper in (
-        (activity, model.rows.lower, model.rows.upper),
-        (x, model.lower, model.upper),
+    for value, least, most in (
+        (activity, program.row_lower, program.row_upper),
+        (x, lower, program.upper),
     ):
-        for gap, side in ((lower - value, lower), (value - upper, upper)):
+        for gap, side in ((least - value, least), (value - most, most)):
             finite = np.isfinite(side)
             if finite.any():
                 scale = np.maximum(1.0, np.abs(side[finite]))
@@ -309,26 +289,11 @@ def residual(model: Model, x: F64) -> float:
     return worst if np.isfinite(activity).all() else np.inf
 
 
-def _change(highs: Any, model: Model, changed: Model) -> None:
-    """Change costs and lower bounds, and go on from the present vertex by primal simplex."""
-    for column in np.flatnonzero(model.lower != changed.lower):
-        highs.changeColBounds(int(column), changed.lower[column], changed.upper[column])
-    _go_on(highs, changed.cost)
-
-
-def _go_on(highs: Any, cost: F64) -> None:
-    """Take another objective; the vertex is feasible, so the primal simplex goes on from it."""
-    highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
-    highs.setOptionValue("solver", "simplex")
-    highs.setOptionValue("simplex_strategy", 4)
-
-
-def _hold(highs: Any, model: Model) -> None:
+def _hold(highs: Any, program: _Program) -> None:
     """Fix what is at its bound in all optima: columns and rows with a multiplier."""
     found = highs.getSolution()
-    entries = model.rows.entries
-    largest = np.zeros(model.size[0])
-    np.maximum.at(largest, entries.row, np.abs(entries.value))
+    largest = np.zeros(program.size[0])
+    np.maximum.at(largest, program.row_of, np.abs(program.value))
     for column in np.flatnonzero(np.abs(np.array(found.col_dual)) > HELD).tolist():
         value = found.col_value[column]
         highs.changeColBounds(column, value, value)
@@ -338,33 +303,32 @@ def _hold(highs: Any, model: Model) -> None:
         highs.changeRowBounds(row, value, value)
 
 
-def _pass(model: Model, options: dict[str, object], owner: Solver) -> Any:
+def _pass(program: _Program, chosen: dict[str, object]) -> Any:
     import highspy
 
     highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    for key, value in options.items():
+    for key, value in chosen.items():
         if highs.setOptionValue(key, value) != highspy.HighsStatus.kOk:
-            raise owner.failed(f"option {key} = {value!r} refused", model.size, str(value))
-    start, index, value = model.compressed()
-    rows, columns = model.size
-    sense = highspy.ObjSense.kMaximize if model.maximise else highspy.ObjSense.kMinimize
+            raise program.failed(f"option {key} = {value!r} refused", str(chosen["solver"]))
+    count, columns = program.size
+    sense = highspy.ObjSense.kMaximize if program.maximise else highspy.ObjSense.kMinimize
     status = highs.passModel(
         columns,
-        rows,
-        len(value),
+        count,
+        len(program.value),
         int(highspy.MatrixFormat.kRowwise),
         int(sense),
         0.0,
-        model.cost,
-        model.lower,
-        model.upper,
-        model.rows.lower,
-        model.rows.upper,
-        start,
-        index,
-        value,
-        np.full(columns, int(model.is_integer), dtype=np.int32),
+        program.cost,
+        program.lower,
+        program.upper,
+        program.row_lower,
+        program.row_upper,
+        program.start,
+        program.index,
+        program.value,
+        np.full(columns, int(program.is_integer), dtype=np.int32),
     )
     if status == highspy.HighsStatus.kError:
-        raise owner.failed("Model refused", model.size, str(options["solver"]))
+        raise program.failed("Model refused", str(chosen["solver"]))
     return highs

@@ -7,24 +7,23 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gangline.errors import PolicyError
-from gangline.lp.classes import NOT_GROUPED, Classes, aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gangline.lp.arrays import F64, I64
+    from gangline.lp.highs import F64, I64
 
-__all__ = ["Allocation", "Instance", "Settings", "check", "load_instance", "per_job", "read"]
+__all__ = ["PER_JOB", "Allocation", "Settings", "keep_failed", "load_instance", "read", "write"]
 
 _SEED_MAX = 2**31 - 1  # HiGHS's own
 
 # Settings with one number per job.
-PER_JOB = ("kind", "entity", "time_left_s", "running_type", "service_lost_s", "turn")
+PER_JOB = ("kind", "entity", "time_left_s", "running_type", "service_lost_s")
 
 
 @dataclass(frozen=True)
@@ -102,104 +101,47 @@ class Settings:
     alpha: float = 1.0
     running_type: Any = None
     service_lost_s: Any = None
-    turn: Any = None  # place in the queue of an entity; set by water filling itself
 
 
-@dataclass(frozen=True)
-class Instance:
-    """The jobs and GPUs of one allocation, checked.
+def write(path: str | Path, policy: str, columns: Mapping[str, Any], settings: Any) -> None:
+    """Write an ask as JSON, so that the solve can be repeated."""
+
+    def plain(value: Any) -> Any:
+        return value.tolist() if isinstance(value, np.ndarray) else value
+
+    document = {"policy": policy, **settings, **columns}
+    document.pop("write_failed_to", None)  # a repetition must not write itself
+    text = json.dumps({key: plain(value) for key, value in document.items()})
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def keep_failed(
+    policy: str, columns: Mapping[str, Any], given: Mapping[str, Any], error: Exception
+) -> None:
+    """Write an ask that was not solved where that is wished for; the error says whether it worked.
 
     Parameters
     ----------
     policy : str
-        Name, for messages.
-    rates : float64 array, shape (rows, types)
-        Gang steps per second; 0 where a job cannot run. A row is a class of equal jobs.
-    scale : float64 array, shape (rows,)
-        Gang sizes.
-    capacity : float64 array, shape (types,)
-        Healthy GPUs.
-    weight, remaining, age_s : float64 arrays, shape (rows,)
-        Weights, steps left, seconds since arrival.
-    settings : Settings
-        Everything else; its arrays have an entry per row, too.
-    classes : Classes
-        Jobs of each row.
-    total : int
-        Jobs in the cluster, those that are left out included.
+        Who asked.
+    columns : mapping
+        Arrays of `solve`.
+    given : mapping
+        Settings of `solve`, or parameters of a policy.
+    error : Exception
+        Why there is no allocation.
     """
-
-    policy: str
-    rates: F64
-    scale: F64
-    capacity: F64
-    weight: F64
-    remaining: F64
-    age_s: F64
-    settings: Settings
-    classes: Classes
-    total: int
-
-    @property
-    def rows(self) -> int:
-        """Number of classes."""
-        return len(self.scale)
-
-    def prop(self) -> F64:
-        """Return each job's rate averaged over all GPUs of the cluster."""
-        total = np.zeros(self.rows)
-        for kind in range(len(self.capacity)):
-            total = total + self.rates[:, kind] * self.capacity[kind]
-        gpus = 0.0
-        for own in self.capacity.tolist():  # in this order, as the core adds
-            gpus += own
-        return total / gpus
-
-    def rows_of(self, keep: I64, groups: Classes) -> Instance:
-        """Return the instance of some rows only, which stand for these classes."""
-        changed: dict[str, Any] = {
-            name: getattr(self.settings, name)[keep]
-            for name in PER_JOB
-            if getattr(self.settings, name) is not None
-        }
-        return dataclasses.replace(
-            self,
-            rates=self.rates[keep],
-            scale=self.scale[keep],
-            weight=self.weight[keep],
-            remaining=self.remaining[keep],
-            age_s=self.age_s[keep],
-            settings=dataclasses.replace(self.settings, **changed),
-            classes=groups,
-        )
-
-    def grouped(self, names: tuple[str, ...]) -> Instance:
-        """Return the instance with one row per kind of job, told apart by some arrays."""
-        columns = [
-            np.asarray(getattr(self.settings if name in PER_JOB else self, name)) for name in names
-        ]
-        # A number that all jobs share does not tell jobs apart.
-        telling = [column for column in columns if column.ndim and column.strides != (0,)]
-        groups = aggregate(telling)
-        return self.rows_of(groups.first, groups)
-
-    def write(self, path: str | Path) -> None:
-        """Write everything as JSON, so that the solve can be repeated."""
-        settings = {
-            key: value.tolist() if isinstance(value, np.ndarray) else value
-            for key, value in dataclasses.asdict(self.settings).items()
-            if key not in ("turn", "write_failed_to")  # a repetition must not write itself
-        }
-        arrays = {
-            "rates": self.rates,
-            "scale": self.scale,
-            "capacity": self.capacity,
-            "weight": self.weight,
-            "steps_remaining": self.remaining,
-            "age_s": self.age_s,
-        }
-        document = {"policy": self.policy, **{k: v.tolist() for k, v in arrays.items()}}
-        Path(path).write_text(json.dumps(document | settings), encoding="utf-8")
+    path = given.get("write_failed_to")
+    if not path:
+        return
+    known = {field.name for field in dataclasses.fields(Settings)}
+    settings = {name: value for name, value in given.items() if name in known}
+    try:
+        write(path, policy, columns, settings)
+    except OSError as problem:
+        error.add_note(f"the problem could not be written to {path}: {problem.strerror}")
+    else:
+        error.add_note(f"the problem was written to {path}")
 
 
 def load_instance(path: str | Path) -> tuple[str, dict[str, Any]]:
@@ -208,8 +150,8 @@ def load_instance(path: str | Path) -> tuple[str, dict[str, Any]]:
     return document.pop("policy"), document
 
 
-def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance:
-    """Check the arrays of a solve.
+def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> dict[str, F64]:
+    """Check the arrays of a solve and return those of the core.
 
     Raises
     ------
@@ -218,48 +160,53 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
     """
     rates = _array(policy, "rates", arrays["rates"], 2)
     jobs, types = rates.shape
-    sized: dict[str, F64] = {"capacity": _array(policy, "capacity", arrays["capacity"], 1)}
+    columns: dict[str, F64] = {"capacity": _array(policy, "capacity", arrays["capacity"], 1)}
     for name, default in (("scale", None), ("weight", 1.0), ("steps_remaining", 1.0), ("age_s", 0)):
         value = arrays.get(name)
-        sized[name] = (
-            np.broadcast_to(np.float64(default), jobs)  # one number for all
+        columns[name] = (
+            np.full(jobs, float(default))
             if value is None and default is not None
             else _array(policy, name, value, 1)
         )
-    for name, array in sized.items():
+    for name, array in columns.items():
         wanted = types if name == "capacity" else jobs
         if len(array) != wanted:
             what = "column of `rates`, a GPU type" if name == "capacity" else _ROW
             raise _wrong_length(policy, name, len(array), wanted, what)
-    per_job = {
+    _check_settings(policy, settings, types)
+    columns |= _per_job(policy, settings, jobs, types)
+    columns["rates"] = rates
+    if jobs:
+        for name, (expected, good) in _COLUMNS.items():
+            _each(policy, name, columns[name], expected, good)
+        _check_rates(policy, rates, columns["capacity"])
+    if settings.packed:
+        columns["pair_rates"] = _pair_rates(policy, settings, columns, types)
+    else:
+        columns.pop("kind", None)
+    if "entity" in columns:
+        columns["entity_weight"] = _entity_weights(policy, settings, columns["entity"])
+    return columns
+
+
+def _per_job(policy: str, settings: Settings, jobs: int, types: int) -> dict[str, F64]:
+    """Return the settings that have one number per job, checked."""
+    columns = {
         name: _array(policy, name, getattr(settings, name), 1)
         for name in PER_JOB
         if getattr(settings, name) is not None
     }
-    for name, array in per_job.items():
+    for name, array in columns.items():
         if len(array) != jobs:
             raise _wrong_length(policy, name, len(array), jobs, _ROW)
-    _check_settings(policy, settings, types)
-    for name, (expected, good) in _PER_JOB_NUMBERS.items():
-        if name in per_job:
-            for job in np.flatnonzero(~good(per_job[name]))[:1]:
-                raise _wrong(policy, f"{name}[{job}]", float(per_job[name][job]), expected)
-    own = per_job.get("running_type")
+        expected, good = _PER_JOB_NUMBERS[name]
+        for job in np.flatnonzero(~good(array))[:1]:
+            raise _wrong(policy, f"{name}[{job}]", float(array[job]), expected)
+    own = columns.get("running_type")
     if own is not None and len(own) and own.max() >= types:
         job = int(np.argmax(own))
         raise _wrong(policy, f"running_type[{job}]", float(own[job]), f"a type below {types}")
-    return Instance(
-        policy,
-        rates,
-        sized["scale"],
-        sized["capacity"],
-        sized["weight"],
-        sized["steps_remaining"],
-        sized["age_s"],
-        dataclasses.replace(settings, **cast("dict[str, Any]", per_job)),
-        NOT_GROUPED,
-        jobs,
-    )
+    return columns
 
 
 def _whole(array: F64) -> Any:
@@ -273,6 +220,15 @@ _PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "running_type": ("the index of a type, or -1", lambda x: _whole(x) & (x >= -1)),
     "time_left_s": ("seconds, inf for none", lambda x: ~np.isnan(x)),
     "service_lost_s": ("finite seconds >= 0", lambda x: np.isfinite(x) & (x >= 0)),
+}
+# What each finite number of an array must be.
+_COLUMNS: dict[str, tuple[str, Callable[[F64], Any]]] = {
+    "rates": ("a finite rate >= 0", lambda x: x >= 0),
+    "scale": ("a gang size >= 1", lambda x: x >= 1),
+    "weight": ("a weight > 0", lambda x: x > 0),
+    "steps_remaining": ("steps > 0", lambda x: x > 0),
+    "age_s": ("seconds >= 0", lambda x: x >= 0),
+    "capacity": ("GPUs >= 0", lambda x: x >= 0),
 }
 
 
@@ -297,45 +253,53 @@ def _check_settings(policy: str, settings: Settings, types: int) -> None:
         raise _wrong(policy, "write_failed_to", path, "the path of a file")
 
 
-def check(instance: Instance) -> None:
-    """Check the numbers of an instance, each kind of job once.
-
-    Raises
-    ------
-    PolicyError
-        If one is wrong: it names the argument, the first such job and the value.
-    """
-    rates, job = instance.rates, instance.classes.first
-    _each(instance, "rates", rates, "a finite rate >= 0", lambda x: x >= 0)
-    _each(instance, "scale", instance.scale, "a gang size >= 1", lambda x: x >= 1)
-    _each(instance, "weight", instance.weight, "a weight > 0", lambda x: x > 0)
-    _each(instance, "steps_remaining", instance.remaining, "steps > 0", lambda x: x > 0)
-    _each(instance, "age_s", instance.age_s, "seconds >= 0", lambda x: x >= 0)
-    _each(instance, "capacity", instance.capacity, "GPUs >= 0", lambda x: x >= 0)
-    with np.errstate(over="ignore"):
-        adds_up = np.isfinite(instance.prop() if float(np.sum(instance.capacity)) else 0.0)
-    for row in np.flatnonzero(~adds_up)[:1]:
-        name = f"rates[{job[row]}]"
+def _check_rates(policy: str, rates: F64, capacity: F64) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        adds_up = np.isfinite(rates @ capacity)
+    for job in np.flatnonzero(~adds_up)[:1]:
         expected = "rates whose sum over all GPUs is finite"
-        raise _wrong(instance.policy, name, rates[row].tolist(), expected)
-    for row in np.flatnonzero(~(rates > 0).any(axis=1))[:1]:
-        name = f"rates[{job[row]}]"
-        raise _wrong(instance.policy, name, rates[row].tolist(), "a rate > 0 on some type")
+        raise _wrong(policy, f"rates[{job}]", rates[job].tolist(), expected)
+    for job in np.flatnonzero(~(rates > 0).any(axis=1))[:1]:
+        raise _wrong(policy, f"rates[{job}]", rates[job].tolist(), "a rate > 0 on some type")
 
 
-def per_job(instance: Instance, name: str, what: str) -> F64:
-    """Return a setting that must have one number per job.
+def _pair_rates(policy: str, settings: Settings, columns: Mapping[str, F64], types: int) -> F64:
+    """Return the rates of pairs, with a row for the kind of each job."""
+    if "kind" not in columns:
+        raise _wrong(policy, "kind", None, "the row of pair_rates of each job")
+    table: F64 = np.asarray(settings.pair_rates, dtype=np.float64)
+    square = table.ndim == 3 and table.shape[0] == table.shape[1] and table.shape[2] == types
+    if not square or columns["kind"].max(initial=-1) >= len(table):
+        raise PolicyError(
+            f"{policy}: pair_rates: expected shape (kinds, kinds, {types}) with a row "
+            f"for every `kind`, got {table.shape}",
+            policy=policy,
+            field="pair_rates",
+            value=table.shape,
+        )
+    if not (np.isfinite(table) & (table >= 0)).all():
+        raise PolicyError(
+            f"{policy}: pair_rates: expected finite rates >= 0", policy=policy, field="pair_rates"
+        )
+    return table
 
-    Raises
-    ------
-    PolicyError
-        If it is absent or has another shape.
-    """
-    value = getattr(instance.settings, name)
-    if value is None:
-        raise _wrong(instance.policy, name, None, what)
-    array: F64 = value
-    return array
+
+def _entity_weights(policy: str, settings: Settings, entity: F64) -> F64:
+    groups = int(entity.max(initial=-1)) + 1
+    given = settings.entity_weight
+    weight = np.ones(groups) if given is None else np.asarray(given, dtype=np.float64)
+    names = settings.entity_policy
+    names = [names] * len(weight) if isinstance(names, str) else list(names)
+    good = weight.ndim == 1 and len(weight) == len(names) and len(weight) >= groups
+    if not good or not (weight > 0).all() or not set(names) <= {"fairness", "fifo"}:
+        raise PolicyError(
+            f"{policy}: entity: expected numbers from 0, entity_weight > 0 and "
+            "entity_policy fairness or fifo for each of them",
+            policy=policy,
+            field="entity",
+            value=settings.entity,
+        )
+    return weight
 
 
 def _array(policy: str, name: str, value: Any, dimensions: int) -> F64:
@@ -348,18 +312,12 @@ def _array(policy: str, name: str, value: Any, dimensions: int) -> F64:
     return array
 
 
-def _each(
-    instance: Instance, name: str, array: F64, expected: str, good: Callable[[F64], Any]
-) -> None:
+def _each(policy: str, name: str, array: F64, expected: str, good: Callable[[F64], Any]) -> None:
     fine = np.isfinite(array) & good(array)
-    if fine.all():
-        return
-    place = [int(index) for index in np.argwhere(~fine)[0]]
-    value = float(array[tuple(place)])
-    if name != "capacity":
-        place[0] = int(instance.classes.first[place[0]])
-    where = "".join(f"[{index}]" for index in place)
-    raise _wrong(instance.policy, name + where, value, expected)
+    if not fine.all():
+        place = [int(index) for index in np.argwhere(~fine)[0]]
+        where = "".join(f"[{index}]" for index in place)
+        raise _wrong(policy, name + where, float(array[tuple(place)]), expected)
 
 
 _ROW = "row of `rates`, a job"

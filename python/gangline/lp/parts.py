@@ -14,7 +14,7 @@ from gangline.lp.instance import PER_JOB, Allocation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gangline.lp.arrays import I64
+    from gangline.lp.highs import I64
 
 __all__ = ["solve_in_parts"]
 

@@ -1,8 +1,9 @@
-"""One allocation: check the arrays, run the policy, look at the result."""
+"""One allocation: check the arrays, ask the core, look at the answer."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,47 +11,21 @@ import numpy as np
 from gangline import _core
 from gangline._support.formatting import did_you_mean
 from gangline.errors import PolicyError, SolverError
-from gangline.lp import allox, closed, cost, filling, objectives
-from gangline.lp.classes import Classes
-from gangline.lp.core import solve_in_core
-from gangline.lp.highs import Solver, solver_name
-from gangline.lp.instance import Allocation, Instance, Settings, check, read
-from gangline.lp.objectives import agnostic
+from gangline.lp.instance import Allocation, Settings, keep_failed, read
 from gangline.lp.parts import solve_in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     import numpy.typing as npt
 
-    from gangline.lp.arrays import F64, I64
+    from gangline.lp.highs import F64
 
 __all__ = ["POLICIES", "solve"]
 
-POLICIES: dict[str, Callable[[Instance, Solver], Allocation]] = {
-    "gavel-las": objectives.las,
-    "gavel-las-agnostic": objectives.las,
-    "gavel-ftf": objectives.finish_time_fairness,
-    "gavel-ftf-agnostic": objectives.finish_time_fairness,
-    "gavel-makespan": objectives.makespan,
-    "gavel-makespan-agnostic": objectives.makespan,
-    "gavel-max-sum": objectives.max_sum,
-    "gavel-cost": cost.cost,
-    "gavel-water-filling": filling.water_filling,
-    "gavel-water-filling-agnostic": filling.water_filling,
-    "gavel-isolated": closed.isolated,
-    "gavel-fifo-perf": closed.fifo_perf,
-    "gavel-allox": allox.allox,
-}
+_ENTRIES = {entry["name"]: entry for entry in _core.registry() if entry["allocates"]}
+POLICIES = tuple(_ENTRIES)
 """Every policy that `solve` knows."""
 
 
-_QUIET = np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore")
-"""What extreme rates do to numbers is the solver's to tell, which looks at its answer."""
-
-
-@_QUIET
 def solve(
     policy: str,
     *,
@@ -125,7 +100,7 @@ def solve(
     >>> solve("gavel-las", rates=[[1.0, 4.0], [1.0, 2.0]], scale=[1, 1], capacity=[1, 1]).objective
     1.0
     """
-    if policy not in POLICIES:
+    if policy not in _ENTRIES:
         message = f"unknown LP policy `{policy}`{did_you_mean(policy, POLICIES)}"
         raise PolicyError(message, policy=policy, value=policy)
     arrays = {
@@ -139,143 +114,166 @@ def solve(
     if "partitions" in settings:
         parts = settings.pop("partitions")
         return solve_in_parts(solve, policy, arrays | settings, parts)
-    return run(_in_turn(read(policy, arrays, _settings(policy, settings))))
-
-
-@_QUIET
-def run(instance: Instance) -> Allocation:
-    """Solve an instance: one row per kind of job, those left out that can run nowhere."""
-    settings = instance.settings
-    if not instance.rows:
-        return Allocation(np.zeros(instance.rates.shape), 0.0)
-    grouped = instance.grouped(_told_apart(instance))
-    check(grouped)
-    groups = grouped.classes
-    reachable = ((grouped.rates > 0) & (grouped.capacity > 0)[None, :]).any(axis=1)
-    kept = np.flatnonzero(reachable)
-    notes = {}
-    if len(kept) < grouped.rows:
-        notes["stranded"] = float(groups.count[~reachable].sum())
-    if not len(kept):
-        return Allocation(np.zeros(instance.rates.shape), 0.0, notes=notes)
-    inner = grouped
-    if notes:
-        some = Classes(np.zeros(0, dtype=np.int64), groups.first[kept], groups.count[kept])
-        inner = grouped.rows_of(kept, some)
-    solver = Solver(instance.policy, settings.solver, settings.time_limit_s, settings.seed)
+    own = _settings(policy, settings)
+    columns = read(policy, arrays, own)
+    if not len(columns["rates"]):
+        return Allocation(np.zeros(columns["rates"].shape), 0.0)
+    facts = _facts(policy, own, columns)
+    began, notes = time.perf_counter(), {}
     try:
-        allocation = _solved(inner, solver)
+        told = _core.lp_solve(policy, columns, _parameters(own), **facts)
     except SolverError as error:
-        if settings.write_failed_to is not None:
-            _keep(instance, settings.write_failed_to, error)
-        if settings.on_solver_error != "isolated":
+        keep_failed(policy, columns, dataclasses.asdict(own), error)
+        if own.on_solver_error != "isolated":
             raise
-        notes["solver_failed"] = 1.0
-        allocation = closed.isolated(inner, solver)
-    if solver.retried:
-        notes["solver_retried"] = float(solver.retried)
-    return _of_jobs(allocation, kept, groups, notes)
-
-
-def _solved(instance: Instance, solver: Solver) -> Allocation:
-    """Solve in the core; by HiGHS what is of another shape or has no optimum there."""
-    try:
-        found = solve_in_core(instance, solver)
-    except SolverError:
-        found, solver.retried = None, 1
-    return found or _even(instance, POLICIES[instance.policy](instance, solver))
-
-
-def _even(instance: Instance, allocation: Allocation) -> Allocation:
-    """Spread time over types that a heterogeneity-agnostic policy cannot tell apart."""
-    settings = instance.settings
-    if not agnostic(instance.policy) or settings.packed or settings.tie_break == "none":
-        return allocation
-    table = (instance.rates, instance.scale, instance.classes.count, instance.capacity)
-    even = _core.lp_even(*(own.ravel() for own in (*table, allocation.shares)))
-    return dataclasses.replace(allocation, shares=even.reshape(allocation.shares.shape))
-
-
-def _keep(instance: Instance, path: str | Path, error: SolverError) -> None:
-    """Write a problem that was not solved; the error says whether that worked."""
-    try:
-        instance.write(path)
-    except OSError as problem:
-        error.add_note(f"the problem could not be written to {path}: {problem.strerror}")
-    else:
-        error.add_note(f"the problem was written to {path}")
-
-
-def _in_turn(instance: Instance) -> Instance:
-    """Return the instance with its jobs numbered, if their order matters."""
-    settings, jobs = instance.settings, instance.rows
-    turn: F64 | None = None
-    if _told_apart(instance) == ("turn",):
-        turn = np.arange(jobs, dtype=np.float64)
-    elif settings.entity is not None:
-        in_order = filling.in_order(instance)
-        turn = np.where(in_order, np.arange(jobs, dtype=np.float64), -1.0)
-    return dataclasses.replace(instance, settings=dataclasses.replace(settings, turn=turn))
-
-
-# What tells jobs apart, for each policy; bit for bit. Those without an entry look at each job.
-_SEEN = ("rates", "scale", "weight", "kind")
-_LEFT = ("rates", "scale", "remaining", "kind")
-_KEYS: dict[str, tuple[str, ...]] = {
-    "gavel-las": _SEEN,
-    "gavel-makespan": _LEFT,
-    "gavel-ftf": (*_LEFT, "age_s", "service_lost_s"),
-    "gavel-max-sum": ("rates", "scale", "kind"),
-    "gavel-cost": ("rates", "scale", "kind"),
-    "gavel-water-filling": (*_SEEN, "entity", "turn"),
-    "gavel-isolated": ("rates", "scale", "weight"),
-}
-
-
-def _told_apart(instance: Instance) -> tuple[str, ...]:
-    names = _KEYS.get(instance.policy.removesuffix("-agnostic"), ("turn",))
-    if instance.policy == "gavel-cost" and instance.settings.time_left_s is not None:
-        names = ("turn",)
-    return names
-
-
-def _of_jobs(
-    allocation: Allocation, kept: I64, groups: Classes, notes: dict[str, float]
-) -> Allocation:
-    """Give each job what its class gets, and nothing to those that were left out."""
-    place = np.full(len(groups.count), -1, dtype=np.int64)
-    place[kept] = np.arange(len(kept))
-    row = np.take(place, groups.of)
-    table = np.zeros((len(place), allocation.shares.shape[1]))
-    table[kept] = allocation.shares
-    shares, outside = np.take(table, groups.of, axis=0), row < 0
-    changed: dict[str, Any] = {"shares": shares}
-    if allocation.levels is not None:
-        changed["levels"] = np.where(outside, 0.0, allocation.levels[row])
-    if allocation.pairs is not None:
-        changed["classes"] = row
-    return dataclasses.replace(allocation, notes={**allocation.notes, **notes}, **changed)
-
-
-_CHOICES = {
-    "tie_break": ("max_sum", "none"),
-    "on_solver_error": ("raise", "isolated"),
-}
+        told, notes = _core.lp_solve("gavel-isolated", columns, {}, **facts), {"solver_failed": 1.0}
+    wall_s = time.perf_counter() - began
+    if facts["prices"]:
+        notes |= {"deadlines_passed": told["passed"], "deadlines_missed": told["missed"]}
+    return _allocation(told, notes | _notes(told), wall_s)
 
 
 def _settings(policy: str, given: dict[str, Any]) -> Settings:
-    known = [field.name for field in dataclasses.fields(Settings) if field.name != "turn"]
+    known = [field.name for field in dataclasses.fields(Settings)]
     for name, value in given.items():
         if name not in known:
             message = f"{policy}: unknown setting `{name}`{did_you_mean(name, known)}"
             raise PolicyError(message, policy=policy, field=name, value=value)
         if name in _CHOICES and value not in _CHOICES[name]:
+            words = [str(word) for word in _CHOICES[name]]
             raise PolicyError(
-                f"{policy}: {name}: expected {' or '.join(_CHOICES[name])}, got {value!r}",
+                f"{policy}: {name}: expected {', '.join(words[:-1])} or {words[-1]}, got {value!r}",
                 policy=policy,
                 field=name,
                 value=value,
             )
-    settings = Settings(**given)
-    solver_name(settings.solver, 0)
-    return settings
+    return Settings(**given)
+
+
+_CHOICES = {
+    "solver": ("auto", "simplex", "ipx", "dual"),
+    "tie_break": ("max_sum", "none"),
+    "on_solver_error": ("raise", "isolated"),
+    "normalise": ("none", "proportional"),
+    "agnostic_rate": ("mean", "reference"),
+}
+_PASSED_ON = (
+    "solver",
+    "tie_break",
+    "time_limit_s",
+    "normalise",
+    "agnostic_rate",
+    "drop_all_infeasible",
+    "alpha",
+)
+
+
+def _parameters(own: Settings) -> dict[str, Any]:
+    """Return the settings that are parameters of policies."""
+    return {name: getattr(own, name) for name in _PASSED_ON}
+
+
+def _facts(policy: str, own: Settings, columns: dict[str, F64]) -> dict[str, Any]:
+    """Return what a run takes from its cluster, checked if the policy looks at it.
+
+    Raises
+    ------
+    PolicyError
+        If the policy needs it and it is absent.
+    """
+    declared = _ENTRIES[policy]
+    names = {parameter["name"] for parameter in declared["parameters"]}
+    types = len(columns["capacity"])
+    facts: dict[str, Any] = {
+        "seed": own.seed,
+        "prices": [],
+        "reference": None,
+        "in_order": [],
+        "by_name": list(range(types)),
+    }
+    if any(premise["fact"] == "prices" for premise in declared["premises"]):
+        facts["prices"] = _prices(policy, own, types)
+    if "agnostic_rate" in names and own.agnostic_rate == "reference":
+        facts["reference"] = _reference(policy, own, columns["rates"])
+    if "entity" in columns:
+        given = own.entity_policy
+        many = len(columns["entity_weight"])
+        inside = [given] * many if isinstance(given, str) else given
+        facts["in_order"] = [name == "fifo" for name in inside]
+    if own.type_names is not None:
+        order = np.argsort(np.asarray(own.type_names), kind="stable")
+        facts["by_name"] = order.tolist()
+    return facts
+
+
+def _prices(policy: str, own: Settings, types: int) -> list[float]:
+    price = np.asarray(own.prices, dtype=np.float64)
+    if price.shape != (types,) or not (np.isfinite(price) & (price > 0)).all():
+        raise PolicyError(
+            f"{policy}: prices: expected {types} prices > 0 per "
+            f"GPU-hour, one per type, got {own.prices!r}; set price_per_hour in "
+            "the cluster",
+            policy=policy,
+            field="prices",
+            value=own.prices,
+        )
+    prices: list[float] = price.tolist()
+    return prices
+
+
+def _reference(policy: str, own: Settings, rates: F64) -> int:
+    kind = own.reference_type
+    if not 0 <= kind < rates.shape[1]:
+        raise PolicyError(
+            f"{policy}: agnostic_rate: expected mean, or reference with the index of a "
+            f"type in reference_type, got {own.agnostic_rate!r} and {kind!r}",
+            policy=policy,
+            field="agnostic_rate",
+            value=own.agnostic_rate,
+        )
+    absent = np.flatnonzero(rates[:, kind] <= 0)
+    if len(absent):
+        raise PolicyError(
+            f"{policy}: job {absent[0]} has no rate on the reference type {kind}; "
+            "set agnostic_rate to mean",
+            policy=policy,
+            field="agnostic_rate",
+            value="reference",
+        )
+    return int(kind)
+
+
+def _notes(told: dict[str, Any]) -> dict[str, float]:
+    """Return what was left out, or done in another way."""
+    notes = {}
+    if told["stranded"]:
+        notes["stranded"] = float(told["stranded"])
+    if told["prices_failed"]:
+        notes["prices_failed"] = 1.0
+    if told["is_retry"]:
+        notes["solver_retried"] = 1.0
+    return notes
+
+
+def _allocation(told: dict[str, Any], notes: dict[str, float], wall_s: float) -> Allocation:
+    is_solved = bool(told["method"])
+    table: dict[tuple[int, int], F64] = {}
+    shares = told["shares"]
+    for (one, other), gpu_type, held in told["pairs"]:
+        row = table.setdefault((one, other), np.zeros(shares.shape[1]))
+        row[gpu_type] = held
+    order = sorted(table)
+    return Allocation(
+        shares=shares,
+        objective=told["objective"],
+        status="optimal" if is_solved else "closed form",
+        solver=told["method"] or "none",
+        iterations=told["iterations"],
+        wall_s=wall_s if is_solved else 0.0,
+        solves=told["programs"],
+        levels=told.get("levels"),
+        pairs=np.array(order, dtype=np.int64) if order else None,
+        pair_shares=np.array([table[pair] for pair in order]) if order else None,
+        classes=told["classes"] if order else None,
+        notes=notes,
+    )

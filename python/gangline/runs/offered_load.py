@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gangline import _core
     from gangline.cluster.description import Cluster
-    from gangline.lp.arrays import F64
+    from gangline.lp.highs import F64
     from gangline.runs.arrival_window import Window
     from gangline.runs.inputs import ClusterLike, TraceLike
     from gangline.trace.jobs.table import Trace
@@ -524,7 +524,7 @@ def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = Tr
     """Return the GPU-seconds of each type between two instants, without drawn failures if asked."""
     import numpy as np
 
-    from gangline.lp.arrays import sums
+    from gangline.lp.even import sums
 
     servers = cluster.server_arrays()
     up = np.full(cluster.servers_total, end - begin)

@@ -21,7 +21,7 @@
 //! the basis and no other column of its class can take its place, it stays, pinned to 0: a linking row says so. There are
 //! never more pins than basic pairs and levels.
 
-use super::dual::SolverError;
+use super::model::SolverError;
 use super::square::{Links, Square};
 use smallvec::{SmallVec, smallvec};
 
@@ -81,7 +81,7 @@ pub struct Choose<'a> {
 }
 
 /// The plan, and the steps that it took.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Chosen {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
@@ -145,8 +145,12 @@ struct Simplex<'a> {
     keys: Vec<[usize; 2]>,
     /// Inverse of the two key columns, row by row.
     inverse: Vec<[Rows; 2]>,
-    /// Classes whose floors the level lifts.
-    rising: Vec<bool>,
+    /// How fast the level lifts the floor of each class; 0 where it does not.
+    rises: Vec<f64>,
+    /// Classes that have a floor.
+    has_floor: Vec<bool>,
+    /// The rates that scaled ones of 1 stood for at first.
+    units_of_rates: Vec<f64>,
     /// Keys (class, place) that are held at 0.
     pins: SmallVec<[(usize, usize); 8]>,
     extras: SmallVec<[Extra; 6]>,
@@ -202,39 +206,74 @@ impl Choose<'_> {
     }
 }
 
+/// How fast the levels of classes rise while some of them can rise no further.
+pub(crate) type Speeds<'a> = &'a dyn Fn(&[bool]) -> Vec<f64>;
+
 /// What floors reached that rose as far as they could.
 pub(crate) struct Filled {
-    /// What each class reaches, in units of its floor.
-    pub reached: Vec<f64>,
+    /// Level of each class.
+    pub levels: Vec<f64>,
     /// How often the floors rose.
     pub rises: u32,
-    /// Simplex steps.
-    pub steps: u32,
+    /// The plan of most gains that reaches them, if it was asked for, and simplex steps.
+    pub plan: Chosen,
 }
 
 impl Choose<'_> {
-    /// Raises all floors together, then those that can rise further, until none can.
+    /// Raises all floors together, then those that can rise further, until none can; with `speeds`, each as fast as they
+    /// say. Then, if it `chooses`, takes of all plans that reach the levels one of most gains.
     ///
     /// # Errors
     /// [`SolverError`] if no plan reaches the floors, or rounding stands in the way.
-    pub(crate) fn fill(&self) -> Result<Filled, SolverError> {
+    pub(crate) fn fill(
+        &self,
+        speeds: Option<Speeds<'_>>,
+        chooses: bool,
+    ) -> Result<Filled, SolverError> {
         let mut simplex = Simplex::new(self, false)?;
         simplex.rounding = ROUNDING;
+        let mut water = Water {
+            reached: vec![1.0; self.gangs.len()],
+            done: vec![false; self.gangs.len()],
+        };
+        simplex.set_speeds(&water, speeds);
         simplex.reach_floors()?;
         simplex.cost = simplex.objective(Objective::Level);
-        let (mut reached, mut rises) = (vec![1.0; self.gangs.len()], 0);
-        while simplex.rising.contains(&true) {
+        let mut rises = 0;
+        while simplex.rises.iter().any(|speed| *speed > 0.0) {
             simplex.step(Extra::Level)?;
             simplex.run()?;
-            simplex.lift(&mut reached)?;
+            simplex.lift(&mut water)?;
+            simplex.set_speeds(&water, speeds);
             rises += 1;
         }
+        let units = simplex.units_of_rates.iter().zip(&water.reached);
+        let has_floor = simplex.has_floor.iter();
+        let levels = units.zip(has_floor);
+        let levels = levels
+            .map(|((unit, times), has)| if *has { unit * times } else { 0.0 })
+            .collect();
+        let mut plan = Chosen::default();
+        if chooses {
+            simplex.cost = simplex.objective(Objective::Gains);
+            simplex.run()?;
+            plan = simplex.plan()?;
+        }
+        plan.steps = simplex.steps + rises;
         Ok(Filled {
-            reached,
+            levels,
             rises,
-            steps: simplex.steps + rises,
+            plan,
         })
     }
+}
+
+/// How far the floors of classes have risen.
+struct Water {
+    /// In units of the floor at first, or of the largest rate where there was none.
+    reached: Vec<f64>,
+    /// Classes that can rise no further.
+    done: Vec<bool>,
 }
 
 /// What is maximised.
@@ -280,7 +319,9 @@ impl<'a> Simplex<'a> {
             right: smallvec![1.0; types],
             keys: Vec::with_capacity(classes),
             inverse: vec![[[0.0; 2]; 2]; classes],
-            rising: problem.floors.iter().map(|floor| *floor > 0.0).collect(),
+            rises: vec![0.0; classes],
+            has_floor: problem.floors.iter().map(|floor| *floor > 0.0).collect(),
+            units_of_rates: Vec::with_capacity(classes),
             pins: SmallVec::new(),
             extras: SmallVec::new(),
             working: Square::default(),
@@ -293,26 +334,14 @@ impl<'a> Simplex<'a> {
             problem,
         };
         simplex.right.resize(links, 0.0);
+        for (speed, has_floor) in simplex.rises.iter_mut().zip(&simplex.has_floor) {
+            *speed = f64::from(u8::from(*has_floor));
+        }
         let columns = classes * types + problem.pairs.len() + 1;
         if is_kept {
             simplex.kept = vec![0.0; columns];
         }
-        for (class, row) in problem.rates.chunks_exact(types).enumerate() {
-            let (floor, gpus) = (
-                problem.floors[class],
-                problem.members[class] * problem.gangs[class],
-            );
-            let unit = rate_unit(row, floor);
-            for (rate, own) in row.iter().zip(problem.capacity) {
-                let (rate, held) = if *own > 0.0 {
-                    (rate / unit, gpus / own)
-                } else {
-                    (0.0, 0.0)
-                };
-                simplex.scaled.push(rate);
-                simplex.held.push(held);
-            }
-        }
+        simplex.add_rates();
         for pair in problem.pairs {
             simplex.add_pair(pair);
         }
@@ -341,6 +370,26 @@ impl<'a> Simplex<'a> {
 
     fn is_usable(&self, class: usize, kind: usize) -> bool {
         self.scaled[class * self.types + kind] > 0.0
+    }
+
+    fn add_rates(&mut self) {
+        for (class, row) in self.problem.rates.chunks_exact(self.types).enumerate() {
+            let (floor, gpus) = (
+                self.problem.floors[class],
+                self.problem.members[class] * self.problem.gangs[class],
+            );
+            let unit = rate_unit(row, floor);
+            self.units_of_rates.push(unit);
+            for (rate, own) in row.iter().zip(self.problem.capacity) {
+                let (rate, held) = if *own > 0.0 {
+                    (rate / unit, gpus / own)
+                } else {
+                    (0.0, 0.0)
+                };
+                self.scaled.push(rate);
+                self.held.push(held);
+            }
+        }
     }
 
     fn add_pair(&mut self, pair: &Pair) {
@@ -451,10 +500,10 @@ impl<'a> Simplex<'a> {
                 }
             }
             Extra::Level => {
-                let rising = self.rising.iter().enumerate();
+                let rising = self.rises.iter().enumerate();
                 rising
-                    .filter(|(_, rises)| **rises)
-                    .for_each(|(class, _)| visit(class, [0.0, -1.0]));
+                    .filter(|(_, speed)| **speed > 0.0)
+                    .for_each(|(class, speed)| visit(class, [0.0, -speed]));
             }
             Extra::Left(_) | Extra::Lacks(_) => {}
         }
@@ -517,7 +566,7 @@ impl<'a> Simplex<'a> {
     }
 
     fn right_of(&self, class: usize) -> Rows {
-        [1.0, f64::from(u8::from(self.problem.floors[class] > 0.0))]
+        [1.0, f64::from(u8::from(self.has_floor[class]))]
     }
 
     /// What a class's keys take of the linking rows if none of its other columns is basic.
@@ -878,10 +927,10 @@ impl<'a> Simplex<'a> {
     /// Lifts floors to the present level; those that limit it rise no more.
     ///
     /// No plan lifts these together, weighted by their multipliers, above the level: all that reach it leave them there.
-    fn lift(&mut self, reached: &mut [f64]) -> Result<(), SolverError> {
-        let rising = (0..self.keys.len()).filter(|&class| self.rising[class]);
-        let weights: Vec<(usize, f64)> =
-            rising.map(|class| (class, -self.duals(class)[1])).collect();
+    fn lift(&mut self, water: &mut Water) -> Result<(), SolverError> {
+        let rising = (0..self.keys.len()).filter(|&class| self.rises[class] > 0.0);
+        let weight = |class: usize| -self.duals(class)[1] * self.rises[class];
+        let weights: Vec<(usize, f64)> = rising.map(|class| (class, weight(class))).collect();
         let largest = weights
             .iter()
             .copied()
@@ -892,20 +941,77 @@ impl<'a> Simplex<'a> {
         let values = self.working.times(&self.left_by_keys());
         let level = self.extras.iter().position(|extra| *extra == Extra::Level);
         let level = level.ok_or(self.stuck())?;
-        let times = 1.0 + values[level].max(0.0);
+        let height = values[level].max(0.0);
+        let mut times = vec![1.0; self.keys.len()];
         for (class, weight) in weights {
-            reached[class] *= times;
-            self.rising[class] = weight <= LIMITS * most;
+            let [_, before] = self.right_of(class);
+            let risen = before + self.rises[class] * height;
+            water.done[class] = weight > LIMITS * most;
+            // what rounding leaves of a full type is no floor
+            if risen > PIVOT {
+                times[class] = risen;
+                water.reached[class] *= risen;
+                self.has_floor[class] = true;
+            }
+        }
+        self.scale_floors(&times)?;
+        for (speed, done) in self.rises.iter_mut().zip(&water.done) {
+            if *done {
+                *speed = 0.0;
+            }
+        }
+        // the level is at 0 again, and so is what a class that limits it has above its floor: one takes the other's place
+        self.extras[level] = Extra::Own(first, self.types + 1);
+        self.unpin()?;
+        self.invert_working()
+    }
+
+    /// Measures the rates of each class in a unit that is so many times the present one.
+    fn scale_floors(&mut self, times: &[f64]) -> Result<(), SolverError> {
+        for (class, times) in times.iter().enumerate() {
+            if times.to_bits() == 1.0_f64.to_bits() {
+                continue;
+            }
             for rate in &mut self.scaled[class * self.types..(class + 1) * self.types] {
                 *rate /= times;
             }
             self.invert_keys(class)?;
         }
+        for sides in &mut self.sides {
+            for (class, rows) in sides {
+                rows[1] /= times[*class];
+            }
+        }
         self.set_residual();
-        // the level is at 0 again, and so is what a class that limits it has above its floor: one takes the other's place
-        self.extras[level] = Extra::Own(first, self.types + 1);
-        self.unpin()?;
-        self.invert_working()
+        Ok(())
+    }
+
+    /// How fast each floor rises from now on, the one that doubles first in one unit of the level.
+    fn set_speeds(&mut self, water: &Water, speeds: Option<Speeds<'_>>) {
+        let Some(speeds) = speeds else { return };
+        let speeds = speeds(&water.done);
+        let unit = |class: usize| {
+            let times = if self.has_floor[class] {
+                water.reached[class]
+            } else {
+                1.0
+            };
+            self.units_of_rates[class] * times
+        };
+        let rising = speeds.iter().enumerate().filter(|(_, speed)| **speed > 0.0);
+        let least = rising.fold(f64::INFINITY, |least, (class, speed)| {
+            least.min(unit(class) / speed)
+        });
+        let each = speeds.iter().enumerate();
+        self.rises = each
+            .map(|(class, speed)| {
+                if *speed > 0.0 {
+                    least * speed / unit(class)
+                } else {
+                    0.0
+                }
+            })
+            .collect();
     }
 
     /// From now on the plan keeps what it reaches.

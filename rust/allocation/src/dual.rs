@@ -16,7 +16,7 @@
 
 use super::frontier::{Corner, Hulls, edge_price, reach};
 use super::master::{Master, Mix};
-use thiserror::Error;
+use super::model::SolverError;
 
 /// Trial prices lie this far from the best ones towards the master's: ours, measured; damps swings.
 const STEP: f64 = 0.7;
@@ -48,33 +48,6 @@ pub struct PriceSolution {
     pub prices: Vec<f64>,
     /// Plans that were looked at.
     pub evaluations: u32,
-}
-
-/// Why a program was not solved.
-#[derive(Clone, Debug, Error, PartialEq)]
-pub enum SolverError {
-    /// A table has the wrong size or an entry that is no number.
-    #[error("{what}: expected {expected}")]
-    Input {
-        /// The table.
-        what: &'static str,
-        /// What it should hold.
-        expected: &'static str,
-    },
-    /// The bounds did not meet in time.
-    #[error("gap {gap:.1e} after {evaluations} evaluations")]
-    Gap {
-        /// (bound - z) / z.
-        gap: f64,
-        /// Plans that were looked at.
-        evaluations: u32,
-    },
-    /// The simplex method did not end at an optimum.
-    #[error("no optimum after {steps} simplex steps")]
-    Steps {
-        /// Steps that were made.
-        steps: u32,
-    },
 }
 
 /// Demands that are met up to this part are met.

@@ -1,36 +1,51 @@
 //! Allocations: which job gets which share of the time of which GPU type.
 //!
-//! [`Program`] solves what has the usual shape, from the columns of the jobs to their shares: classes of equal jobs, prices
-//! for the objective, a simplex method for the best plan that keeps it. Programs of any other shape go to `HiGHS` through Python.
-//! Closed forms are here too. An [`Allocator`] is asked by the round policies and knows none of this.
+//! An [`Objective`] is stated once, over classes of equal jobs, and solved by the methods of this crate where they know its
+//! program: prices for its value, a simplex method for the best plan that keeps it. Any other program goes row by row to
+//! a [`Solver`] outside. Closed forms are here too. An [`Allocator`] is asked by the round policies and knows none of this.
 #![forbid(unsafe_code)]
 
+mod allocations;
 mod allocator;
 mod choose;
 mod class;
+mod core;
 mod dual;
 mod even;
 mod frontier;
 mod levels;
 mod master;
+mod model;
+mod objective;
 mod parts;
 mod program;
-mod programs;
 mod random_pairs;
 mod rho;
+mod rows;
 mod search;
 mod service;
+mod space;
 mod square;
+mod table;
 
-pub use allocator::{Allocator, Ask, EqualSplit, FastestFirst, NoSolver, PairShare, Shares};
+pub use allocations::{Allocations, Found, InRuns, Outside, Tally};
+pub use allocator::{Allocator, Ask, PairShare, Shares};
 pub use choose::{Choose, Chosen, Pair};
 pub use class::{RowClasses, RowPart, group_rows};
-pub use dual::{MaxMin, PriceSolution, SolverError};
+pub use dual::{MaxMin, PriceSolution};
 pub use even::Spread;
 pub use levels::{Filling, Levels};
+pub use model::{
+    Algorithm, Failed, How, Keeps, Model, Next, NoSolver, Rows, Solution, Solved, Solver,
+    SolverError,
+};
+pub use objective::{
+    Answer, Choice, EqualSplit, Facts, FastestFirst, Inside, Notes, Objective, PairTime, Seen,
+    Settings,
+};
 pub use parts::in_parts;
 pub use program::{Staged, TwoStages, within};
-pub use programs::{Answer, Found, PairTime, Program, Table};
 pub use random_pairs::RandomPairs;
 pub use rho::{Fair, Fairness};
 pub use service::Service;
+pub use table::{ClassOf, Table};

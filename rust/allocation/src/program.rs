@@ -1,7 +1,8 @@
 //! Max-min in two stages: the largest smallest rate by prices, then the best plan that keeps it, at a vertex.
 
 use super::choose::{Choose, Chosen, Pair};
-use super::dual::{MaxMin, SolverError};
+use super::dual::MaxMin;
+use super::model::SolverError;
 
 /// The second stage may give up this part of the first: below what any comparison looks at, above noise.
 const SLACK: f64 = 1e-9;

@@ -5,7 +5,8 @@
 //! it somewhere. Time is split equally over jobs alone and pairs. At each allocation a pair is undone whose
 //! relative speeds add up to less than 1 on every type: that is not known before it was tried.
 
-use super::allocator::{Allocator, Ask, EqualSplit, PairShare, Shares};
+use super::allocator::{Allocator, Ask, PairShare, Shares};
+use super::objective::EqualSplit;
 use gangline_engine::PolicyError;
 use gangline_model::{GpuTypeId, JobId};
 use gangline_rng::{Purpose, Stream};

@@ -16,17 +16,18 @@
 //! and the multipliers of the floors take the place of the prices.
 
 use super::choose::Pair;
-use super::dual::{Market, MaxMin, SolverError, Until};
+use super::dual::{Market, MaxMin, Until};
 use super::frontier::cost_of;
-use super::program::{Staged, TwoStages};
+use super::model::SolverError;
 use super::search::affordable;
+use super::space::{Method, Plan, Space};
 
 /// Trials; 3 to 8 are usual.
 const TRIALS: u32 = 100;
 /// Both ends of rho closer than this are one.
 const CLOSE: f64 = 1e-8;
 /// Two trials closer than this, as a part of rho, are one.
-const SAME: f64 = 1e-11;
+pub(crate) const SAME: f64 = 1e-11;
 /// No class is asked for less than this part of its fastest rate: a program could not tell it from zero.
 const LEAST_TIME: f64 = 1e-8;
 
@@ -138,52 +139,48 @@ impl Fairness<'_> {
         })
     }
 
-    /// The least rho where classes may share GPUs, the plan of most worth that reaches it, and programs that were solved.
+    /// The least rho by max-min programs, whose multipliers say which rho no plan can reach; `cheap` is one that a plan
+    /// reaches. Trials that differ by less than the part `same` are one.
     ///
     /// # Errors
     /// As [`Self::solve`].
-    pub(crate) fn solve_packed(
+    pub(crate) fn search(
         &self,
-        worth: &[f64],
-        pairs: &[Pair],
-        evaluations: u32,
-    ) -> Result<(f64, Staged, u32), SolverError> {
-        let alone = self.solve(evaluations)?;
-        let fastest = self.fastest(pairs);
-        let (dearest, cheap) = (self.largest(&fastest), alone.rho);
-        let (mut rho, mut programs) = (cheap, alone.programs);
+        method: &mut dyn Method,
+        space: &Space<'_>,
+        cheap: f64,
+        same: f64,
+    ) -> Result<Plan, SolverError> {
+        let fastest = self.fastest(&space.pairs);
+        let dearest = self.largest(&fastest);
+        let mut rho = cheap;
         for _ in 0..TRIALS {
-            let asked = self.asked(rho, &fastest);
-            let measure: Vec<f64> = asked.iter().map(|own| 1.0 / own).collect();
-            let program = TwoStages {
-                rates: self.rates,
-                measure: &measure,
-                worth,
-                gangs: self.gangs,
-                members: self.members,
-                capacity: self.capacity,
-                pairs,
-            };
-            let staged = program.solve(evaluations)?;
-            programs += 2;
+            let measure = self.measure(space, rho);
+            let plan = method.max_min(space, &measure)?;
             let next = affordable(dearest.min(cheap), cheap, |rho| {
                 let (mut demand, mut slope) = (0.0, 0.0);
-                for (class, weight) in staged.weights.iter().enumerate() {
+                for (class, weight) in plan.weights.iter().enumerate() {
                     let (rate, change) = self.rate(class, rho, fastest[class]);
                     demand += weight * rate * measure[class];
                     slope += weight * change * measure[class];
                 }
-                (demand - staged.z, slope)
+                (demand - plan.z, slope)
             });
-            if (next - rho).abs() <= SAME * rho {
-                return Ok((rho, staged, programs));
+            if (next - rho).abs() <= same * rho {
+                return Ok(Plan { z: rho, ..plan });
             }
             rho = next;
         }
         Err(SolverError::Gap {
             gap: 1.0 - dearest / rho,
-            evaluations: programs,
+            evaluations: TRIALS,
         })
+    }
+
+    /// The measure in which a plan has to reach 1 for a rho.
+    pub(crate) fn measure(&self, space: &Space<'_>, rho: f64) -> Vec<f64> {
+        let asked = self.asked(rho, &self.fastest(&space.pairs));
+        asked.into_iter().map(|own| 1.0 / own).collect()
     }
 
     /// The largest rate of a job of each class, alone or beside another.
@@ -222,7 +219,7 @@ impl Fairness<'_> {
     }
 
     /// The largest rho at these rates.
-    fn largest(&self, rates: &[f64]) -> f64 {
+    pub(crate) fn largest(&self, rates: &[f64]) -> f64 {
         let each = self.age_s.iter().zip(self.remaining).zip(self.fair_s);
         let rho = each.zip(rates);
         let rho = rho.map(|(((age, left), fair), rate)| (age + left / rate) / fair);

@@ -1,7 +1,8 @@
 //! What finish-time fairness remembers of each job.
 
-use super::allocator::{Ask, equal_split};
-use super::programs::LEAST_STEPS;
+use super::allocations::LEAST_STEPS;
+use super::allocator::Ask;
+use super::objective::equal_split;
 
 /// Seconds that an equal split would have taken for the steps that each job has done, at the rates of each earlier
 /// allocation. Jobs keep what they have: an ask may be about some of the active jobs only.

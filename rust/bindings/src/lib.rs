@@ -8,9 +8,9 @@ mod lp;
 mod network;
 mod options;
 mod output;
-mod py_allocator;
 mod py_auctioneer;
 mod py_policy;
+mod py_solver;
 mod registry;
 mod run;
 mod simulation;
@@ -34,7 +34,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<convert::Elastic>()?;
     module.add_class::<convert::Jobs>()?;
     module.add_class::<network::Network>()?;
-    module.add_class::<py_allocator::SolveCounts>()?;
     module.add_class::<output::RunOutput>()?;
     module.add_class::<simulation::Simulation>()?;
     module.add_class::<view::PolicyView>()?;

@@ -1,200 +1,221 @@
-//! Arrays of an allocation to the core and back: classes of equal jobs, whole programs, and what prices solve.
+//! One allocation: columns of jobs in, what each of them gets out.
 
 use crate::convert::Given;
-use crate::error::raise;
-use gangline_allocation::{
-    Fairness, MaxMin, Program, RowPart, SolverError, Spread, Table, group_rows,
-};
-use numpy::{IntoPyArray, IxDyn, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use crate::error::{CoreError, raise};
+use crate::options::params;
+use crate::py_policy::Raised;
+use crate::py_solver::PySolver;
+use crate::registry;
+use gangline_allocation::{Answer, Ask, Facts, Failed, Inside, SolverError, Table};
+use gangline_model::{GpuTypeId, JobId};
+use numpy::{IntoPyArray, IxDyn, PyArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
+use std::sync::PoisonError;
 
 /// Adds the functions of this file.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(lp_classes, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_prices, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_rho, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_program, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_even, module)?)
+    module.add_function(wrap_pyfunction!(lp_solve, module)?)
 }
 
-/// Class of each row, first row and size of each class; rows are compared bit by bit, over all parts.
+/// What a policy gives to jobs, by name; `columns` are the arrays of `gangline.lp.solve`, `given` its parameters as in a run,
+/// the others what a run takes from the cluster. Of a program of no class there is no objective.
 #[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-fn lp_classes<'py>(
-    py: Python<'py>,
-    parts: Vec<PyReadonlyArray2<'py, u64>>,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let rows = parts.first().map_or(0, |part| part.as_array().nrows());
-    let mut columns = Vec::with_capacity(parts.len());
-    for part in &parts {
-        if part.as_array().nrows() != rows {
-            return Err(PyValueError::new_err(
-                "parts differ in their number of rows",
-            ));
-        }
-        columns.push(RowPart {
-            words: part.as_slice()?,
-            width: part.as_array().ncols(),
-        });
-    }
-    let classes = py.detach(|| group_rows(&columns, rows));
-    (
-        classes.of.into_pyarray(py),
-        classes.first.into_pyarray(py),
-        classes.count.into_pyarray(py),
-    )
-        .into_pyobject(py)
-}
-
-/// Max-min by prices: (z, bound, shares row by row, evaluations).
-#[pyfunction]
-#[pyo3(signature = (rates, gangs, members, capacity, *, gap, evaluations))]
-#[allow(clippy::needless_pass_by_value)]
-fn lp_prices<'py>(
-    py: Python<'py>,
-    rates: PyReadonlyArray1<'py, f64>,
-    gangs: PyReadonlyArray1<'py, f64>,
-    members: PyReadonlyArray1<'py, f64>,
-    capacity: PyReadonlyArray1<'py, f64>,
-    gap: f64,
-    evaluations: u32,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let problem = MaxMin {
-        rates: rates.as_slice()?,
-        gangs: gangs.as_slice()?,
-        members: members.as_slice()?,
-        capacity: capacity.as_slice()?,
-    };
-    let found = py
-        .detach(|| problem.solve(gap, evaluations))
-        .map_err(|error| refused(py, &error))?;
-    let shares = found.shares.into_pyarray(py);
-    (found.z, found.bound, shares, found.evaluations).into_pyobject(py)
-}
-
-/// The least rho by prices: (rho, shares row by row, programs, evaluations).
-#[pyfunction]
-#[pyo3(signature = (rates, gangs, members, capacity, age_s, remaining, fair_s, *, evaluations))]
-#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // the arrays of one program
-fn lp_rho<'py>(
-    py: Python<'py>,
-    rates: PyReadonlyArray1<'py, f64>,
-    gangs: PyReadonlyArray1<'py, f64>,
-    members: PyReadonlyArray1<'py, f64>,
-    capacity: PyReadonlyArray1<'py, f64>,
-    age_s: PyReadonlyArray1<'py, f64>,
-    remaining: PyReadonlyArray1<'py, f64>,
-    fair_s: PyReadonlyArray1<'py, f64>,
-    evaluations: u32,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let problem = Fairness {
-        rates: rates.as_slice()?,
-        gangs: gangs.as_slice()?,
-        members: members.as_slice()?,
-        capacity: capacity.as_slice()?,
-        age_s: age_s.as_slice()?,
-        remaining: remaining.as_slice()?,
-        fair_s: fair_s.as_slice()?,
-    };
-    let found = py
-        .detach(|| problem.solve(evaluations))
-        .map_err(|error| refused(py, &error))?;
-    let shares = found.shares.into_pyarray(py);
-    (found.rho, shares, found.programs, found.evaluations).into_pyobject(py)
-}
-
-/// A whole program of classes: (objective, shares row by row, levels, programs, iterations, pairs with their type and
-/// time); none if the core leaves it to others. Columns by name: those of [`Table`]; where classes may share GPUs, each
-/// is its own kind.
-#[pyfunction]
-#[pyo3(signature = (policy, columns, *, jobs, is_proportional, prices))]
-#[allow(clippy::needless_pass_by_value)]
-fn lp_program<'py>(
+#[pyo3(signature = (policy, columns, given, *, seed, prices, reference, in_order, by_name))]
+#[allow(clippy::too_many_arguments)] // one call from one place
+fn lp_solve<'py>(
     py: Python<'py>,
     policy: &str,
     columns: &Bound<'py, PyDict>,
-    jobs: f64,
-    is_proportional: bool,
+    given: &Bound<'py, PyDict>,
+    seed: u32,
     prices: Vec<f64>,
-) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    let Some(program) = Program::named(policy, is_proportional, prices) else {
-        return Ok(None);
+    reference: Option<usize>,
+    in_order: Vec<bool>,
+    by_name: Vec<usize>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let info = registry::find(policy).map_err(CoreError::from)?;
+    let found = info.allocation(&params(given)?).map_err(CoreError::from)?;
+    let Some((objective, mut settings)) = found else {
+        return Err(PyValueError::new_err(format!(
+            "{policy} makes no allocations"
+        )));
     };
+    settings.seed = seed;
+    let inside = |own: bool| if own { Inside::Fifo } else { Inside::Fairness };
+    let objective = objective.with(&Facts {
+        prices,
+        reference,
+        inside: in_order.into_iter().map(inside).collect(),
+        by_name,
+    });
+    let (ask, lost_s) = ask_of(columns)?;
+    let raised = Raised::default();
+    let mut solver = PySolver::new(policy, &raised);
+    let (table, row_of, answer) = py.detach(|| {
+        let (table, row_of) = objective.classes(&ask, &ask.remaining, &lost_s);
+        let answer = if table.gangs.is_empty() {
+            Ok(Answer::default())
+        } else {
+            objective.solve(&table, settings, &mut solver)
+        };
+        (table, row_of, answer)
+    });
+    match answer {
+        Ok(answer) => told(py, &table, &row_of, &answer),
+        Err(error) => {
+            let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Err(own.unwrap_or_else(|| refused(py, policy, &error)))
+        }
+    }
+}
+
+/// What each job gets.
+fn told<'py>(
+    py: Python<'py>,
+    table: &Table,
+    row_of: &[Option<usize>],
+    answer: &Answer,
+) -> PyResult<Bound<'py, PyDict>> {
+    let types = table.capacity.len();
+    let mut shares = vec![0.0; row_of.len() * types];
+    let mut levels = vec![0.0; row_of.len()];
+    for (job, class) in row_of.iter().enumerate() {
+        if let Some(class) = *class {
+            let own = &answer.shares[class * types..(class + 1) * types];
+            shares[job * types..(job + 1) * types].copy_from_slice(own);
+            levels[job] = answer.levels.get(class).copied().unwrap_or(0.0);
+        }
+    }
+    let told = PyDict::new(py);
+    told.set_item(
+        "shares",
+        shares.into_pyarray(py).reshape([row_of.len(), types])?,
+    )?;
+    told.set_item("objective", answer.objective)?;
+    told.set_item("method", &answer.method)?;
+    told.set_item("programs", answer.programs)?;
+    told.set_item("iterations", answer.iterations)?;
+    if !answer.levels.is_empty() {
+        told.set_item("levels", levels.into_pyarray(py))?;
+    }
+    let pairs = answer.together.iter();
+    let pairs: Vec<_> = pairs
+        .map(|pair| (pair.classes, pair.gpu_type, pair.time))
+        .collect();
+    told.set_item("pairs", pairs)?;
+    let classes = row_of
+        .iter()
+        .map(|own| own.map_or(-1, |class| class as i64));
+    told.set_item("classes", classes.collect::<Vec<i64>>().into_pyarray(py))?;
+    let stranded = row_of.iter().filter(|own| own.is_none()).count();
+    told.set_item("stranded", stranded)?;
+    told.set_item("passed", answer.notes.passed)?;
+    told.set_item("missed", answer.notes.missed)?;
+    told.set_item("prices_failed", answer.notes.prices_failed)?;
+    told.set_item("is_retry", answer.notes.is_retry)?;
+    Ok(told)
+}
+
+/// The columns of jobs, and what each lost so far.
+fn ask_of(columns: &Bound<'_, PyDict>) -> PyResult<(Ask, Vec<f64>)> {
     let given = Given::new(columns)?;
     let column = |name: &str| -> PyResult<Vec<f64>> {
         let found = given.array::<f64, IxDyn>(name)?;
         Ok(found.map_or_else(Vec::new, |(values, _)| values))
     };
-    let mut table = Table {
+    let whole = |values: Vec<f64>| {
+        values
+            .into_iter()
+            .map(|own| own as u32)
+            .collect::<Vec<u32>>()
+    };
+    let (gangs, pair_rates) = (column("scale")?, column("pair_rates")?);
+    let capacity = column("capacity")?;
+    let running = column("running_type")?.into_iter();
+    let running = running.map(|own| (own >= 0.0).then(|| GpuTypeId::new(own as usize)));
+    let ask = Ask {
+        jobs: (0..gangs.len()).map(JobId::new).collect(),
         rates: column("rates")?,
-        gangs: column("gangs")?,
-        members: column("members")?,
-        weights: column("weights")?,
-        remaining: column("remaining")?,
+        gangs,
+        weights: column("weight")?,
+        remaining: column("steps_remaining")?,
         age_s: column("age_s")?,
-        lost_s: column("lost_s")?,
-        capacity: column("capacity")?,
-        jobs,
-        ..Table::default()
+        time_left_s: column("time_left_s")?,
+        running: running.collect(),
+        entities: whole(column("entity")?),
+        entity_weights: column("entity_weight")?,
+        kinds: whole(column("kind")?),
+        kind_count: (pair_rates.len() / capacity.len().max(1)).isqrt(),
+        pair_rates,
+        capacity,
+        ..Ask::default()
     };
-    let pair_rates = column("pair_rates")?;
-    if !pair_rates.is_empty() {
-        table.kind_count = table.gangs.len();
-        table.kinds = (0..table.kind_count as u32).collect();
-        table.pair_rates = pair_rates;
+    Ok((ask, column("service_lost_s")?))
+}
+
+/// The arguments of `gangline.lp.solve` for an ask.
+pub(crate) fn arrays_of<'py>(py: Python<'py>, failed: &Failed<'_>) -> PyResult<Bound<'py, PyDict>> {
+    let ask = failed.ask;
+    let given = PyDict::new(py);
+    let set = |name: &str, values: &[f64]| -> PyResult<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        given.set_item(name, values.to_vec().into_pyarray(py))
+    };
+    let types = ask.capacity.len();
+    let rates = ask.rates.clone().into_pyarray(py);
+    given.set_item("rates", rates.reshape([ask.jobs.len(), types])?)?;
+    set("scale", &ask.gangs)?;
+    set("weight", &ask.weights)?;
+    set("age_s", &ask.age_s)?;
+    set("capacity", &ask.capacity)?;
+    set("steps_remaining", &ask.remaining)?;
+    set("service_lost_s", failed.lost_s)?;
+    set("prices", &failed.facts.prices)?;
+    if let Some(kind) = failed.facts.reference {
+        given.set_item("reference_type", kind)?;
     }
-    let Some(answer) = py.detach(|| program.solve_table(&table)) else {
-        return Ok(None);
-    };
-    let answer = answer.map_err(|error| refused(py, &error))?;
-    let shares = answer.shares.into_pyarray(py);
-    let levels = answer.levels.into_pyarray(py);
-    let pairs = answer.together.iter();
-    let pairs = pairs.map(|pair| (pair.classes, pair.gpu_type, pair.time));
-    let found = (
-        answer.objective,
-        shares,
-        levels,
-        answer.programs,
-        answer.iterations,
-        pairs.collect::<Vec<_>>(),
-    );
-    found.into_pyobject(py).map(Some)
+    set("time_left_s", &ask.time_left_s)?;
+    let own = |gpu_type: &Option<GpuTypeId>| gpu_type.map_or(-1.0, |own| own.index() as f64);
+    set(
+        "running_type",
+        &ask.running.iter().map(own).collect::<Vec<f64>>(),
+    )?;
+    let numbers = |column: &[u32]| column.iter().copied().map(f64::from).collect::<Vec<f64>>();
+    set("entity", &numbers(&ask.entities))?;
+    set("entity_weight", &ask.entity_weights)?;
+    set("kind", &numbers(&ask.kinds))?;
+    if !ask.kinds.is_empty() {
+        let shape = [ask.kind_count, ask.kind_count, types];
+        let pair_rates = ask.pair_rates.clone().into_pyarray(py);
+        given.set_item("pair_rates", pair_rates.reshape(shape)?)?;
+    }
+    Ok(given)
 }
 
-/// Shares with the time of each class spread evenly over the types that it can use, row by row.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-fn lp_even<'py>(
-    py: Python<'py>,
-    rates: PyReadonlyArray1<'py, f64>,
-    gangs: PyReadonlyArray1<'py, f64>,
-    members: PyReadonlyArray1<'py, f64>,
-    capacity: PyReadonlyArray1<'py, f64>,
-    shares: PyReadonlyArray1<'py, f64>,
-) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let spread = Spread {
-        rates: rates.as_slice()?,
-        gangs: gangs.as_slice()?,
-        members: members.as_slice()?,
-        capacity: capacity.as_slice()?,
-    };
-    let mut shares = shares.as_slice()?.to_vec();
-    spread.even(&mut shares);
-    Ok(shares.into_pyarray(py))
-}
-
-fn refused(py: Python<'_>, error: &SolverError) -> PyErr {
+/// The exception for an allocation that there is none of.
+pub(crate) fn refused(py: Python<'_>, policy: &str, error: &SolverError) -> PyErr {
     let facts = PyDict::new(py);
-    let status = match error {
-        SolverError::Input { .. } => "Input",
-        SolverError::Gap { .. } => "Gap",
-        SolverError::Steps { .. } => "Steps",
+    let message = format!("{policy}: {error}");
+    let raised = || -> PyResult<PyErr> {
+        let status = match error {
+            SolverError::Gang { row, .. } => {
+                facts.set_item("job", row)?;
+                facts.set_item("reason", "gang larger than 1")?;
+                return raise(py, "InfeasibleJobError", &message, &facts);
+            }
+            SolverError::Input { .. } => "Input",
+            SolverError::Gap { .. } => "Gap",
+            SolverError::Steps { .. } => "Steps",
+            SolverError::Bottleneck { .. } => "no bottleneck",
+            SolverError::Outside(_) => "Outside",
+        };
+        facts.set_item("policy", policy)?;
+        facts.set_item("status", status)?;
+        raise(py, "SolverError", &message, &facts)
     };
-    let raised = facts
-        .set_item("status", status)
-        .and_then(|()| raise(py, "SolverError", &error.to_string(), &facts));
-    raised.unwrap_or_else(|broken| broken)
+    raised().unwrap_or_else(|broken| broken)
 }

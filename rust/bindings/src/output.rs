@@ -1,6 +1,8 @@
 //! Results to Python: vectors move into numpy arrays without a copy.
 
 use crate::error::CoreError;
+use crate::py_auctioneer::Auctions;
+use gangline_allocation::{Choice, Tally};
 use gangline_engine::{CopyGpus, Counted, EngineError, Output, Reason, Segments, Timeline, Waited};
 use gangline_model::SimTime;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
@@ -16,12 +18,64 @@ pub(crate) struct RunOutput {
     output: Mutex<Output>,
     summary: Vec<(&'static str, f64)>,
     counters: Vec<(&'static str, u64)>,
-    solver: Option<Arc<Py<PyAny>>>,
+    solves: Option<Solves>,
     copy_gpus: CopyGpus,
     log_hash: u64,
     outcome: &'static str,
     /// Reasons of a policy in Python, by number.
     words: Vec<String>,
+}
+
+/// Where the solves of a run are counted.
+pub(crate) struct Solves {
+    policy: String,
+    /// Allocations.
+    pub(crate) tally: Arc<Mutex<Tally>>,
+    /// Auctions.
+    pub(crate) auctions: Auctions,
+}
+
+impl Solves {
+    /// Of a run of this policy.
+    pub(crate) fn of(policy: &str) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            tally: Arc::default(),
+            auctions: Auctions::default(),
+        }
+    }
+
+    /// What they were like, by name; none if nothing was to be solved.
+    fn told<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(settings) = tally.settings else {
+            return Ok(None);
+        };
+        let told = PyDict::new(py);
+        told.set_item("policy", &self.policy)?;
+        told.set_item("setting", setting(settings.solver))?;
+        told.set_item("time_limit_s", settings.time_limit_s)?;
+        told.set_item("allocations", tally.allocations.clone())?;
+        told.set_item("programs", tally.programs)?;
+        told.set_item("iterations", tally.iterations)?;
+        told.set_item("solver_s", tally.nanos as f64 / 1e9)?;
+        told.set_item("fallbacks", tally.fallbacks)?;
+        told.set_item("prices_failed", tally.prices_failed)?;
+        told.set_item("retried", tally.retried)?;
+        told.set_item("missing_deadlines", tally.missing_deadlines)?;
+        told.set_item("dropped_deadlines", tally.dropped_deadlines)?;
+        Ok(Some(told))
+    }
+}
+
+/// The word for who solves.
+fn setting(solver: Choice) -> &'static str {
+    match solver {
+        Choice::Auto => "auto",
+        Choice::Simplex => "simplex",
+        Choice::InteriorPoint => "ipx",
+        Choice::Dual => "dual",
+    }
 }
 
 /// Summary keys that are counts.
@@ -49,7 +103,7 @@ impl RunOutput {
             rows: output.status.len(),
             summary: std::mem::take(&mut output.summary),
             counters,
-            solver: None,
+            solves: None,
             copy_gpus: output.copy_gpus,
             log_hash: output.log_hash,
             outcome: match output.outcome {
@@ -68,9 +122,12 @@ impl RunOutput {
         Self { words, ..self }
     }
 
-    /// The same with the object that solved the policy's programs.
-    pub(crate) fn with_solver(self, solver: Option<Arc<Py<PyAny>>>) -> Self {
-        Self { solver, ..self }
+    /// The same with what the solves of the policy were like.
+    pub(crate) fn with_solves(self, solves: Solves) -> Self {
+        Self {
+            solves: Some(solves),
+            ..self
+        }
     }
 
     fn take<T>(&self, part: impl FnOnce(&mut Output) -> T) -> T {
@@ -308,10 +365,17 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// What the solves of the policy were like: `gangline.lp.rounds.Report`; None if it solves nothing.
-    fn solver(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let report = |solver: &Arc<Py<PyAny>>| solver.call_method0(py, "report");
-        self.solver.as_ref().map(report).transpose()
+    /// What the solves of the policy were like: `gangline.lp.report.Report`; None if it solves nothing.
+    fn solver<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(solves) = &self.solves else {
+            return Ok(None);
+        };
+        if let Some(auctions) = solves.auctions.get() {
+            return auctions.bind(py).call_method0("report").map(Some);
+        }
+        let report = py.import("gangline.lp.report")?.getattr("report")?;
+        let told = solves.told(py)?;
+        told.map(|told| report.call1((told,))).transpose()
     }
 
     /// How many GPUs each part of a forked job had: "gang", "server" (all of its server) or a number.

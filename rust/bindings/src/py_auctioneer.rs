@@ -6,34 +6,38 @@ use gangline_policies::themis::{AuctionAsk, Auctioneer, Award, Offer};
 use numpy::{IntoPyArray, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 /// A bid for what the bidder holds, as a tier.
 const OWN: i64 = 3;
 
+/// The object in Python that decides the auctions of a run, from the first one on.
+pub(crate) type Auctions = Arc<OnceLock<Py<PyAny>>>;
+
 /// Auctions decided in Python.
 pub(crate) struct PyAuctioneer {
-    object: Arc<Py<PyAny>>,
+    params: Py<PyDict>,
+    object: Auctions,
     raised: Raised,
 }
 
 impl PyAuctioneer {
     /// The auctioneer of a policy with its parameters.
-    pub(crate) fn new(
-        py: Python<'_>,
-        params: &Bound<'_, PyDict>,
-        raised: &Raised,
-    ) -> PyResult<Self> {
-        let auctions = py.import("gangline.lp.auction")?.getattr("Auctions")?;
-        Ok(Self {
-            object: Arc::new(auctions.call1((params,))?.unbind()),
+    pub(crate) fn new(params: &Bound<'_, PyDict>, object: &Auctions, raised: &Raised) -> Self {
+        Self {
+            params: params.clone().unbind(),
+            object: Arc::clone(object),
             raised: Arc::clone(raised),
-        })
+        }
     }
 
-    /// The object in Python, which knows what its solves were like.
-    pub(crate) fn object(&self) -> Arc<Py<PyAny>> {
-        Arc::clone(&self.object)
+    fn object(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
+        if self.object.get().is_none() {
+            let auctions = py.import("gangline.lp.auction")?.getattr("Auctions")?;
+            let made = auctions.call1((self.params.bind(py),))?.unbind();
+            return Ok(self.object.get_or_init(|| made));
+        }
+        Ok(self.object.get().expect("looked at above"))
     }
 
     fn call(&self, py: Python<'_>, ask: &AuctionAsk) -> PyResult<Vec<Award>> {
@@ -74,7 +78,7 @@ impl PyAuctioneer {
         set("own_bid", own.clone().map(|own| own.0 as i64).collect())?;
         set("own_room", own.clone().map(|own| own.1 as i64).collect())?;
         set("own_gpus", own.map(|own| i64::from(own.2)).collect())?;
-        let answer = self.object.bind(py).call((), Some(&given))?;
+        let answer = self.object(py)?.bind(py).call((), Some(&given))?;
         let awards: PyReadonlyArray2<'_, i64> = answer.extract()?;
         let rows = awards.as_array();
         Ok(rows

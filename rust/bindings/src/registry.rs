@@ -63,7 +63,8 @@ fn policy<'py>(
     row.set_item("durations", durations(info))?;
     row.set_item("stops", info.stops.name())?;
     row.set_item("work_conserving", info.is_work_conserving)?;
-    row.set_item("allocator", info.needs.allocator())?;
+    row.set_item("allocator", info.solves())?;
+    row.set_item("allocates", info.objective.is_some())?;
     let premises = PyList::empty(py);
     for premise in info.premises {
         let entry = PyDict::new(py);

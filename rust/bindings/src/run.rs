@@ -4,11 +4,12 @@
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
 use crate::options::{params, run_config};
-use crate::output::RunOutput;
-use crate::py_allocator::PyAllocator;
+use crate::output::{RunOutput, Solves};
 use crate::py_auctioneer::PyAuctioneer;
 use crate::py_policy::{PyPolicy, Raised};
+use crate::py_solver::PySolver;
 use crate::registry;
+use gangline_allocation::Outside;
 use gangline_engine::{
     Control, Engine, EngineError, Output, Policy, PolicyError, RunConfig, Stopwatch, World,
 };
@@ -81,10 +82,10 @@ pub(crate) fn simulate(
         return simulate_object(py, &world, config, policy, progress.as_ref());
     };
     let raised = Raised::default();
-    let (chosen, solver) = build(py, &name, params, &raised)?;
+    let (chosen, solver) = build(&name, params, &raised)?;
     require_durations(&name, params, jobs.missing_durations)?;
     let result = simulate_registered(py, world, config, chosen, progress);
-    with_own_error(&raised, result.map(|output| output.with_solver(solver)))
+    with_own_error(&raised, result.map(|output| output.with_solves(solver)))
 }
 
 /// Refuses what [`simulate`] would refuse before its first event. A policy object is not started: its code
@@ -107,7 +108,7 @@ pub(crate) fn check_start(
         let result = py.detach(|| Engine::new(&world, config, traits).map(drop));
         return result.map_err(|error| CoreError(error).into());
     };
-    let (mut chosen, _) = build(py, &name, params, &raised)?;
+    let (mut chosen, _) = build(&name, params, &raised)?;
     require_durations(&name, params, jobs.missing_durations)?;
     let result = py.detach(|| started(&world, config, chosen.as_mut()).map(drop));
     with_own_error(&raised, result.map_err(|error| CoreError(error).into()))
@@ -259,32 +260,27 @@ fn run_in_slices(
     }
 }
 
-/// A policy, and the object in Python that solves its programs.
-type Built = (Box<dyn Policy>, Option<Arc<Py<PyAny>>>);
-
-/// A policy of the registry with its parameters.
+/// A policy of the registry with its parameters, and where its solves are counted.
 pub(crate) fn build(
-    py: Python<'_>,
     name: &str,
     given: &Bound<'_, PyDict>,
     raised: &Raised,
-) -> PyResult<Built> {
-    let values = params(given)?;
+) -> PyResult<(Box<dyn Policy>, Solves)> {
     let info = registry::find(name).map_err(CoreError::from)?;
-    let mut services = Services::default();
-    let mut object = None;
-    if info.needs.auctioneer(&values) {
-        let auctioneer = PyAuctioneer::new(py, given, raised)?;
-        object = Some(auctioneer.object());
-        services.auctioneer = Some(Box::new(auctioneer));
-    }
-    if info.needs.allocator() {
-        let allocator = PyAllocator::new(py, name, given, raised)?;
-        object = Some(allocator.object());
-        services.allocator = Some(Box::new(allocator));
-    }
-    let policy = info.build(&values, services).map_err(CoreError::from)?;
-    Ok((policy, object))
+    let solves = Solves::of(name);
+    let services = Services {
+        outside: Outside {
+            solver: Box::new(PySolver::of_run(name, given, raised)),
+            clock: Box::new(Clock::new()),
+            tally: Arc::clone(&solves.tally),
+        },
+        auctioneer: Some(Box::new(PyAuctioneer::new(given, &solves.auctions, raised))),
+        ..Services::default()
+    };
+    let policy = info
+        .build(&params(given)?, services)
+        .map_err(CoreError::from)?;
+    Ok((policy, solves))
 }
 
 /// Refuses a policy that needs durations on a trace that lacks some.

@@ -88,7 +88,7 @@ impl Simulation {
         let py = options.py();
         let params = params.unwrap_or_else(|| PyDict::new(py));
         let mut policy = policy
-            .map(|name| Ok::<_, PyErr>(build(py, name, &params, &Raised::default())?.0))
+            .map(|name| Ok::<_, PyErr>(build(name, &params, &Raised::default())?.0))
             .transpose()?;
         let traits = match &policy {
             Some(policy) => policy.traits(),

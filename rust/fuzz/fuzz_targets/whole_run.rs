@@ -32,7 +32,7 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
 fn twice(u: &mut Unstructured) -> Result<()> {
     let known: Vec<&PolicyInfo> = policies().collect();
     let info = u.choose(&known)?;
-    if info.needs.allocator() {
+    if info.solves() {
         return Ok(());
     }
     let scope = Scope {

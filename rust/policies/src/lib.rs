@@ -27,6 +27,9 @@ mod why;
 pub mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params};
+#[doc(hidden)]
+pub use registry::with_shares;
 pub use registry::{
-    Fact, MakePolicy, Needs, POLICIES, PolicyInfo, Premise, Preset, Services, Stops, build, find,
+    Fact, MakePolicy, POLICIES, PolicyInfo, Premise, Preset, ReadObjective, Services, Stops, build,
+    find,
 };

@@ -1,6 +1,6 @@
 //! From an ask of jobs to shares as rounds use them, by hand.
 
-use gangline_allocation::{Ask, Found, PairShare, Program};
+use gangline_allocation::{Ask, NoSolver, Objective, PairShare, Seen, Settings, Shares};
 use gangline_model::{GpuTypeId, JobId};
 
 /// Jobs of one GPU and weight 1, each of its own kind, at rate 1 on the only type.
@@ -22,20 +22,24 @@ fn packed(mut ask: Ask, kinds: &[u32], pair_rates: &[f64]) -> Ask {
     ask
 }
 
-fn las() -> Program {
-    Program::Las { is_agnostic: false }
+fn las() -> Objective {
+    Objective::Las { is_agnostic: false }
 }
 
-fn makespan(slack_weight: f64) -> Program {
-    Program::Makespan {
-        is_agnostic: false,
+fn makespan(slack_weight: f64) -> Objective {
+    Objective::Makespan {
+        seen: Seen::Own,
         slack_weight,
     }
 }
 
-fn solve(program: &Program, ask: &Ask) -> Found {
-    let found = program.solve(ask, &[]).expect("of its kind");
-    found.expect("a small program")
+fn solve(objective: &Objective, ask: &Ask) -> Shares {
+    solve_with(objective, ask, &[])
+}
+
+fn solve_with(objective: &Objective, ask: &Ask, lost_s: &[f64]) -> Shares {
+    let found = objective.allocate(ask, lost_s, Settings::default(), &mut NoSolver);
+    found.expect("a small program").shares
 }
 
 fn bits(shares: &[f64]) -> Vec<u64> {
@@ -43,7 +47,7 @@ fn bits(shares: &[f64]) -> Vec<u64> {
 }
 
 /// Row, kind of the partner and share, in units of the grid.
-fn beside(found: &Found) -> Vec<(usize, u32, i64)> {
+fn beside(found: &Shares) -> Vec<(usize, u32, i64)> {
     let each = found.pair_shares.iter();
     each.map(|own: &PairShare| {
         assert_eq!(own.gpu_type, GpuTypeId(0));
@@ -56,7 +60,7 @@ fn beside(found: &Found) -> Vec<(usize, u32, i64)> {
 fn shares_are_on_a_grid_of_eight_digits() {
     let found = solve(&las(), &ask(3, 1.0));
     let third = 33_333_333.0 * 1e-8;
-    assert_eq!(bits(&found.shares), bits(&[third; 3]));
+    assert_eq!(bits(&found.alone), bits(&[third; 3]));
 }
 
 #[test]
@@ -65,7 +69,7 @@ fn slivers_are_no_shares() {
     let mut one = ask(2, 1.0);
     one.weights = vec![1.0, 1e7];
     let found = solve(&las(), &one);
-    assert_eq!(bits(&found.shares), bits(&[0.0, 99_999_990.0 * 1e-8]));
+    assert_eq!(bits(&found.alone), bits(&[0.0, 99_999_990.0 * 1e-8]));
     // and of pairs: jobs of kind 0 beside the other without a loss; the other has a tenth of a sliver of work
     let mut two = packed(ask(2, 1.0), &[0, 1], &[0.0, 1.0, 1.0, 0.0]);
     two.remaining = vec![1e8, 10.0];
@@ -89,7 +93,7 @@ fn jobs_of_unlike_kinds_are_no_class() {
     // On one GPU the jobs of kind 0 share without a loss, that of kind 1 with none: half of the time for each.
     let three = packed(ask(3, 1.0), &[0, 1, 0], &[1.0, 0.0, 0.0, 0.0]);
     let found = solve(&las(), &three);
-    assert_eq!(bits(&found.shares), bits(&[0.0, 0.5, 0.0]));
+    assert_eq!(bits(&found.alone), bits(&[0.0, 0.5, 0.0]));
     assert_eq!(beside(&found), [(0, 0, 50_000_000), (2, 0, 50_000_000)]);
 }
 
@@ -99,9 +103,9 @@ fn an_agnostic_variant_knows_of_pairs_what_both_keep() {
     // y / 2 + (1 - y) and the second y: 2/3 each.
     let mut two = packed(ask(2, 1.0), &[0, 1], &[0.0, 2.0, 1.0, 0.0]);
     two.rates = vec![4.0, 1.0];
-    let found = solve(&Program::Las { is_agnostic: true }, &two);
+    let found = solve(&Objective::Las { is_agnostic: true }, &two);
     assert_eq!(beside(&found), [(0, 1, 66_666_667), (1, 0, 66_666_667)]);
-    assert_eq!(bits(&found.shares), bits(&[33_333_333.0 * 1e-8, 0.0]));
+    assert_eq!(bits(&found.alone), bits(&[33_333_333.0 * 1e-8, 0.0]));
 }
 
 #[test]
@@ -113,7 +117,13 @@ fn a_pair_counts_by_the_price_of_its_type() {
     two.rates = vec![1.0, 4.0, 1.0, 4.0];
     two.capacity = vec![1.0, 1.0];
     let prices = vec![1.0, 10.0];
-    let found = solve(&Program::Cost { prices }, &two);
+    let found = solve(
+        &Objective::Cost {
+            prices,
+            drops_all: false,
+        },
+        &two,
+    );
     // up to what the choice among optima may give up
     let together = beside(&found).into_iter();
     let together: Vec<bool> = together.map(|own| own.2 > 99_999_990).collect();
@@ -127,10 +137,8 @@ fn time_lost_so_far_is_part_of_a_fair_time() {
     let mut two = ask(2, 1.0);
     two.remaining = vec![10.0, 10.0];
     two.age_s = vec![0.0, 0.0];
-    let program = Program::Ftf { is_agnostic: false };
-    let found = program.solve(&two, &[20.0, 0.0]).expect("of its kind");
-    let found = found.expect("a small program");
-    for (share, expected) in found.shares.iter().zip([1.0 / 3.0, 2.0 / 3.0]) {
-        assert!((share - expected).abs() < 1e-7, "{:?}", found.shares);
+    let found = solve_with(&Objective::Ftf { seen: Seen::Own }, &two, &[20.0, 0.0]);
+    for (share, expected) in found.alone.iter().zip([1.0 / 3.0, 2.0 / 3.0]) {
+        assert!((share - expected).abs() < 1e-7, "{:?}", found.alone);
     }
 }

@@ -1,9 +1,24 @@
 //! Water filling: levels by hand.
 
-use gangline_allocation::{Filling, SolverError};
+use gangline_allocation::{Filling, Pair, SolverError};
 
-fn levels(problem: &Filling<'_>) -> Vec<f64> {
+/// Levels that rise in proportion to these speeds.
+fn levels(problem: &Filling<'_>, speed: &[f64]) -> Vec<f64> {
+    let speeds = |done: &[bool]| {
+        let each = speed.iter().zip(done);
+        each.map(|(own, done)| if *done { 0.0 } else { *own })
+            .collect()
+    };
+    let problem = Filling {
+        speeds: &speeds,
+        ..*problem
+    };
     problem.solve().expect("small problems").levels
+}
+
+/// Says nothing; [`levels`] puts speeds in its place.
+fn silent(_done: &[bool]) -> Vec<f64> {
+    Vec::new()
 }
 
 fn close(found: &[f64], expected: &[f64]) {
@@ -21,10 +36,13 @@ fn who_is_at_the_top_leaves_the_rest_to_others() {
         gangs: &[1.0, 1.0, 1.0],
         members: &[1.0, 1.0, 1.0],
         capacity: &[2.0],
-        speed: &[1.0, 1.0, 1.0],
+        pairs: &[],
+        speeds: &silent,
+        is_even: true,
     };
+    let speed = &[1.0, 1.0, 1.0];
     // The first needs a whole GPU for its top of 0.25; the others share one.
-    close(&levels(&problem), &[0.25, 0.5, 0.5]);
+    close(&levels(&problem, speed), &[0.25, 0.5, 0.5]);
 }
 
 #[test]
@@ -35,10 +53,13 @@ fn a_type_that_only_some_can_use_fills_first() {
         gangs: &[1.0, 1.0],
         members: &[2.0, 2.0],
         capacity: &[1.0, 1.5],
-        speed: &[1.0, 1.0],
+        pairs: &[],
+        speeds: &silent,
+        is_even: true,
     };
+    let speed = &[1.0, 1.0];
     // Level 0.5 for the first two, with all of type 0; the others rise to 0.75 on type 1.
-    close(&levels(&problem), &[0.5, 0.75]);
+    close(&levels(&problem, speed), &[0.5, 0.75]);
 }
 
 #[test]
@@ -48,9 +69,12 @@ fn weights_set_how_fast_levels_rise() {
         gangs: &[1.0, 1.0],
         members: &[1.0, 1.0],
         capacity: &[1.0],
-        speed: &[3.0, 1.0],
+        pairs: &[],
+        speeds: &silent,
+        is_even: true,
     };
-    close(&levels(&problem), &[0.75, 0.25]);
+    let speed = &[3.0, 1.0];
+    close(&levels(&problem, speed), &[0.75, 0.25]);
 }
 
 #[test]
@@ -60,9 +84,12 @@ fn without_contention_all_are_at_their_top() {
         gangs: &[1.0, 2.0],
         members: &[2.0, 1.0],
         capacity: &[4.0, 4.0],
-        speed: &[1.0, 0.5],
+        pairs: &[],
+        speeds: &silent,
+        is_even: true,
     };
-    close(&levels(&problem), &[3.0, 5.0]);
+    let speed = &[1.0, 0.5];
+    close(&levels(&problem, speed), &[3.0, 5.0]);
 }
 
 #[test]
@@ -75,10 +102,37 @@ fn a_type_with_gpus_to_spare_stops_no_level() {
         gangs: &[4.0, 4.0, 2.0, 2.0, 1.0],
         members: &[1.0, 2.0, 1.0, 1.0, 1.0],
         capacity: &[14.0, 16.0, 2.0],
-        speed: &[0.625, 1.25, 2.5, 0.5, 1.0],
+        pairs: &[],
+        speeds: &silent,
+        is_even: true,
     };
+    let speed = &[0.625, 1.25, 2.5, 0.5, 1.0];
     let (next, top) = (2.0 * unit, 4.0 * unit);
-    close(&levels(&problem), &[next, next, top, next, next]);
+    close(&levels(&problem, speed), &[next, next, top, next, next]);
+}
+
+#[test]
+fn levels_that_wait_rise_when_others_have_ended() {
+    // Jobs that take turns on two GPUs: the first has one of them, then the second the other; nothing is left for the last.
+    let in_turn = |done: &[bool]| {
+        let first = done.iter().position(|done| !done);
+        (0..3)
+            .map(|at| f64::from(u8::from(first == Some(at))))
+            .collect()
+    };
+    let problem = Filling {
+        rates: &[1.0; 3],
+        gangs: &[1.0; 3],
+        members: &[1.0; 3],
+        capacity: &[2.0],
+        pairs: &[],
+        speeds: &in_turn,
+        is_even: false,
+    };
+    let found = problem.solve().expect("a small problem");
+    for (level, expected) in found.levels.iter().zip([1.0, 1.0, 0.0]) {
+        assert!((level - expected).abs() < 1e-9, "{:?}", found.levels);
+    }
 }
 
 #[test]
@@ -89,9 +143,34 @@ fn wrong_speeds_are_refused() {
             gangs: &[1.0],
             members: &[1.0],
             capacity: &[1.0],
-            speed,
+            pairs: &[],
+            speeds: &|_| speed.to_vec(),
+            is_even: true,
         };
         let refused = problem.solve().expect_err("refused");
         assert!(matches!(refused, SolverError::Input { what: "speed", .. }));
     }
+}
+
+#[test]
+fn a_pair_lifts_levels_beyond_what_turns_do() {
+    // Two jobs on one GPU keep 0.8 side by side; a third has a GPU type of its own.
+    let pair = Pair {
+        classes: [0, 1],
+        gpu_type: 0,
+        rates: [0.8, 0.8],
+        gain: 1.6,
+        then: 0.0,
+    };
+    let problem = Filling {
+        rates: &[1.0, 0.0, 1.0, 0.0, 0.0, 1.0],
+        gangs: &[1.0; 3],
+        members: &[1.0; 3],
+        capacity: &[1.0, 1.0],
+        pairs: &[pair],
+        speeds: &silent,
+        is_even: true,
+    };
+    let speed = &[1.0; 3];
+    close(&levels(&problem, speed), &[0.8, 0.8, 1.0]);
 }

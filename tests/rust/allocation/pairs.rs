@@ -1,6 +1,8 @@
 //! Programs in which classes may share GPUs, by hand.
 
-use gangline_allocation::{Choose, Pair, Program, Staged, Table, TwoStages};
+use gangline_allocation::{
+    Choose, NoSolver, Objective, Pair, Seen, Settings, Staged, Table, TwoStages,
+};
 
 fn pair(classes: [usize; 2], rates: [f64; 2]) -> Pair {
     Pair {
@@ -120,8 +122,8 @@ fn rho_of_two_jobs_of_which_one_is_older() {
         pair_rates: vec![0.8],
         ..Table::default()
     };
-    let program = Program::Ftf { is_agnostic: false };
-    let found = program.solve_table(&table).expect("of its kind");
+    let found =
+        Objective::Ftf { seen: Seen::Own }.solve(&table, Settings::default(), &mut NoSolver);
     let found = found.expect("a small program");
     assert!((found.objective - 0.625 / y).abs() < 1e-8);
     close(&found.shares, &[1.0 - y, 0.0]);

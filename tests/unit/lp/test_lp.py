@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import gangline as gl
-from gangline.lp.arrays import Entries, Model, Rows
-from gangline.lp.classes import aggregate
-from gangline.lp.highs import Solver, residual
+from gangline.lp import highs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -298,28 +297,63 @@ def test_a_deadline_that_needs_next_to_no_time_is_no_trouble() -> None:
     assert none_dropped.shares == pytest.approx(found.shares)
 
 
-def chain(lower: list[float], upper: list[float], cost: list[float]) -> Model:
+def chain(lower: float, upper: float, cost: list[float]) -> dict[str, Any]:
     """One row x0 - x1 over two variables."""
-    entries = Entries(np.zeros(2, dtype=np.int64), np.arange(2), np.array([1.0, -1.0]))
-    rows = Rows(entries, np.array(lower), np.array(upper))
-    return Model(np.array(cost), np.zeros(2), np.full(2, INF), rows)
+    return {
+        "cost": np.array(cost),
+        "lower": np.zeros(2),
+        "upper": np.full(2, INF),
+        "row_lower": np.array([lower]),
+        "row_upper": np.array([upper]),
+        **highs.rows(np.zeros(2, dtype=np.int64), np.arange(2), np.array([1.0, -1.0]), 1),
+    }
 
 
 @pytest.mark.parametrize(
-    ("model", "status"),
+    ("program", "status"),
     [
-        (chain([1.0], [-1.0], [0.0, 0.0]), "Infeasible"),
-        (chain([-1.0], [1.0], [1.0, 1.0]), "Unbounded"),
+        (chain(1.0, -1.0, [0.0, 0.0]), "Infeasible"),
+        (chain(-1.0, 1.0, [1.0, 1.0]), "Unbounded"),
     ],
 )
 @pytest.mark.parametrize("solver", ["simplex", "ipx"])
-def test_a_status_other_than_optimal_is_an_error(model: Model, status: str, solver: str) -> None:
+def test_a_status_other_than_optimal_is_an_error(
+    program: dict[str, Any], status: str, solver: str
+) -> None:
     with pytest.raises(gl.SolverError, match=r"1 rows x 2 columns") as caught:
-        Solver("gavel-test", solver).run(model)
+        highs.solve("gavel-test", **program, solver=solver)
     assert status.lower() in str(caught.value.status).lower()
     assert caught.value.size == (1, 2)
     assert caught.value.options is not None
     assert caught.value.options["threads"] == 1
+
+
+class Liar:
+    """A solver that calls any point an optimum."""
+
+    def __getattr__(self, name: str) -> Any:
+        answers = {
+            "modelStatusToString": "Optimal",
+            "getSolution": SimpleNamespace(col_value=[1.5, 0.25], row_dual=[0.0]),
+        }
+        return lambda *_: answers.get(name)
+
+
+def test_rows_that_are_off_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A status of optimal is not believed: x0 - x1 is 1.25 and may be 1."""
+    monkeypatch.setattr(highs, "_pass", lambda *_: Liar())
+    with pytest.raises(gl.SolverError, match=r"rows are off by 2\.5e-01"):
+        highs.solve("gavel-test", **chain(-INF, 1.0, [1.0, 0.0]))
+
+
+def test_a_further_objective_keeps_what_has_a_multiplier() -> None:
+    """Most of x0 first, then least of x1: x0 stays at the 3 that only x1 = 2 allows."""
+    program = chain(-INF, 1.0, [1.0, 0.0])
+    program["upper"] = np.array([3.0, 3.0])
+    then = [(np.array([0.0, -1.0]), None)]
+    (first, last), _, _ = highs.solve("gavel-test", **program, then=then)
+    assert first.x[0] == 3.0
+    assert last.x.tolist() == [3.0, 2.0]
 
 
 def crowd(jobs: int) -> dict[str, Any]:
@@ -378,20 +412,6 @@ def test_the_second_stage_costs_no_objective() -> None:
     prop = world["rates"].mean(axis=1)
     worth = [(world["rates"] * x.shares).sum(axis=1) @ (1 / prop) for x in (plain, best)]
     assert worth[1] >= worth[0] * (1 - 1e-9)
-
-
-def test_residuals_are_measured() -> None:
-    model = chain([-INF], [1.0], [0.0, 0.0])
-    assert residual(model, np.array([1.5, 0.0])) == pytest.approx(0.5)
-    assert residual(model, np.array([0.5, -0.25])) == pytest.approx(0.25)
-    assert residual(model, np.array([0.5, 0.0])) <= 0
-
-
-def test_classes_are_bit_equal_rows() -> None:
-    groups = aggregate([np.array([[0.1, 0.2], [0.1, 0.2], [0.1, 0.2 + 1e-16], [0.1, 0.2]])])
-    assert groups.of.tolist() == [0, 0, 1, 0]
-    assert groups.first.tolist() == [0, 2]
-    assert groups.count.tolist() == [3.0, 1.0]
 
 
 def test_an_allocation_is_frozen() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,7 +12,6 @@ import gangline as gl
 from gangline import lp
 from gangline.cli.app import main
 from gangline.lp.instance import load_instance
-from gangline.lp.rounds import Shares
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,14 +149,14 @@ def test_deadlines_that_pass_are_counted_once() -> None:
 
 def test_cost_needs_every_price() -> None:
     cluster = {**PRICED, "gpu_types": [PRICED["gpu_types"][0], MIXED["gpu_types"][1]]}
-    with pytest.raises(gl.PolicyError, match=r"price_per_hour: .*got none for fast") as caught:
+    with pytest.raises(gl.PolicyError, match=r"price_per_hour = none for fast: expected") as caught:
         gl.simulate(cluster, jobs({}), "gavel-cost")
     assert caught.value.field == "price_per_hour"
 
 
 def test_a_reference_type_must_exist() -> None:
     policy = gl.policies.GavelFtfAgnostic(agnostic_rate="reference")
-    with pytest.raises(gl.PolicyError, match=r"cluster \(slow, fast\), got `v100`"):
+    with pytest.raises(gl.PolicyError, match=r"reference_type = v100: .*cluster \(slow, fast\)"):
         gl.simulate(MIXED, jobs({}), policy)
     policy = gl.policies.GavelFtfAgnostic(agnostic_rate="reference", reference_type="fast")
     assert gl.simulate(MIXED, jobs({}), policy).summary["finished"] == 1
@@ -221,57 +219,6 @@ def test_a_job_that_has_to_run_all_the_time_is_never_made_to_wait() -> None:
 
     assert makespan_s() == 60 * 360.0
     assert makespan_s(slack_weight=1.0) == 66 * 360.0
-
-
-@pytest.mark.parametrize("solver", ["auto", "simplex"])
-@pytest.mark.parametrize("policy", ["gavel-makespan", "gavel-makespan-agnostic"])
-def test_what_shares_count_in_rounds(policy: str, solver: str) -> None:
-    """Share x work on the fastest type over the makespan, at least the weight and at most 1."""
-    draw = np.random.default_rng(7)
-    rates = draw.uniform(1.0, 9.0, (20, 3))
-    capacity = np.array([6.0, 3.0, 2.0])
-    arrays = {
-        "rates": rates,
-        "scale": draw.choice([1.0, 2.0], 20),
-        "capacity": capacity,
-        "steps_remaining": 10 ** draw.uniform(3, 6, 20),
-    }
-    plan = lp.solve(policy, solver=solver, **arrays)
-    seen = rates if policy == "gavel-makespan" else (rates @ capacity / 11.0)[:, None]
-    needed = arrays["steps_remaining"] / seen.max(axis=1) / plan.objective
-    for weight in (1.0, 0.5, 0.0):
-        shares = Shares(policy, {"solver": solver, "slack_weight": weight})
-        counted = shares(jobs=np.arange(20), **arrays)
-        expected = plan.shares * np.clip(needed, weight, 1.0)[:, None]
-        expected[expected < 1e-6] = 0.0
-        assert counted == pytest.approx(expected, abs=1.01e-8)
-    alike = Shares(policy, {"solver": solver, "slack_weight": 0.5, "compat": True})
-    assert alike(jobs=np.arange(20), **arrays) == pytest.approx(plan.shares, abs=1e-6)
-    assert needed.min() < 0.5 < needed.max()
-
-
-def test_pairs_count_as_their_jobs_do() -> None:
-    """Each of two that share GPUs counts by its own slack."""
-    arrays = {
-        "rates": np.full((4, 1), 2.0),
-        "scale": np.ones(4),
-        "capacity": np.ones(1),
-        "steps_remaining": np.array([400.0, 300.0, 20.0, 10.0]),
-        "kind": np.zeros(4),
-        "pair_rates": np.full((1, 1, 1), 1.5),
-    }
-    jobs = np.arange(4)
-    alone, pairs = Shares("gavel-makespan", {"packed": True}).packed(jobs=jobs, **arrays)
-    less, weighed = Shares("gavel-makespan", {"packed": True, "slack_weight": 0.5}).packed(
-        jobs=jobs, **arrays
-    )
-    total = lp.solve("gavel-makespan", packed=True, **arrays).objective
-    weight = np.clip(arrays["steps_remaining"] / 2.0 / total, 0.5, 1.0)
-    assert len(pairs) == len(weighed) > 0
-    for (row, *where, share), (same_row, *same, counted) in zip(pairs, weighed, strict=True):
-        assert (row, where) == (same_row, same)
-        assert counted == pytest.approx(share * weight[row], abs=2e-8)
-    assert less == pytest.approx(alone * weight[:, None], abs=2e-8)
 
 
 def test_time_received_comes_near_the_allocation() -> None:

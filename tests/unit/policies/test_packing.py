@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline import lp
 from gangline.cli.app import main
-from gangline.lp.rounds import Shares, pair_shares
+from lp.shares import Shares
 from parity.draws import PAIRING
 
 PROGRAMS = tuple(name for name in PAIRING if name != "gavel-gandiva")
@@ -35,46 +34,6 @@ def alike(count: int, length_s: float = 36000.0) -> gl.Trace:
         for i in range(count)
     ]
     return gl.Trace.from_arrow(pa.Table.from_pylist(rows))
-
-
-def allocation(pairs: list[list[int]], shares: list[list[float]], classes: list[int]) -> Any:
-    """What a packed program answers."""
-    return lp.Allocation(
-        np.zeros((len(classes), len(shares[0]))),
-        1.0,
-        pairs=np.array(pairs),
-        pair_shares=np.array(shares),
-        classes=np.array(classes),
-    )
-
-
-def promised(given: Any, kind: list[int]) -> list[tuple[int, int, int, float]]:
-    """PairShare, with shares as their eight digits read."""
-    return [(*where, round(share, 8)) for *where, share in pair_shares(given, np.array(kind))]
-
-
-def test_the_time_of_a_pair_is_split_over_the_jobs_of_each_class() -> None:
-    """Classes of two jobs and of one: 0.6 together is 0.3 for each of the two, 0.6 for the one."""
-    found = promised(allocation([[0, 1]], [[0.0, 0.6]], [0, 1, 0]), [5, 7, 5])
-    assert found == [(0, 7, 1, 0.3), (2, 7, 1, 0.3), (1, 5, 1, 0.6)]
-
-
-def test_a_pair_inside_a_class_takes_two_of_its_jobs() -> None:
-    """Three jobs, one pair at a time on one GPU: each is in a pair for 2/3 of its time."""
-    found = promised(allocation([[0, 0]], [[1.0]], [0, 0, 0]), [0, 0, 0])
-    assert found == [(row, 0, 0, 0.66666667) for row in range(3)]
-
-
-def test_classes_of_one_kind_are_one_pair_share() -> None:
-    """Jobs that differ in work only: whom of a kind a job meets does not matter to it."""
-    found = promised(allocation([[0, 1], [0, 2]], [[0.25], [0.5]], [0, 1, 2]), [0, 0, 0])
-    assert found == [(0, 0, 0, 0.75), (1, 0, 0, 0.25), (2, 0, 0, 0.5)]
-
-
-def test_slivers_are_no_shares() -> None:
-    given = allocation([[0, 1]], [[5e-7]], [0, 1])
-    assert pair_shares(given, np.array([0, 1])) == []
-    assert pair_shares(lp.Allocation(np.ones((1, 1)), 1.0), np.array([0])) == []
 
 
 @pytest.mark.parametrize("policy", PROGRAMS)

@@ -1,13 +1,18 @@
 //! Policies in rounds: shares by linear programs or closed forms (Gavel).
 
 use super::world::{PAIRS, SHARING, TYPES};
-use super::{Fact, Needs, PolicyInfo, Premise, Preset, Stops};
+use super::{Fact, PolicyInfo, Premise, Preset, Services, Stops};
 use crate::gavel_timing::{GavelTiming, GavelTimingParams};
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, flag, number, spec};
+use crate::params::{
+    ParamDefault, ParamKind, ParamReader, ParamSpec, Params, choice, flag, number, spec,
+};
 use crate::place::PlacementParams;
 use crate::round::{EntityParams, Partners, RoundParams, Rounds, ZeroPass};
 use crate::yarn::{GpuPick, QueueBy};
-use gangline_allocation::{Allocator, EqualSplit, FastestFirst, NoSolver, RandomPairs};
+use gangline_allocation::{
+    Allocations, Allocator, Choice, EqualSplit, FastestFirst, InRuns, Inside, Objective,
+    RandomPairs, Seen, Settings,
+};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const ROUND: ParamSpec = number("round_s", ParamKind::Above(0.0), 360.0)
@@ -163,24 +168,18 @@ const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [Par
     all
 }
 
-/// A policy whose shares come from an allocator.
+/// A policy whose shares are those of an objective.
 const SOLVED: PolicyInfo = PolicyInfo {
     family: "shares in rounds",
     source: "Gavel (OSDI 2020)",
     stops: Stops::InRounds,
-    needs: Needs::Allocator,
-    make: |params, services| rounds(params, services.allocator()),
+    make: solved,
     ..PolicyInfo::BASE
 };
 /// The same for a policy that knows how much work is left.
 const TOLD: PolicyInfo = PolicyInfo {
     knowledge: Knowledge::Remaining,
     reads_durations: true,
-    ..SOLVED
-};
-/// A policy whose shares have a closed form.
-const CLOSED_FORM: PolicyInfo = PolicyInfo {
-    needs: Needs::Nothing,
     ..SOLVED
 };
 
@@ -197,6 +196,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "max-min fairness: the smallest rate per fair share and weight is as large as \
                   possible",
         premises: AWARE,
+        objective: Some(|_| Objective::Las { is_agnostic: false }),
         own: PACKING,
         ..SOLVED
     },
@@ -204,6 +204,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-las-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-las: it does not know rates",
         premises: &PACKS,
+        objective: Some(|_| Objective::Las { is_agnostic: true }),
         own: PACKING,
         ..SOLVED
     },
@@ -211,6 +212,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-ftf",
         summary: "finish-time fairness: the largest rho is as small as possible",
         premises: AWARE,
+        objective: Some(|_| Objective::Ftf { seen: Seen::Own }),
         own: PACKING,
         ..TOLD
     },
@@ -218,6 +220,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-ftf-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-ftf: one rate per job on all types",
         premises: &PACKS,
+        objective: Some(|_| Objective::Ftf { seen: Seen::Mean }),
         own: AGNOSTIC,
         ..TOLD
     },
@@ -225,6 +228,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-makespan",
         summary: "least makespan under constant shares",
         premises: AWARE,
+        objective: Some(|params| makespan(params, Seen::Own)),
         own: MAKESPAN,
         ..TOLD
     },
@@ -232,6 +236,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-makespan-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-makespan: one rate per job on all types",
         premises: &PACKS,
+        objective: Some(|params| makespan(params, Seen::Mean)),
         own: MAKESPAN_AGNOSTIC,
         ..TOLD
     },
@@ -239,6 +244,9 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-max-sum",
         summary: "largest total throughput",
         premises: AWARE,
+        objective: Some(|params| Objective::MaxSum {
+            is_proportional: params.word("normalise") == "proportional",
+        }),
         own: SUM,
         ..SOLVED
     },
@@ -250,6 +258,10 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
             TYPES,
             Premise::of("putting deadlines first", Fact::Deadlines),
         ],
+        objective: Some(|params| Objective::Cost {
+            prices: Vec::new(), // those of the cluster
+            drops_all: params.flag("drop_all_infeasible"),
+        }),
         own: COST,
         ..TOLD
     },
@@ -257,6 +269,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-water-filling",
         summary: "lexicographic max-min fairness, by water filling",
         premises: AWARE,
+        objective: Some(|params| water_filling(params, false)),
         own: FILLING,
         ..SOLVED
     },
@@ -264,15 +277,17 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-water-filling-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-water-filling: it does not know rates",
         premises: &PACKS,
+        objective: Some(|params| water_filling(params, true)),
         own: FILLING,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-isolated",
         summary: "isolated baseline: each job has an equal share of every GPU type",
+        objective: Some(|_| Objective::Isolated),
         own: CLOSED,
         make: |params, _| rounds(params, Box::new(EqualSplit)),
-        ..CLOSED_FORM
+        ..SOLVED
     },
     PolicyInfo {
         name: "gavel-fifo",
@@ -280,8 +295,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
                   started",
         stops: Stops::Never,
         own: FIFO,
-        make: |params, _| rounds(params, Box::new(NoSolver)),
-        ..CLOSED_FORM
+        make: |params, _| rounds(params, Box::new(EqualSplit)), // never asked
+        ..SOLVED
     },
     PolicyInfo {
         name: "gavel-fifo-perf",
@@ -291,14 +306,20 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         }],
         summary: "order of arrival, fastest GPU type with room; placed anew at each allocation",
         premises: &[TYPES],
+        objective: Some(|_| Objective::FifoPerf {
+            by_name: Vec::new(),
+        }),
         own: FIFO_PERF,
         make: |params, _| rounds(params, Box::new(FastestFirst::default())),
-        ..CLOSED_FORM
+        ..SOLVED
     },
     PolicyInfo {
         name: "gavel-allox",
         summary: "least mean completion time of jobs with one GPU; larger ones can never run",
         premises: &[Premise::required(Fact::OneGpuJobs), TYPES],
+        objective: Some(|params| Objective::Allox {
+            alpha: params.number("alpha"),
+        }),
         own: ALLOX,
         ..TOLD
     },
@@ -308,9 +329,77 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         premises: &[SHARING, PAIRS],
         own: GANDIVA,
         make: |params, _| rounds(params, Box::new(RandomPairs::default())),
-        ..CLOSED_FORM
+        ..SOLVED
     },
 ];
+
+fn makespan(params: &ParamReader, seen: Seen) -> Objective {
+    let is_public = params.flag("compat"); // the public simulator compares shares as they are
+    Objective::Makespan {
+        seen,
+        slack_weight: if is_public {
+            1.0
+        } else {
+            params.number("slack_weight")
+        },
+    }
+}
+
+fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
+    Objective::WaterFilling {
+        is_agnostic,
+        inside: vec![match params.word("entity_policy") {
+            "fifo" => Inside::Fifo,
+            _ => Inside::Fairness,
+        }],
+    }
+}
+
+/// How allocations are made.
+pub(super) fn settings(params: &ParamReader) -> Settings {
+    Settings {
+        solver: match params.word("solver") {
+            "simplex" => Choice::Simplex,
+            "ipx" => Choice::InteriorPoint,
+            "dual" => Choice::Dual,
+            _ => Choice::Auto,
+        },
+        chooses: params.word("tie_break") != "none",
+        time_limit_s: params.number("time_limit_s"),
+        ..Settings::default()
+    }
+}
+
+/// The policy with the allocations of its objective.
+fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, PolicyError> {
+    let read = super::find(params.policy())?.objective;
+    let given = InRuns {
+        policy: params.policy().to_owned(),
+        objective: read.expect("declared with one")(params),
+        settings: settings(params),
+        falls_back: params.word("on_solver_error") == "isolated",
+        reference: (params.word("agnostic_rate") == "reference")
+            .then(|| params.word("reference_type").to_owned()),
+    };
+    rounds(params, Box::new(Allocations::new(given, services.outside)))
+}
+
+/// For tests: a policy in rounds with shares that no objective would give.
+///
+/// # Errors
+/// [`PolicyError`] for an unknown policy or wrong parameters.
+#[doc(hidden)]
+pub fn with_shares(
+    name: &str,
+    params: &Params,
+    allocator: Box<dyn Allocator>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let info = super::find(name)?;
+    rounds(
+        &ParamReader::new(name, info.parameters(), params)?,
+        allocator,
+    )
+}
 
 /// The policy with an allocator.
 fn rounds(

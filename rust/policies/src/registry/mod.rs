@@ -18,61 +18,26 @@ use crate::baselines::Seen;
 use crate::params::{ParamDefault, ParamReader, ParamSpec, ParamValue, Params, nearest, words};
 use crate::place::{PlacementParams, Rule};
 use crate::themis::{Auctioneer, NoAuctioneer};
-use gangline_allocation::{Allocator, NoSolver};
+use gangline_allocation::{Objective, Outside, Settings};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use std::sync::LazyLock;
 
+#[doc(hidden)]
+pub use gavel::with_shares;
 pub use world::{Fact, Premise};
 
-/// What a policy takes from outside the library.
+/// What policies may use from outside the library.
 #[derive(Default)]
 pub struct Services {
-    /// Solves for target shares, where [`PolicyInfo::needs`] says [`Needs::Allocator`].
-    pub allocator: Option<Box<dyn Allocator>>,
-    /// Finds the winners of auctions, where it says [`Needs::AuctioneerIf`].
+    /// Solves the linear programs that the library does not know how to solve.
+    pub outside: Outside,
+    /// Finds the winners of exact auctions.
     pub auctioneer: Option<Box<dyn Auctioneer>>,
 }
 
 impl Services {
-    fn allocator(self) -> Box<dyn Allocator> {
-        self.allocator.unwrap_or_else(|| Box::new(NoSolver))
-    }
-
     fn auctioneer(self) -> Box<dyn Auctioneer> {
         self.auctioneer.unwrap_or_else(|| Box::new(NoAuctioneer))
-    }
-}
-
-/// The outside service that a policy needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
-    /// None.
-    Nothing,
-    /// An [`Allocator`].
-    Allocator,
-    /// An [`Auctioneer`], if a parameter has a certain word.
-    AuctioneerIf {
-        /// Name of the parameter.
-        parameter: &'static str,
-        /// The word.
-        word: &'static str,
-    },
-}
-
-impl Needs {
-    /// Whether a policy with these parameters needs an allocator.
-    pub fn allocator(self) -> bool {
-        self == Self::Allocator
-    }
-
-    /// Whether a policy with these parameters needs an auctioneer.
-    pub fn auctioneer(self, params: &Params) -> bool {
-        match self {
-            Self::Nothing | Self::Allocator => false,
-            Self::AuctioneerIf { parameter, word } => {
-                matches!(params.get(parameter), Some(ParamValue::Str(given)) if given == word)
-            }
-        }
     }
 }
 
@@ -101,6 +66,9 @@ pub struct Preset {
     pub params: &'static [(&'static str, ParamDefault)],
 }
 
+/// Reads from its checked parameters what the allocations of a policy are to be best in.
+pub type ReadObjective = fn(&ParamReader) -> Objective;
+
 /// Makes a policy of its checked parameters.
 pub type MakePolicy = fn(&ParamReader, Services) -> Result<Box<dyn Policy>, PolicyError>;
 
@@ -124,8 +92,8 @@ pub struct PolicyInfo {
     pub stops: Stops,
     /// Whether it leaves no job waiting that fits, under a placement rule that refuses nothing.
     pub is_work_conserving: bool,
-    /// The outside service that it needs.
-    pub needs: Needs,
+    /// What its allocations are to be best in, if it makes any.
+    pub objective: Option<ReadObjective>,
     /// What it builds on in a cluster and a trace.
     pub premises: &'static [Premise],
     /// Page of `docs/policies` that describes it, if not one of its own name.
@@ -153,7 +121,7 @@ impl PolicyInfo {
         reads_durations: false,
         stops: Stops::Never,
         is_work_conserving: false,
-        needs: Needs::Nothing,
+        objective: None,
         premises: &[],
         page: None,
         always_shown: &[],
@@ -179,25 +147,39 @@ impl PolicyInfo {
     ///
     /// # Errors
     /// [`PolicyError::Parameter`].
-    ///
-    /// # Panics
-    /// If a service is lent that the policy does not take.
     pub fn build(
         &self,
         params: &Params,
         services: Services,
     ) -> Result<Box<dyn Policy>, PolicyError> {
         let name = self.name;
-        assert!(
-            services.allocator.is_none() || self.needs.allocator(),
-            "{name} takes no allocator"
-        );
-        assert!(
-            services.auctioneer.is_none() || self.needs.auctioneer(params),
-            "{name} takes no auctioneer"
-        );
         let reader = ParamReader::new(name, self.parameters(), params)?;
         (self.make)(&reader, services)
+    }
+
+    /// What allocations are to be best in with these parameters, and how they are made; parameters that the policy does not
+    /// have are left out. None if it makes no allocations.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`].
+    pub fn allocation(
+        &self,
+        params: &Params,
+    ) -> Result<Option<(Objective, Settings)>, PolicyError> {
+        let Some(objective) = self.objective else {
+            return Ok(None);
+        };
+        let mut own = params.clone();
+        own.retain(|name, _| self.parameters().any(|spec| spec.name == name));
+        let reader = ParamReader::new(self.name, self.parameters(), &own)?;
+        Ok(Some((objective(&reader), gavel::settings(&reader))))
+    }
+
+    /// Whether it solves programs.
+    pub fn solves(&self) -> bool {
+        let allocation = self.allocation(&Params::new());
+        allocation
+            .is_ok_and(|found| found.is_some_and(|(objective, _)| !objective.is_closed_form()))
     }
 
     /// Whether a run with these parameters needs durations in the trace.
@@ -248,9 +230,6 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
 ///
 /// # Errors
 /// [`PolicyError::UnknownPolicy`] or [`PolicyError::Parameter`].
-///
-/// # Panics
-/// As [`PolicyInfo::build`].
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
 //! Finish-time fairness.
 
 use super::parameters::ESTIMATE_ERROR;
-use super::{Needs, PolicyInfo, Services, Stops, seen};
+use super::{PolicyInfo, Services, Stops, seen};
 use crate::params::{ParamKind, ParamReader, ParamSpec, choice, number};
 use crate::place::{PlacementParams, Rule};
 use crate::themis::{Leftover, Themis};
@@ -29,10 +29,6 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     knowledge: Knowledge::Remaining,
     reads_durations: true,
     own: THEMIS,
-    needs: Needs::AuctioneerIf {
-        parameter: "auction",
-        word: "milp",
-    },
     make,
     ..PolicyInfo::BASE
 }];

@@ -1,0 +1,59 @@
+"""What the solves of a run were like, for its spec and its summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.lp.highs import TOLERANCE, options, version
+
+__all__ = ["Report", "report"]
+
+# Of the methods of the core: gap of the prices, and evaluations at most.
+_CORE = {
+    "core": {"gap": 1e-13, "evaluations": 1_000},
+    "dual": {"gap": 1e-9, "evaluations": 1_000},
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the solves of a run were like.
+
+    Parameters
+    ----------
+    solver : dict
+        Name, version, options, tolerance, counts; the same for equal runs.
+    summary : dict
+        Keys that the run's summary gains.
+    """
+
+    solver: dict[str, Any]
+    summary: dict[str, float | int]
+
+
+def report(told: dict[str, Any]) -> Report:
+    """Return the report of what the core counted."""
+    methods = {name or "none": count for name, count in told["allocations"].items()}
+    solver = {
+        "name": "HiGHS",
+        "version": version(),
+        "setting": told["setting"],
+        "tolerance": TOLERANCE,
+        "options": {
+            name: _CORE.get(name) or options(name, told["time_limit_s"])
+            for name in sorted(methods)
+            if name != "none"
+        },
+        "allocations": dict(sorted(methods.items())),
+        "programs": told["programs"],
+        "iterations": told["iterations"],
+        "fallbacks": told["fallbacks"],
+        "prices_failed": told["prices_failed"],
+        "retried": told["retried"],
+    }
+    summary: dict[str, float | int] = {"solver_s": told["solver_s"]}
+    if told["missing_deadlines"] is not None:
+        summary = {"deadlines_dropped": told["dropped_deadlines"], **summary}
+        solver["allocations_missing_deadlines"] = told["missing_deadlines"]
+    return Report(solver, summary)

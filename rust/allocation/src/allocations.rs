@@ -1,0 +1,363 @@
+//! The allocator of runs: an objective, solved for the jobs of each ask and made ready for rounds.
+
+use super::allocator::{Allocator, Ask, PairShare, Shares};
+use super::model::{Failed, NoSolver, Solver, SolverError};
+use super::objective::{Answer, EqualSplit, Facts, Objective, PairTime, Settings};
+use super::program::by_class;
+use super::service::Service;
+use super::table::{ClassOf, Table};
+use gangline_engine::{PolicyError, Silent, Stopwatch};
+use gangline_model::{GpuType, GpuTypeId, JobId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Shares are rounded to it: wider than the slack of the second stage, so that neither it nor a last bit reorders jobs.
+const GRID: f64 = 1e-8;
+/// Smaller shares are none. The second stage buys slivers of dear types with what it may give up; a sliver is a claim all
+/// the same, the first one on a type that is served first.
+const LEAST_SHARE: f64 = 1e-6;
+/// A job whose end is a rounding error away still counts as work.
+pub(crate) const LEAST_STEPS: f64 = 1e-9;
+/// Missed weight above this is no noise of a solver.
+const MISSED: f64 = 1e-9;
+
+/// What the solves of a run were like.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// How allocations are made; none where nothing is solved.
+    pub settings: Option<Settings>,
+    /// Allocations by method; that of closed forms has no name.
+    pub allocations: BTreeMap<String, u64>,
+    /// Programs that were solved.
+    pub programs: u64,
+    /// Evaluations and simplex steps.
+    pub iterations: u64,
+    /// Wall time.
+    pub nanos: u64,
+    /// Allocations that an equal split took the place of.
+    pub fallbacks: u64,
+    /// Allocations in which programs had to do what prices could not.
+    pub prices_failed: u64,
+    /// Allocations with a program that had to be solved in another way.
+    pub retried: u64,
+    /// Allocations that miss a deadline; none where there are no deadlines.
+    pub missing_deadlines: Option<u64>,
+    /// Jobs whose deadline has passed.
+    pub dropped_deadlines: u64,
+}
+
+/// What an allocator takes from outside.
+pub struct Outside {
+    /// Solves what the methods of this crate do not know.
+    pub solver: Box<dyn Solver>,
+    /// Measures how long allocations take.
+    pub clock: Box<dyn Stopwatch + Send>,
+    /// Where they are counted.
+    pub tally: Arc<Mutex<Tally>>,
+}
+
+impl Default for Outside {
+    fn default() -> Self {
+        Self {
+            solver: Box::new(NoSolver),
+            clock: Box::new(Silent),
+            tally: Arc::default(),
+        }
+    }
+}
+
+/// How allocations are made in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InRuns {
+    /// The name of the policy, for messages.
+    pub policy: String,
+    /// What they are to be best in.
+    pub objective: Objective,
+    /// How programs are solved.
+    pub settings: Settings,
+    /// Whether an equal split takes the place of an allocation that fails.
+    pub falls_back: bool,
+    /// The reference type by its name, if the objective knows one rate of each job: that on this type.
+    pub reference: Option<String>,
+}
+
+/// Shares by an objective.
+pub struct Allocations {
+    given: InRuns,
+    facts: Facts,
+    outside: Outside,
+    service: Option<Service>,
+    /// Jobs whose deadline has passed.
+    passed: BTreeSet<JobId>,
+}
+
+/// Shares of jobs as rounds use them, and how they were found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Rounded shares.
+    pub shares: Shares,
+    /// What the classes of the jobs get; nothing if no job can run.
+    pub answer: Answer,
+}
+
+impl Allocations {
+    /// An allocator.
+    pub fn new(given: InRuns, outside: Outside) -> Self {
+        let mut tally = outside.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.settings = Some(given.settings);
+        if matches!(given.objective, Objective::Cost { .. }) {
+            tally.missing_deadlines = Some(0);
+        }
+        drop(tally);
+        Self {
+            service: given.objective.counts_service().then(Service::default),
+            given,
+            facts: Facts::default(),
+            outside,
+            passed: BTreeSet::new(),
+        }
+    }
+
+    fn count(&mut self, answer: &Answer, began: u64) {
+        let nanos = self.outside.clock.nanos() - began;
+        let mut tally = self
+            .outside
+            .tally
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *tally.allocations.entry(answer.method.clone()).or_default() += 1;
+        tally.programs += u64::from(answer.programs);
+        tally.iterations += u64::from(answer.iterations);
+        tally.nanos += nanos;
+        tally.prices_failed += u64::from(answer.notes.prices_failed);
+        tally.retried += u64::from(answer.notes.is_retry);
+        if let Some(missing) = &mut tally.missing_deadlines {
+            *missing += u64::from(answer.notes.missed > MISSED);
+        }
+        tally.dropped_deadlines = self.passed.len() as u64;
+    }
+
+    /// An equal split, counted, if it may take the place of what failed.
+    fn instead(
+        &mut self,
+        ask: &Ask,
+        lost_s: &[f64],
+        error: &SolverError,
+    ) -> Result<Shares, PolicyError> {
+        self.outside.solver.failed(&Failed {
+            ask,
+            lost_s,
+            facts: &self.facts,
+            error,
+        });
+        if !self.given.falls_back {
+            let policy = &self.given.policy;
+            let message = format!("{policy}: {error}");
+            return Err(PolicyError::Failed { message });
+        }
+        let mut tally = self
+            .outside
+            .tally
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        tally.fallbacks += 1;
+        *tally.allocations.entry(String::new()).or_default() += 1;
+        drop(tally);
+        let types = ask.capacity.len();
+        let mut alone = EqualSplit.allocate(ask)?;
+        for (row, rates) in alone
+            .chunks_exact_mut(types)
+            .zip(ask.rates.chunks_exact(types))
+        {
+            let mut usable = rates.iter().zip(&ask.capacity);
+            let can = usable.any(|(rate, gpus)| *rate > 0.0 && *gpus > 0.0);
+            for share in row {
+                *share = if can { rounded(*share) } else { 0.0 };
+            }
+        }
+        Ok(Shares {
+            alone,
+            pair_shares: Vec::new(),
+        })
+    }
+}
+
+impl Allocator for Allocations {
+    fn start(&mut self, types: &[GpuType]) -> Result<(), PolicyError> {
+        let wrong = |field: &str, value: String, expected: String| PolicyError::Parameter {
+            policy: self.given.policy.clone(),
+            field: field.to_owned(),
+            value,
+            expected,
+        };
+        let names: Vec<&str> = types.iter().map(|own| own.name.as_str()).collect();
+        let mut facts = Facts::default();
+        if let Some(name) = &self.given.reference {
+            facts.reference = names.iter().position(|own| own == name);
+            if facts.reference.is_none() {
+                let expected = format!("a GPU type of the cluster ({})", names.join(", "));
+                return Err(wrong("reference_type", name.clone(), expected));
+            }
+        }
+        if matches!(self.given.objective, Objective::Cost { .. }) {
+            facts.prices = types.iter().map(|own| own.price_per_hour).collect();
+            let absent = names.iter().zip(&facts.prices).filter(|own| *own.1 <= 0.0);
+            let absent: Vec<&str> = absent.map(|own| *own.0).collect();
+            if !absent.is_empty() {
+                let expected =
+                    "a price > 0 for every GPU type of the cluster; set it in [[gpu_types]]";
+                let value = format!("none for {}", absent.join(", "));
+                return Err(wrong("price_per_hour", value, expected.to_owned()));
+            }
+        }
+        self.given.objective = self.given.objective.clone().with(&facts);
+        self.facts = facts;
+        Ok(())
+    }
+
+    fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
+        Ok(self.allocate_packed(ask)?.alone)
+    }
+
+    fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
+        let began = self.outside.clock.nanos();
+        let service = self.service.as_mut();
+        let lost_s = service.map(|own| own.count(ask)).unwrap_or_default();
+        let late = self.given.objective.looks_at_deadlines() && !ask.time_left_s.is_empty();
+        let ahead;
+        let asked = if late {
+            ahead = self.ahead(ask);
+            &ahead
+        } else {
+            ask
+        };
+        let InRuns {
+            objective,
+            settings,
+            ..
+        } = &self.given;
+        let solver = self.outside.solver.as_mut();
+        match objective.allocate(asked, &lost_s, *settings, solver) {
+            Ok(found) => {
+                self.count(&found.answer, began);
+                Ok(found.shares)
+            }
+            Err(error) => self.instead(ask, &lost_s, &error),
+        }
+    }
+}
+
+impl Allocations {
+    /// The ask without deadlines that have passed, whose jobs are remembered.
+    fn ahead(&mut self, ask: &Ask) -> Ask {
+        let mut ahead = ask.clone();
+        for (job, left_s) in ask.jobs.iter().zip(&mut ahead.time_left_s) {
+            if *left_s <= 0.0 {
+                self.passed.insert(*job);
+                *left_s = f64::INFINITY;
+            }
+        }
+        ahead
+    }
+}
+
+impl Objective {
+    /// Solves an ask, for rounds; `lost_s` is what [`Service`] says, or empty.
+    ///
+    /// # Errors
+    /// [`SolverError`] if no optimum is found or a number is out of range.
+    pub fn allocate(
+        &self,
+        ask: &Ask,
+        lost_s: &[f64],
+        settings: Settings,
+        solver: &mut dyn Solver,
+    ) -> Result<Found, SolverError> {
+        let left = ask.remaining.iter().map(|left| left.max(LEAST_STEPS));
+        let (table, row_of) = self.classes(ask, &left.collect::<Vec<f64>>(), lost_s);
+        if table.gangs.is_empty() {
+            return Ok(Found {
+                shares: Shares {
+                    alone: vec![0.0; ask.rates.len()],
+                    pair_shares: Vec::new(),
+                },
+                answer: Answer::default(),
+            });
+        }
+        let answer = self.solve(&table, settings, solver)?;
+        let weights = self.weights(&table, &answer);
+        let shares = by_class(&answer.shares, &weights);
+        Ok(Found {
+            shares: Shares {
+                alone: of_jobs(&shares, &row_of, ask.capacity.len()),
+                pair_shares: pair_shares(&answer.together, &table, &weights, &row_of),
+            },
+            answer,
+        })
+    }
+
+    /// The classes of an ask and the class of each job, if it can run; `left` is the work left as it counts.
+    pub fn classes(&self, ask: &Ask, left: &[f64], lost_s: &[f64]) -> (Table, ClassOf) {
+        let can_be_met = |left: &f64| *left > 0.0 && left.is_finite();
+        let has_deadlines = ask.time_left_s.iter().any(can_be_met);
+        let told = self.told(has_deadlines);
+        Table::of(ask, left, lost_s, told, |entity| self.is_in_order(entity))
+    }
+}
+
+/// The shares of each job on the grid: small ones are none, and all where a job has no row.
+fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
+    let rounded: Vec<f64> = shares
+        .iter()
+        .map(|share| rounded(share.clamp(0.0, 1.0)))
+        .collect();
+    let mut found = vec![0.0; row_of.len() * types];
+    for (own, row) in found.chunks_exact_mut(types).zip(row_of) {
+        if let Some(row) = row {
+            own.copy_from_slice(&rounded[row * types..(row + 1) * types]);
+        }
+    }
+    found
+}
+
+/// The share of each job beside each kind. The time of two classes is split evenly over the jobs of each; a pair of one
+/// class takes two of its jobs.
+fn pair_shares(
+    together: &[PairTime],
+    table: &Table,
+    weights: &[f64],
+    row_of: &[Option<usize>],
+) -> Vec<PairShare> {
+    let mut total: BTreeMap<(usize, u32, usize), f64> = BTreeMap::new();
+    for pair in together {
+        let [one, other] = pair.classes;
+        for (class, beside) in [(one, other), (other, one)] {
+            let key = (class, table.kinds[beside], pair.gpu_type);
+            *total.entry(key).or_default() += pair.time / table.members[class];
+        }
+    }
+    let mut found = Vec::new();
+    for ((class, beside, gpu_type), share) in total {
+        let share = rounded((share * weights[class]).min(1.0));
+        if share > 0.0 {
+            let mine = row_of.iter().enumerate();
+            let mine = mine.filter(|(_, own)| **own == Some(class));
+            found.extend(mine.map(|(row, _)| PairShare {
+                row,
+                beside,
+                gpu_type: GpuTypeId::new(gpu_type),
+                share,
+            }));
+        }
+    }
+    found
+}
+
+/// A share on the grid; small ones are none.
+fn rounded(share: f64) -> f64 {
+    let cells = share / GRID;
+    if cells < LEAST_SHARE / GRID {
+        return 0.0;
+    }
+    cells.round_ties_even() * GRID
+}

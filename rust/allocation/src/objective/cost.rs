@@ -1,0 +1,139 @@
+//! Throughput per money, with deadlines.
+//!
+//! Stage 1 misses as little weight of deadlines as possible; stage 2 gets the most steps per second and price at that.
+
+use super::super::model::{Keeps, Next, Rows, SolverError};
+use super::super::program::by_class;
+use super::super::rows::{Activities, ByRows, LEAST_TIME, total};
+use super::super::space::{Method, Space};
+use super::super::table::Table;
+use super::{Answer, Notes};
+
+/// Missed weight above this is no noise of a solver.
+const MISSED: f64 = 1e-9;
+
+/// The objective is the sum of rate over price, without a look at deadlines.
+pub(super) fn solve(
+    table: &Table,
+    prices: &[f64],
+    method: &mut dyn Method,
+) -> Result<Answer, SolverError> {
+    let types = table.capacity.len();
+    let space = space(table, prices);
+    let cells = table.rates.iter().enumerate();
+    let gains: Vec<f64> = cells.map(|(at, rate)| rate / prices[at % types]).collect();
+    let fair = by_class(&table.rates, &space.worth);
+    let plan = method.most(&space, &gains, Some(&fair))?;
+    let objective = plan.z;
+    Ok(Answer {
+        notes: passed(table),
+        ..Answer::of(&space, plan, objective)
+    })
+}
+
+/// The same where deadlines can still be met.
+pub(super) fn with_deadlines(
+    table: &Table,
+    prices: &[f64],
+    drops_all: bool,
+    rows: &mut ByRows<'_>,
+) -> Result<Answer, SolverError> {
+    let space = space(table, prices);
+    let sums = Activities::new(&space);
+    let gain = sums.by_rate(&vec![1.0; table.gangs.len()]);
+    let each = gain.iter().zip(sums.kinds());
+    let money: Vec<f64> = each.map(|(gain, &kind)| gain / prices[kind]).collect();
+    let (missed, times) = in_turn(table, &sums, &money, rows)?;
+    let notes = Notes {
+        missed,
+        ..passed(table)
+    };
+    let mut answer = if drops_all && missed > MISSED {
+        solve(table, prices, rows)?
+    } else {
+        Answer::of(&space, sums.plan(&times), total(&money, &times))
+    };
+    answer.notes = notes;
+    Ok(answer)
+}
+
+/// Misses the least weight; of all such plans the best by each gain in turn.
+fn in_turn(
+    table: &Table,
+    sums: &Activities<'_, '_>,
+    money: &[f64],
+    rows: &mut ByRows<'_>,
+) -> Result<(f64, Vec<f64>), SolverError> {
+    let ahead = table.deadlines();
+    let (count, late) = (sums.count(), ahead.len());
+    let quickest = sums.space.fastest_alone();
+    // all members of a class miss alike
+    let weights: Vec<f64> = ahead
+        .iter()
+        .map(|(class, _)| table.weights[*class] * table.members[*class])
+        .collect();
+    let mut place = vec![usize::MAX; table.gangs.len()];
+    let mut inverse = vec![0.0; table.gangs.len()];
+    for (at, &(class, left_s)) in ahead.iter().enumerate() {
+        place[class] = at;
+        let least = table.remaining[class] / left_s;
+        // entries of a row that asks for next to no time are too large for a solver
+        inverse[class] = 1.0 / least.max(LEAST_TIME * quickest[class]);
+    }
+    let met = sums.scaled(&sums.rate, &inverse).into_iter();
+    let met = met.filter(|own| place[own.0] != usize::MAX);
+    let mut entries: Vec<_> = met
+        .map(|(class, at, value)| (place[class], at, value))
+        .collect();
+    entries.extend((0..late).map(|at| (at, count + at, 1.0)));
+    let base = sums.base().above(Rows {
+        entries,
+        lower: vec![1.0; late],
+        upper: vec![f64::INFINITY; late],
+    });
+    let heaviest = weights.iter().copied().fold(0.0, f64::max);
+    let mut cost = vec![0.0; count];
+    cost.extend(weights.iter().map(|own| -own / heaviest));
+    let mut model = sums.model(cost, base, late);
+    model.upper[count..].fill(1.0);
+    let next = |gains: &[f64]| Next {
+        cost: sums.costs(gains, late),
+        keeps: Keeps::Bounds,
+    };
+    let mut then = vec![next(money)];
+    if rows.chooses {
+        then.push(next(&sums.by_rate(&sums.space.worth)));
+    }
+    let found = rows.run(&model, &then)?;
+    let (Some(first), Some(last)) = (found.first(), found.last()) else {
+        return Ok((0.0, vec![0.0; count]));
+    };
+    // as the solver counts it: what the plan adds up to has noise where a deadline asks for little
+    let missed = first.x[count..].iter().zip(&weights);
+    let missed = missed.map(|(part, weight)| part.max(0.0) * weight).sum();
+    Ok((missed, sums.times(&last.x[..count])))
+}
+
+fn space<'a>(table: &'a Table, prices: &[f64]) -> Space<'a> {
+    let worth = table.fair();
+    let pairs = table.pairs(&table.rates, |class, gpu_type| {
+        [1.0 / prices[gpu_type], worth[class]]
+    });
+    Space {
+        rates: table.rates.as_slice().into(),
+        worth,
+        gangs: &table.gangs,
+        members: &table.members,
+        capacity: &table.capacity,
+        pairs,
+    }
+}
+
+fn passed(table: &Table) -> Notes {
+    let each = table.time_left_s.iter().zip(&table.members);
+    let passed = each.filter(|(left, _)| **left <= 0.0);
+    Notes {
+        passed: passed.map(|(_, members)| members).sum(),
+        ..Notes::default()
+    }
+}

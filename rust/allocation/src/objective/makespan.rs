@@ -1,0 +1,33 @@
+//! The smallest makespan under constant shares.
+
+use super::super::model::SolverError;
+use super::super::space::Method;
+use super::super::table::Table;
+use super::{Answer, Seen, space};
+
+/// The objective is the time until the last job would end, in seconds.
+pub(super) fn solve(
+    table: &Table,
+    seen: Seen,
+    method: &mut dyn Method,
+) -> Result<Answer, SolverError> {
+    let measure: Vec<f64> = table.remaining.iter().map(|left| 1.0 / left).collect();
+    let space = space(table, seen.rates(table), table.fair());
+    let plan = method.max_min(&space, &measure)?;
+    let objective = 1.0 / plan.z;
+    Ok(Answer::of(&space, plan, objective))
+}
+
+/// What part of the time to the makespan each class needs at the least: all its work on its fastest type. A job that
+/// needs all of it cannot catch up a round that it misses, and the makespan grows by it.
+pub(super) fn urgency(table: &Table, seen: Seen, makespan_s: f64) -> Vec<f64> {
+    let rates = seen.rates(table);
+    let rows = rates.chunks_exact(table.capacity.len());
+    let fastest = rows.map(|row| {
+        let usable = row.iter().zip(&table.capacity).filter(|own| *own.1 > 0.0);
+        usable.fold(0.0_f64, |most, (rate, _)| most.max(*rate))
+    });
+    let each = fastest.zip(&table.remaining);
+    each.map(|(fastest, left)| (left / fastest / makespan_s).min(1.0))
+        .collect()
+}

@@ -1,0 +1,126 @@
+//! What all objectives have in common: the plans that there are, and the two ways to find the best of them.
+//!
+//! A plan gives each class time alone on each type, and each pair of classes time together; no class has more time than
+//! its jobs have, and no type is held by more GPUs than it has.
+
+use super::choose::Pair;
+use super::model::SolverError;
+use super::rho::Fairness;
+use std::borrow::Cow;
+
+/// The plans that there are; tables are row by row, `classes x types`.
+pub(crate) struct Space<'a> {
+    /// Rates as the objective sees them; 0 where a class cannot run.
+    pub rates: Cow<'a, [f64]>,
+    /// What the rate of each class counts in the choice among optima.
+    pub worth: Vec<f64>,
+    /// GPUs of one job.
+    pub gangs: &'a [f64],
+    /// Jobs of each class.
+    pub members: &'a [f64],
+    /// GPUs of each type.
+    pub capacity: &'a [f64],
+    /// Classes that may share GPUs.
+    pub pairs: Vec<Pair>,
+}
+
+impl Space<'_> {
+    /// Rates of one job of each class under a plan.
+    pub(crate) fn rates_of(&self, plan: &Plan) -> Vec<f64> {
+        let types = self.capacity.len();
+        let rows = self.rates.chunks_exact(types);
+        let rows = rows.zip(plan.shares.chunks_exact(types));
+        let alone = rows.map(|(rates, x)| rates.iter().zip(x).map(|(rate, x)| rate * x).sum());
+        let mut found: Vec<f64> = alone.collect();
+        for (pair, time) in self.pairs.iter().zip(&plan.together) {
+            for (class, rate) in pair.classes.into_iter().zip(pair.rates) {
+                found[class] += rate * time / self.members[class];
+            }
+        }
+        found
+    }
+
+    /// The largest rate of a job of each class when it runs alone.
+    pub(crate) fn fastest_alone(&self) -> Vec<f64> {
+        let rows = self.rates.chunks_exact(self.capacity.len());
+        rows.map(|row| {
+            let usable = row.iter().zip(self.capacity).filter(|own| *own.1 > 0.0);
+            usable.fold(0.0_f64, |most, (rate, _)| most.max(*rate))
+        })
+        .collect()
+    }
+}
+
+/// The best plan by some objective.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// The objective.
+    pub z: f64,
+    /// Shares of one job of each class, `classes x types`.
+    pub shares: Vec<f64>,
+    /// Job-seconds per second of each pair.
+    pub together: Vec<f64>,
+    /// Of max-min: what part of 1 each class has in the limit on z; empty if it was not asked for.
+    pub weights: Vec<f64>,
+}
+
+/// What solves took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Spent {
+    /// Programs.
+    pub programs: u32,
+    /// Evaluations and simplex steps.
+    pub iterations: u32,
+    /// Name of the last method.
+    pub method: String,
+    /// Whether a program had to be solved in another way.
+    pub is_retry: bool,
+}
+
+impl Spent {
+    /// The same by a method of this name.
+    pub(crate) fn named(mut self, method: &str) -> Self {
+        method.clone_into(&mut self.method);
+        self
+    }
+}
+
+/// Water filling, as objectives ask for it.
+pub(crate) struct Water<'a> {
+    /// Level per rate of each class.
+    pub worth: &'a [f64],
+    /// As in [`Filling`](super::levels::Filling).
+    pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
+    /// Whether speeds stay the same as long as a class can rise.
+    pub is_even: bool,
+}
+
+/// Finds best plans.
+pub(crate) trait Method {
+    /// The largest z such that `measure x rate` of each class is at least z; and of the plans that reach it, one of most
+    /// worth.
+    fn max_min(&mut self, space: &Space<'_>, measure: &[f64]) -> Result<Plan, SolverError>;
+
+    /// The largest sum of gains, and of the plans that reach it one of most in the next; both by class and type, of pairs
+    /// as they say.
+    fn most(
+        &mut self,
+        space: &Space<'_>,
+        gains: &[f64],
+        then: Option<&[f64]>,
+    ) -> Result<Plan, SolverError>;
+
+    /// The least rho, and of the plans that reach it one of most worth.
+    fn least_rho(
+        &mut self,
+        space: &Space<'_>,
+        fairness: &Fairness<'_>,
+    ) -> Result<Plan, SolverError>;
+
+    /// The level of each class, and of the plans that reach them one of most worth.
+    fn fill(
+        &mut self,
+        space: &Space<'_>,
+        water: &Water<'_>,
+    ) -> Result<(Vec<f64>, Plan), SolverError>;
+}

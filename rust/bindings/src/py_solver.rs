@@ -1,0 +1,143 @@
+//! `gangline.lp.highs.solve` as a [`Solver`]: arrays of one program in, its optimum out. Attaches once per program.
+
+use crate::lp;
+use crate::py_policy::Raised;
+use gangline_allocation::{
+    Algorithm, Failed, How, Keeps, Model, Next, Solution, Solved, Solver, SolverError,
+};
+use numpy::{IntoPyArray, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::{Arc, PoisonError};
+
+/// Values, multipliers, objective and steps of each objective; name of the method; whether it is a retry.
+type Answer<'py> = (
+    Vec<(
+        PyReadonlyArray1<'py, f64>,
+        PyReadonlyArray1<'py, f64>,
+        f64,
+        u32,
+    )>,
+    String,
+    bool,
+);
+
+/// Programs solved in Python.
+pub(crate) struct PySolver {
+    /// Who asks, for messages.
+    policy: String,
+    /// Parameters of a run, whose failed asks are kept.
+    params: Option<Py<PyDict>>,
+    raised: Raised,
+}
+
+impl PySolver {
+    /// The solver of one call.
+    pub(crate) fn new(policy: &str, raised: &Raised) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            params: None,
+            raised: Arc::clone(raised),
+        }
+    }
+
+    /// The solver of a run.
+    pub(crate) fn of_run(policy: &str, params: &Bound<'_, PyDict>, raised: &Raised) -> Self {
+        Self {
+            params: Some(params.clone().unbind()),
+            ..Self::new(policy, raised)
+        }
+    }
+
+    fn call(&self, py: Python<'_>, model: &Model, then: &[Next], how: How) -> PyResult<Solved> {
+        let given = PyDict::new(py);
+        let column = |values: &[f64]| values.to_vec().into_pyarray(py);
+        let (start, index, value) = model.rows.compressed();
+        given.set_item("cost", column(&model.cost))?;
+        given.set_item("lower", column(&model.lower))?;
+        given.set_item("upper", column(&model.upper))?;
+        given.set_item("row_lower", column(&model.rows.lower))?;
+        given.set_item("row_upper", column(&model.rows.upper))?;
+        given.set_item("start", start.into_pyarray(py))?;
+        given.set_item("index", index.into_pyarray(py))?;
+        given.set_item("value", value.into_pyarray(py))?;
+        given.set_item("maximise", model.maximise)?;
+        given.set_item("is_integer", model.is_integer)?;
+        let then = then.iter().map(|next| {
+            let kept = match next.keeps {
+                Keeps::LastColumn(part) => Some(part),
+                Keeps::Bounds => None,
+            };
+            (column(&next.cost), kept)
+        });
+        given.set_item("then", then.collect::<Vec<_>>())?;
+        let solver = match how.algorithm {
+            Algorithm::Auto => "auto",
+            Algorithm::Simplex => "simplex",
+            Algorithm::InteriorPoint => "ipx",
+        };
+        given.set_item("solver", solver)?;
+        given.set_item("time_limit_s", how.time_limit_s)?;
+        given.set_item("seed", how.seed)?;
+        let solve = py.import("gangline.lp.highs")?.getattr("solve")?;
+        let answer = solve.call((&self.policy,), Some(&given))?;
+        let (solutions, method, is_retry): Answer<'_> = answer.extract()?;
+        let numbers =
+            |array: &PyReadonlyArray1<'_, f64>| array.as_array().iter().copied().collect();
+        let solutions = solutions
+            .iter()
+            .map(|(x, row_dual, objective, steps)| Solution {
+                x: numbers(x),
+                row_dual: numbers(row_dual),
+                objective: *objective,
+                iterations: *steps,
+            });
+        Ok(Solved {
+            solutions: solutions.collect(),
+            method,
+            is_retry,
+        })
+    }
+
+    /// Hands an ask without an answer to Python, which may write it to a file.
+    fn tell(&self, py: Python<'_>, failed: &Failed<'_>, error: &PyErr) -> PyResult<()> {
+        let Some(params) = &self.params else {
+            return Ok(());
+        };
+        let arrays = lp::arrays_of(py, failed)?;
+        let keep = py.import("gangline.lp.instance")?.getattr("keep_failed")?;
+        keep.call1((&self.policy, arrays, params.bind(py), error.value(py)))?;
+        let note = format!("in the round at {} s", failed.ask.now.0 as f64 / 1e9);
+        error.value(py).call_method1("add_note", (note,)).map(drop)
+    }
+
+    fn keep(&self, error: Option<PyErr>) {
+        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
+impl Solver for PySolver {
+    fn solve(&mut self, model: &Model, then: &[Next], how: How) -> Result<Solved, SolverError> {
+        self.keep(None);
+        Python::attach(|py| self.call(py, model, then, how)).map_err(|error| {
+            let message = error.to_string();
+            self.keep(Some(error)); // so that it passes untouched
+            SolverError::Outside(message)
+        })
+    }
+
+    fn failed(&mut self, failed: &Failed<'_>) {
+        Python::attach(|py| {
+            let raised = self
+                .raised
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            let raised = raised.unwrap_or_else(|| lp::refused(py, &self.policy, failed.error));
+            if let Err(broken) = self.tell(py, failed, &raised) {
+                broken.write_unraisable(py, None);
+            }
+            self.keep(Some(raised));
+        });
+    }
+}
