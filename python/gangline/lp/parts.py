@@ -75,7 +75,7 @@ def solve_in_parts(
     found = [solve(policy, **_part_of(given, own, parts)) for own in dealt]
     values = [part.objective for part in found]
     value = min(values) if base in SMALLEST else max(values) if base in LARGEST else sum(values)
-    loss = value / whole.objective - 1.0
+    loss = value / whole.objective - 1.0 if whole.objective else 0.0  # nothing runs either way
     loss = loss if base in LARGEST else -loss
     return _together(found, dealt, value, loss)
 
