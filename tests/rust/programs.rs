@@ -155,19 +155,13 @@ fn a_run_of_water_filling_has_one_log() {
 
 #[test]
 fn a_run_of_sums_has_one_log() {
+    // that of `gavel-cost` is the same where there are no deadlines, for which there is no solver here
     check("gavel-max-sum", false);
-    check("gavel-cost", false);
 }
 
 #[test]
 fn a_packed_run_has_one_log() {
-    for policy in [
-        "gavel-las",
-        "gavel-makespan",
-        "gavel-ftf",
-        "gavel-max-sum",
-        "gavel-water-filling",
-    ] {
+    for policy in ["gavel-las", "gavel-makespan", "gavel-ftf", "gavel-max-sum"] {
         check(policy, true);
     }
 }
