@@ -79,7 +79,7 @@ impl Plan<'_> {
         self.push(Action::keep(job, terms));
     }
 
-    /// How often a job was started so far, without this plan.
+    /// How often a job was started so far, without this plan. A move is no start.
     #[inline]
     pub fn starts(&self, job: JobId) -> u32 {
         self.state.lives().starts(job)

@@ -301,7 +301,7 @@ impl<'a> ClusterView<'a> {
         self.state.first_start(job)
     }
 
-    /// How often it was started so far.
+    /// How often a job was started so far. A move is no start.
     pub fn starts(&self, job: JobId) -> u32 {
         self.state.lives().starts(job)
     }

@@ -121,7 +121,7 @@ pub(crate) struct Jobs {
     demand: Demand,
     /// The first job that arrived at the present instant: demand counts it when the instant ends.
     newest: usize,
-    /// How often each job lost all its GPUs before it was done; empty until one does.
+    /// How often each job lost all its GPUs before it was done, moves not counted; empty until one does.
     losses: Vec<u32>,
     /// Jobs that are left out of the run, ascending.
     dropped: Vec<Infeasible>,
@@ -250,6 +250,11 @@ impl Jobs {
         self.running.remove(job.index());
         self.waiting.insert(job.index());
         self.demand.add(gang);
+    }
+
+    /// A job waits again, and not only until the move under way is over.
+    #[inline]
+    pub(crate) fn note_loss(&mut self, job: JobId) {
         if self.losses.is_empty() {
             self.losses.resize(self.count, 0);
         }
@@ -311,7 +316,7 @@ impl Jobs {
         self.demand.fragmented(idle)
     }
 
-    /// How often a job was started so far.
+    /// How often a job was started so far. A move is no start.
     pub(crate) fn starts(&self, job: JobId) -> u32 {
         let losses = self.losses.get(job.index()).copied();
         let has_gpus = self

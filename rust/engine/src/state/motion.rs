@@ -314,6 +314,9 @@ impl Motion {
         self.end_part(record, at, reason);
         if is_last {
             self.state.requeue(job);
+            if reason != EndReason::Moved {
+                self.state.lives.note_loss(job);
+            }
         } else {
             self.reschedule(record);
         }
