@@ -1,0 +1,114 @@
+//! What a plan may do with the parts of a job: each on one server, no two on the same, and one alone without forks.
+
+use gangline_engine::{
+    Changes, ClusterView, Control, Engine, EngineError, Next, Plan, Policy, PolicyError,
+    PolicyTraits, Rule, RunConfig, Silent, World,
+};
+use gangline_model::{
+    Action, ClusterSpec, GpuSet, GpuType, GpuTypeId, JobColumns, JobId, JobTable, RackId,
+    RateTable, Server, ServerId, SimTime,
+};
+use std::sync::Arc;
+
+/// Orders these actions at the arrival of the only job.
+struct Order {
+    actions: Vec<Action>,
+    forks: bool,
+}
+
+impl Policy for Order {
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            forks: self.forks,
+            ..PolicyTraits::default()
+        }
+    }
+
+    fn start(
+        &mut self,
+        _view: &ClusterView<'_>,
+        _plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        Ok(Vec::new())
+    }
+
+    fn decide(
+        &mut self,
+        _view: &ClusterView<'_>,
+        _changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        for action in self.actions.drain(..) {
+            plan.push(action);
+        }
+        Ok(Next::Ask)
+    }
+}
+
+/// Runs a job of two GPUs on two servers with four.
+fn run(actions: &[Action], forks: bool) -> Result<(), EngineError> {
+    let gpu_type = GpuType {
+        name: "A".to_owned(),
+        memory_bytes: u64::MAX,
+        price_per_hour: 0.0,
+        speed: 1.0,
+    };
+    let server = Server {
+        gpu_type: GpuTypeId(0),
+        gpus: 4,
+        rack: RackId(0),
+    };
+    let cluster = ClusterSpec::new(vec![gpu_type], vec![server, server]).expect("valid");
+    let columns = JobColumns {
+        arrival: vec![SimTime(0)],
+        gpus: vec![2],
+        work: vec![10.0],
+        ..JobColumns::default()
+    };
+    let world = World {
+        rates: Arc::new(RateTable::from_speeds(&cluster)),
+        cluster: Arc::new(cluster),
+        jobs: Arc::new(JobTable::new(columns).expect("valid")),
+    };
+    let config = RunConfig {
+        check_invariants: true,
+        ..RunConfig::default()
+    };
+    let actions = actions.to_vec();
+    let mut policy = Order { actions, forks };
+    let mut engine = Engine::new(&world, config, policy.traits())?;
+    engine.start(&mut policy)?;
+    engine.run(&mut policy, &Control::default(), &mut Silent)?;
+    Ok(())
+}
+
+fn part(number: u16, servers: &[u32], mask: u64) -> Action {
+    let mut gpus = GpuSet::new();
+    for &server in servers {
+        gpus.insert(ServerId(server), mask);
+    }
+    Action::start(JobId(0), gpus).of_part(number)
+}
+
+#[test]
+fn parts_on_servers_of_their_own_are_accepted() {
+    assert!(run(&[part(0, &[0], 0b11), part(1, &[1], 0b11)], true).is_ok());
+    assert!(run(&[part(0, &[0, 1], 0b1)], false).is_ok());
+}
+
+#[test]
+fn a_plan_that_breaks_a_rule_of_parts_is_refused_by_its_name() {
+    let spans = [part(0, &[0, 1], 0b1)];
+    let shares = [part(0, &[0], 0b11), part(1, &[0], 0b1100)];
+    let alone = [part(1, &[0], 0b11)];
+    for (actions, forks, rule) in [
+        (&spans[..], true, Rule::PartSpansServers),
+        (&shares[..], true, Rule::PartsShareServer),
+        (&alone[..], false, Rule::NotForked),
+    ] {
+        let Err(EngineError::Plan(error)) = run(actions, forks) else {
+            panic!("{rule:?} was accepted");
+        };
+        assert_eq!(error.rule, rule);
+    }
+}
