@@ -161,7 +161,13 @@ fn a_run_of_sums_has_one_log() {
 
 #[test]
 fn a_packed_run_has_one_log() {
-    for policy in ["gavel-las", "gavel-makespan", "gavel-ftf", "gavel-max-sum"] {
+    for policy in [
+        "gavel-las",
+        "gavel-makespan",
+        "gavel-ftf",
+        "gavel-max-sum",
+        "gavel-water-filling",
+    ] {
         check(policy, true);
     }
 }
