@@ -275,7 +275,6 @@ pub(crate) fn build(
             tally: Arc::clone(&solves.tally),
         },
         auctioneer: Some(Box::new(PyAuctioneer::new(given, &solves.auctions, raised))),
-        ..Services::default()
     };
     let policy = info
         .build(&params(given)?, services)

@@ -75,16 +75,19 @@ impl Reason {
     }
 
     /// With a sentence for causes that lack what the first one names.
+    #[must_use]
     pub const fn otherwise(self, otherwise: &'static str) -> Self {
         Self { otherwise, ..self }
     }
 
     /// With a number.
+    #[must_use]
     pub const fn counts(self, number: Counted) -> Self {
         Self { number, ..self }
     }
 
     /// No longer a reason once enough GPUs are free.
+    #[must_use]
     pub const fn ends_when_free(self) -> Self {
         Self {
             ends_when_free: true,
@@ -126,6 +129,7 @@ impl Cause {
     }
 
     /// With a number.
+    #[must_use]
     pub fn number(self, number: u32) -> Self {
         Self {
             number: Some(number),
@@ -134,6 +138,7 @@ impl Cause {
     }
 
     /// With an instant.
+    #[must_use]
     pub fn until(self, until: SimTime) -> Self {
         Self { until, ..self }
     }
