@@ -4,7 +4,7 @@ use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::model::{Failed, NoSolver, Solver, SolverError};
 use super::objective::{Answer, EqualSplit, Facts, Objective, PairTime, Settings};
 use super::program::by_class;
-use super::service::Service;
+use super::service::{LEAST_STEPS, Service};
 use super::table::{ClassOf, Table};
 use gangline_engine::{PolicyError, Silent, Stopwatch};
 use gangline_model::{GpuType, GpuTypeId, JobId};
@@ -16,8 +16,6 @@ const GRID: f64 = 1e-8;
 /// Smaller shares are none. The second stage buys slivers of dear types with what it may give up; a sliver is a claim all
 /// the same, the first one on a type that is served first.
 const LEAST_SHARE: f64 = 1e-6;
-/// A job whose end is a rounding error away still counts as work.
-pub(crate) const LEAST_STEPS: f64 = 1e-9;
 /// Missed weight above this is no noise of a solver.
 const MISSED: f64 = 1e-9;
 

@@ -1,8 +1,10 @@
 //! What finish-time fairness remembers of each job.
 
-use super::allocations::LEAST_STEPS;
 use super::allocator::Ask;
 use super::objective::equal_split;
+
+/// A job whose end is a rounding error away still counts as work.
+pub(crate) const LEAST_STEPS: f64 = 1e-9;
 
 /// Seconds that an equal split would have taken for the steps that each job has done, at the rates of each earlier
 /// allocation. Jobs keep what they have: an ask may be about some of the active jobs only.

@@ -1,11 +1,12 @@
 //! `gangline.lp.highs.solve` as a [`Solver`]: arrays of one program in, its optimum out. Attaches once per program.
 
-use crate::lp;
+use crate::error::raise;
 use crate::py_policy::Raised;
 use gangline_allocation::{
     Algorithm, Failed, How, Keeps, Model, Next, Solution, Solved, Solver, SolverError,
 };
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use gangline_model::GpuTypeId;
+use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, PoisonError};
@@ -104,7 +105,7 @@ impl PySolver {
         let Some(params) = &self.params else {
             return Ok(());
         };
-        let arrays = lp::arrays_of(py, failed)?;
+        let arrays = arrays_of(py, failed)?;
         let keep = py.import("gangline.lp.instance")?.getattr("keep_failed")?;
         keep.call1((&self.policy, arrays, params.bind(py), error.value(py)))?;
         let note = format!("in the round at {} s", failed.ask.now.0 as f64 / 1e9);
@@ -133,11 +134,76 @@ impl Solver for PySolver {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
-            let raised = raised.unwrap_or_else(|| lp::refused(py, &self.policy, failed.error));
+            let raised = raised.unwrap_or_else(|| refused(py, &self.policy, failed.error));
             if let Err(broken) = self.tell(py, failed, &raised) {
                 broken.write_unraisable(py, None);
             }
             self.keep(Some(raised));
         });
     }
+}
+
+/// The arguments of `gangline.lp.solve` for an ask.
+fn arrays_of<'py>(py: Python<'py>, failed: &Failed<'_>) -> PyResult<Bound<'py, PyDict>> {
+    let ask = failed.ask;
+    let given = PyDict::new(py);
+    let set = |name: &str, values: &[f64]| -> PyResult<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        given.set_item(name, values.to_vec().into_pyarray(py))
+    };
+    let types = ask.capacity.len();
+    let rates = ask.rates.clone().into_pyarray(py);
+    given.set_item("rates", rates.reshape([ask.jobs.len(), types])?)?;
+    set("scale", &ask.gangs)?;
+    set("weight", &ask.weights)?;
+    set("age_s", &ask.age_s)?;
+    set("capacity", &ask.capacity)?;
+    set("steps_remaining", &ask.remaining)?;
+    set("service_lost_s", failed.lost_s)?;
+    set("prices", &failed.facts.prices)?;
+    if let Some(kind) = failed.facts.reference {
+        given.set_item("reference_type", kind)?;
+    }
+    set("time_left_s", &ask.time_left_s)?;
+    let own = |gpu_type: &Option<GpuTypeId>| gpu_type.map_or(-1.0, |own| own.index() as f64);
+    set(
+        "running_type",
+        &ask.running.iter().map(own).collect::<Vec<f64>>(),
+    )?;
+    let numbers = |column: &[u32]| column.iter().copied().map(f64::from).collect::<Vec<f64>>();
+    set("entity", &numbers(&ask.entities))?;
+    set("entity_weight", &ask.entity_weights)?;
+    set("kind", &numbers(&ask.kinds))?;
+    if !ask.kinds.is_empty() {
+        let shape = [ask.kind_count, ask.kind_count, types];
+        let pair_rates = ask.pair_rates.clone().into_pyarray(py);
+        given.set_item("pair_rates", pair_rates.reshape(shape)?)?;
+    }
+    Ok(given)
+}
+
+/// The exception for an allocation that there is none of.
+pub(crate) fn refused(py: Python<'_>, policy: &str, error: &SolverError) -> PyErr {
+    let facts = PyDict::new(py);
+    let message = format!("{policy}: {error}");
+    let raised = || -> PyResult<PyErr> {
+        let status = match error {
+            SolverError::Gang { row, .. } => {
+                facts.set_item("job", row)?;
+                facts.set_item("reason", "gang larger than 1")?;
+                return raise(py, "InfeasibleJobError", &message, &facts);
+            }
+            SolverError::Input { .. } => "Input",
+            SolverError::Gap { .. } => "Gap",
+            SolverError::Steps { .. } => "Steps",
+            SolverError::Bottleneck { .. } => "no bottleneck",
+            SolverError::Outside(_) => "Outside",
+        };
+        facts.set_item("policy", policy)?;
+        facts.set_item("status", status)?;
+        raise(py, "SolverError", &message, &facts)
+    };
+    raised().unwrap_or_else(|broken| broken)
 }

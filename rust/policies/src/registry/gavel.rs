@@ -3,9 +3,7 @@
 use super::world::{PAIRS, SHARING, TYPES};
 use super::{Fact, PolicyInfo, Premise, Preset, Services, Stops};
 use crate::gavel_timing::{GavelTiming, GavelTimingParams};
-use crate::params::{
-    ParamDefault, ParamKind, ParamReader, ParamSpec, Params, choice, flag, number, spec,
-};
+use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, flag, number, spec};
 use crate::place::PlacementParams;
 use crate::round::{EntityParams, Partners, RoundParams, Rounds, ZeroPass};
 use crate::yarn::{GpuPick, QueueBy};
@@ -384,25 +382,8 @@ fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, P
     rounds(params, Box::new(Allocations::new(given, services.outside)))
 }
 
-/// For tests: a policy in rounds with shares that no objective would give.
-///
-/// # Errors
-/// [`PolicyError`] for an unknown policy or wrong parameters.
-#[doc(hidden)]
-pub fn with_shares(
-    name: &str,
-    params: &Params,
-    allocator: Box<dyn Allocator>,
-) -> Result<Box<dyn Policy>, PolicyError> {
-    let info = super::find(name)?;
-    rounds(
-        &ParamReader::new(name, info.parameters(), params)?,
-        allocator,
-    )
-}
-
 /// The policy with an allocator.
-fn rounds(
+pub(super) fn rounds(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
 ) -> Result<Box<dyn Policy>, PolicyError> {

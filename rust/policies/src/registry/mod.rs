@@ -18,12 +18,10 @@ use crate::baselines::Seen;
 use crate::params::{ParamDefault, ParamReader, ParamSpec, ParamValue, Params, nearest, words};
 use crate::place::{PlacementParams, Rule};
 use crate::themis::{Auctioneer, NoAuctioneer};
-use gangline_allocation::{Objective, Outside, Settings};
+use gangline_allocation::{Allocator, Objective, Outside, Settings};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use std::sync::LazyLock;
 
-#[doc(hidden)]
-pub use gavel::with_shares;
 pub use world::{Fact, Premise};
 
 /// What policies may use from outside the library.
@@ -244,6 +242,20 @@ pub fn build(
     services: Services,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     find(name)?.build(params, services)
+}
+
+/// For tests: a policy in rounds with shares that no objective would give.
+///
+/// # Errors
+/// [`PolicyError`] for an unknown policy or wrong parameters.
+#[doc(hidden)]
+pub fn with_shares(
+    name: &str,
+    params: &Params,
+    allocator: Box<dyn Allocator>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let reader = ParamReader::new(name, find(name)?.parameters(), params)?;
+    gavel::rounds(&reader, allocator)
 }
 
 fn seen(params: &ParamReader) -> Seen {
