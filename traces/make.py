@@ -76,7 +76,7 @@ def main() -> None:
 
 def measured(path: str) -> Rates:
     """Pick the rates of `MODELS` from the public table."""
-    from gangline.tables import read_throughput
+    from gangline.cluster.tables import read_throughput
 
     found: Rates = {}
     for row in read_throughput(path).rates.to_pylist():

@@ -33,7 +33,7 @@ def drawn(policy: str, **program: Any) -> tuple[list[highs.Solution], str, bool]
     if numbers.random() < 0.5:
         x *= numbers.random(columns) < 0.2
     found = highs.Solution(x, np.zeros(len(program["row_lower"])), 1.0, 1)
-    return [found] * (1 + len(program["then"])), "simplex", False
+    return [found] * (1 + len(program.get("then", ()))), "simplex", False
 
 
 @settings(suppress_health_check=QUIET, max_examples=100)
