@@ -111,7 +111,6 @@ __all__ = [
     "lp",
     "network",
     "offered_load",
-    "plan",
     "plan_capacity",
     "plot",
     "policies",
