@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     from gangline.runs.simulate import run, simulate
     from gangline.runs.spec import RunSpec
     from gangline.studies.capacity import plan_capacity
-    from gangline.studies.capacity import plan_capacity as plan
     from gangline.studies.sweep import Sweep, sweep
     from gangline.trace import Trace, read_trace, write_trace
 
+    plan = plan_capacity
     __version__: str
 
 __all__ = [
