@@ -12,10 +12,7 @@ Examples
 
 from __future__ import annotations
 
-import importlib
-import warnings
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # not from `typing`: an interrupt amid that import would show a traceback
 if TYPE_CHECKING:
     import gangline.analysis.report as report
     import gangline.cluster.network as network
@@ -169,11 +166,15 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
+    import importlib
+
     if name in _MODULES:
         value: object = importlib.import_module(_MODULES[name])
     elif name in _HOME_OF:
         value = getattr(importlib.import_module(_HOME_OF[name]), name)
     elif name == "plan":  # until 0.2
+        import warnings
+
         message = "gangline.plan is now gangline.plan_capacity; the old name goes in 0.2"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         return importlib.import_module("gangline.studies.capacity").plan_capacity

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from typing import NoReturn
+
+try:
+    import signal  # which imports `enum`: long enough for an interrupt
+except KeyboardInterrupt:
+    sys.stderr.write("gangline: interrupted\n")
+    sys.exit(130)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _INTERRUPTED = 130
 
