@@ -43,21 +43,18 @@ from gangline.studies.capacity.result import CapacityPlan
 from gangline.studies.sweep.summary import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from os import PathLike
 
     import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from gangline.runs.result import Result
     from gangline.studies.capacity import CapacityContest
     from gangline.studies.sweep import Sweep
     from gangline.studies.sweep.means import Line
 
-    Runs: TypeAlias = Comparison | Result | Iterable[Result]
     _Floats: TypeAlias = npt.NDArray[np.float64]
-    _Pairs: TypeAlias = list[tuple[str, _Floats]]
 
 __all__ = [
     "bars",

@@ -180,7 +180,7 @@ def solve(
 
 
 def rows(row: I64, column: I64, value: F64, count: int) -> dict[str, Any]:
-    """Return the entries of so many rows as `solve` takes them; the order in a row is kept."""
+    """Return the entries of that many rows for `solve`; the order within a row is kept."""
     order = np.argsort(row, kind="stable")
     start = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(row, minlength=count), out=start[1:])

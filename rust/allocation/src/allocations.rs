@@ -19,7 +19,7 @@ const LEAST_SHARE: f64 = 1e-6;
 /// Missed weight above this is no noise of a solver.
 const MISSED: f64 = 1e-9;
 
-/// What the solves of a run were like.
+/// Counts and notes of the solves of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// How allocations are made; none where nothing is solved.
@@ -44,7 +44,7 @@ pub struct Tally {
     pub dropped_deadlines: u64,
 }
 
-/// What an allocator takes from outside.
+/// Solver, clock and counters that an allocator is given.
 pub struct Outside {
     /// Solves what the methods of this crate do not know.
     pub solver: Box<dyn Solver>,
@@ -69,11 +69,11 @@ impl Default for Outside {
 pub struct InRuns {
     /// The name of the policy, for messages.
     pub policy: String,
-    /// What they are to be best in.
+    /// The objective.
     pub objective: Objective,
     /// How programs are solved.
     pub settings: Settings,
-    /// Whether an equal split takes the place of an allocation that fails.
+    /// Whether an allocation that fails is replaced by an equal split.
     pub falls_back: bool,
     /// The reference type by its name, if the objective knows one rate of each job: that on this type.
     pub reference: Option<String>,

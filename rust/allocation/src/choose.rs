@@ -966,7 +966,7 @@ impl<'a> Simplex<'a> {
         self.invert_working()
     }
 
-    /// Measures the rates of each class in a unit that is so many times the present one.
+    /// Divides the rates of each class by a factor.
     fn scale_floors(&mut self, times: &[f64]) -> Result<(), SolverError> {
         for (class, times) in times.iter().enumerate() {
             if times.to_bits() == 1.0_f64.to_bits() {

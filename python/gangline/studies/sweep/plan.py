@@ -313,7 +313,7 @@ def _check_made_anew(reference: PolicyReference) -> None:
 
 
 def read_plan(source: str | PathLike[str] | Mapping[str, Any], *, save: str | None = None) -> Plan:
-    """Read the description of a sweep and check its keys; `save` stands in place of its own.
+    """Read the description of a sweep and check its keys; `save` replaces the one in it.
 
     Raises
     ------
