@@ -1,9 +1,9 @@
 //! `sjf-strict`: shortest job first; a head that does not fit blocks all jobs behind it. One heap.
 
-use super::Seen;
-use crate::class::Places;
+use crate::kit::Places;
+use crate::kit::Seen;
+use crate::kit::why::{BEHIND, NO_PLACE, at_head};
 use crate::place::PlacementParams;
-use crate::why::{BEHIND, NO_PLACE, at_head};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
@@ -57,7 +57,7 @@ impl Policy for Blocking {
                 .push(Reverse((self.seen.duration(view, job)?, job)));
         }
         while let Some(&Reverse((_, job))) = self.queue.peek() {
-            let class = self.places.classes().of(job);
+            let class = self.places.class_of(job);
             if !self.places.start_job(plan, class, job) {
                 break;
             }

@@ -7,10 +7,10 @@
 mod backlog;
 mod min_tree;
 
-use super::Seen;
-use crate::class::Places;
+use crate::kit::Places;
+use crate::kit::Seen;
+use crate::kit::why::NO_PLACE;
 use crate::place::PlacementParams;
-use crate::why::NO_PLACE;
 use backlog::Backlog;
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
@@ -123,7 +123,7 @@ impl Easy {
         plan: &mut Plan<'_>,
         job: JobId,
     ) -> Result<bool, PolicyError> {
-        let class = self.places.classes().of(job);
+        let class = self.places.class_of(job);
         for at in 0..self.places.classes().get(class).types.len() {
             let gpu_type = self.places.classes().get(class).types[at];
             if let Some(gpus) = self.places.place_on(plan, class, job, gpu_type) {
@@ -156,7 +156,7 @@ impl Easy {
 
     /// The reservation of a head that does not fit now.
     fn reserve(&self, view: &ClusterView<'_>, plan: &Plan<'_>, head: JobId) -> Shadow {
-        let class = self.places.classes().get(self.places.classes().of(head));
+        let class = self.places.class(head);
         let mut best = Shadow {
             head,
             reserved: None,
@@ -214,7 +214,7 @@ impl Easy {
         job: JobId,
         shadow: &mut Shadow,
     ) -> Result<bool, PolicyError> {
-        let class = self.places.classes().of(job);
+        let class = self.places.class_of(job);
         for at in 0..self.places.classes().get(class).types.len() {
             let gpu_type = self.places.classes().get(class).types[at];
             if self.dead[class] >> gpu_type.index() & 1 == 1 {
@@ -272,7 +272,7 @@ impl Easy {
         shadow: &mut Shadow,
     ) -> Result<(), PolicyError> {
         let head_position = self.backlog.position(shadow.head);
-        let head_class = self.places.classes().of(shadow.head);
+        let head_class = self.places.class_of(shadow.head);
         self.heads.clear();
         for class in 0..self.places.classes().len() {
             let from = if class == head_class {
@@ -342,7 +342,7 @@ impl Easy {
         if self.end_of[job.index()] != SimTime::NEVER {
             return Ok(());
         }
-        let class = self.places.classes().of(job);
+        let class = self.places.class_of(job);
         for at in 0..self.places.classes().get(class).types.len() {
             let gpu_type = self.places.classes().get(class).types[at];
             let estimate = self.estimate(view, job, gpu_type)?;
@@ -437,7 +437,7 @@ impl Policy for Easy {
         if shadow.head == job {
             return Some(Cause::new(&PROMISED).until(until));
         }
-        let class = self.places.classes().get(self.places.classes().of(job));
+        let class = self.places.class(job);
         let is_held_back = |gpu_type: &GpuTypeId| {
             let passes = self.passes(view, job, *gpu_type, &mut shadow.clone());
             view.gpus_free(*gpu_type) >= class.gpus && !passes.unwrap_or(true)

@@ -1,8 +1,8 @@
 //! `fifo`: strict order of arrival; a head that does not fit blocks all jobs behind it. O(1) per event.
 
-use crate::class::Places;
+use crate::kit::Places;
+use crate::kit::why::{BEHIND, NO_PLACE, at_head};
 use crate::place::PlacementParams;
-use crate::why::{BEHIND, NO_PLACE, at_head};
 use gangline_engine::{Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, Reason};
 use gangline_model::JobId;
 
@@ -46,7 +46,7 @@ impl Policy for Fifo {
         let mut left = view.waiting_count();
         let mut next = view.first_waiting();
         while let Some(job) = next {
-            let class = self.places.classes().of(job);
+            let class = self.places.class_of(job);
             if !self.places.start_job(plan, class, job) {
                 self.is_blocked = true;
                 break;

@@ -9,13 +9,11 @@
 mod blocking;
 mod easy;
 mod fifo;
-mod seen;
 mod shortest_remaining;
 mod skip;
 
 pub use blocking::Blocking;
 pub use easy::Easy;
 pub use fifo::Fifo;
-pub use seen::Seen;
 pub use shortest_remaining::ShortestRemaining;
 pub use skip::{Skip, SkipOrder};

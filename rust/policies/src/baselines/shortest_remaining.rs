@@ -3,11 +3,11 @@
 //! The key of a running job at its best rate is the instant of its finish, which stands. The few others (during their
 //! overhead, slowed by place or partner, seen inexactly) get another key at each decision.
 
-use super::Seen;
+use crate::kit::JobTimers;
+use crate::kit::Seen;
+use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::place::PlacementParams;
-use crate::preempt::{Pass, Protection};
-use crate::queue::{JobTimers, Key, Measure};
-use crate::why::{NO_PLACE, OUTRANKED};
+use crate::preempt::{Key, Measure, Pass, Protection};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     WakeOn,

@@ -4,11 +4,10 @@
 //! jobs of the classes in one small heap give the same starts as a walk of the whole queue. An arrival is tried only
 //! if no job of its class waits already. Cost O((starts + classes) log n).
 
-use super::Seen;
-use crate::class::Places;
+use crate::kit::Seen;
+use crate::kit::why::NO_PLACE;
+use crate::kit::{ByClass, Places};
 use crate::place::PlacementParams;
-use crate::queue::ByClass;
-use crate::why::NO_PLACE;
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
@@ -88,7 +87,7 @@ impl Skip {
     fn walk(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<(), PolicyError> {
         let mut order = Vec::with_capacity(view.waiting_count());
         for job in view.waiting() {
-            let class = self.places.classes().of(job);
+            let class = self.places.class_of(job);
             order.push(self.rank(class, self.key(view, job)?));
         }
         order.sort_unstable();
@@ -138,7 +137,7 @@ impl Policy for Skip {
         }
         if !has_room && let [job] = changes.arrived[..] {
             // the usual case; jobs of its class that wait already still do not fit
-            let class = self.places.classes().of(job);
+            let class = self.places.class_of(job);
             if self.queues.first(class).is_some() || !self.places.start_job(plan, class, job) {
                 self.queues.push(class, self.key(view, job)?);
             }
@@ -146,7 +145,7 @@ impl Policy for Skip {
         }
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         for &job in changes.requeued.iter().chain(&changes.arrived) {
-            let class = self.places.classes().of(job);
+            let class = self.places.class_of(job);
             if !has_room && self.queues.first(class).is_none() {
                 classes.push(class);
             }

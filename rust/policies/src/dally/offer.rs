@@ -5,7 +5,7 @@ use super::params::DallyParams;
 use super::queue::{Rank, Waiting};
 use super::rooms::{self, Seeker};
 use super::tuner::{Delays, Tuner};
-use crate::class::TypeList;
+use crate::kit::TypeList;
 use crate::place::{Level, PlacementParams};
 use gangline_engine::FreeIndex;
 use gangline_model::{GpuSet, JobId, SimTime, Tier};

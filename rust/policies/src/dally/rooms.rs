@@ -1,9 +1,9 @@
 //! Where a candidate finds room: level by level, first among unclaimed GPUs, then with claims.
 
 use super::claims::{Claimed, Claims, Masks};
-use crate::class::TypeList;
-use crate::place::levels::{self, Pick};
+use crate::kit::TypeList;
 use crate::place::{Fit, Level, PlacementParams};
+use crate::place::{Pick, consolidate};
 use gangline_engine::FreeIndex;
 use gangline_model::{GpuSet, GpuTypeId, mask_of_lowest};
 
@@ -91,7 +91,7 @@ pub(super) fn find(
     let mut picks = Vec::new();
     let mut found = seeker.types.iter().copied().find(|&gpu_type| {
         picks.clear();
-        levels::at_level(params, free, gpu_type, asked, &mut picks)
+        consolidate::at_level(params, free, gpu_type, asked, &mut picks)
     });
     if found.is_none() && !seeker.over.is_empty() {
         for (&server, &mask) in seeker.over {
@@ -126,7 +126,7 @@ fn with_claims(
         Level::Rack => {
             let rack = claimed_rack(params.fit, free, claimed, gpu_type, gpus);
             if let Some(rack) = rack {
-                levels::fill(params.fit, free.pool_mut(gpu_type), rack, gpus, picks);
+                consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, gpus, picks);
             }
             rack.is_some()
         }
@@ -196,7 +196,7 @@ fn over_racks(
         if rest < all {
             break;
         }
-        levels::take_rack(free, gpu_type, rack, picks);
+        consolidate::take_rack(free, gpu_type, rack, picks);
         rest -= all;
         if rest == 0 {
             return;
@@ -208,7 +208,7 @@ fn over_racks(
     }
     let rack = rest_rack(params, free, claimed, gpu_type, rest);
     let rack = rack.expect("one rack has more than the rest");
-    levels::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
+    consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
 }
 
 /// A server that needs no claim, by fit; else the one that needs the fewest.
@@ -225,7 +225,7 @@ fn rest_server(
             free.set_free_mask(server, 0);
         }
     }
-    let unclaimed = levels::server(fit, free.pool_mut(gpu_type), rest);
+    let unclaimed = consolidate::server(fit, free.pool_mut(gpu_type), rest);
     free.rollback(before);
     unclaimed.or_else(|| {
         // servers of racks that are taken whole show nothing any more
@@ -251,7 +251,7 @@ fn rest_rack(
             }
         }
     }
-    let unclaimed = levels::rack(params, free.pool_mut(gpu_type), rest, &[]);
+    let unclaimed = consolidate::rack(params, free.pool_mut(gpu_type), rest, &[]);
     free.rollback(before);
     unclaimed.or_else(|| claimed_rack(params.fit, free, claimed, gpu_type, rest))
 }

@@ -6,15 +6,15 @@ use super::params::DallyParams;
 use super::queue::Rank;
 use super::score::mean_share;
 use super::tuner::Tuner;
-use crate::class::Places;
+use crate::kit::check_length;
+use crate::kit::why::NO_PLACE;
+use crate::kit::{Alarm, Places};
 use crate::place::{Level, PlacementParams};
-use crate::turns::check_length;
-use crate::why::NO_PLACE;
 use gangline_engine::{
     BitSet, Cause, Changes, ClusterView, Counted, FreeIndex, Next, Plan, Policy, PolicyError,
     PolicyTraits, Reason, WakeOn,
 };
-use gangline_model::{GpuTypeId, JobId, SimTime, Tier, TimerTag};
+use gangline_model::{GpuTypeId, JobId, SimTime, Tier};
 
 /// There are enough GPUs, but for now it waits for a placement no wider than a tier.
 pub(crate) static DELAYED: Reason = Reason::new(
@@ -25,9 +25,6 @@ pub(crate) static DELAYED: Reason = Reason::new(
 )
 .otherwise("enough GPUs were free, but not close enough to each other; it needs a placement on {number}")
 .counts(Counted::Tier);
-
-/// The one timer: the next lease or delay that ends.
-const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 
 /// Delay scheduling by level of the topology.
 #[derive(Debug)]
@@ -40,7 +37,8 @@ pub struct Dally {
     /// Since when a waiting job waits, ns.
     since: Vec<i64>,
     waiting: usize,
-    armed: SimTime,
+    /// For the next lease or delay that ends.
+    alarm: Alarm,
 }
 
 impl Dally {
@@ -57,7 +55,7 @@ impl Dally {
             score: Vec::new(),
             since: Vec::new(),
             waiting: 0,
-            armed: SimTime::NEVER,
+            alarm: Alarm::OFF,
             params,
         }
     }
@@ -69,7 +67,7 @@ impl Dally {
     }
 
     fn class_of(&self, job: JobId) -> usize {
-        self.places.classes().of(job)
+        self.places.class_of(job)
     }
 
     /// Mean locality over the time with GPUs so far, in 10^-12.
@@ -236,18 +234,7 @@ impl Dally {
             let end = self.offer.next_delay(plan.free(), at, &self.params, now);
             next = next.min(end.unwrap_or(SimTime::NEVER));
         }
-        if self.armed <= now {
-            self.armed = SimTime::NEVER;
-        }
-        if next == self.armed {
-            return;
-        }
-        self.armed = next;
-        if next == SimTime::NEVER {
-            plan.cancel(TAG);
-        } else {
-            plan.wake_at(next, TAG);
-        }
+        self.alarm.set(now, next, plan);
     }
 }
 

@@ -80,7 +80,7 @@ impl Gandiva {
             }
             let group = self.groups.get(slot);
             let job = group.running[0];
-            let class = self.places.classes().of(job);
+            let class = self.places.class_of(job);
             if !self
                 .places
                 .can_on(plan.free(), class, self.kinds[kind].gpu_type)

@@ -6,9 +6,8 @@ use super::groups::Groups;
 use super::pairs::Pairs;
 use super::params::GandivaParams;
 use super::turns::{Turn, Turns};
-use crate::class::Places;
-use crate::queue::{ByClass, JobTimers};
-use crate::why::NO_PLACE;
+use crate::kit::why::NO_PLACE;
+use crate::kit::{ByClass, JobTimers, Places};
 use gangline_engine::{
     Cause, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     WakeOn,
@@ -175,7 +174,7 @@ impl Gandiva {
     }
 
     fn wait(&mut self, job: JobId) {
-        let class = self.places.classes().of(job);
+        let class = self.places.class_of(job);
         self.queue.push(class, job);
     }
 
@@ -306,7 +305,7 @@ impl Gandiva {
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {
-            classes.extend(arrived.iter().map(|&job| self.places.classes().of(job)));
+            classes.extend(arrived.iter().map(|&job| self.places.class_of(job)));
             classes.sort_unstable();
             classes.dedup();
         } else {

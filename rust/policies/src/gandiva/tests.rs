@@ -98,7 +98,7 @@ fn check_in_vain(
     free: &mut gangline_engine::FreeIndex,
     job: JobId,
 ) {
-    let class = policy.places.classes().of(job);
+    let class = policy.places.class_of(job);
     for &kind in &policy.kinds_of[class] {
         assert_eq!(policy.groups.most_open(kind), None, "it could join");
     }

@@ -13,10 +13,10 @@
 
 mod type_order;
 
-use crate::class::Places;
+use crate::kit::Places;
+use crate::kit::why::{NEXT_DECISION, NO_SHARE, OUTRANKED, has_enough, largest};
 use crate::place::PlacementParams;
-use crate::round::{Accounts, Claim, ask, rate, types};
-use crate::why::{NEXT_DECISION, NO_SHARE, OUTRANKED, has_enough, largest};
+use crate::round::{Accounts, Claim, ask, types};
 use gangline_allocation::Allocator;
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
@@ -139,7 +139,7 @@ impl GavelTiming {
                 return Err(self.refuse("restarts are free there; set restart_s to 0"));
             }
             let slow = types(view).find(|&t| {
-                let rate = rate(view, &self.places, job, t);
+                let rate = self.places.rate(view, job, t);
                 rate > 0.0 && (rate * self.params.round_s).floor() < 1.0
             });
             if let Some(slow) = slow {
@@ -234,7 +234,7 @@ impl GavelTiming {
             let mut left = view.gpus_up(gpu_type);
             let claims = self.active.iter().filter(|job| !taken.contains(job));
             let mut claims: Vec<_> = claims
-                .filter(|&&job| rate(view, &self.places, job, gpu_type) > 0.0)
+                .filter(|&&job| self.places.rate(view, job, gpu_type) > 0.0)
                 .map(|&job| self.claim(job, gpu_type))
                 .filter(|claim| claim.priority > 0.0 || !self.params.skips_zero)
                 .collect();
@@ -279,7 +279,7 @@ impl GavelTiming {
         rest.sort_by_key(|&at| (Reverse(view.jobs().gpus(chosen[at].0)), chosen[at].0));
         for at in rest {
             let (job, gpu_type) = chosen[at];
-            let class = self.places.classes().of(job);
+            let class = self.places.class_of(job);
             let gpus = self.places.place_on(plan, class, job, gpu_type);
             let gpus = gpus.ok_or_else(|| self.refuse("the placement rule found no GPUs"))?;
             plan.take(&gpus);
@@ -303,7 +303,7 @@ impl GavelTiming {
         let mut end = view.now();
         for (&(job, gpu_type), gpus) in chosen.iter().zip(sets) {
             let (rate, left) = (
-                rate(view, &self.places, job, gpu_type),
+                self.places.rate(view, job, gpu_type),
                 self.left[job.index()],
             );
             let steps = (rate * self.params.round_s).floor().min(left);

@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::params::{CostHorizon, HadarParams, Objective, Pick};
 use super::price::Prices;
 use super::rank::Rank;
-use super::servers::{Places, Servers};
+use crate::kit::{Counts, Servers};
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in};
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ pub(super) struct Live {
     pub(super) remaining: f64,
     waited_s: f64,
     /// What it holds.
-    pub(super) held: Option<Places>,
+    pub(super) held: Option<Counts>,
     /// Rest of the overhead that it is in.
     left_s: f64,
     /// Overhead of a start or move.
@@ -58,7 +58,7 @@ impl Live {
 /// A place for a job, and what it is worth.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offer {
-    pub(super) places: Places,
+    pub(super) places: Counts,
     pub(super) payoff: f64,
     pub(super) cost: f64,
     utility: f64,
@@ -111,7 +111,7 @@ impl Finder<'_> {
         let mut others = self.others(servers, facts);
         // the GPUs that it holds are no other place
         others.retain(|places| live.held.as_ref() != Some(places));
-        let offer = |places: Places| self.offer(servers, facts, live, places, live.start_s);
+        let offer = |places: Counts| self.offer(servers, facts, live, places, live.start_s);
         let offers: SmallVec<[Offer; 8]> = others.into_iter().map(offer).collect();
         if let Some(mut stay) = stay {
             if self.params.stay && !offers.iter().any(|other| above(other.rate, stay.rate)) {
@@ -162,7 +162,7 @@ impl Finder<'_> {
     }
 
     /// The other candidates, in the order of the scan.
-    fn others(&self, servers: &Servers, facts: &Facts) -> SmallVec<[Places; 8]> {
+    fn others(&self, servers: &Servers, facts: &Facts) -> SmallVec<[Counts; 8]> {
         let mut found = SmallVec::new();
         let types: SmallVec<[GpuTypeId; 4]> = facts.types.iter().map(|one| one.id).collect();
         for &id in &types {
@@ -187,7 +187,7 @@ impl Finder<'_> {
     }
 
     /// One server of a type with room for the gang.
-    fn consolidated(&self, servers: &Servers, id: GpuTypeId, gpus: u32) -> Option<Places> {
+    fn consolidated(&self, servers: &Servers, id: GpuTypeId, gpus: u32) -> Option<Counts> {
         let mut best: Option<(f64, u32, u32)> = None;
         for (at, group) in servers.groups.iter().enumerate() {
             if group.gpu_type != id {
@@ -213,7 +213,7 @@ impl Finder<'_> {
 
     /// Servers of some types by price, all the free GPUs of each until the gang is complete; only if that takes
     /// several.
-    fn spread(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Places> {
+    fn spread(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let free: u32 = types.iter().map(|&id| servers.free_of_type(id)).sum();
         if free < gpus {
             return None;
@@ -227,7 +227,7 @@ impl Finder<'_> {
             }
         }
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let (mut places, mut missing) = (Places::new(), gpus);
+        let (mut places, mut missing) = (Counts::new(), gpus);
         for alike in buckets.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq() && a.1 == b.1) {
             let free = alike[0].1;
             let of = |&(_, free, at): &(f64, u32, usize)| {
@@ -252,7 +252,7 @@ impl Finder<'_> {
     }
 
     /// The same rule inside the rack with the most free GPUs.
-    fn in_rack(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Places> {
+    fn in_rack(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let cluster = self.view.cluster();
         let is_of = |server: &&u32| types.contains(&cluster.server(ServerId(**server)).gpu_type);
         let there = servers.roomiest_rack(types).iter().filter(is_of);
@@ -264,7 +264,7 @@ impl Finder<'_> {
             })
             .collect();
         there.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-        let (mut places, mut missing) = (Places::new(), gpus);
+        let (mut places, mut missing) = (Counts::new(), gpus);
         for (_, free, server) in there {
             let count = free.min(missing);
             if count > 0 {
@@ -280,7 +280,7 @@ impl Finder<'_> {
         servers: &Servers,
         facts: &Facts,
         live: &Live,
-        places: Places,
+        places: Counts,
         overhead_s: f64,
     ) -> Offer {
         let masks = places
@@ -322,8 +322,8 @@ fn is_before(a: (f64, u32, u32), b: (f64, u32, u32)) -> bool {
         .is_lt()
 }
 
-/// Places on more than one server, by server.
-fn several(mut places: Places) -> Option<Places> {
+/// Counts on more than one server, by server.
+fn several(mut places: Counts) -> Option<Counts> {
     places.sort_unstable();
     (places.len() > 1).then_some(places)
 }

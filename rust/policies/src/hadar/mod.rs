@@ -4,7 +4,7 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `t`, `L_s` | `view.now()`, `HadarParams::round` | start and length of a round |
-//! | `h`, `r`, `c_h` | `servers::Group` | servers alike in GPU type and size |
+//! | `h`, `r`, `c_h` | `kit::servers::Group` | servers alike in GPU type and size |
 //! | `gamma_h` | `capacity - free` | GPUs of a server given out in this decision |
 //! | `j`, `a_j`, `W_j` | `Facts::{job, arrival, gpus}` | job, arrival, gang size |
 //! | `E_j N_j` | `view.work(job)` | all its work, iterations |
@@ -28,26 +28,25 @@ pub(crate) mod price;
 mod queue;
 mod rank;
 mod search;
-mod servers;
 #[cfg(test)]
 mod tests;
 
 pub use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier, Utility};
 
-use crate::why::{OUTRANKED, PRICE, SEARCH, has_enough, largest};
+use crate::kit::Servers;
+use crate::kit::why::{OUTRANKED, PRICE, SEARCH, has_enough, largest};
 use facts::Facts;
 use find::{Chosen, Finder, Goal};
 use gangline_engine::{
     Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
     Reason, Run, WakeOn,
 };
-use gangline_model::{JobId, SimTime};
+use gangline_model::{JobId, Server, SimTime};
 use pass::{Rejected, pass};
 use price::Pricing;
 use queue::Waiting;
 use rank::Rank;
 use search::Search;
-use servers::Servers;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// When its turn came it was worth less than the price of the GPUs, and a job behind it took some of them.
@@ -113,8 +112,8 @@ impl Hadar {
                         self.pricing.remove(&facts);
                     }
                 }
-                Change::Up(server) => self.servers.repair(server),
-                Change::Down(server) => self.servers.fail(server),
+                Change::Up(server) => self.servers.set_up(server, true),
+                Change::Down(server) => self.servers.set_up(server, false),
             }
         }
         if self.keeps_waiting {
@@ -156,7 +155,7 @@ impl Hadar {
             (mean > 0.0).then(|| work / (mean * (all / (jobs * gang)).min(1.0)))
         };
         // where none of its GPUs is up, those of the cluster as described count
-        let seconds = on(self.servers.up_of_type());
+        let seconds = on(&self.servers.up_by_type());
         let seconds = seconds.or_else(|| on(view.cluster().gpus_by_type()));
         Ok(seconds.expect("a job without a GPU that it can use is no job of the run"))
     }
@@ -275,7 +274,8 @@ impl Policy for Hadar {
         _plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         // a gang that its usable types hold has a place, and the engine knows whether they may be several
-        self.servers = Servers::new(view.cluster(), self.params.rack_aware);
+        let all = |server: &Server| Some(server.gpus);
+        self.servers = Servers::new(view.cluster(), self.params.rack_aware, all);
         self.pricing = Pricing::new(view.cluster().gpu_types().len());
         Ok(Vec::new())
     }

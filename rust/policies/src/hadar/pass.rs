@@ -4,7 +4,7 @@ use super::facts::Facts;
 use super::find::{Chosen, Finder, Goal, Live};
 use super::queue::Merge;
 use super::rank::Rank;
-use super::servers::Servers;
+use crate::kit::Servers;
 use gangline_engine::PolicyError;
 use gangline_model::JobId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,7 @@
 
 use super::facts::{Facts, TypeFacts};
 use super::params::{HadarParams, Terms};
-use super::servers::Servers;
+use crate::kit::Servers;
 use gangline_engine::PolicyError;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::collections::{BTreeMap, BinaryHeap};

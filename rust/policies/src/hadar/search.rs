@@ -7,7 +7,7 @@ use super::facts::Facts;
 use super::find::{Chosen, Finder, Goal, Live, Offer, above, equal};
 use super::queue::Merge;
 use super::rank::Rank;
-use super::servers::{Places, Servers};
+use crate::kit::{Counts, Servers};
 use gangline_engine::PolicyError;
 use gangline_model::JobId;
 use rustc_hash::FxHashMap;
@@ -256,7 +256,7 @@ impl State {
 }
 
 /// What is given out after a job took its places, which are sorted by server as well.
-fn with(used: &Used, places: &Places) -> Used {
+fn with(used: &Used, places: &Counts) -> Used {
     let mut sum = Used::with_capacity(used.len() + places.len());
     let mut rest = &used[..];
     for &(server, gpus) in places {

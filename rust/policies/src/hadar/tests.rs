@@ -3,8 +3,8 @@
 use super::facts::Facts;
 use super::find::{Finder, Goal, Live};
 use super::params::HadarParams;
-use super::servers::Servers;
 use super::{Chosen, Hadar, price};
+use crate::kit::Servers;
 use crate::params::{ParamReader, ParamValue, Params};
 use gangline_engine::{
     Advance, Engine, EngineError, OnInfeasible, Output, Policy, PolicyError, PolicyTraits,
@@ -487,15 +487,15 @@ fn a_later_world_is_the_same_world() {
 #[test]
 fn the_order_of_failures_and_repairs_leaves_no_trace() {
     let world = golden_world();
-    let fresh = Servers::new(&world.cluster, true);
+    let fresh = Servers::new(&world.cluster, true, |one| Some(one.gpus));
     let mut used = fresh.clone();
     for server in [2, 0, 1] {
-        used.fail(ServerId(server));
-        used.fail(ServerId(server));
+        used.set_up(ServerId(server), false);
+        used.set_up(ServerId(server), false);
     }
     assert_eq!((used.up_total(), used.free_total()), (0, 0));
     for server in [1, 2, 0] {
-        used.repair(ServerId(server));
+        used.set_up(ServerId(server), true);
     }
     used.take(1, 3);
     assert_eq!((used.free(1), used.free_total()), (1, 9));

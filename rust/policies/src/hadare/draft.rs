@@ -127,10 +127,10 @@ struct Market<'a> {
 pub(super) struct Draft<'a> {
     view: &'a ClusterView<'a>,
     params: &'a HadarEParams,
-    nodes: &'a Nodes,
+    nodes: &'a mut Nodes,
     parents: &'a BTreeMap<JobId, Parent>,
-    /// Nodes that are up and have no copy, by group.
-    idle: Vec<BTreeSet<u32>>,
+    /// Nodes that got a copy.
+    given: Vec<u32>,
     claims: BTreeMap<JobId, Claim>,
     /// Nodes that jobs hold, by group.
     held: BTreeMap<JobId, BTreeMap<usize, Vec<u32>>>,
@@ -140,7 +140,7 @@ impl<'a> Draft<'a> {
     pub(super) fn new(
         view: &'a ClusterView<'a>,
         params: &'a HadarEParams,
-        nodes: &'a Nodes,
+        nodes: &'a mut Nodes,
         parents: &'a BTreeMap<JobId, Parent>,
     ) -> Self {
         let mut held: BTreeMap<JobId, BTreeMap<usize, Vec<u32>>> = BTreeMap::new();
@@ -148,11 +148,11 @@ impl<'a> Draft<'a> {
             let own = held.entry(run.job).or_default();
             for part in run.parts() {
                 let node = part.gpus.by_server()[0].server.0;
-                own.entry(nodes.group(node)).or_default().push(node);
+                own.entry(nodes.servers.group(node)).or_default().push(node);
             }
         }
         Self {
-            idle: nodes.groups.iter().map(|group| group.up.clone()).collect(),
+            given: Vec::new(),
             claims: BTreeMap::new(),
             view,
             params,
@@ -208,15 +208,16 @@ impl<'a> Draft<'a> {
         if self.is_full(copies) || rate <= 0.0 || rate < self.params.min_share * parent.best_rate {
             return false;
         }
-        let overhead = || self.overhead(job, Some(self.nodes.group(node))).0;
+        let overhead = || self.overhead(job, Some(self.nodes.servers.group(node))).0;
         let window = || SimSpan(self.params.round.0 - overhead()).seconds();
         copies == 0 || rate * window() >= self.params.min_steps
     }
 
     /// Gives a job a copy on an idle node.
     fn give(&mut self, job: JobId, node: u32) {
-        let (group, rate) = (self.nodes.group(node), self.rate(job, node));
-        self.idle[group].remove(&node);
+        let (group, rate) = (self.nodes.servers.group(node), self.rate(job, node));
+        self.nodes.servers.take(node, 1);
+        self.given.push(node);
         let claim = self.claims.entry(job).or_default();
         *claim.groups.entry(group).or_default() += 1;
         claim.copies += 1;
@@ -270,8 +271,8 @@ impl<'a> Draft<'a> {
 
     /// Price of a node of a group; of no use where none is up.
     fn price(&self, market: &Market<'_>, group: usize) -> f64 {
-        let healthy = self.nodes.groups[group].up.len() as u32;
-        let given = healthy - self.idle[group].len() as u32;
+        let healthy = self.nodes.servers.groups[group].up;
+        let given = healthy - self.nodes.idle(group).len() as u32;
         price(market.floor, market.ceiling[group], given, healthy)
     }
 
@@ -284,7 +285,7 @@ impl<'a> Draft<'a> {
 
     /// The bid of a job for a node of a group, if it may have one and its payoff is above 0.
     fn bid(&self, (facts, left): (&Facts, f64), group: usize, price: f64) -> Option<Bid> {
-        let (job, node) = (facts.job, *self.idle[group].first()?);
+        let (job, node) = (facts.job, self.nodes.first_idle(group)?);
         if !self.may_have(job, node) {
             return None;
         }
@@ -301,7 +302,7 @@ impl<'a> Draft<'a> {
 
     /// The bid of a group with the largest payoff, which becomes its worth. Several gains may round to one payoff.
     fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
-        let node = *self.idle[group].first()?;
+        let node = self.nodes.first_idle(group)?;
         let (mut best, mut looked_at): (Option<Bid>, _) = (None, Vec::new());
         while let Some(bid) = bids.peek().copied() {
             let payoff = bid.worth - price;
@@ -328,7 +329,7 @@ impl<'a> Draft<'a> {
         };
         let rate = self.claims.get(&job).map_or(0.0, |claim| claim.rate);
         let with = utility(
-            self.overhead(job, Some(self.nodes.group(node))),
+            self.overhead(job, Some(self.nodes.servers.group(node))),
             rate + self.rate(job, node),
         );
         let without = if self.copies(job) == 0 {
@@ -346,7 +347,9 @@ impl<'a> Draft<'a> {
             let to = wants(self, claim.copies);
             standing.change(job, &self.parents[&job], Some(0), to);
         }
-        let mut nodes: Vec<u32> = self.idle.iter().flatten().copied().collect();
+        let groups = 0..self.nodes.servers.groups.len();
+        let idle = groups.flat_map(|group| self.nodes.idle(group).iter());
+        let mut nodes: Vec<u32> = idle.map(|node| node as u32).collect();
         nodes.sort_unstable();
         for node in nodes {
             let wanting = standing.columns[self.nodes.column(node)].iter();
@@ -370,8 +373,8 @@ impl<'a> Draft<'a> {
     /// nodes they hold as far as their counts go, lowest first.
     pub(super) fn settle(mut self) -> Vec<(JobId, Vec<u32>, SimSpan)> {
         let mut placed: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
-        for (group, idle) in self.idle.iter_mut().enumerate() {
-            idle.clone_from(&self.nodes.groups[group].up);
+        for node in self.given.drain(..) {
+            self.nodes.servers.give(node, 1);
         }
         for (&job, claim) in &self.claims {
             let own = placed.entry(job).or_default();
@@ -380,8 +383,8 @@ impl<'a> Draft<'a> {
                 let mut held = held.cloned().unwrap_or_default();
                 held.sort_unstable();
                 held.truncate(count as usize);
-                for node in &held {
-                    self.idle[group].remove(node);
+                for &node in &held {
+                    self.nodes.servers.take(node, 1);
                 }
                 own.extend(held);
             }
@@ -389,13 +392,20 @@ impl<'a> Draft<'a> {
         for (&job, claim) in &self.claims {
             let own = placed.entry(job).or_default();
             for (&group, &count) in &claim.groups {
-                let there = own.iter().filter(|&&node| self.nodes.group(node) == group);
+                let there = own
+                    .iter()
+                    .filter(|&&node| self.nodes.servers.group(node) == group);
                 for _ in there.count()..count as usize {
-                    let node = self.idle[group].pop_first();
-                    own.push(node.expect("no more copies than nodes"));
+                    let node = self.nodes.first_idle(group);
+                    let node = node.expect("no more copies than nodes");
+                    self.nodes.servers.take(node, 1);
+                    own.push(node);
                 }
             }
             own.sort_unstable();
+        }
+        for &node in placed.values().flatten() {
+            self.nodes.servers.give(node, 1);
         }
         for &job in self.held.keys() {
             placed.entry(job).or_default();

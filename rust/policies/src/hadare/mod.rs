@@ -26,7 +26,7 @@ pub use params::{Estimator, EstimatorName, FanIn, HadarEParams};
 use crate::hadar::facts::{Facts, Rates};
 use crate::hadar::params::Terms;
 use crate::hadar::price::Pricing;
-use crate::why::{NO_PLACE, PRICE};
+use crate::kit::why::{NO_PLACE, PRICE};
 use draft::{Draft, Parent, Standing};
 use estimates::{Copy, LastPlan, Oracle};
 use gangline_engine::{
@@ -92,17 +92,22 @@ impl HadarE {
 
     /// True rate of a copy of a job in a group, alone and consolidated; 0 = none there.
     fn true_rate(&self, view: &ClusterView<'_>, job: JobId, group: usize) -> f64 {
-        let group = &self.nodes.groups[group];
-        if view.usable_types(job) >> group.gpu_type.index() & 1 == 0 {
+        let of = &self.nodes.servers.groups[group];
+        if view.usable_types(job) >> of.gpu_type.index() & 1 == 0 {
             return 0.0;
         }
-        let copy = GpuSet::single(group.first, u64::MAX >> (64 - group.copy));
-        view.rate_alone(job, &copy)
+        view.rate_alone(job, &self.copy(of.first))
+    }
+
+    /// GPUs of a copy on a server.
+    fn copy(&self, server: ServerId) -> GpuSet {
+        let gpus = self.nodes.copy_gpus[self.nodes.servers.group(server.0)];
+        GpuSet::single(server, u64::MAX >> (64 - gpus))
     }
 
     /// Rates that are planned with, by column.
     fn rates_of(&self, view: &ClusterView<'_>, job: JobId) -> Result<Vec<f64>, PolicyError> {
-        let groups = 0..self.nodes.groups.len();
+        let groups = 0..self.nodes.servers.groups.len();
         let exact: Vec<f64> = groups.map(|at| self.true_rate(view, job, at)).collect();
         if self.params.estimator.is_exact() {
             return Ok(exact);
@@ -110,13 +115,13 @@ impl HadarE {
         let is_measured = view.has_measured_rates(job);
         let mut rates = Vec::with_capacity(self.nodes.columns());
         for (node, group) in self.nodes.group_by_column().enumerate() {
-            let rate = group.map_or(0.0, |at| exact[at]);
-            if rate <= 0.0 {
+            let Some(group) = group.filter(|&at| exact[at] > 0.0) else {
                 rates.push(0.0);
                 continue;
-            }
-            let group = &self.nodes.groups[self.nodes.group(node as u32)];
-            let measured = || view.copy_rate(job, group.gpu_type, group.copy);
+            };
+            let (rate, gpus) = (exact[group], self.nodes.copy_gpus[group]);
+            let gpu_type = self.nodes.servers.groups[group].gpu_type;
+            let measured = || view.copy_rate(job, gpu_type, gpus);
             let copy = Copy {
                 job,
                 node: node as u32,
@@ -214,8 +219,8 @@ impl HadarE {
             match *change {
                 Change::Arrived(job) => self.arrive(view, job)?,
                 Change::Finished(job) => self.leave(job),
-                Change::Up(server) => self.nodes.set_up(server, true),
-                Change::Down(server) => self.nodes.set_up(server, false),
+                Change::Up(server) => self.nodes.servers.set_up(server, true),
+                Change::Down(server) => self.nodes.servers.set_up(server, false),
             }
         }
         Ok(!changes.order.is_empty())
@@ -224,9 +229,9 @@ impl HadarE {
     /// A window of a round is left to every number of copies that a job may have.
     fn check_windows(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
         for job in view.jobs().ids() {
-            let groups = self.nodes.groups.iter().enumerate();
+            let groups = self.nodes.servers.groups.iter().enumerate();
             let holding = groups.filter(|(at, _)| self.true_rate(view, job, *at) > 0.0);
-            let nodes: u32 = holding.map(|(_, group)| group.nodes).sum();
+            let nodes: u32 = holding.map(|(_, group)| group.servers).sum();
             if nodes == 0 {
                 continue; // dropped
             }
@@ -259,8 +264,9 @@ impl HadarE {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<bool, PolicyError> {
-        let mut draft = Draft::new(view, &self.params, &self.nodes, &self.parents);
-        if self.params.price_pass && self.nodes.up() > 0 {
+        let up = self.nodes.servers.up_total();
+        let mut draft = Draft::new(view, &self.params, &mut self.nodes, &self.parents);
+        if self.params.price_pass && up > 0 {
             let terms = Terms {
                 policy: &self.params.policy,
                 round: self.params.round,
@@ -268,9 +274,7 @@ impl HadarE {
                 horizon: None,
             };
             let now = view.now();
-            let bounds = self
-                .pricing
-                .bounds(&terms, now, &self.active, self.nodes.up())?;
+            let bounds = self.pricing.bounds(&terms, now, &self.active, up)?;
             draft.price_pass(&self.active, &bounds)?;
         }
         if self.params.fill {
@@ -294,7 +298,7 @@ impl HadarE {
             self.last_plan.push(Copy {
                 job,
                 node,
-                rate: self.true_rate(view, job, self.nodes.group(node)),
+                rate: self.true_rate(view, job, self.nodes.servers.group(node)),
                 measured: None,
             });
         }
@@ -365,8 +369,7 @@ impl HadarE {
                 }
                 continue;
             }
-            let copy = self.nodes.groups[self.nodes.group(node)].copy;
-            let gpus = GpuSet::single(ServerId(node), u64::MAX >> (64 - copy));
+            let gpus = self.copy(ServerId(node));
             let start = Action::start(job, gpus).with(terms(Some(overhead)));
             plan.push(start.of_part(number));
         }
@@ -399,7 +402,7 @@ impl Policy for HadarE {
             return Err(PolicyError::Failed { message });
         }
         self.nodes = Nodes::new(view, &self.params);
-        self.pricing = Pricing::new(self.nodes.groups.len());
+        self.pricing = Pricing::new(self.nodes.servers.groups.len());
         self.standing = Standing::new(self.nodes.columns());
         self.estimator = estimates::estimator(self.params.estimator, view);
         self.check_windows(view)?;
@@ -447,12 +450,14 @@ impl Policy for HadarE {
             }
             is_taken.extend(nodes);
         }
-        let up = self.nodes.groups.iter().flat_map(|group| &group.up);
-        let mut idle = up.filter(|node| !is_taken.contains(node) && rate(**node) > 0.0);
-        if let Some(&first) = idle.next() {
+        let groups = 0..self.nodes.servers.groups.len();
+        let up = groups.flat_map(|group| self.nodes.idle(group).iter());
+        let up = up.map(|node| node as u32);
+        let mut idle = up.filter(|node| !is_taken.contains(node) && rate(*node) > 0.0);
+        if let Some(first) = idle.next() {
             let least = self.params.min_share * parent.best_rate;
             let is_fast = |node| rate(node) >= least;
-            let may_have = is_fast(first) || idle.any(|&node| is_fast(node));
+            let may_have = is_fast(first) || idle.any(is_fast);
             return Some(if may_have {
                 Cause::new(&PRICE)
             } else {

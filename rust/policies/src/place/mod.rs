@@ -12,8 +12,7 @@
 //! | f(s), F(k) | `free`, `rack_free` | free GPUs of a server, of a rack |
 //! | W(k) | `whole` | idle servers of size G of a rack |
 
-mod consolidate;
-pub(crate) mod levels;
+pub(crate) mod consolidate;
 mod params;
 mod scatter;
 mod skew;

@@ -20,7 +20,7 @@ mod search;
 
 pub use params::{Batch, GeneticParams, PolluxParams, SearchKind};
 
-use crate::why::{NO_PLACE, OUTRANKED, SEARCH, has_enough, largest};
+use crate::kit::why::{NO_PLACE, OUTRANKED, SEARCH, has_enough, largest};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     Run, WakeOn,

@@ -8,9 +8,10 @@
 
 use super::Pass;
 use super::incremental::TYPE;
+use super::jobs::QueueState;
+use super::key::Key;
 use super::profile::{FreeProfile, Hold};
-use crate::class::{Classes, Places};
-use crate::queue::{Key, QueueState};
+use crate::kit::{Classes, Places};
 use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::{GpuSet, JobId, ServerId};
 use std::collections::BTreeSet;
@@ -318,7 +319,7 @@ impl Pass {
             .as_ref()
             .and_then(|p| p.holder(gpus))
         {
-            let class = self.places.classes().of(key.job());
+            let class = self.places.class_of(key.job());
             self.backfilling.leave_backfilled(class, key);
             self.queues.forget(key.job());
             plan.release(key.job());

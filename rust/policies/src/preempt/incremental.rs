@@ -7,7 +7,8 @@
 //! result is that of the walk.
 
 use super::Pass;
-use crate::queue::{Key, QueueState, Rank};
+use super::jobs::QueueState;
+use super::key::{Key, Rank};
 use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
@@ -144,7 +145,7 @@ impl Pass {
             self.dropped.push(key);
             return;
         }
-        let class = self.places.classes().of(key.job());
+        let class = self.places.class_of(key.job());
         if self.queues.state(key.job()) == QueueState::Running {
             self.backfilling.backfill(view, class, key);
             self.queues.set(key, QueueState::Backfilled);

@@ -1,7 +1,7 @@
 //! Preemption: which jobs run is decided anew at each decision, from the order of all jobs, waiting or running.
 //!
 //! A policy (`srtf`, `srsf`, `las`, `gittins` and those built on them) gives each job a key
-//! ([`Key`](crate::queue::Key)) and reports what happened to its jobs: [`Pass::leave`], [`Pass::wait`],
+//! ([`Key`]) and reports what happened to its jobs: [`Pass::leave`], [`Pass::wait`],
 //! [`Pass::rekey`], [`Pass::servers_changed`]. [`Pass::decide`] then fills the plan.
 //!
 //! # The rule
@@ -24,11 +24,11 @@
 //! |---|---|---|
 //! | `walk`: the rule over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit beside the running ones |
 //! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
-//! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`](crate::queue::Measure::is_fixed)) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
+//! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`]) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
 //! Why classes are enough: free capacity only shrinks along the order. Where the first waiting job of a demand class does
 //! not fit, none of its class behind it does. The exceptions are the non-monotone classes:
-//! [`Places::is_non_monotone`](crate::class::Places::is_non_monotone).
+//! [`Places::is_non_monotone`](crate::kit::Places::is_non_monotone).
 //!
 //! # Changing the rule
 //! `repack` in `tests/reference/policies.py` states it over all active jobs and comes first; `tests/parity` compares the
@@ -37,11 +37,13 @@
 
 mod backfilling;
 mod incremental;
+mod jobs;
+mod key;
 mod pass;
 mod profile;
-mod protection;
 mod running;
 mod walk;
 
+pub use crate::kit::Protection;
+pub use key::{Key, Measure};
 pub use pass::Pass;
-pub use protection::Protection;

@@ -1,11 +1,12 @@
 //! The pass with preemption as a policy uses it: the policy reports what happened to its jobs and asks for a plan.
 
 use super::backfilling::Backfilling;
+use super::jobs::{Jobs, QueueState};
+use super::key::{Key, Measure, Rank};
 use super::running::RunningSet;
-use crate::class::Places;
+use crate::kit::Places;
+use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::place::PlacementParams;
-use crate::queue::{ClassQueues, Key, Measure, QueueState, Rank};
-use crate::why::{NO_PLACE, OUTRANKED};
 use gangline_engine::{Cause, Changes, ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use smallvec::SmallVec;
@@ -28,7 +29,7 @@ pub struct Pass {
     /// Demand classes and placement rule.
     pub places: Places,
     /// Waiting jobs by class; keys and queue states of all jobs.
-    pub(super) queues: ClassQueues,
+    pub(super) queues: Jobs,
     /// Whether a refusal says nothing about the other jobs of a class: [`Places::is_non_monotone`].
     pub(super) non_monotone: Vec<bool>,
     is_rule_known: bool,
@@ -58,7 +59,7 @@ impl Pass {
                 Algorithm::Incremental
             },
             places: Places::new(placement),
-            queues: ClassQueues::default(),
+            queues: Jobs::default(),
             non_monotone: Vec::new(),
             is_rule_known: false,
             running: RunningSet::new(measure, &[]),
@@ -82,7 +83,7 @@ impl Pass {
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
         let classes = self.places.classes();
-        self.queues = ClassQueues::new(classes.len(), view.jobs().len());
+        self.queues = Jobs::new(classes.len(), view.jobs().len());
         if self.algorithm == Algorithm::Incremental {
             let is_fixed = self.measure.is_fixed();
             self.algorithm = match (
@@ -178,7 +179,7 @@ impl Pass {
 
     /// Takes out a running job that has finished or was requeued by a failure.
     pub fn leave(&mut self, job: JobId) {
-        let class = self.places.classes().of(job);
+        let class = self.places.class_of(job);
         let key = self.queues.key(job);
         match self.queues.state(job) {
             QueueState::Running => {
@@ -196,7 +197,7 @@ impl Pass {
 
     /// Puts a job into its queue, or gives a waiting one another key.
     pub fn wait(&mut self, key: Key) {
-        let class = self.places.classes().of(key.job());
+        let class = self.places.class_of(key.job());
         if self.queues.state(key.job()) == QueueState::Unplaced {
             let old = self.queues.key(key.job());
             self.backfilling.remove_unplaced(class, old);
@@ -218,7 +219,7 @@ impl Pass {
         if old == key {
             return;
         }
-        let class = self.places.classes().of(job);
+        let class = self.places.class_of(job);
         let state = self.queues.state(job);
         self.queues.set(key, state);
         if state == QueueState::Backfilled {

@@ -1,6 +1,6 @@
 //! The jobs that the count admits, in their order, with their gang sizes.
 
-use crate::queue::{Key, Measure, Rank};
+use super::key::{Key, Measure, Rank};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 

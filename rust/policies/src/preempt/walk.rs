@@ -3,7 +3,8 @@
 //! a look at the running ones.
 
 use super::Pass;
-use crate::queue::{Key, QueueState, Rank};
+use super::jobs::QueueState;
+use super::key::{Key, Rank};
 use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
@@ -59,7 +60,7 @@ impl Pass {
         let free = plan.free();
         let mut left: Vec<u32> = types.map(|t| free.pool(t).free_total()).collect();
         let mut take = |job| {
-            let of = self.places.classes().get(self.places.classes().of(job));
+            let of = self.places.class(job);
             let left = of.types.first().map(|first| &mut left[first.index()]);
             left.is_some_and(|left| match left.checked_sub(of.gpus) {
                 Some(rest) => {
@@ -104,7 +105,7 @@ impl Pass {
             let next = running.next_if(|rank| head.is_none_or(|(head, _)| *rank < head));
             if let Some(rank) = next {
                 let job = JobId(rank.job);
-                let class = self.places.classes().of(job);
+                let class = self.places.class_of(job);
                 let own = view.run(job).expect("a running job").gpu_type();
                 let admitted_on = self.admit_on(class, Some(own), &mut left);
                 order.push(Entry {
@@ -236,7 +237,7 @@ impl Pass {
         self.heads
             .retain(|Reverse((_, class))| !non_monotone[*class]);
         for job in view.waiting() {
-            let class = self.places.classes().of(job);
+            let class = self.places.class_of(job);
             if self.non_monotone[class] && self.queues.is_waiting(job) {
                 let key: Key = self.queues.key(job);
                 let rank = self.measure.waiting(key, self.gpus(class));

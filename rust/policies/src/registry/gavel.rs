@@ -3,10 +3,10 @@
 use super::world::{PAIRS, SHARING, TYPES};
 use super::{Fact, PolicyInfo, Premise, Preset, Services, Stops};
 use crate::gavel_timing::{GavelTiming, GavelTimingParams};
+use crate::kit::{GpuPick, QueueBy};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, flag, number, spec};
 use crate::place::PlacementParams;
 use crate::round::{EntityParams, Partners, RoundParams, Rounds, ZeroPass};
-use crate::yarn::{GpuPick, QueueBy};
 use gangline_allocation::{
     Allocations, Allocator, Choice, EqualSplit, FastestFirst, InRuns, Inside, Objective,
     RandomPairs, Seen, Settings,

@@ -14,7 +14,7 @@ mod themis;
 mod world;
 mod yarn;
 
-use crate::baselines::Seen;
+use crate::kit::Seen;
 use crate::params::{ParamDefault, ParamReader, ParamSpec, ParamValue, Params, nearest, words};
 use crate::place::{PlacementParams, Rule};
 use crate::themis::{Auctioneer, NoAuctioneer};

@@ -1,9 +1,10 @@
 //! Capacity queues.
 
 use super::PolicyInfo;
+use crate::kit::{GpuPick, QueueBy};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, spec};
 use crate::place::PlacementParams;
-use crate::yarn::{GpuPick, QueueBy, QueueParams, Yarn};
+use crate::yarn::{QueueParams, Yarn};
 
 const OWN: &[ParamSpec] = &[
     choice("queue_by", QueueBy::NAMES, "none").doc(

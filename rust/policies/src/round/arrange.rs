@@ -2,7 +2,7 @@
 
 use super::choose::Walk;
 use super::{Candidates, Choice, Holder, Rounds};
-use crate::yarn::GpuPick;
+use crate::kit::GpuPick;
 use gangline_engine::{ClusterView, Mark, Plan};
 use gangline_model::{GpuSet, JobId, SimTime};
 use std::cmp::Reverse;
@@ -67,7 +67,7 @@ impl Rounds {
             let gpus = if let Some(gpus) = kept {
                 gpus.clone()
             } else {
-                let class = self.places.classes().of(job);
+                let class = self.places.class_of(job);
                 let found = self.places.place_on(plan, class, job, gpu_type);
                 found.ok_or(choice)?
             };
@@ -168,7 +168,7 @@ impl Rounds {
             } else if is_blocked {
                 None
             } else {
-                let class = self.places.classes().of(job);
+                let class = self.places.class_of(job);
                 let found = pick.place(view, plan, &mut self.places, class, job);
                 is_blocked = found.is_none();
                 if let Some(gpus) = &found {

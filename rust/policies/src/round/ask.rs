@@ -1,33 +1,12 @@
 //! The request to an allocator, and what follows from it for the order of the types.
 
-use crate::class::Places;
+use crate::kit::Places;
 use gangline_allocation::Ask;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimTime};
 
 pub(crate) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> + use<> {
     (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
-}
-
-/// Whether a job may use a type and the placement rule has a place for it there.
-#[inline]
-pub(super) fn can(places: &Places, job: JobId, gpu_type: usize) -> bool {
-    places.homes(job) >> gpu_type & 1 == 1
-}
-
-/// Rate of the gang on a type, 0 where it cannot run.
-#[inline]
-pub(crate) fn rate(
-    view: &ClusterView<'_>,
-    places: &Places,
-    job: JobId,
-    gpu_type: GpuTypeId,
-) -> f64 {
-    if can(places, job, gpu_type.index()) {
-        view.base_rate(job, gpu_type)
-    } else {
-        0.0
-    }
 }
 
 /// Describes the active jobs; `running` is the type that a job uses by its share.
@@ -54,7 +33,7 @@ pub(crate) fn ask(
     };
     for job in active {
         ask.jobs.push(job);
-        let rates = types(view).map(|t| rate(view, places, job, t));
+        let rates = types(view).map(|t| places.rate(view, job, t));
         ask.rates.extend(rates);
         ask.gangs.push(f64::from(view.jobs().gpus(job)));
         let weight = columns.weight.as_ref().map_or(1.0, |all| all[job.index()]);

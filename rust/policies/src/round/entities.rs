@@ -1,6 +1,6 @@
 //! Entities: groups of jobs of one user or virtual cluster, which share one weight.
 
-use crate::yarn::{Owners, QueueBy};
+use crate::kit::{Owners, QueueBy};
 use gangline_allocation::Ask;
 use gangline_engine::PolicyError;
 use gangline_model::JobFacts;

@@ -16,16 +16,16 @@ mod packed;
 mod pairs;
 mod queues;
 
-use crate::class::Places;
-use crate::place::PlacementParams;
-use crate::turns::check_length;
-use crate::why::{
+use crate::kit::GpuPick;
+use crate::kit::Places;
+use crate::kit::check_length;
+use crate::kit::why::{
     BEHIND, NEXT_DECISION, NO_PLACE, NO_SHARE, OUTRANKED, at_head, has_enough, largest,
 };
-use crate::yarn::GpuPick;
+use crate::place::PlacementParams;
 pub(crate) use accounts::{Accounts, Claim};
-pub(crate) use ask::{ask, rate, types};
-use ask::{can, order_of_types};
+use ask::order_of_types;
+pub(crate) use ask::{ask, types};
 use entities::Entities;
 pub use entities::EntityParams;
 use gangline_allocation::{Allocator, Shares, in_parts};
@@ -253,10 +253,10 @@ impl Rounds {
             return;
         }
         self.is_active[job.index()] = true;
-        for gpu_type in types(view).map(GpuTypeId::index) {
-            if can(&self.places, job, gpu_type) {
-                let claim = self.accounts.claim(job, gpu_type);
-                self.queues.insert(gpu_type, claim);
+        for gpu_type in types(view) {
+            if self.places.has_home(job, gpu_type) {
+                let claim = self.accounts.claim(job, gpu_type.index());
+                self.queues.insert(gpu_type.index(), claim);
             }
         }
     }
@@ -313,10 +313,9 @@ impl Rounds {
         if self.keeps_queues() {
             let (accounts, places) = (&self.accounts, &self.places);
             let claims = ask.jobs.iter().flat_map(|&job| {
-                let types = types(view).map(GpuTypeId::index);
-                types
-                    .filter(move |&gpu_type| can(places, job, gpu_type))
-                    .map(move |gpu_type| (gpu_type, accounts.claim(job, gpu_type)))
+                let types = types(view).filter(move |&t| places.has_home(job, t));
+                let types = types.map(GpuTypeId::index);
+                types.map(move |gpu_type| (gpu_type, accounts.claim(job, gpu_type)))
             });
             self.queues.refill(claims);
         }
@@ -342,9 +341,10 @@ impl Rounds {
             // other jobs than those of the last allocation, or these again
             let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
             let places = &self.places;
-            let rates = self.active.iter().flat_map(|&job| {
-                types(view).map(move |gpu_type| rate(view, places, job, gpu_type))
-            });
+            let rates = self
+                .active
+                .iter()
+                .flat_map(|&job| types(view).map(move |gpu_type| places.rate(view, job, gpu_type)));
             if self.params.type_order.is_none() {
                 self.type_order = order_of_types(&capacity, rates);
             }
@@ -519,7 +519,7 @@ impl Policy for Rounds {
         let claim = |job, gpu_type: GpuTypeId| self.accounts.claim(job, gpu_type.index());
         let own = |gpu_type| claim(job, gpu_type);
         let usable: Vec<GpuTypeId> = types(view)
-            .filter(|&t| can(&self.places, job, t.index()))
+            .filter(|&t| self.places.has_home(job, t))
             .collect();
         if self.accounts.has_shares(job) && usable.iter().all(|&t| own(t).share <= 0.0) {
             return Some(Cause::new(&NO_SHARE));

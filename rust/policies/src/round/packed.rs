@@ -4,7 +4,6 @@
 //! packing needs.
 
 use super::accounts::Claim;
-use super::ask::can;
 use super::pairs::{Line, Pairs};
 use super::queues::Filter;
 use super::{Candidates, Choice, Rounds};
@@ -118,7 +117,7 @@ impl Rounds {
     }
 
     fn queue_of(&self, open: &[JobId], filter: Filter, gpu_type: GpuTypeId) -> BinaryHeap<Entry> {
-        let may = |job: &JobId| can(&self.places, *job, gpu_type.index());
+        let may = |job: &JobId| self.places.has_home(*job, gpu_type);
         let claims = open.iter().copied().filter(may);
         claims
             .map(|job| self.accounts.claim(job, gpu_type.index()))
@@ -132,7 +131,7 @@ impl Rounds {
         let mut lines = BTreeSet::new();
         placed.iter().all(|(choice, _)| {
             let alone = |job: JobId| {
-                let can = |gpu_type: usize| can(&self.places, job, gpu_type);
+                let can = |at: usize| self.places.has_home(job, GpuTypeId::new(at));
                 self.accounts.shared_types(job, can)
             };
             let pairs_of = |job| self.pairs.as_ref().map_or(0, |pairs| pairs.pairs_of(job));

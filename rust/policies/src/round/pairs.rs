@@ -11,8 +11,8 @@
 //! partner is changes nothing for a job, and there are as many books as a program has shares, not jobs squared.
 
 use super::accounts::{Claim, priority};
-use super::ask::{rate, types};
-use crate::class::Places;
+use super::ask::types;
+use crate::kit::Places;
 use gangline_allocation::{Ask, PairShare};
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimSpan};
@@ -68,7 +68,7 @@ impl Pairs {
         let mut known = FxHashMap::default();
         for job in jobs.ids() {
             let rates: Vec<u64> = types(view)
-                .map(|t| rate(view, places, job, t).to_bits())
+                .map(|t| places.rate(view, job, t).to_bits())
                 .collect();
             let memory = view.memory_bytes(job, 0);
             let class = view.pair_class(job);
@@ -249,10 +249,10 @@ fn rate_beside(
     let both = memory.saturating_add(view.memory_bytes(other, 0));
     let room = view.cluster().gpu_types()[gpu_type.index()].memory_bytes;
     let fits = view.jobs().gpus(job) == view.jobs().gpus(other) && both <= room;
-    let theirs = rate(view, places, other, gpu_type);
+    let theirs = places.rate(view, other, gpu_type);
     if !fits || theirs <= 0.0 || view.xi(other, job, gpu_type).is_none() {
         return 0.0;
     }
-    let slowed = |xi| rate(view, places, job, gpu_type) / xi;
+    let slowed = |xi| places.rate(view, job, gpu_type) / xi;
     view.xi(job, other, gpu_type).map_or(0.0, slowed)
 }

@@ -7,7 +7,9 @@
 //! costs O(n): only jobs that are asked are put in order.
 
 use super::accounts::Claim;
+use crate::kit::ByClass;
 use gangline_model::JobId;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Which claims a walk looks at.
@@ -34,8 +36,10 @@ pub(super) struct Queues {
     gangs: Vec<u32>,
     /// Size of each job, as a place in `gangs`.
     of_job: Vec<u16>,
-    /// `2 x types x gangs`: claims with a priority above 0, then those without one.
-    lines: Vec<BinaryHeap<Claim>>,
+    /// `2 x types x gangs`: claims with a priority above 0, then those without one; the greatest first.
+    lines: ByClass<Reverse<Claim>>,
+    /// Half of them.
+    half: usize,
     /// Claims that were offered and are not back yet, in the order of the walk, with their lines.
     out: Vec<(Claim, usize)>,
 }
@@ -48,7 +52,8 @@ impl Queues {
         let at = |size| gangs.binary_search(size).expect("a size of the trace") as u16;
         Self {
             of_job: sizes.iter().map(at).collect(),
-            lines: vec![BinaryHeap::new(); 2 * types * gangs.len()],
+            lines: ByClass::new(2 * types * gangs.len()),
+            half: types * gangs.len(),
             out: Vec::new(),
             gangs,
         }
@@ -59,28 +64,21 @@ impl Queues {
         if claim.priority > 0.0 {
             own
         } else {
-            own + self.lines.len() / 2
+            own + self.half
         }
     }
 
     /// Adds a claim; an earlier one of the job on the type is an old one from now on.
     pub(super) fn insert(&mut self, gpu_type: usize, claim: Claim) {
         let line = self.line(gpu_type, &claim);
-        self.lines[line].push(claim);
+        self.lines.push(line, Reverse(claim));
     }
 
     /// Starts again from nothing with these claims by type.
     pub(super) fn refill(&mut self, claims: impl Iterator<Item = (usize, Claim)>) {
-        // a heap made of a whole list is built in one go
-        let emptied = self.lines.iter_mut().map(std::mem::take);
-        let mut lists: Vec<Vec<Claim>> = emptied.map(BinaryHeap::into_vec).collect();
-        lists.iter_mut().for_each(Vec::clear);
-        for (gpu_type, claim) in claims {
-            lists[self.line(gpu_type, &claim)].push(claim);
-        }
-        for (line, list) in self.lines.iter_mut().zip(lists) {
-            *line = BinaryHeap::from(list);
-        }
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.refill(claims.map(|(gpu_type, claim)| (self.line(gpu_type, &claim), Reverse(claim))));
+        self.lines = lines;
     }
 
     /// Offers the claims on a type in order, as long as their gangs fit; `take` says whether one is taken,
@@ -96,7 +94,7 @@ impl Queues {
         mut take: impl FnMut(JobId, usize) -> bool,
     ) {
         let mut heads = BinaryHeap::new();
-        let (sizes, rest) = (self.gangs.len(), self.lines.len() / 2);
+        let (sizes, rest) = (self.gangs.len(), self.half);
         let parts = [
             (filter != Filter::WithoutShare, 0),
             (filter != Filter::WithShare, rest),
@@ -118,8 +116,8 @@ impl Queues {
             if take(claim.job, self.out.len()) {
                 *free -= gang;
             }
-            self.out
-                .extend(self.lines[line].pop().map(|claim| (claim, line)));
+            let offered = self.lines.pop(line);
+            self.out.extend(offered.map(|Reverse(claim)| (claim, line)));
             heads.extend(self.head(line, &is_old).map(|claim| (claim, line)));
         }
     }
@@ -127,20 +125,14 @@ impl Queues {
     /// Puts the claims back that were offered behind a position: all but the first so many.
     pub(super) fn put_back(&mut self, first: usize) {
         for (claim, line) in self.out.drain(first..) {
-            self.lines[line].push(claim);
+            self.lines.push(line, Reverse(claim));
         }
     }
 
     /// The greatest claim of a line; old ones above it are dropped.
     fn head(&mut self, line: usize, is_old: &impl Fn(&Claim) -> bool) -> Option<Claim> {
-        let line = &mut self.lines[line];
-        while let Some(claim) = line.peek() {
-            if !is_old(claim) {
-                return Some(*claim);
-            }
-            line.pop();
-        }
-        None
+        let first = self.lines.first_if(line, |claim| !is_old(&claim.0));
+        first.map(|claim| claim.0)
     }
 }
 

@@ -26,7 +26,7 @@ pub use params::{
     BenefitParams, FreePick, Gather, Key, PartnerTime, Retest, SharingParams, SubBatchRule,
 };
 
-use crate::why::{BEHIND, NO_PLACE};
+use crate::kit::why::{BEHIND, NO_PLACE};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };

@@ -1,6 +1,6 @@
 //! Parameters of `sjf-ffs` and `sjf-bsbf`.
 
-use crate::baselines::Seen;
+use crate::kit::Seen;
 use crate::params::{ParamReader, words};
 
 words! {

@@ -7,7 +7,7 @@
 use super::pair::Pair;
 use super::params::PartnerTime;
 use super::residents::{Members, Residents};
-use crate::baselines::Seen;
+use crate::kit::Seen;
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::cmp::Reverse;

@@ -4,7 +4,7 @@ use super::pair::Pair;
 use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
 use super::partners::{Asking, Partner, Partners};
 use super::residents::{Residents, slots};
-use crate::baselines::Seen;
+use crate::kit::Seen;
 use gangline_engine::{ClusterView, FreeIndex, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest};
 use smallvec::SmallVec;

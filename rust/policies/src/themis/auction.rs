@@ -2,7 +2,7 @@
 
 use super::exact::Exact;
 use super::fairness::{Fairness, Rho, Standing};
-use crate::class::Places;
+use crate::kit::Places;
 use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, JobId, SimSpan};
 use gangline_rng::{Purpose, Stream};

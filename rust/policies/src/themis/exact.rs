@@ -2,9 +2,9 @@
 //! with the largest product of v. Built and carried out here; solved on the other side of a port.
 
 use super::fairness::Standing;
-use crate::class::Places;
+use crate::kit::Places;
 use crate::place::PlacementParams;
-use crate::place::levels::{self, Pick};
+use crate::place::{Pick, consolidate};
 use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime, Tier};
 
@@ -332,7 +332,7 @@ fn find(
     let mut picks: Vec<Pick> = Vec::new();
     if by_rule || tier == Tier::Network {
         let free = plan.free();
-        if !levels::at_level(placement, free, gpu_type, (gang, tier), &mut picks) {
+        if !consolidate::at_level(placement, free, gpu_type, (gang, tier), &mut picks) {
             return None;
         }
     } else {
@@ -349,7 +349,7 @@ fn find(
             if pool.rack_free(rack) < gang {
                 return None;
             }
-            levels::fill(placement.fit, pool, rack, gang, &mut picks);
+            consolidate::fill(placement.fit, pool, rack, gang, &mut picks);
         }
     }
     let mut gpus = GpuSet::new();

@@ -16,11 +16,11 @@ mod fairness;
 pub use auction::Leftover;
 pub use exact::{AuctionAsk, Auctioneer, Award, Bid, NoAuctioneer, Offer, Room};
 
-use crate::baselines::Seen;
-use crate::class::Places;
+use crate::kit::Places;
+use crate::kit::Seen;
+use crate::kit::check_length;
+use crate::kit::why::{NO_PLACE, has_enough, largest};
 use crate::place::PlacementParams;
-use crate::turns::check_length;
-use crate::why::{NO_PLACE, has_enough, largest};
 use auction::Auction;
 use exact::Exact;
 use fairness::{Fairness, Standing};
@@ -81,7 +81,7 @@ impl Themis {
     }
 
     fn count(&mut self, job: JobId, change: i32) {
-        let class = self.places.classes().of(job);
+        let class = self.places.class_of(job);
         let count = &mut self.waiting_by_class[class];
         *count = count
             .checked_add_signed(change)
@@ -103,7 +103,7 @@ impl Themis {
         let age = view.now() - view.jobs().arrival(job);
         Ok(Standing {
             job,
-            class: self.places.classes().of(job),
+            class: self.places.class_of(job),
             age,
             left,
             duration,

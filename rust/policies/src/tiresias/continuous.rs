@@ -4,10 +4,10 @@
 //! jobs and class heads: O(running log running). Between decisions a timer waits for the first running job whose key
 //! passes that of a waiting one.
 
+use crate::kit::JobTimers;
+use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::place::PlacementParams;
-use crate::preempt::{Pass, Protection};
-use crate::queue::{JobTimers, Key, Measure};
-use crate::why::{NO_PLACE, OUTRANKED};
+use crate::preempt::{Key, Measure, Pass, Protection};
 use gangline_engine::{
     Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, Reason, WakeOn,
 };

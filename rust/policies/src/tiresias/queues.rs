@@ -5,11 +5,11 @@
 //! timer, for the first of these.
 
 use super::GittinsIndex;
+use crate::kit::JobTimers;
+use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::params::ParamReader;
 use crate::place::PlacementParams;
-use crate::preempt::{Pass, Protection};
-use crate::queue::{JobTimers, Key, Measure};
-use crate::why::{NO_PLACE, OUTRANKED};
+use crate::preempt::{Key, Measure, Pass, Protection};
 use gangline_engine::{
     Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, Reason, WakeOn,
 };

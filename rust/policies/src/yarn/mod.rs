@@ -9,18 +9,13 @@
 //! out. A head without a place blocks its own queue only. Cost per start: O(types + gang), and
 //! O(log queues); per release each blocked head is asked once. The waiting jobs are never walked.
 
-mod owners;
-mod pick;
 mod queues;
 
-pub(crate) use owners::Owners;
-pub use owners::QueueBy;
-pub use pick::GpuPick;
 pub use queues::QueueParams;
 
-use crate::class::Places;
+use crate::kit::why::{BEHIND, NO_PLACE, at_head};
+use crate::kit::{GpuPick, Places};
 use crate::place::PlacementParams;
-use crate::why::{BEHIND, NO_PLACE, at_head};
 use gangline_engine::{
     Cause, Changes, ClusterView, Counted, Next, Plan, Policy, PolicyError, Reason,
 };
@@ -60,7 +55,7 @@ impl Yarn {
     }
 
     fn find(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, job: JobId) -> Option<GpuSet> {
-        let class = self.places.classes().of(job);
+        let class = self.places.class_of(job);
         self.pick.place(view, plan, &mut self.places, class, job)
     }
 
@@ -76,7 +71,7 @@ impl Yarn {
         let places = &self.places;
         let free = plan.free();
         self.queues.retry(|head| {
-            let class = places.classes().of(head);
+            let class = places.class_of(head);
             let types = &places.classes().get(class).types;
             has_room
                 || types

@@ -1,10 +1,10 @@
 //! Queues with shares: which jobs are in which, and which goes next.
 
-use super::owners::{Owners, QueueBy};
+use crate::kit::{ByClass, Owners, QueueBy};
 use gangline_engine::PolicyError;
 use gangline_model::{JobFacts, JobId};
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters of the queues.
 #[derive(Clone, Debug)]
@@ -19,7 +19,6 @@ pub struct QueueParams {
 struct Queue {
     share: Share,
     used: u32,
-    waiting: BinaryHeap<Reverse<JobId>>,
 }
 
 /// A share in whole units, at least one.
@@ -61,6 +60,8 @@ type Place = (Load, u32);
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     list: Vec<Queue>,
+    /// By queue, in order of arrival.
+    waiting: ByClass<JobId>,
     /// Queue of each job.
     of: Vec<u32>,
     /// Queues with a waiting job whose head may have a place.
@@ -87,11 +88,11 @@ impl Queues {
                 Ok(Queue {
                     share: share_of(name, params)?,
                     used: 0,
-                    waiting: BinaryHeap::new(),
                 })
             })
             .collect();
         Ok(Self {
+            waiting: ByClass::new(names.len()),
             list: list?,
             of: owners.number,
             ready: BTreeSet::new(),
@@ -105,14 +106,14 @@ impl Queues {
     }
 
     fn head(&self, queue: u32) -> Option<JobId> {
-        self.list[queue as usize].waiting.peek().map(|job| job.0)
+        self.waiting.first(queue as usize)
     }
 
     /// Changes what a queue holds or which jobs wait there, and its place with it.
-    fn change(&mut self, queue: u32, change: impl FnOnce(&mut Queue)) {
+    fn change(&mut self, queue: u32, change: impl FnOnce(&mut Self)) {
         self.ready.remove(&self.place(queue));
         let head = self.head(queue);
-        change(&mut self.list[queue as usize]);
+        change(self);
         if self.head(queue) != head {
             self.blocked.remove(&queue);
         }
@@ -134,14 +135,14 @@ impl Queues {
 
     /// A job waits.
     pub(super) fn join(&mut self, job: JobId) {
-        self.change(self.of[job.index()], |queue| {
-            queue.waiting.push(Reverse(job));
-        });
+        let queue = self.of[job.index()];
+        self.change(queue, |all| all.waiting.push(queue as usize, job));
     }
 
     /// A job holds its GPUs no longer.
     pub(super) fn give_back(&mut self, job: JobId, gpus: u32) {
-        self.change(self.of[job.index()], |queue| queue.used -= gpus);
+        let queue = self.of[job.index()];
+        self.change(queue, |all| all.list[queue as usize].used -= gpus);
     }
 
     /// Blocked queues may go again if what the caller says of their heads is true.
@@ -173,9 +174,9 @@ impl Queues {
 
     /// The head of the queue gets its GPUs.
     pub(super) fn start(&mut self, queue: u32, gpus: u32) {
-        self.change(queue, |queue| {
-            queue.waiting.pop();
-            queue.used += gpus;
+        self.change(queue, |all| {
+            all.waiting.pop(queue as usize);
+            all.list[queue as usize].used += gpus;
         });
     }
 }

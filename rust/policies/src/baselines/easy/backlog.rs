@@ -1,7 +1,7 @@
 //! Waiting jobs of `easy` by class and arrival, with their estimated times on each type of the class, ns.
 
 use super::min_tree::MinTree;
-use crate::class::{Classes, Places};
+use crate::kit::{Classes, Places};
 use gangline_model::JobId;
 
 /// Waiting jobs. A job's position in its class follows arrival.
@@ -67,7 +67,7 @@ impl Backlog {
 
     /// Takes a job out.
     pub(super) fn remove(&mut self, job: JobId, places: &Places) {
-        let class = places.classes().of(job);
+        let class = places.class_of(job);
         if std::mem::take(&mut self.is_waiting[job.index()]) {
             self.waiting[class] -= 1;
             let position = self.position(job);

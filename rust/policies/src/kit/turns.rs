@@ -1,12 +1,45 @@
-//! Protection of a job that has just started: for a time it is admitted before all others.
+//! Jobs that take turns: whether a turn is long enough for a job to get anywhere.
 
-use crate::class::Places;
+use super::places::Places;
 use crate::params::ParamReader;
 use gangline_engine::{ClusterView, PolicyError};
-use gangline_model::SimSpan;
+use gangline_model::{JobId, SimSpan};
+
+/// Refuses turns of a length in which a job that restarts keeps no progress: two jobs could take turns for ever.
+/// `field` is the parameter that sets the length; jobs that the policy has no place for do not count.
+pub(crate) fn check_length(
+    view: &ClusterView<'_>,
+    policy: &str,
+    field: &str,
+    length: SimSpan,
+    unplaceable: &[JobId],
+) -> Result<(), PolicyError> {
+    let is_kept = |job: &JobId| !view.is_dropped(*job) && unplaceable.binary_search(job).is_err();
+    let kept = view.jobs().ids().filter(is_kept);
+    let restart = kept
+        .map(|job| view.restart_overhead(job))
+        .max()
+        .unwrap_or(SimSpan::ZERO);
+    let seconds = restart.seconds();
+    let expected = match view.checkpoint_interval() {
+        Some(interval) if restart.0.saturating_add(interval.0) > length.0 => format!(
+            "at least the longest restart overhead, {seconds} s, and checkpoint_interval_s = {} \
+             together, or a turn would keep no progress",
+            interval.seconds()
+        ),
+        None if restart >= length => format!("more than the longest restart overhead, {seconds} s"),
+        _ => return Ok(()),
+    };
+    Err(PolicyError::Parameter {
+        policy: policy.to_owned(),
+        field: field.to_owned(),
+        value: length.seconds().to_string(),
+        expected,
+    })
+}
 
 /// Name of the parameter.
-const FIELD: &str = "preempt_min_run_s";
+const PROTECTION: &str = "preempt_min_run_s";
 
 /// For how long a job may not be preempted after a start or move.
 #[derive(Clone, Debug)]
@@ -24,7 +57,7 @@ impl Protection {
     pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         Ok(Self {
             policy: params.policy().to_owned(),
-            span: params.span(FIELD)?,
+            span: params.span(PROTECTION)?,
         })
     }
 
@@ -49,7 +82,7 @@ impl Protection {
         }
         Err(PolicyError::Parameter {
             policy: self.policy.clone(),
-            field: FIELD.to_owned(),
+            field: PROTECTION.to_owned(),
             value: self.span.seconds().to_string(),
             expected: format!(
                 "0, or more than the longest restart overhead, {} s, under a placement rule that may \

@@ -153,10 +153,32 @@ impl Places {
             .collect())
     }
 
-    /// Types on which a job would have a place on the empty cluster, as bits.
+    /// Whether a job may use a type and would have a place there on the empty cluster.
     #[inline]
-    pub fn homes(&self, job: JobId) -> u64 {
-        self.homes[self.classes.of(job)]
+    pub(crate) fn has_home(&self, job: JobId, gpu_type: GpuTypeId) -> bool {
+        self.homes[self.classes.of(job)] >> gpu_type.index() & 1 == 1
+    }
+
+    /// Rate of a gang on a type, 0 where it has no place.
+    #[inline]
+    pub(crate) fn rate(&self, view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
+        if self.has_home(job, gpu_type) {
+            view.base_rate(job, gpu_type)
+        } else {
+            0.0
+        }
+    }
+
+    /// The class of a job, by number.
+    #[inline]
+    pub fn class_of(&self, job: JobId) -> usize {
+        self.classes.of(job)
+    }
+
+    /// What is common to the class of a job.
+    #[inline]
+    pub(crate) fn class(&self, job: JobId) -> &DemandClass {
+        self.classes.get(self.classes.of(job))
     }
 
     /// The classes.

@@ -1,38 +1,50 @@
-//! Servers by (GPU type, size, free GPUs): what `FIND_ALLOC` looks at instead of servers one by one.
+//! Servers by group (the same GPU type and size) and by what is free on them: the inventory of a policy that makes a whole
+//! allocation at a round boundary and looks at groups instead of servers one by one.
 //!
 //! Between decisions every server that is up counts as wholly free, for at a boundary everything is preemptible. A
-//! decision takes and gives GPUs and goes back to that state at its end, so nothing is ever rebuilt. Taking or giving
-//! GPUs of one server costs O(log64 servers).
+//! decision takes and gives and goes back to that state at its end, so nothing is ever rebuilt. To take or give costs
+//! O(log64 servers).
 
 use gangline_engine::BitSet;
-use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
+use gangline_model::{ClusterSpec, GpuTypeId, Server, ServerId};
 use smallvec::SmallVec;
 
 /// GPUs of a gang: servers, ascending, each with a number of GPUs.
-pub(crate) type Places = SmallVec<[(u32, u32); 4]>;
+pub(crate) type Counts = SmallVec<[(u32, u32); 4]>;
 
 /// Servers alike in GPU type and size.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
-    pub(super) gpu_type: GpuTypeId,
-    pub(super) capacity: u32,
-    /// Servers that are up, by free GPUs.
-    pub(super) by_free: Vec<BitSet>,
+pub(crate) struct Group {
+    pub(crate) gpu_type: GpuTypeId,
+    /// GPUs of a server.
+    pub(crate) size: u32,
+    /// What there is to take of a server: its GPUs, or a copy of a job.
+    pub(crate) capacity: u32,
+    /// The first server as described, up or down: it stands for all.
+    pub(crate) first: ServerId,
+    /// Servers as described.
+    pub(crate) servers: u32,
+    /// Servers that are up.
+    pub(crate) up: u32,
+    /// Servers that are up, by how much of them is free.
+    pub(crate) by_free: Vec<BitSet>,
 }
 
 /// The working state of a decision.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Servers {
-    pub(super) groups: Vec<Group>,
+pub(crate) struct Servers {
+    pub(crate) groups: Vec<Group>,
+    /// By server; `NONE` = it is of no use.
     group_of: Vec<u32>,
     free: Vec<u32>,
     is_up: Vec<bool>,
     free_of_type: Vec<u32>,
-    up_of_type: Vec<u32>,
     free_total: u32,
     racks: Vec<Rack>,
     rack_of: Vec<u32>,
 }
+
+const NONE: u32 = u32::MAX;
 
 /// A rack; kept only where gangs may prefer one.
 #[derive(Clone, Debug, Default)]
@@ -42,12 +54,15 @@ struct Rack {
 }
 
 impl Servers {
-    /// All servers of a cluster, up and free.
-    pub(super) fn new(cluster: &ClusterSpec, rack_aware: bool) -> Self {
+    /// All servers of a cluster, up and free. `capacity` says what there is to take of one; `None` = it is of no use.
+    pub(crate) fn new(
+        cluster: &ClusterSpec,
+        rack_aware: bool,
+        capacity: impl Fn(&Server) -> Option<u32>,
+    ) -> Self {
         let (types, servers) = (cluster.gpu_types().len(), cluster.servers().len());
         let mut all = Self {
             free_of_type: vec![0; types],
-            up_of_type: vec![0; types],
             free: vec![0; servers],
             is_up: vec![false; servers],
             ..Self::default()
@@ -60,74 +75,80 @@ impl Servers {
             all.racks = vec![empty; cluster.racks() as usize];
         }
         for (index, server) in cluster.servers().iter().enumerate() {
+            let Some(capacity) = capacity(server) else {
+                all.group_of.push(NONE);
+                continue;
+            };
             let is_like =
-                |group: &Group| group.gpu_type == server.gpu_type && group.capacity == server.gpus;
+                |group: &Group| group.gpu_type == server.gpu_type && group.size == server.gpus;
             let group = all.groups.iter().position(is_like).unwrap_or_else(|| {
                 all.groups.push(Group {
                     gpu_type: server.gpu_type,
-                    capacity: server.gpus,
-                    by_free: vec![BitSet::new(servers); server.gpus as usize + 1],
+                    size: server.gpus,
+                    capacity,
+                    first: ServerId::new(index),
+                    servers: 0,
+                    up: 0,
+                    by_free: vec![BitSet::new(servers); capacity as usize + 1],
                 });
                 all.groups.len() - 1
             });
+            all.groups[group].servers += 1;
             all.group_of.push(group as u32);
             if let Some(rack) = all.racks.get_mut(server.rack.index()) {
                 rack.servers.push(index as u32);
                 all.rack_of.push(server.rack.0);
             }
-            all.repair(ServerId::new(index));
+            all.set_up(ServerId::new(index), true);
         }
         all
     }
 
-    /// A server came back.
-    pub(super) fn repair(&mut self, server: ServerId) {
-        if !std::mem::replace(&mut self.is_up[server.index()], true) {
-            let group = &self.groups[self.group_of[server.index()] as usize];
-            let (gpu_type, capacity) = (group.gpu_type.index(), group.capacity);
-            self.up_of_type[gpu_type] += capacity;
-            self.groups[self.group_of[server.index()] as usize].by_free[0].insert(server.index());
+    /// A server came back or failed. All of it is free: no decision is under way.
+    pub(crate) fn set_up(&mut self, server: ServerId, is_up: bool) {
+        let (index, group) = (server.index(), self.group_of[server.index()]);
+        if group == NONE || std::mem::replace(&mut self.is_up[index], is_up) == is_up {
+            return;
+        }
+        let group = &mut self.groups[group as usize];
+        let capacity = group.capacity;
+        if is_up {
+            group.up += 1;
+            group.by_free[0].insert(index);
             self.give(server.0, capacity);
-        }
-    }
-
-    /// A server failed. All its GPUs are free: no decision is under way.
-    pub(super) fn fail(&mut self, server: ServerId) {
-        if std::mem::replace(&mut self.is_up[server.index()], false) {
-            let group = &self.groups[self.group_of[server.index()] as usize];
-            let (gpu_type, capacity) = (group.gpu_type.index(), group.capacity);
-            self.up_of_type[gpu_type] -= capacity;
+        } else {
+            group.up -= 1;
             self.take(server.0, capacity);
-            self.groups[self.group_of[server.index()] as usize].by_free[0].remove(server.index());
+            self.groups[self.group_of[index] as usize].by_free[0].remove(index);
         }
     }
 
-    /// Takes GPUs of a server.
-    pub(super) fn take(&mut self, server: u32, gpus: u32) {
+    /// Takes some of a server.
+    pub(crate) fn take(&mut self, server: u32, gpus: u32) {
         self.set_free(server, self.free[server as usize] - gpus);
     }
 
-    /// Gives GPUs of a server back.
-    pub(super) fn give(&mut self, server: u32, gpus: u32) {
+    /// Gives some of a server back.
+    pub(crate) fn give(&mut self, server: u32, gpus: u32) {
         self.set_free(server, self.free[server as usize] + gpus);
     }
 
     /// Takes the GPUs of a gang.
-    pub(super) fn take_all(&mut self, places: &Places) {
+    pub(crate) fn take_all(&mut self, places: &Counts) {
         for &(server, gpus) in places {
             self.take(server, gpus);
         }
     }
 
     /// Gives the GPUs of a gang back.
-    pub(super) fn give_all(&mut self, places: &Places) {
+    pub(crate) fn give_all(&mut self, places: &Counts) {
         for &(server, gpus) in places {
             self.give(server, gpus);
         }
     }
 
     /// Goes from one set of GPUs given out to another; both are sorted by server.
-    pub(super) fn shift(&mut self, from: &[(u32, u32)], to: &[(u32, u32)]) {
+    pub(crate) fn shift(&mut self, from: &[(u32, u32)], to: &[(u32, u32)]) {
         let (mut from, mut to) = (from.iter().peekable(), to.iter().peekable());
         loop {
             let next = [from.peek(), to.peek()].into_iter().flatten();
@@ -157,55 +178,64 @@ impl Servers {
         }
     }
 
-    /// Free GPUs of a server.
+    /// What is free of a server.
     #[inline]
-    pub(super) fn free(&self, server: u32) -> u32 {
+    pub(crate) fn free(&self, server: u32) -> u32 {
         self.free[server as usize]
     }
 
-    /// Free GPUs of a type.
+    /// What is free of a type.
     #[inline]
-    pub(super) fn free_of_type(&self, gpu_type: GpuTypeId) -> u32 {
+    pub(crate) fn free_of_type(&self, gpu_type: GpuTypeId) -> u32 {
         self.free_of_type[gpu_type.index()]
     }
 
-    /// Free GPUs by type.
+    /// What is free, by type.
     #[inline]
-    pub(super) fn free_by_type(&self) -> &[u32] {
+    pub(crate) fn free_by_type(&self) -> &[u32] {
         &self.free_of_type
     }
 
-    /// All free GPUs.
+    /// All that is free.
     #[inline]
-    pub(super) fn free_total(&self) -> u32 {
+    pub(crate) fn free_total(&self) -> u32 {
         self.free_total
     }
 
-    /// GPUs of a type on servers that are up.
-    #[inline]
-    pub(super) fn up_of_type(&self) -> &[u32] {
-        &self.up_of_type
+    /// What there is on servers that are up, by type.
+    pub(crate) fn up_by_type(&self) -> SmallVec<[u32; 4]> {
+        let mut up = SmallVec::from_elem(0, self.free_of_type.len());
+        for group in &self.groups {
+            up[group.gpu_type.index()] += group.up * group.capacity;
+        }
+        up
     }
 
-    /// GPUs on servers that are up.
-    pub(super) fn up_total(&self) -> u32 {
-        self.up_of_type.iter().sum()
+    /// What there is on servers that are up.
+    pub(crate) fn up_total(&self) -> u32 {
+        self.groups.iter().map(|one| one.up * one.capacity).sum()
     }
 
     /// Type of a server.
     #[inline]
-    pub(super) fn type_of(&self, server: u32) -> GpuTypeId {
+    pub(crate) fn type_of(&self, server: u32) -> GpuTypeId {
         self.groups[self.group(server)].gpu_type
     }
 
     /// Its group.
     #[inline]
-    pub(super) fn group(&self, server: u32) -> usize {
+    pub(crate) fn group(&self, server: u32) -> usize {
         self.group_of[server as usize] as usize
     }
 
+    /// Its group, if it is of use.
+    pub(crate) fn find_group(&self, server: u32) -> Option<usize> {
+        let group = self.group_of[server as usize];
+        (group != NONE).then_some(group as usize)
+    }
+
     /// Servers of the rack with the most free GPUs of these types, the lowest of equal ones. Looks at every rack.
-    pub(super) fn roomiest_rack(&self, types: &[GpuTypeId]) -> &[u32] {
+    pub(crate) fn roomiest_rack(&self, types: &[GpuTypeId]) -> &[u32] {
         let room =
             |rack: &Rack| -> u32 { types.iter().map(|id| rack.free_of_type[id.index()]).sum() };
         // of equal ones `max_by_key` takes the last

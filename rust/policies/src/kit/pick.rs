@@ -1,6 +1,6 @@
 //! Which GPU type a gang gets, of those where the placement rule finds a place.
 
-use crate::class::Places;
+use super::places::Places;
 use crate::params::words;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::{GpuSet, GpuTypeId, JobId};

@@ -1,16 +1,41 @@
-//! One timer per job behind a single timer of the engine.
-//!
-//! Most timers of a queue policy are cancelled before they are due. Here that costs no search: their entries become
-//! stale. The engine hears only of the earliest timer.
+//! One timer of the engine that follows the earliest of many instants.
 
 use gangline_engine::Plan;
 use gangline_model::{JobId, SimTime, TimerTag};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
+/// The one timer that the engine knows of a policy.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    at: SimTime,
+}
 
-/// Timers by job; a job has at most one.
+impl Alarm {
+    const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
+    /// Not set.
+    pub(crate) const OFF: Self = Self { at: SimTime::NEVER };
+
+    /// Sets it, unless it is set to that instant already; `SimTime::NEVER` = off.
+    #[inline]
+    pub(crate) fn set(&mut self, now: SimTime, at: SimTime, plan: &mut Plan<'_>) {
+        if self.at <= now {
+            self.at = SimTime::NEVER;
+        }
+        if at == self.at {
+            return;
+        }
+        self.at = at;
+        if at == SimTime::NEVER {
+            plan.cancel(Self::TAG);
+        } else {
+            plan.wake_at(at, Self::TAG);
+        }
+    }
+}
+
+/// Timers by job; a job has at most one. Most timers of a queue policy are cancelled before they are due. Here that costs
+/// no search: their entries become stale. The engine hears only of the earliest timer.
 #[derive(Debug)]
 pub struct JobTimers {
     /// Times and jobs, some of them stale.
@@ -18,8 +43,7 @@ pub struct JobTimers {
     /// By job; `SimTime::NEVER` = none.
     at: Vec<SimTime>,
     live: usize,
-    /// The timer that the engine knows.
-    armed: SimTime,
+    alarm: Alarm,
 }
 
 impl JobTimers {
@@ -29,7 +53,7 @@ impl JobTimers {
             heap: BinaryHeap::new(),
             at: vec![SimTime::NEVER; jobs],
             live: 0,
-            armed: SimTime::NEVER,
+            alarm: Alarm::OFF,
         }
     }
 
@@ -84,23 +108,12 @@ impl JobTimers {
     /// Tells the engine the earliest timer, if it has changed. Call at the end of a decision.
     #[inline]
     pub fn flush(&mut self, now: SimTime, plan: &mut Plan<'_>) {
-        if self.armed <= now {
-            self.armed = SimTime::NEVER;
-        }
         if self.heap.len() > 2 * self.live + 1024 {
             let at = &self.at;
             self.heap
                 .retain(|Reverse((time, job))| at[*job as usize] == *time);
         }
         let next = self.first().map_or(SimTime::NEVER, |(time, _)| time);
-        if next == self.armed {
-            return;
-        }
-        self.armed = next;
-        if next == SimTime::NEVER {
-            plan.cancel(TAG);
-        } else {
-            plan.wake_at(next, TAG);
-        }
+        self.alarm.set(now, next, plan);
     }
 }

@@ -1,0 +1,81 @@
+//! What several policies are built of: books that a policy keeps of waiting jobs, GPUs and servers, and small rules.
+//!
+//! The engine owns what is true: who waits, who runs, what is free. A policy asks its `ClusterView` for that and its
+//! `Plan` for what is left in the middle of a decision. It keeps a book only for what it asks in an order of its own:
+//!
+//! | question | book | kept by |
+//! |---|---|---|
+//! | Which waiting job of a class comes first? | [`ByClass`]: a heap per class; only the first leaves | `fifo-skip`, `sjf`, `sjf-strict`, `ssf`, `gandiva`, `yarn-cs`, rounds, preemption |
+//! | Which gangs are alike, and where is room for one? | [`Places`]: the demand classes of the trace with the placement rule | all but `hadar`, `hadare`, `pollux`, sharing |
+//! | Which servers, of all that are alike, have so much free? | [`Servers`]: by GPU type, size and what is free | `hadar`, `hadare` |
+//! | Whose timer is due next? | [`JobTimers`]: one per job behind a single one of the engine ([`Alarm`]) | preemption, `gandiva` |
+//! | Which running job is the last in order, and what do those behind a rank hold? | `preempt::running` | `srtf`, `srsf`, `las`, `gittins` and those built on them |
+//! | How long is a job, as the policy sees it? | [`Seen`] | policies that know durations |
+//! | Whose jobs are whose? On which GPU type? | [`Owners`], [`GpuPick`] | `yarn-cs`, rounds |
+//! | Does a turn get anywhere? | [`check_length`], [`Protection`] | policies that stop jobs |
+//! | Why does a job wait? | [`why`]: reasons that several policies give | all |
+//!
+//! A start is one call: [`Places::start_job`] finds GPUs and starts the job, `plan.start` starts it on given ones. Both
+//! take the GPUs for the rest of the decision and count the start.
+//!
+//! # Examples
+//! The whole of `sjf`: [`ByClass`] has the first job of each class, and a class whose first job finds no room is done for
+//! this decision, as room only shrinks.
+//! ```
+//! use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits};
+//! use gangline_model::{JobId, SimSpan};
+//! use gangline_policies::kit::{ByClass, Places};
+//! use std::{cmp::Reverse, collections::BinaryHeap};
+//!
+//! struct Shortest {
+//!     places: Places, // Places::new(PlacementParams::default())
+//!     waiting: ByClass<(SimSpan, JobId)>,
+//! }
+//!
+//! impl Policy for Shortest {
+//!     fn traits(&self) -> PolicyTraits {
+//!         PolicyTraits { knowledge: Knowledge::Remaining, ..PolicyTraits::default() }
+//!     }
+//!     fn start(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<Vec<JobId>, PolicyError> {
+//!         let unplaceable = self.places.start(view, plan)?;
+//!         self.waiting = ByClass::new(self.places.classes().len());
+//!         Ok(unplaceable)
+//!     }
+//!     fn decide(&mut self, view: &ClusterView<'_>, changes: &Changes, plan: &mut Plan<'_>) -> Result<Next, PolicyError> {
+//!         for &job in changes.requeued.iter().chain(&changes.arrived) {
+//!             self.waiting.push(self.places.class_of(job), (view.duration(job)?, job));
+//!         }
+//!         let heads = self.waiting.busy().filter_map(|class| Some((self.waiting.first(class)?, class)));
+//!         let mut heads: BinaryHeap<_> = heads.map(Reverse).collect();
+//!         while let Some(Reverse(((_, job), class))) = heads.pop() {
+//!             if self.places.start_job(plan, class, job) {
+//!                 self.waiting.pop(class);
+//!                 heads.extend(self.waiting.first(class).map(|next| Reverse((next, class))));
+//!             }
+//!         }
+//!         Ok(Next::Ask)
+//!     }
+//! }
+//! ```
+
+mod owners;
+mod pick;
+mod places;
+mod queues;
+mod seen;
+pub(crate) mod servers;
+mod timers;
+mod turns;
+pub(crate) mod why;
+
+pub(crate) use owners::Owners;
+pub use owners::QueueBy;
+pub use pick::GpuPick;
+pub use places::{Classes, DemandClass, Places, TypeList};
+pub use queues::ByClass;
+pub use seen::Seen;
+pub(crate) use servers::{Counts, Servers};
+pub(crate) use timers::Alarm;
+pub use timers::JobTimers;
+pub use turns::Protection;
+pub(crate) use turns::check_length;

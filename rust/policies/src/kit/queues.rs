@@ -1,0 +1,95 @@
+//! Waiting jobs by class, where only the first of a class ever leaves.
+
+use gangline_engine::BitSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A heap per class: in each the least key comes first. A user who changes keys pushes the new one and says with
+/// [`Self::first_if`] which are still current; the others go when they come to the top.
+#[derive(Debug)]
+pub struct ByClass<K> {
+    heaps: Vec<BinaryHeap<Reverse<K>>>,
+    /// Classes whose heap is not empty.
+    busy: BitSet,
+}
+
+impl<K: Ord + Copy> Default for ByClass<K> {
+    /// No class.
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl<K: Ord + Copy> ByClass<K> {
+    /// A queue for each of so many classes.
+    pub fn new(classes: usize) -> Self {
+        Self {
+            heaps: (0..classes).map(|_| BinaryHeap::new()).collect(),
+            busy: BitSet::new(classes.max(1)),
+        }
+    }
+
+    /// Adds a job of a class.
+    #[inline]
+    pub fn push(&mut self, class: usize, key: K) {
+        let heap = &mut self.heaps[class];
+        if heap.is_empty() {
+            self.busy.insert(class);
+        }
+        heap.push(Reverse(key));
+    }
+
+    /// The first job of a class.
+    #[inline]
+    pub fn first(&self, class: usize) -> Option<K> {
+        self.heaps[class].peek().map(|first| first.0)
+    }
+
+    /// The first job of a class whose key is current; those before it are dropped.
+    #[inline]
+    pub fn first_if(&mut self, class: usize, is_current: impl Fn(&K) -> bool) -> Option<K> {
+        while let Some(Reverse(key)) = self.heaps[class].peek() {
+            if is_current(key) {
+                return Some(*key);
+            }
+            self.pop(class);
+        }
+        None
+    }
+
+    /// Takes out the first job of a class.
+    #[inline]
+    pub fn pop(&mut self, class: usize) -> Option<K> {
+        let first = self.heaps[class].pop();
+        if self.heaps[class].is_empty() {
+            self.busy.remove(class);
+        }
+        first.map(|key| key.0)
+    }
+
+    /// The next class, from `class` on, with a job.
+    #[inline]
+    pub fn next_busy(&self, class: usize) -> Option<usize> {
+        self.busy.next_from(class)
+    }
+
+    /// Classes with a job, ascending.
+    pub fn busy(&self) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.next_busy(0), |&class| self.next_busy(class + 1))
+    }
+
+    /// These jobs, with their classes, in place of all others. O(jobs): a heap made of a whole list is built in one go.
+    pub fn refill(&mut self, jobs: impl Iterator<Item = (usize, K)>) {
+        let emptied = self.heaps.iter_mut().map(std::mem::take);
+        let mut lists: Vec<Vec<Reverse<K>>> = emptied.map(BinaryHeap::into_vec).collect();
+        lists.iter_mut().for_each(Vec::clear);
+        self.busy = BitSet::new(lists.len().max(1));
+        for (class, key) in jobs {
+            lists[class].push(Reverse(key));
+            self.busy.insert(class);
+        }
+        for (heap, list) in self.heaps.iter_mut().zip(lists) {
+            *heap = BinaryHeap::from(list);
+        }
+    }
+}
