@@ -4,7 +4,7 @@ use gangline_engine::{
     Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits,
 };
 use gangline_model::{GpuSet, GpuTypeId, JobId, mask_of_lowest};
-use gangline_policies::class::Places;
+use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 
 /// A queue whose gangs mix GPU types.

@@ -1,6 +1,6 @@
 //! Where toys place jobs.
 
-use gangline_policies::class::Places;
+use gangline_policies::kit::Places;
 use gangline_policies::place::{Level, PlacementParams};
 
 /// The places of a toy, up to a level.

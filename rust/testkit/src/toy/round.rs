@@ -4,7 +4,7 @@ use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{JobId, SimSpan};
-use gangline_policies::class::Places;
+use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 
 /// Rounds by attained service.

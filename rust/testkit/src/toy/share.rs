@@ -2,7 +2,7 @@
 
 use gangline_engine::{Changes, ClusterView, Next, Phase, Plan, Policy, PolicyError, PolicyTraits};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, Terms};
-use gangline_policies::class::Places;
+use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 use std::collections::BTreeMap;
 
