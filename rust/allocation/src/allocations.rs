@@ -1,10 +1,13 @@
 //! The allocator of runs: an objective, solved for the jobs of each ask and made ready for rounds.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
+use super::answer::{Answer, PairTime};
+use super::facts::Facts;
 use super::model::{Failed, NoSolver, Solver, SolverError};
-use super::objective::{Answer, EqualSplit, Facts, Objective, PairTime, Settings};
+use super::objective::{Objective, Settings};
 use super::program::by_class;
 use super::service::{LEAST_STEPS, Service};
+use super::split::EqualSplit;
 use super::table::{ClassOf, Table};
 use gangline_engine::{PolicyError, Silent, Stopwatch};
 use gangline_model::{GpuType, GpuTypeId, JobId};

@@ -5,8 +5,9 @@ use super::dual::MaxMin;
 use super::levels::Filling;
 use super::model::SolverError;
 use super::program::{TwoStages, by_class, within};
-use super::rho::{Fairness, SAME};
+use super::rho::Fairness;
 use super::space::{Method, Plan, Space, Spent, Water};
+use super::trials::SAME;
 
 /// Evaluations of the price method.
 pub(crate) const EVALUATIONS: u32 = 1_000;

@@ -7,11 +7,13 @@
 
 mod allocations;
 mod allocator;
+mod answer;
 mod choose;
 mod class;
 mod core;
 mod dual;
 mod even;
+mod facts;
 mod frontier;
 mod levels;
 mod master;
@@ -25,27 +27,29 @@ mod rows;
 mod search;
 mod service;
 mod space;
+mod split;
 mod square;
 mod table;
+mod trials;
 
 pub use allocations::{Allocations, Found, InRuns, Outside, Tally};
 pub use allocator::{Allocator, Ask, PairShare, Shares};
+pub use answer::{Answer, Notes, PairTime};
 pub use choose::{Choose, Chosen, Pair};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution};
 pub use even::Spread;
+pub use facts::{Facts, Inside, Seen};
 pub use levels::{Filling, Levels};
 pub use model::{
     Algorithm, Failed, How, Keeps, Model, Next, NoSolver, Rows, Solution, Solved, Solver,
     SolverError,
 };
-pub use objective::{
-    Answer, Choice, EqualSplit, Facts, FastestFirst, Inside, Notes, Objective, PairTime, Seen,
-    Settings,
-};
+pub use objective::{Choice, FastestFirst, Objective, Settings};
 pub use parts::in_parts;
 pub use program::{Staged, TwoStages, within};
 pub use random_pairs::RandomPairs;
 pub use rho::{Fair, Fairness};
 pub use service::Service;
+pub use split::EqualSplit;
 pub use table::{ClassOf, Table};

@@ -4,7 +4,7 @@
 //! are absolute.
 
 use super::allocator::Ask;
-use super::objective::Facts;
+use super::facts::Facts;
 use thiserror::Error;
 
 /// Why there is no allocation.

@@ -6,7 +6,7 @@
 //! relative speeds add up to less than 1 on every type: that is not known before it was tried.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
-use super::objective::EqualSplit;
+use super::split::EqualSplit;
 use gangline_engine::PolicyError;
 use gangline_model::{GpuTypeId, JobId};
 use gangline_rng::{Purpose, Stream};

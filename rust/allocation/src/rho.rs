@@ -11,23 +11,17 @@
 //! whose rates are not too dear at these prices is the next trial. The cost is a convex curve of rho, so this is Newton's
 //! method and never goes too far: no plan has a smaller rho than any trial, and the first trial that can be met is the
 //! optimum.
-//!
-//! Prices know nothing of pairs. With them each trial is a program whose floors rise or fall together as far as they can,
-//! and the multipliers of the floors take the place of the prices.
 
 use super::choose::Pair;
 use super::dual::{Market, MaxMin, Until};
 use super::frontier::cost_of;
 use super::model::SolverError;
 use super::search::affordable;
-use super::space::{Method, Plan, Space};
 
 /// Trials; 3 to 8 are usual.
-const TRIALS: u32 = 100;
+pub(crate) const TRIALS: u32 = 100;
 /// Both ends of rho closer than this are one.
 const CLOSE: f64 = 1e-8;
-/// Two trials closer than this, as a part of rho, are one.
-pub(crate) const SAME: f64 = 1e-11;
 /// No class is asked for less than this part of its fastest rate: a program could not tell it from zero.
 const LEAST_TIME: f64 = 1e-8;
 
@@ -139,52 +133,8 @@ impl Fairness<'_> {
         })
     }
 
-    /// The least rho by max-min programs, whose multipliers say which rho no plan can reach; `cheap` is one that a plan
-    /// reaches. Trials that differ by less than the part `same` are one.
-    ///
-    /// # Errors
-    /// As [`Self::solve`].
-    pub(crate) fn search(
-        &self,
-        method: &mut dyn Method,
-        space: &Space<'_>,
-        cheap: f64,
-        same: f64,
-    ) -> Result<Plan, SolverError> {
-        let fastest = self.fastest(&space.pairs);
-        let dearest = self.largest(&fastest);
-        let mut rho = cheap;
-        for _ in 0..TRIALS {
-            let measure = self.measure(space, rho);
-            let plan = method.max_min(space, &measure)?;
-            let next = affordable(dearest.min(cheap), cheap, |rho| {
-                let (mut demand, mut slope) = (0.0, 0.0);
-                for (class, weight) in plan.weights.iter().enumerate() {
-                    let (rate, change) = self.rate(class, rho, fastest[class]);
-                    demand += weight * rate * measure[class];
-                    slope += weight * change * measure[class];
-                }
-                (demand - plan.z, slope)
-            });
-            if (next - rho).abs() <= same * rho {
-                return Ok(Plan { z: rho, ..plan });
-            }
-            rho = next;
-        }
-        Err(SolverError::Gap {
-            gap: 1.0 - dearest / rho,
-            evaluations: TRIALS,
-        })
-    }
-
-    /// The measure in which a plan has to reach 1 for a rho.
-    pub(crate) fn measure(&self, space: &Space<'_>, rho: f64) -> Vec<f64> {
-        let asked = self.asked(rho, &self.fastest(&space.pairs));
-        asked.into_iter().map(|own| 1.0 / own).collect()
-    }
-
     /// The largest rate of a job of each class, alone or beside another.
-    fn fastest(&self, pairs: &[Pair]) -> Vec<f64> {
+    pub(crate) fn fastest(&self, pairs: &[Pair]) -> Vec<f64> {
         let rows = self.rates.chunks_exact(self.capacity.len());
         let mut fastest: Vec<f64> = rows
             .map(|row| {
@@ -227,7 +177,7 @@ impl Fairness<'_> {
     }
 
     /// The rate that a rho asks for, and how that changes with rho.
-    fn rate(&self, class: usize, rho: f64, fastest: f64) -> (f64, f64) {
+    pub(crate) fn rate(&self, class: usize, rho: f64, fastest: f64) -> (f64, f64) {
         let (left, fair) = (self.remaining[class], self.fair_s[class]);
         let rate = left / (rho * fair - self.age_s[class]);
         if rate > fastest || rate < 0.0 {
@@ -239,7 +189,8 @@ impl Fairness<'_> {
         }
     }
 
-    fn asked(&self, rho: f64, fastest: &[f64]) -> Vec<f64> {
+    /// The rates that a rho asks for.
+    pub(crate) fn asked(&self, rho: f64, fastest: &[f64]) -> Vec<f64> {
         let each = fastest.iter().enumerate();
         each.map(|(class, &fastest)| self.rate(class, rho, fastest).0)
             .collect()

@@ -5,9 +5,9 @@
 //! to about 1.
 
 use super::model::{How, Keeps, Model, Next, Rows, Solution, Solver, SolverError};
-use super::objective::equal_split;
 use super::rho::Fairness;
 use super::space::{Method, Plan, Space, Spent, Water};
+use super::split::equal_split;
 
 /// What a later stage may give up of an earlier one: below what any comparison looks at, above noise.
 const SLACK: f64 = 1e-9;

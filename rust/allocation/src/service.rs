@@ -1,7 +1,7 @@
 //! What finish-time fairness remembers of each job.
 
 use super::allocator::Ask;
-use super::objective::equal_split;
+use super::split::equal_split;
 
 /// A job whose end is a rounding error away still counts as work.
 pub(crate) const LEAST_STEPS: f64 = 1e-9;

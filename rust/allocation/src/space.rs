@@ -6,6 +6,7 @@
 use super::choose::Pair;
 use super::model::SolverError;
 use super::rho::Fairness;
+use super::table::Table;
 use std::borrow::Cow;
 
 /// The plans that there are; tables are row by row, `classes x types`.
@@ -24,7 +25,36 @@ pub(crate) struct Space<'a> {
     pub pairs: Vec<Pair>,
 }
 
-impl Space<'_> {
+impl<'a> Space<'a> {
+    /// The plans of classes at rates as they are seen; `counts` says of which worth, class and type what a step per second
+    /// counts in the objective and in the choice among optima.
+    pub(crate) fn of(
+        table: &'a Table,
+        rates: impl Into<Cow<'a, [f64]>>,
+        worth: Vec<f64>,
+        counts: impl Fn(&[f64], usize, usize) -> [f64; 2],
+    ) -> Self {
+        let rates = rates.into();
+        let pairs = table.pairs(&rates, |class, gpu_type| counts(&worth, class, gpu_type));
+        Self {
+            rates,
+            worth,
+            gangs: &table.gangs,
+            members: &table.members,
+            capacity: &table.capacity,
+            pairs,
+        }
+    }
+
+    /// The same if an objective counts what the choice among its optima does.
+    pub(crate) fn plain(
+        table: &'a Table,
+        rates: impl Into<Cow<'a, [f64]>>,
+        worth: Vec<f64>,
+    ) -> Self {
+        Self::of(table, rates, worth, |worth, class, _| [worth[class]; 2])
+    }
+
     /// Rates of one job of each class under a plan.
     pub(crate) fn rates_of(&self, plan: &Plan) -> Vec<f64> {
         let types = self.capacity.len();

@@ -6,6 +6,7 @@
 use super::allocator::Ask;
 use super::choose::Pair;
 use super::class::{RowPart, group_rows};
+use super::facts::Seen;
 use gangline_model::GpuTypeId;
 
 /// What tells jobs apart besides their rates, their gang and, where they may share GPUs, their kind.
@@ -164,6 +165,21 @@ impl Table {
         cells
             .map(|(at, rate)| if *rate > 0.0 { rates[at / types] } else { 0.0 })
             .collect()
+    }
+
+    /// The rates that are known.
+    pub(crate) fn seen(&self, seen: Seen) -> Vec<f64> {
+        match seen {
+            Seen::Own => self.rates.clone(),
+            Seen::Mean => {
+                let mean: Vec<f64> = self.fair().iter().map(|fair| 1.0 / fair).collect();
+                self.flat(&mean)
+            }
+            Seen::Reference(kind) => {
+                let rows = self.rates.chunks_exact(self.capacity.len());
+                self.flat(&rows.map(|row| row[kind]).collect::<Vec<f64>>())
+            }
+        }
     }
 
     /// Seconds to each deadline that can still be met, by class.

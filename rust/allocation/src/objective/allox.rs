@@ -3,10 +3,10 @@
 //! A job that is k-th from the end of a queue delays k jobs by its own duration, so the mean completion time is a sum
 //! over (job, type, place) and its best assignment is a linear program whose vertices are whole.
 
+use super::super::answer::Answer;
 use super::super::model::{Algorithm, Model, Rows, SolverError};
 use super::super::rows::ByRows;
 use super::super::table::Table;
-use super::Answer;
 
 /// Assigns the oldest waiting jobs; the objective is the sum of their completion times. Rows are in order of arrival, and
 /// jobs that run keep their type. Of the jobs at one place of a type's queues the oldest start first.

@@ -1,8 +1,9 @@
 //! Allocations that need no solver: an equal split, first come first served.
 
 use super::super::allocator::{Allocator, Ask};
+use super::super::answer::Answer;
+use super::super::split::equal_split;
 use super::super::table::Table;
-use super::Answer;
 use gangline_engine::PolicyError;
 use gangline_model::GpuType;
 
@@ -39,39 +40,6 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
         .chunks_exact(types)
         .zip(shares.chunks_exact(types));
     rows.map(|(rates, x)| rates.iter().zip(x).map(|(rate, x)| rate * x).sum())
-}
-
-/// An equal split: (GPUs of the type / jobs) / gang, a row at most 1.
-///
-/// # Examples
-/// ```
-/// use gangline_allocation::{Allocator, Ask, EqualSplit};
-/// use gangline_model::JobId;
-/// let ask = Ask {
-///     jobs: vec![JobId(0), JobId(1)], gangs: vec![2.0, 1.0], capacity: vec![2.0],
-///     ..Ask::default()
-/// };
-/// assert_eq!(EqualSplit.allocate(&ask).unwrap(), [0.5, 1.0]);
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct EqualSplit;
-
-impl Allocator for EqualSplit {
-    fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
-        let jobs = ask.jobs.len() as f64;
-        let rows = ask.gangs.iter();
-        Ok(rows
-            .flat_map(|gang| equal_split(&ask.capacity, jobs, *gang))
-            .collect())
-    }
-}
-
-/// The shares of a gang under an equal split over so many jobs.
-pub(crate) fn equal_split(capacity: &[f64], jobs: f64, gang: f64) -> impl Iterator<Item = f64> {
-    let shares = move || capacity.iter().map(move |gpus| gpus / jobs / gang);
-    let total: f64 = shares().sum();
-    let most = total.max(1.0); // division by 1 changes nothing
-    shares().map(move |share| share / most)
 }
 
 /// All of its fastest type with room for each job, in order of arrival; the first job that fits nowhere

@@ -2,12 +2,12 @@
 //!
 //! Stage 1 misses as little weight of deadlines as possible; stage 2 gets the most steps per second and price at that.
 
+use super::super::answer::{Answer, Notes};
 use super::super::model::{Keeps, Next, Rows, SolverError};
 use super::super::program::by_class;
 use super::super::rows::{Activities, ByRows, LEAST_TIME, total};
 use super::super::space::{Method, Space};
 use super::super::table::Table;
-use super::{Answer, Notes};
 
 /// Missed weight above this is no noise of a solver.
 const MISSED: f64 = 1e-9;
@@ -115,18 +115,12 @@ fn in_turn(
 }
 
 fn space<'a>(table: &'a Table, prices: &[f64]) -> Space<'a> {
-    let worth = table.fair();
-    let pairs = table.pairs(&table.rates, |class, gpu_type| {
-        [1.0 / prices[gpu_type], worth[class]]
-    });
-    Space {
-        rates: table.rates.as_slice().into(),
-        worth,
-        gangs: &table.gangs,
-        members: &table.members,
-        capacity: &table.capacity,
-        pairs,
-    }
+    Space::of(
+        table,
+        table.rates.as_slice(),
+        table.fair(),
+        |worth, class, gpu_type| [1.0 / prices[gpu_type], worth[class]],
+    )
 }
 
 fn passed(table: &Table) -> Notes {

@@ -1,10 +1,12 @@
 //! Finish-time fairness: the largest rho is as small as possible.
 
+use super::super::answer::Answer;
+use super::super::facts::Seen;
 use super::super::model::SolverError;
 use super::super::rho::Fairness;
-use super::super::space::Method;
+use super::super::space::{Method, Space};
+use super::super::split::equal_split;
 use super::super::table::Table;
-use super::{Answer, Seen, equal_split, space};
 
 /// The objective is rho: age and time left over the time that an equal split would have taken.
 pub(super) fn solve(
@@ -12,7 +14,7 @@ pub(super) fn solve(
     seen: Seen,
     method: &mut dyn Method,
 ) -> Result<Answer, SolverError> {
-    let space = space(table, seen.rates(table), table.fair());
+    let space = Space::plain(table, table.seen(seen), table.fair());
     let rows = space.rates.chunks_exact(table.capacity.len());
     let alone = rows.zip(&table.gangs).map(|(row, gang)| {
         let shares = equal_split(&table.capacity, table.jobs, *gang);

@@ -1,9 +1,9 @@
 //! Max-min fairness: the smallest rate per fair share and weight is as large as possible.
 
+use super::super::answer::Answer;
 use super::super::model::SolverError;
-use super::super::space::Method;
+use super::super::space::{Method, Space};
 use super::super::table::Table;
-use super::{Answer, space};
 
 /// The objective is the ratio `s rate / (w prop)`; an agnostic variant knows a rate of 1 wherever a job can run.
 pub(super) fn solve(
@@ -22,7 +22,7 @@ pub(super) fn solve(
         let measure = measure.map(|((gang, weight), fair)| gang / weight * fair);
         (table.rates.clone(), measure.collect(), fair)
     };
-    let space = space(table, rates, worth);
+    let space = Space::plain(table, rates, worth);
     let plan = method.max_min(&space, &measure)?;
     let objective = plan.z;
     Ok(Answer::of(&space, plan, objective))

@@ -1,9 +1,10 @@
 //! The smallest makespan under constant shares.
 
+use super::super::answer::Answer;
+use super::super::facts::Seen;
 use super::super::model::SolverError;
-use super::super::space::Method;
+use super::super::space::{Method, Space};
 use super::super::table::Table;
-use super::{Answer, Seen, space};
 
 /// The objective is the time until the last job would end, in seconds.
 pub(super) fn solve(
@@ -12,7 +13,7 @@ pub(super) fn solve(
     method: &mut dyn Method,
 ) -> Result<Answer, SolverError> {
     let measure: Vec<f64> = table.remaining.iter().map(|left| 1.0 / left).collect();
-    let space = space(table, seen.rates(table), table.fair());
+    let space = Space::plain(table, table.seen(seen), table.fair());
     let plan = method.max_min(&space, &measure)?;
     let objective = 1.0 / plan.z;
     Ok(Answer::of(&space, plan, objective))
@@ -21,7 +22,7 @@ pub(super) fn solve(
 /// What part of the time to the makespan each class needs at the least: all its work on its fastest type. A job that
 /// needs all of it cannot catch up a round that it misses, and the makespan grows by it.
 pub(super) fn urgency(table: &Table, seen: Seen, makespan_s: f64) -> Vec<f64> {
-    let rates = seen.rates(table);
+    let rates = table.seen(seen);
     let rows = rates.chunks_exact(table.capacity.len());
     let fastest = rows.map(|row| {
         let usable = row.iter().zip(&table.capacity).filter(|own| *own.1 > 0.0);

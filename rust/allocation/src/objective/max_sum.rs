@@ -1,10 +1,10 @@
 //! The largest total throughput.
 
+use super::super::answer::Answer;
 use super::super::model::SolverError;
 use super::super::program::by_class;
 use super::super::space::{Method, Space};
 use super::super::table::Table;
-use super::Answer;
 
 /// The objective is the sum of the rates, each over its average on the cluster if proportional.
 pub(super) fn solve(
@@ -14,16 +14,10 @@ pub(super) fn solve(
 ) -> Result<Answer, SolverError> {
     let worth = table.fair();
     let fair = by_class(&table.rates, &worth);
-    let gain = |class: usize| if is_proportional { worth[class] } else { 1.0 };
-    let pairs = table.pairs(&table.rates, |class, _| [gain(class), worth[class]]);
-    let space = Space {
-        rates: table.rates.as_slice().into(),
-        worth,
-        gangs: &table.gangs,
-        members: &table.members,
-        capacity: &table.capacity,
-        pairs,
-    };
+    let space = Space::of(table, table.rates.as_slice(), worth, |worth, class, _| {
+        let gain = if is_proportional { worth[class] } else { 1.0 };
+        [gain, worth[class]]
+    });
     let (gains, then) = if is_proportional {
         (&fair, None)
     } else {

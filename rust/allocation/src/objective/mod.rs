@@ -10,16 +10,16 @@ mod makespan;
 mod max_sum;
 mod water_filling;
 
-use super::choose::Pair;
+use super::answer::Answer;
 use super::core::Core;
 use super::even::Spread;
+use super::facts::{Facts, Inside, Seen};
 use super::model::{Algorithm, How, Solver, SolverError};
 use super::rows::ByRows;
-use super::space::{Method, Plan, Space, Spent};
+use super::space::{Method, Spent};
 use super::table::{Table, Told};
 
-pub(crate) use closed::equal_split;
-pub use closed::{EqualSplit, FastestFirst};
+pub use closed::FastestFirst;
 
 /// Programs of more rows are left to prices, or to the solver outside.
 const ROWS_MAX: usize = 10_000;
@@ -77,26 +77,6 @@ pub enum Objective {
     },
 }
 
-/// The rates that an objective knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// Those of each type.
-    Own,
-    /// Of each job the mean over all GPUs, wherever it can run.
-    Mean,
-    /// Of each job that on this type, wherever it can run.
-    Reference(usize),
-}
-
-/// How an entity divides its weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inside {
-    /// Among all its jobs that can rise, by their weights.
-    Fairness,
-    /// All to the first job that can rise.
-    Fifo,
-}
-
 /// Who solves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -147,94 +127,6 @@ impl Settings {
             seed: self.seed,
         }
     }
-}
-
-/// What an objective has to know besides the jobs.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
-    /// Prices per GPU-hour and type.
-    pub prices: Vec<f64>,
-    /// The type whose rates stand for all.
-    pub reference: Option<usize>,
-    /// How each entity divides its weight.
-    pub inside: Vec<Inside>,
-    /// Types by name.
-    pub by_name: Vec<usize>,
-}
-
-/// Two classes sharing GPUs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PairTime {
-    /// The two; one class twice for two of its jobs.
-    pub classes: [usize; 2],
-    /// Where.
-    pub gpu_type: usize,
-    /// Job-seconds per second.
-    pub time: f64,
-}
-
-/// What classes get.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    /// Shares of one job of each class, `classes x types`.
-    pub shares: Vec<f64>,
-    /// Time of classes that share GPUs; none of it is 0.
-    pub together: Vec<PairTime>,
-    /// In the objective's own terms.
-    pub objective: f64,
-    /// Water filling: the level of each class.
-    pub levels: Vec<f64>,
-    /// What had to be left out.
-    pub notes: Notes,
-    /// Name of the method; empty for a closed form.
-    pub method: String,
-    /// Programs that were solved.
-    pub programs: u32,
-    /// Evaluations and simplex steps.
-    pub iterations: u32,
-}
-
-/// What an allocation could not do, or not at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Notes {
-    /// Deadlines that have passed.
-    pub passed: f64,
-    /// Weight of the deadlines that are missed.
-    pub missed: f64,
-    /// Whether programs had to do what prices could not.
-    pub prices_failed: bool,
-    /// Whether a program had to be solved in another way.
-    pub is_retry: bool,
-}
-
-impl Answer {
-    fn of(space: &Space<'_>, plan: Plan, objective: f64) -> Self {
-        Self {
-            together: together(&space.pairs, &plan.together),
-            shares: plan.shares,
-            objective,
-            ..Self::default()
-        }
-    }
-
-    fn by(mut self, spent: Spent) -> Self {
-        self.method = spent.method;
-        self.programs = spent.programs;
-        self.iterations = spent.iterations;
-        self.notes.is_retry |= spent.is_retry;
-        self
-    }
-}
-
-/// Pairs that have time.
-fn together(pairs: &[Pair], times: &[f64]) -> Vec<PairTime> {
-    let used = pairs.iter().zip(times).filter(|(_, time)| **time > 0.0);
-    used.map(|(pair, &time)| PairTime {
-        classes: pair.classes,
-        gpu_type: pair.gpu_type,
-        time,
-    })
-    .collect()
 }
 
 impl Objective {
@@ -438,35 +330,4 @@ fn finite(answer: Answer) -> Result<Answer, SolverError> {
     }
     let steps = answer.iterations;
     Err(SolverError::Steps { steps })
-}
-
-impl Seen {
-    /// The rates that are known.
-    fn rates(self, table: &Table) -> Vec<f64> {
-        let types = table.capacity.len();
-        match self {
-            Self::Own => table.rates.clone(),
-            Self::Mean => {
-                let mean: Vec<f64> = table.fair().iter().map(|fair| 1.0 / fair).collect();
-                table.flat(&mean)
-            }
-            Self::Reference(kind) => {
-                let rows = table.rates.chunks_exact(types);
-                table.flat(&rows.map(|row| row[kind]).collect::<Vec<f64>>())
-            }
-        }
-    }
-}
-
-/// The plans of classes at rates as they are seen, with their worth per rate.
-fn space(table: &Table, rates: Vec<f64>, worth: Vec<f64>) -> Space<'_> {
-    let pairs = table.pairs(&rates, |class, _| [worth[class]; 2]);
-    Space {
-        rates: rates.into(),
-        worth,
-        gangs: &table.gangs,
-        members: &table.members,
-        capacity: &table.capacity,
-        pairs,
-    }
 }

@@ -1,9 +1,10 @@
 //! Lexicographic max-min fairness: levels rise together, those that cannot stay, the others go on.
 
+use super::super::answer::Answer;
+use super::super::facts::Inside;
 use super::super::model::SolverError;
-use super::super::space::{Method, Water};
+use super::super::space::{Method, Space, Water};
 use super::super::table::Table;
-use super::{Answer, Inside, space};
 
 /// The objective is the smallest level per weight; an agnostic variant knows a rate of 1 wherever a job can run.
 pub(super) fn solve(
@@ -18,7 +19,7 @@ pub(super) fn solve(
     } else {
         (table.rates.clone(), table.fair())
     };
-    let space = space(table, rates, worth);
+    let space = Space::plain(table, rates, worth);
     let by_weight = |weights: &[f64]| -> Vec<f64> {
         let each = weights.iter().zip(&table.gangs);
         each.map(|(weight, gang)| weight / gang).collect()

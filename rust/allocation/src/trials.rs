@@ -1,0 +1,58 @@
+//! Finish-time fairness by max-min programs: where some classes share GPUs, of which prices know nothing.
+//!
+//! Each trial of rho is a program whose floors rise or fall together as far as they can; the multipliers of the floors take
+//! the place of the prices.
+
+use super::model::SolverError;
+use super::rho::{Fairness, TRIALS};
+use super::search::affordable;
+use super::space::{Method, Plan, Space};
+
+/// Two trials closer than this, as a part of rho, are one.
+pub(crate) const SAME: f64 = 1e-11;
+
+impl Fairness<'_> {
+    /// The least rho by max-min programs, whose multipliers say which rho no plan can reach; `cheap` is one that a plan
+    /// reaches. Trials that differ by less than the part `same` are one.
+    ///
+    /// # Errors
+    /// As [`Self::solve`].
+    pub(crate) fn search(
+        &self,
+        method: &mut dyn Method,
+        space: &Space<'_>,
+        cheap: f64,
+        same: f64,
+    ) -> Result<Plan, SolverError> {
+        let fastest = self.fastest(&space.pairs);
+        let dearest = self.largest(&fastest);
+        let mut rho = cheap;
+        for _ in 0..TRIALS {
+            let measure = self.measure(space, rho);
+            let plan = method.max_min(space, &measure)?;
+            let next = affordable(dearest.min(cheap), cheap, |rho| {
+                let (mut demand, mut slope) = (0.0, 0.0);
+                for (class, weight) in plan.weights.iter().enumerate() {
+                    let (rate, change) = self.rate(class, rho, fastest[class]);
+                    demand += weight * rate * measure[class];
+                    slope += weight * change * measure[class];
+                }
+                (demand - plan.z, slope)
+            });
+            if (next - rho).abs() <= same * rho {
+                return Ok(Plan { z: rho, ..plan });
+            }
+            rho = next;
+        }
+        Err(SolverError::Gap {
+            gap: 1.0 - dearest / rho,
+            evaluations: TRIALS,
+        })
+    }
+
+    /// The measure in which a plan has to reach 1 for a rho.
+    pub(crate) fn measure(&self, space: &Space<'_>, rho: f64) -> Vec<f64> {
+        let asked = self.asked(rho, &self.fastest(&space.pairs));
+        asked.into_iter().map(|own| 1.0 / own).collect()
+    }
+}
