@@ -8,6 +8,7 @@ as it stands. Shares nothing with what it checks.
 from __future__ import annotations
 
 import decimal
+import itertools
 from decimal import Decimal
 
 import numpy as np
@@ -55,26 +56,63 @@ class Tableau:
 
 
 def levels(
-    rates: np.ndarray, scale: np.ndarray, capacity: np.ndarray, weight: np.ndarray
+    rates: np.ndarray,
+    scale: np.ndarray,
+    capacity: np.ndarray,
+    weight: np.ndarray,
+    kind: np.ndarray | None = None,
+    pair_rates: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Normalised rates of all jobs."""
+    """Normalised rates of all jobs; with `pair_rates`, two jobs of one gang size may share GPUs."""
+    beside = None if pair_rates is None else pair_rates[np.ix_(kind, kind)]
     with decimal.localcontext(prec=DIGITS):
-        return _levels(*(np.vectorize(Decimal)(own) for own in (rates, scale, capacity, weight)))
+        world = [np.vectorize(Decimal)(own) for own in (rates, scale, capacity, weight)]
+        return _levels(*world, _pairs(rates, scale, capacity, beside))
+
+
+# Two jobs on a type, and the rates of both there.
+Pair = tuple[int, int, int, Decimal, Decimal]
+
+
+def _pairs(
+    rates: np.ndarray, scale: np.ndarray, capacity: np.ndarray, beside: np.ndarray | None
+) -> list[Pair]:
+    """Return the pairs that gain: their relative speeds add up to more than 1."""
+    if beside is None:
+        return []
+    jobs, types = rates.shape
+    found = []
+    for m, n, k in itertools.product(range(jobs), range(jobs), range(types)):
+        one, other = beside[m, n, k], beside[n, m, k]
+        if m < n and scale[m] == scale[n] and capacity[k] and one > 0.0 and other > 0.0:
+            one, other, mine, its = map(Decimal, (one, other, rates[m, k], rates[n, k]))
+            if mine and its and one / mine + other / its > 1:
+                found.append((m, n, k, one, other))
+    return found
 
 
 def _levels(
-    rates: np.ndarray, scale: np.ndarray, capacity: np.ndarray, weight: np.ndarray
+    rates: np.ndarray,
+    scale: np.ndarray,
+    capacity: np.ndarray,
+    weight: np.ndarray,
+    pairs: list[Pair],
 ) -> np.ndarray:
     jobs, types = rates.shape
     speed, prop = weight / scale, rates @ capacity / capacity.sum()
     cells = [(m, k) for m in range(jobs) for k in range(types) if rates[m, k] and capacity[k]]
-    zero = [Decimal(0)] * (len(cells) + 1)
+    rise = len(cells) + len(pairs)
+    zero = [Decimal(0)] * (rise + 1)
     held, time, level = ([list(zero) for _ in range(many)] for many in (types, jobs, jobs))
     for at, (m, k) in enumerate(cells):
         held[k][at] = scale[m] / capacity[k]
         time[m][at] = Decimal(1)
         level[m][at] = -rates[m, k] / prop[m] / speed[m]
-    rise = len(cells)
+    for at, (m, n, k, *both) in enumerate(pairs, len(cells)):
+        held[k][at] = scale[m] / capacity[k]
+        for own, rate in zip((m, n), both, strict=True):
+            time[own][at] = Decimal(1)
+            level[own][at] = -rate / prop[own] / speed[own]
     for own in level:
         own[rise] = Decimal(1)
     right = [Decimal(1)] * (types + jobs) + [Decimal(0)] * jobs

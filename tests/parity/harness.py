@@ -12,7 +12,6 @@ import pyarrow as pa
 import gangline as gl
 import reference
 from gangline import _core
-from gangline.lp.auction import Ask, Solves, award
 from lp.shares import Shares
 from reference import exact_auction, rounds
 
@@ -125,29 +124,19 @@ def _auctioneer(
 ) -> list[list[int]]:
     """Ask the engine's own program: what is compared is who bids what, and the places."""
 
-    def column(values: Any) -> Any:
-        return np.array(list(values), dtype=np.int64)
-
     own = [
         (at, room_of[server], sum(gpu[0] == server for gpu in bid["own"]))
         for at, bid in enumerate(bids)
         for server in sorted({gpu[0] for gpu in bid["own"]})
     ]
-    ask = Ask(
-        gangs=column(gangs),
-        bid_bidder=column(bid["bidder"] for bid in bids),
-        bid_type=column(bid["type"] for bid in bids),
-        bid_tier=column(bid["tier"] for bid in bids),
-        bid_value=np.array([bid["value"] for bid in bids]),
-        room_type=column(room["type"] for room in rooms),
-        room_rack=column(room["rack"] for room in rooms),
-        room_free=column(room["free"] for room in rooms),
-        own_bid=column(part[0] for part in own),
-        own_room=column(part[1] for part in own),
-        own_gpus=column(part[2] for part in own),
+    awards = _core.lp_award(
+        gangs,
+        [(bid["bidder"], bid["type"], bid["tier"], bid["value"]) for bid in bids],
+        [(room["type"], room["rack"], room["free"]) for room in rooms],
+        own,
+        choices_max=1 << 24,
     )
-    awards: list[list[int]] = award(ask, Solves()).tolist()
-    return awards
+    return [list(award) for award in awards]
 
 
 exact_auction.AUCTIONEERS[:] = [_auctioneer]

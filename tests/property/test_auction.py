@@ -6,18 +6,17 @@ import math
 from functools import cache
 from itertools import product
 from typing import Any
-from unittest import mock
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.lp.auction import NETWORK, OWN, RACK, SERVER, Ask, Solves, award
+from gangline import _core
 
 CLOSE = 1e-9
+SERVER, RACK, NETWORK, OWN = range(4)  # what a bid is for
 Room = tuple[int, int, int]  # GPU type, rack, free GPUs
 # who, type, tier, value, and for own GPUs how many of which room
 Bid = tuple[int, int, int, float, dict[int, int]]
@@ -49,24 +48,12 @@ def auctions(draw: st.DrawFn) -> tuple[list[int], list[Room], list[Bid]]:
     return gangs, rooms, bids
 
 
-def ask_of(gangs: list[int], rooms: list[Room], bids: list[Bid]) -> Ask:
-    def column(values: Any) -> Any:
-        return np.array(list(values), dtype=np.int64)
-
+def awards_of(
+    gangs: list[int], rooms: list[Room], bids: list[Bid], choices_max: int = 1 << 24
+) -> list[tuple[int, int]]:
+    """Numbers of the winning bids, each with a room."""
     own = [(at, room, gpus) for at, bid in enumerate(bids) for room, gpus in bid[4].items()]
-    return Ask(
-        gangs=column(gangs),
-        bid_bidder=column(bid[0] for bid in bids),
-        bid_type=column(bid[1] for bid in bids),
-        bid_tier=column(bid[2] for bid in bids),
-        bid_value=np.array([bid[3] for bid in bids]),
-        room_type=column(room[0] for room in rooms),
-        room_rack=column(room[1] for room in rooms),
-        room_free=column(room[2] for room in rooms),
-        own_bid=column(part[0] for part in own),
-        own_room=column(part[1] for part in own),
-        own_gpus=column(part[2] for part in own),
-    )
+    return _core.lp_award(gangs, [bid[:4] for bid in bids], rooms, own, choices_max=choices_max)
 
 
 def fits(gangs: list[int], rooms: list[Room], chosen: list[Bid]) -> bool:
@@ -135,8 +122,7 @@ def test_the_choice_is_the_one_that_the_rule_names(
     auction: tuple[list[int], list[Room], list[Bid]], at_once: int
 ) -> None:
     gangs, _, bids = auction
-    with mock.patch("gangline.lp.auction._CHOICES_MAX", at_once):
-        awards = award(ask_of(*auction), Solves())[:, 0].tolist()
+    awards = [bid for bid, _ in awards_of(*auction, at_once)]
     value, chosen = best(*auction)
     assert math.fsum(bids[at][3] for at in awards) == pytest.approx(value, abs=CLOSE)
     assert awards == chosen, "of equal choices the calmest, then that of the first bids"
@@ -155,7 +141,7 @@ def test_the_rooms_take_what_is_dealt_to_them(
     for own_type, rack, gpus in rooms:
         racks[own_type, rack] = racks.get((own_type, rack), 0) + gpus
         types[own_type] = types.get(own_type, 0) + gpus
-    for number, room in award(ask_of(*auction), Solves()).tolist():
+    for number, room in awards_of(*auction):
         who, own_type, tier, _, own = bids[number]
         types[own_type] -= gangs[who]
         for at, gpus in own.items() if tier == OWN else [(room, gangs[who])] * (tier < NETWORK):
@@ -202,7 +188,7 @@ def test_winners_get_the_first_rooms_that_leave_room_for_the_others(
     auction: tuple[list[int], list[Room], list[Bid]],
 ) -> None:
     gangs, rooms, bids = auction
-    awards = dict(award(ask_of(*auction), Solves()).tolist())
+    awards = dict(awards_of(*auction))
     wanted = first_rooms(rooms, gangs, {at: bids[at] for at in awards})
     assert {at: room for at, room in awards.items() if at in wanted} == wanted
     firsts = [next(i for i, room in enumerate(rooms) if room[0] == bids[at][1]) for at in wanted]

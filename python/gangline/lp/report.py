@@ -49,8 +49,7 @@ def report(told: dict[str, Any]) -> Report:
         "programs": told["programs"],
         "iterations": told["iterations"],
         "fallbacks": told["fallbacks"],
-        "prices_failed": told["prices_failed"],
-        "retried": told["retried"],
+        **{name: told[name] for name in ("prices_failed", "retried") if name in told},
     }
     summary: dict[str, float | int] = {"solver_s": told["solver_s"]}
     if told["missing_deadlines"] is not None:

@@ -12,7 +12,7 @@ use super::table::{ClassOf, Table};
 use gangline_engine::{PolicyError, Silent, Stopwatch};
 use gangline_model::{GpuType, GpuTypeId, JobId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shares are rounded to it: wider than the slack of the second stage, so that neither it nor a last bit reorders jobs.
 const GRID: f64 = 1e-8;
@@ -22,12 +22,24 @@ const LEAST_SHARE: f64 = 1e-6;
 /// Missed weight above this is no noise of a solver.
 const MISSED: f64 = 1e-9;
 
+/// What the programs of a run are for, and how they are solved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Programs {
+    /// Allocations.
+    OfAllocations(Settings),
+    /// Exact auctions.
+    OfAuctions {
+        /// Wall time of each solve.
+        time_limit_s: f64,
+    },
+}
+
 /// Counts and notes of the solves of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// How allocations are made; none where nothing is solved.
-    pub settings: Option<Settings>,
-    /// Allocations by method; that of closed forms has no name.
+    /// What they are for; none where nothing is solved.
+    pub of: Option<Programs>,
+    /// Allocations or auctions by method; that of closed forms has no name.
     pub allocations: BTreeMap<String, u64>,
     /// Programs that were solved.
     pub programs: u64,
@@ -47,7 +59,18 @@ pub struct Tally {
     pub dropped_deadlines: u64,
 }
 
-/// Solver, clock and counters that an allocator is given.
+impl Tally {
+    /// Counts an allocation or auction by this method, its programs and steps, and its wall time.
+    pub fn add(&mut self, of: Programs, method: &str, [programs, steps]: [u32; 2], nanos: u64) {
+        self.of = Some(of);
+        *self.allocations.entry(method.to_owned()).or_default() += 1;
+        self.programs += u64::from(programs);
+        self.iterations += u64::from(steps);
+        self.nanos += nanos;
+    }
+}
+
+/// Solver, clock and counters that a policy is given.
 pub struct Outside {
     /// Solves what the methods of this crate do not know.
     pub solver: Box<dyn Solver>,
@@ -64,6 +87,13 @@ impl Default for Outside {
             clock: Box::new(Silent),
             tally: Arc::default(),
         }
+    }
+}
+
+impl Outside {
+    /// The counters.
+    pub fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,8 +134,8 @@ pub struct Found {
 impl Allocations {
     /// An allocator.
     pub fn new(given: InRuns, outside: Outside) -> Self {
-        let mut tally = outside.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.settings = Some(given.settings);
+        let mut tally = outside.tally();
+        tally.of = Some(Programs::OfAllocations(given.settings));
         if matches!(given.objective, Objective::Cost { .. }) {
             tally.missing_deadlines = Some(0);
         }
@@ -121,15 +151,10 @@ impl Allocations {
 
     fn count(&mut self, answer: &Answer, began: u64) {
         let nanos = self.outside.clock.nanos() - began;
-        let mut tally = self
-            .outside
-            .tally
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *tally.allocations.entry(answer.method.clone()).or_default() += 1;
-        tally.programs += u64::from(answer.programs);
-        tally.iterations += u64::from(answer.iterations);
-        tally.nanos += nanos;
+        let of = Programs::OfAllocations(self.given.settings);
+        let mut tally = self.outside.tally();
+        let spent = [answer.programs, answer.iterations];
+        tally.add(of, &answer.method, spent, nanos);
         tally.prices_failed += u64::from(answer.notes.prices_failed);
         tally.retried += u64::from(answer.notes.is_retry);
         if let Some(missing) = &mut tally.missing_deadlines {
@@ -145,22 +170,18 @@ impl Allocations {
         lost_s: &[f64],
         error: &SolverError,
     ) -> Result<Shares, PolicyError> {
-        self.outside.solver.failed(&Failed {
+        let failed = Failed::Allocation {
             ask,
             lost_s,
             facts: &self.facts,
-            error,
-        });
+        };
+        self.outside.solver.failed(&failed, error);
         if !self.given.falls_back {
             let policy = &self.given.policy;
             let message = format!("{policy}: {error}");
             return Err(PolicyError::Failed { message });
         }
-        let mut tally = self
-            .outside
-            .tally
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut tally = self.outside.tally();
         tally.fallbacks += 1;
         *tally.allocations.entry(String::new()).or_default() += 1;
         drop(tally);

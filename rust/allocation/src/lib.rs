@@ -32,7 +32,7 @@ mod square;
 mod table;
 mod trials;
 
-pub use allocations::{Allocations, Found, InRuns, Outside, Tally};
+pub use allocations::{Allocations, Found, InRuns, Outside, Programs, Tally};
 pub use allocator::{Allocator, Ask, PairShare, Shares};
 pub use answer::{Answer, Notes, PairTime};
 pub use choose::{Choose, Chosen, Pair};

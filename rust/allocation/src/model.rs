@@ -5,6 +5,7 @@
 
 use super::allocator::Ask;
 use super::facts::Facts;
+use gangline_model::SimTime;
 use thiserror::Error;
 
 /// Why there is no allocation.
@@ -194,23 +195,29 @@ pub trait Solver: Send {
     /// [`SolverError`] if any of them does not end at an optimum.
     fn solve(&mut self, model: &Model, then: &[Next], how: How) -> Result<Solved, SolverError>;
 
-    /// Hears of an ask that has no answer, before its error goes on.
-    fn failed(&mut self, failed: &Failed<'_>) {
-        let _ = failed;
+    /// Hears of what has no answer, before the error goes on.
+    fn failed(&mut self, failed: &Failed<'_>, error: &SolverError) {
+        let _ = (failed, error);
     }
 }
 
-/// An ask that has no answer.
+/// What has no answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Failed<'a> {
-    /// The ask.
-    pub ask: &'a Ask,
-    /// What [`Service`](super::Service) said, or empty.
-    pub lost_s: &'a [f64],
-    /// What the objective knew besides.
-    pub facts: &'a Facts,
-    /// Why.
-    pub error: &'a SolverError,
+pub enum Failed<'a> {
+    /// An allocation.
+    Allocation {
+        /// The ask.
+        ask: &'a Ask,
+        /// What [`Service`](super::Service) said, or empty.
+        lost_s: &'a [f64],
+        /// What the objective knew besides.
+        facts: &'a Facts,
+    },
+    /// An auction.
+    Auction {
+        /// When.
+        now: SimTime,
+    },
 }
 
 /// Stands where no solver was given; says so when it is asked.

@@ -8,7 +8,6 @@ mod lp;
 mod network;
 mod options;
 mod output;
-mod py_auctioneer;
 mod py_policy;
 mod py_solver;
 mod registry;

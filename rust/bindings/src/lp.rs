@@ -6,8 +6,9 @@ use crate::options::params;
 use crate::py_policy::Raised;
 use crate::py_solver::{PySolver, refused};
 use crate::registry;
-use gangline_allocation::{Answer, Ask, Facts, Inside, Table};
-use gangline_model::{GpuTypeId, JobId};
+use gangline_allocation::{Answer, Ask, Facts, Inside, Settings, SolverError, Table};
+use gangline_model::{GpuTypeId, JobId, ServerId, Tier};
+use gangline_policies::themis::{AuctionAsk, Bid, Offer, Room, award};
 use numpy::{IntoPyArray, IxDyn, PyArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,7 +17,8 @@ use std::sync::PoisonError;
 
 /// Adds the functions of this file.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(lp_solve, module)?)
+    module.add_function(wrap_pyfunction!(lp_solve, module)?)?;
+    module.add_function(wrap_pyfunction!(lp_award, module)?)
 }
 
 /// What a policy gives to jobs, by name; `columns` are the arrays of `gangline.lp.solve`, `given` its parameters as in a run,
@@ -64,10 +66,62 @@ fn lp_solve<'py>(
     });
     match answer {
         Ok(answer) => told(py, &table, &row_of, &answer),
-        Err(error) => {
-            let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-            Err(own.unwrap_or_else(|| refused(py, policy, &error)))
+        Err(error) => Err(own_or_refused(py, policy, &raised, &error)),
+    }
+}
+
+/// What Python raised, or the exception for an allocation that there is none of.
+fn own_or_refused(py: Python<'_>, policy: &str, raised: &Raised, error: &SolverError) -> PyErr {
+    let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    own.unwrap_or_else(|| refused(py, policy, error))
+}
+
+/// The bids that win an exact auction, each with a room; what is compared with the engine asks it. Tiers are 0 a server, 1 a
+/// rack, 2 the network and 3 the GPUs that the bidder holds; `own` says how many of which room those are.
+#[pyfunction]
+#[pyo3(signature = (gangs, bids, rooms, own, *, choices_max))]
+fn lp_award(
+    py: Python<'_>,
+    gangs: Vec<u32>,
+    bids: Vec<(usize, usize, u8, f64)>,
+    rooms: Vec<(usize, u32, u32)>,
+    own: Vec<(usize, usize, u32)>,
+    choices_max: u64,
+) -> PyResult<Vec<(usize, usize)>> {
+    let bids = bids.into_iter().map(|(bidder, gpu_type, tier, value)| {
+        let gpu_type = GpuTypeId::new(gpu_type);
+        let offer = match tier {
+            0 => Offer::Anywhere(gpu_type, Tier::Server),
+            1 => Offer::Anywhere(gpu_type, Tier::Rack),
+            2 => Offer::Anywhere(gpu_type, Tier::Network),
+            _ => Offer::Own(gpu_type, Tier::Network),
+        };
+        Bid {
+            bidder,
+            offer,
+            value,
         }
+    });
+    let rooms = rooms.into_iter().enumerate();
+    let rooms = rooms.map(|(at, (gpu_type, rack, free))| Room {
+        server: ServerId::new(at),
+        gpu_type: GpuTypeId::new(gpu_type),
+        rack,
+        free,
+    });
+    let ask = AuctionAsk {
+        gangs,
+        bids: bids.collect(),
+        rooms: rooms.collect(),
+        own,
+        ..AuctionAsk::default()
+    };
+    let raised = Raised::default();
+    let mut solver = PySolver::new("themis", &raised);
+    let how = Settings::default().how();
+    match py.detach(|| award(&ask, &mut solver, how, choices_max)) {
+        Ok((awards, _)) => Ok(awards.iter().map(|own| (own.bid, own.room)).collect()),
+        Err(error) => Err(own_or_refused(py, "themis", &raised, &error)),
     }
 }
 

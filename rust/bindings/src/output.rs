@@ -1,8 +1,7 @@
 //! Results to Python: vectors move into numpy arrays without a copy.
 
 use crate::error::CoreError;
-use crate::py_auctioneer::Auctions;
-use gangline_allocation::{Choice, Tally};
+use gangline_allocation::{Programs, Tally};
 use gangline_engine::{CopyGpus, Counted, EngineError, Output, Reason, Segments, Timeline, Waited};
 use gangline_model::SimTime;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
@@ -29,10 +28,8 @@ pub(crate) struct RunOutput {
 /// Where the solves of a run are counted.
 pub(crate) struct Solves {
     policy: String,
-    /// Allocations.
+    /// Allocations or auctions.
     pub(crate) tally: Arc<Mutex<Tally>>,
-    /// Auctions.
-    pub(crate) auctions: Auctions,
 }
 
 impl Solves {
@@ -41,40 +38,33 @@ impl Solves {
         Self {
             policy: policy.to_owned(),
             tally: Arc::default(),
-            auctions: Auctions::default(),
         }
     }
 
     /// What they were like, by name; none if nothing was to be solved.
     fn told<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(settings) = tally.settings else {
-            return Ok(None);
-        };
         let told = PyDict::new(py);
+        let (setting, time_limit_s) = match tally.of {
+            None => return Ok(None),
+            Some(Programs::OfAuctions { time_limit_s }) => ("mip", time_limit_s),
+            Some(Programs::OfAllocations(settings)) => {
+                told.set_item("prices_failed", tally.prices_failed)?;
+                told.set_item("retried", tally.retried)?;
+                (settings.solver.name(), settings.time_limit_s)
+            }
+        };
         told.set_item("policy", &self.policy)?;
-        told.set_item("setting", setting(settings.solver))?;
-        told.set_item("time_limit_s", settings.time_limit_s)?;
+        told.set_item("setting", setting)?;
+        told.set_item("time_limit_s", time_limit_s)?;
         told.set_item("allocations", tally.allocations.clone())?;
         told.set_item("programs", tally.programs)?;
         told.set_item("iterations", tally.iterations)?;
         told.set_item("solver_s", tally.nanos as f64 / 1e9)?;
         told.set_item("fallbacks", tally.fallbacks)?;
-        told.set_item("prices_failed", tally.prices_failed)?;
-        told.set_item("retried", tally.retried)?;
         told.set_item("missing_deadlines", tally.missing_deadlines)?;
         told.set_item("dropped_deadlines", tally.dropped_deadlines)?;
         Ok(Some(told))
-    }
-}
-
-/// The word for who solves.
-fn setting(solver: Choice) -> &'static str {
-    match solver {
-        Choice::Auto => "auto",
-        Choice::Simplex => "simplex",
-        Choice::InteriorPoint => "ipx",
-        Choice::Dual => "dual",
     }
 }
 
@@ -370,9 +360,6 @@ impl RunOutput {
         let Some(solves) = &self.solves else {
             return Ok(None);
         };
-        if let Some(auctions) = solves.auctions.get() {
-            return auctions.bind(py).call_method0("report").map(Some);
-        }
         let report = py.import("gangline.lp.report")?.getattr("report")?;
         let told = solves.told(py)?;
         told.map(|told| report.call1((told,))).transpose()

@@ -3,7 +3,7 @@
 use crate::error::raise;
 use crate::py_policy::Raised;
 use gangline_allocation::{
-    Algorithm, Failed, How, Keeps, Model, Next, Solution, Solved, Solver, SolverError,
+    Algorithm, Ask, Facts, Failed, How, Keeps, Model, Next, Solution, Solved, Solver, SolverError,
 };
 use gangline_model::GpuTypeId;
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray1};
@@ -100,15 +100,19 @@ impl PySolver {
         })
     }
 
-    /// Hands an ask without an answer to Python, which may write it to a file.
+    /// Notes when there was no answer; Python may write an ask to a file.
     fn tell(&self, py: Python<'_>, failed: &Failed<'_>, error: &PyErr) -> PyResult<()> {
-        let Some(params) = &self.params else {
-            return Ok(());
+        let note = match *failed {
+            Failed::Auction { now } => format!("in the auction at {} s", now.seconds()),
+            Failed::Allocation { ask, lost_s, facts } => {
+                if let Some(params) = &self.params {
+                    let arrays = arrays_of(py, ask, lost_s, facts)?;
+                    let keep = py.import("gangline.lp.instance")?.getattr("keep_failed")?;
+                    keep.call1((&self.policy, arrays, params.bind(py), error.value(py)))?;
+                }
+                format!("in the round at {} s", ask.now.seconds())
+            }
         };
-        let arrays = arrays_of(py, failed)?;
-        let keep = py.import("gangline.lp.instance")?.getattr("keep_failed")?;
-        keep.call1((&self.policy, arrays, params.bind(py), error.value(py)))?;
-        let note = format!("in the round at {} s", failed.ask.now.0 as f64 / 1e9);
         error.value(py).call_method1("add_note", (note,)).map(drop)
     }
 
@@ -127,14 +131,14 @@ impl Solver for PySolver {
         })
     }
 
-    fn failed(&mut self, failed: &Failed<'_>) {
+    fn failed(&mut self, failed: &Failed<'_>, error: &SolverError) {
         Python::attach(|py| {
             let raised = self
                 .raised
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
-            let raised = raised.unwrap_or_else(|| refused(py, &self.policy, failed.error));
+            let raised = raised.unwrap_or_else(|| refused(py, &self.policy, error));
             if let Err(broken) = self.tell(py, failed, &raised) {
                 broken.write_unraisable(py, None);
             }
@@ -144,8 +148,12 @@ impl Solver for PySolver {
 }
 
 /// The arguments of `gangline.lp.solve` for an ask.
-fn arrays_of<'py>(py: Python<'py>, failed: &Failed<'_>) -> PyResult<Bound<'py, PyDict>> {
-    let ask = failed.ask;
+fn arrays_of<'py>(
+    py: Python<'py>,
+    ask: &Ask,
+    lost_s: &[f64],
+    facts: &Facts,
+) -> PyResult<Bound<'py, PyDict>> {
     let given = PyDict::new(py);
     let set = |name: &str, values: &[f64]| -> PyResult<()> {
         if values.is_empty() {
@@ -161,9 +169,9 @@ fn arrays_of<'py>(py: Python<'py>, failed: &Failed<'_>) -> PyResult<Bound<'py, P
     set("age_s", &ask.age_s)?;
     set("capacity", &ask.capacity)?;
     set("steps_remaining", &ask.remaining)?;
-    set("service_lost_s", failed.lost_s)?;
-    set("prices", &failed.facts.prices)?;
-    if let Some(kind) = failed.facts.reference {
+    set("service_lost_s", lost_s)?;
+    set("prices", &facts.prices)?;
+    if let Some(kind) = facts.reference {
         given.set_item("reference_type", kind)?;
     }
     set("time_left_s", &ask.time_left_s)?;

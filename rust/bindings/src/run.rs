@@ -5,7 +5,6 @@ use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
 use crate::options::{params, run_config};
 use crate::output::{RunOutput, Solves};
-use crate::py_auctioneer::PyAuctioneer;
 use crate::py_policy::{PyPolicy, Raised};
 use crate::py_solver::PySolver;
 use crate::registry;
@@ -274,7 +273,6 @@ pub(crate) fn build(
             clock: Box::new(Clock::new()),
             tally: Arc::clone(&solves.tally),
         },
-        auctioneer: Some(Box::new(PyAuctioneer::new(given, &solves.auctions, raised))),
     };
     let policy = info
         .build(&params(given)?, services)

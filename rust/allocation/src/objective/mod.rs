@@ -91,6 +91,27 @@ pub enum Choice {
     Dual,
 }
 
+impl Choice {
+    /// The words for them.
+    pub const NAMES: &[&str] = &["auto", "simplex", "ipx", "dual"];
+
+    /// Who a word stands for.
+    pub fn named(word: &str) -> Option<Self> {
+        match word {
+            "auto" => Some(Self::Auto),
+            "simplex" => Some(Self::Simplex),
+            "ipx" => Some(Self::InteriorPoint),
+            "dual" => Some(Self::Dual),
+            _ => None,
+        }
+    }
+
+    /// The word.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
 /// How an allocation is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
@@ -116,7 +137,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    fn how(self) -> How {
+    /// The same for a solver outside.
+    pub fn how(self) -> How {
         How {
             algorithm: match self.solver {
                 Choice::Auto | Choice::Dual => Algorithm::Auto,
@@ -270,7 +292,7 @@ impl Objective {
     }
 
     /// Whether it is a heterogeneity-agnostic variant, to which all types are alike.
-    fn is_agnostic(&self) -> bool {
+    pub fn is_agnostic(&self) -> bool {
         match self {
             Self::Las { is_agnostic } | Self::WaterFilling { is_agnostic, .. } => *is_agnostic,
             Self::Makespan { seen, .. } | Self::Ftf { seen } => *seen != Seen::Own,

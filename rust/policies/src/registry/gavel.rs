@@ -27,7 +27,7 @@ const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
     "whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the \
      boundary",
 );
-const SOLVER: ParamSpec = choice("solver", &["auto", "simplex", "ipx", "dual"], "auto")
+const SOLVER: ParamSpec = choice("solver", Choice::NAMES, "auto")
     .doc("LP solver: auto (by the size of the LP), simplex, ipx or dual");
 const TIE_BREAK: ParamSpec = choice("tie_break", &["max_sum", "none"], "max_sum").doc(
     "which of several optima: max_sum (the largest sum of normalised throughputs; agnostic \
@@ -326,7 +326,13 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "an equal split over jobs and random pairs of them; pairs stay while they gain",
         premises: &[SHARING, PAIRS],
         own: GANDIVA,
-        make: |params, _| rounds(params, Box::new(RandomPairs::default())),
+        make: |params, _| {
+            sharing(
+                params,
+                Box::new(RandomPairs::default()),
+                Some(Partners::Single),
+            )
+        },
         ..SOLVED
     },
 ];
@@ -356,12 +362,8 @@ fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
 /// How allocations are made.
 pub(super) fn settings(params: &ParamReader) -> Settings {
     Settings {
-        solver: match params.word("solver") {
-            "simplex" => Choice::Simplex,
-            "ipx" => Choice::InteriorPoint,
-            "dual" => Choice::Dual,
-            _ => Choice::Auto,
-        },
+        // an assignment has no such parameter
+        solver: Choice::named(params.word("solver")).unwrap_or_default(),
         chooses: params.word("tie_break") != "none",
         time_limit_s: params.number("time_limit_s"),
         ..Settings::default()
@@ -370,10 +372,10 @@ pub(super) fn settings(params: &ParamReader) -> Settings {
 
 /// The policy with the allocations of its objective.
 fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, PolicyError> {
-    let read = super::find(params.policy())?.objective;
+    let objective = objective(params)?;
     let given = InRuns {
         policy: params.policy().to_owned(),
-        objective: read.expect("declared with one")(params),
+        objective: objective.expect("declared with one"),
         settings: settings(params),
         falls_back: params.word("on_solver_error") == "isolated",
         reference: (params.word("agnostic_rate") == "reference")
@@ -382,10 +384,26 @@ fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, P
     rounds(params, Box::new(Allocations::new(given, services.outside)))
 }
 
-/// The policy with an allocator.
+/// What the allocations of the policy are to be best in, if it is declared with an objective.
+fn objective(params: &ParamReader) -> Result<Option<Objective>, PolicyError> {
+    let read = super::find(params.policy())?.objective;
+    Ok(read.map(|read| read(params)))
+}
+
+/// The policy with an allocator; jobs may share GPUs if its parameters say so.
 pub(super) fn rounds(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let packs = params.flag("packed").then_some(Partners::OfKind);
+    sharing(params, allocator, packs)
+}
+
+/// The same with the jobs that may share GPUs, if any.
+fn sharing(
+    params: &ParamReader,
+    allocator: Box<dyn Allocator>,
+    packs: Option<Partners>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     if params.flag("compat") {
         return compat(params, allocator);
@@ -404,9 +422,9 @@ pub(super) fn rounds(
         backfills: params.flag("backfill_mid_round"),
         type_order: (order != "auto").then(|| order.to_owned()),
         keeps: GpuPick::named(params.word("gpu_pick")),
-        gang_max: (policy == "gavel-allox").then_some(1),
+        gang_max: matches!(objective(params)?, Some(Objective::Allox { .. })).then_some(1),
         knowledge: super::find(policy)?.knowledge,
-        packs: partners(params),
+        packs,
         partitions: params.number("partitions").max(1.0) as usize,
         entities: params.flag("hierarchical").then(|| EntityParams {
             by: params.choice("entity_by", QueueBy::named),
@@ -418,14 +436,6 @@ pub(super) fn rounds(
         PlacementParams::read(params),
         allocator,
     )))
-}
-
-/// Which jobs share GPUs; none unless asked for.
-fn partners(params: &ParamReader) -> Option<Partners> {
-    if params.policy() == "gavel-gandiva" {
-        return Some(Partners::Single);
-    }
-    params.flag("packed").then_some(Partners::OfKind)
 }
 
 /// The policy with the timing of the public simulator, which has no place for some parameters.
@@ -446,11 +456,13 @@ fn compat(
     for fixed in own {
         params.expect_default(&fixed, "with compat = true")?;
     }
+    let objective = objective(params)?;
+    let is_blind = objective.as_ref().is_some_and(Objective::is_agnostic);
     let mechanism = GavelTimingParams {
         policy: policy.to_owned(),
         round_s: params.number("round_s"),
-        shuffles: policy == "gavel-isolated" || policy.ends_with("-agnostic"),
-        skips_zero: policy == "gavel-fifo-perf",
+        shuffles: is_blind || matches!(objective, Some(Objective::Isolated)),
+        skips_zero: matches!(objective, Some(Objective::FifoPerf { .. })),
         knowledge: super::find(policy)?.knowledge,
     };
     Ok(Box::new(GavelTiming::new(

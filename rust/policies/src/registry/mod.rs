@@ -17,7 +17,6 @@ mod yarn;
 use crate::kit::Seen;
 use crate::params::{ParamDefault, ParamReader, ParamSpec, ParamValue, Params, nearest, words};
 use crate::place::{PlacementParams, Rule};
-use crate::themis::{Auctioneer, NoAuctioneer};
 use gangline_allocation::{Allocator, Objective, Outside, Settings};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use std::sync::LazyLock;
@@ -27,16 +26,8 @@ pub use world::{Fact, Premise};
 /// What policies may use from outside the library.
 #[derive(Default)]
 pub struct Services {
-    /// Solves the linear programs that the library does not know how to solve.
+    /// Solves the programs that the library does not know how to solve.
     pub outside: Outside,
-    /// Finds the winners of exact auctions.
-    pub auctioneer: Option<Box<dyn Auctioneer>>,
-}
-
-impl Services {
-    fn auctioneer(self) -> Box<dyn Auctioneer> {
-        self.auctioneer.unwrap_or_else(|| Box::new(NoAuctioneer))
-    }
 }
 
 words! {

@@ -52,7 +52,7 @@ fn make(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, Pol
         params.period("lease_s")?,
         params.number("fairness"),
         leftover,
-        is_exact.then(|| services.auctioneer()),
+        is_exact.then(|| (services.outside, params.number("time_limit_s"))),
         placement,
         seen(params),
     )))

@@ -1,99 +1,46 @@
-//! The auction as an integer program: of all ways to give bidders gangs on one type and tier each, the one
-//! with the largest product of v. Built and carried out here; solved on the other side of a port.
+//! The exact auction: of all ways to give bidders gangs on one type and tier each, the one with the largest product of v.
 
+use super::bids::{AuctionAsk, Award, Bid, Offer, Room};
 use super::fairness::Standing;
+use super::program::winners;
+use super::rooms::deal;
 use crate::kit::Places;
 use crate::place::PlacementParams;
 use crate::place::{Pick, consolidate};
+use gangline_allocation::{Algorithm, Failed, How, Outside, Programs, Solver, SolverError};
 use gangline_engine::{ClusterView, Plan, PolicyError};
-use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime, Tier};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Tier};
 
 /// More bidders than these are refused.
 const BIDDERS_MAX: usize = 64;
 
-/// What a bid is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
-    /// A gang in a tier of a type, wherever that is.
-    Anywhere(GpuTypeId, Tier),
-    /// The GPUs that the bidder holds.
-    Own(GpuTypeId, Tier),
+/// Choices that one program ranks at most: their numbers stay within a solver's tolerances.
+const CHOICES_MAX: u64 = 1 << 24;
+
+/// Finds the bids of largest product that can be served together: of equal products those that leave most bidders on
+/// their own GPUs, then those that give the first bidder the first of its bids that they can, then the second, and so on.
+/// At most one award per bidder, in order of the bids; and what the programs took.
+///
+/// # Errors
+/// [`SolverError`] if there is no proven answer.
+pub fn award(
+    ask: &AuctionAsk,
+    solver: &mut dyn Solver,
+    how: How,
+    choices_max: u64,
+) -> Result<(Vec<Award>, [u32; 2]), SolverError> {
+    let (bids, spent) = winners(ask, solver, how, choices_max)?;
+    let awards = deal(ask, &bids).ok_or(SolverError::Input {
+        what: "the winners of an auction",
+        expected: "gangs that have room together",
+    })?;
+    Ok((awards, spent))
 }
 
-/// A bid of positive value.
-#[derive(Clone, Copy, Debug)]
-pub struct Bid {
-    /// Position of the bidder.
-    pub bidder: usize,
-    /// What for.
-    pub offer: Offer,
-    /// ln(v).
-    pub value: f64,
-}
-
-/// A server with free GPUs.
-#[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// Which one.
-    pub server: ServerId,
-    /// Its type.
-    pub gpu_type: GpuTypeId,
-    /// Its rack.
-    pub rack: u32,
-    /// Free GPUs.
-    pub free: u32,
-}
-
-/// An auction.
-#[derive(Clone, Debug, Default)]
-pub struct AuctionAsk {
-    /// When.
-    pub now: SimTime,
-    /// Gang of each bidder.
-    pub gangs: Vec<u32>,
-    /// Bids; those of a bidder follow each other.
-    pub bids: Vec<Bid>,
-    /// Servers with free GPUs, ascending.
-    pub rooms: Vec<Room>,
-    /// GPUs held: (bid for own GPUs, position of the room, GPUs).
-    pub own: Vec<(usize, usize, u32)>,
-}
-
-/// What a bidder gets: a bid, and the room that holds all of it (tier server) or lies in its rack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Award {
-    /// Position of the bid.
-    pub bid: usize,
-    /// Position of a room; of no meaning for other offers than `Anywhere` on a server or in a rack.
-    pub room: usize,
-}
-
-/// Finds the bids of largest product that can be served together: of equal products one that leaves most bidders on
-/// their own GPUs, then the one that gives the first bidder the first of its bids that it can, then the second, and so on.
-pub trait Auctioneer: Send {
-    /// The awards, at most one per bidder, in order of the bidders.
-    ///
-    /// # Errors
-    /// [`PolicyError`] if there is no proven answer; the run ends.
-    fn award(&mut self, ask: &AuctionAsk) -> Result<Vec<Award>, PolicyError>;
-}
-
-/// Stands where no solver was given; says so when it is asked.
-#[derive(Clone, Copy, Debug)]
-pub struct NoAuctioneer;
-
-impl Auctioneer for NoAuctioneer {
-    fn award(&mut self, _ask: &AuctionAsk) -> Result<Vec<Award>, PolicyError> {
-        Err(PolicyError::Failed {
-            message: "themis: auction = milp needs a solver: run it through the Python package"
-                .to_owned(),
-        })
-    }
-}
-
-/// The auction by an auctioneer.
+/// Exact auctions.
 pub(super) struct Exact {
-    auctioneer: Box<dyn Auctioneer>,
+    outside: Outside,
+    time_limit_s: f64,
     placement: PlacementParams,
 }
 
@@ -107,10 +54,37 @@ impl std::fmt::Debug for Exact {
 
 impl Exact {
     /// Places are found by `placement`, whose rule is consolidate.
-    pub(super) fn new(auctioneer: Box<dyn Auctioneer>, placement: PlacementParams) -> Self {
+    pub(super) fn new(outside: Outside, time_limit_s: f64, placement: PlacementParams) -> Self {
         Self {
-            auctioneer,
+            outside,
+            time_limit_s,
             placement,
+        }
+    }
+
+    fn award(&mut self, ask: &AuctionAsk) -> Result<Vec<Award>, PolicyError> {
+        let began = self.outside.clock.nanos();
+        let how = How {
+            algorithm: Algorithm::Auto,
+            time_limit_s: self.time_limit_s,
+            seed: 0,
+        };
+        match award(ask, self.outside.solver.as_mut(), how, CHOICES_MAX) {
+            Ok((awards, spent)) => {
+                let nanos = self.outside.clock.nanos() - began;
+                let of = Programs::OfAuctions {
+                    time_limit_s: self.time_limit_s,
+                };
+                self.outside.tally().add(of, "mip", spent, nanos);
+                Ok(awards)
+            }
+            Err(error) => {
+                self.outside
+                    .solver
+                    .failed(&Failed::Auction { now: ask.now }, &error);
+                let message = format!("themis: {error}");
+                Err(PolicyError::Failed { message })
+            }
         }
     }
 
@@ -128,7 +102,7 @@ impl Exact {
         if bidders.is_empty() {
             return Ok(Vec::new());
         }
-        let awards = self.auctioneer.award(&asked)?;
+        let awards = self.award(&asked)?;
         let own = |job| {
             let run = view.run(job);
             run.expect("bids for own GPUs are of running jobs")

@@ -10,11 +10,15 @@
 //! | v | `Bid::value` | how much a job gains by the place offered over waiting until the next auction |
 
 mod auction;
+mod bids;
 mod exact;
 mod fairness;
+mod program;
+mod rooms;
 
 pub use auction::Leftover;
-pub use exact::{AuctionAsk, Auctioneer, Award, Bid, NoAuctioneer, Offer, Room};
+pub use bids::{AuctionAsk, Award, Bid, Offer, Room};
+pub use exact::award;
 
 use crate::kit::Places;
 use crate::kit::Seen;
@@ -24,6 +28,7 @@ use crate::place::PlacementParams;
 use auction::Auction;
 use exact::Exact;
 use fairness::{Fairness, Standing};
+use gangline_allocation::Outside;
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     WakeOn,
@@ -53,17 +58,17 @@ pub struct Themis {
 }
 
 impl Themis {
-    /// Auctions every `lease`, to the `1 - fairness` of the jobs that are worst off; with an auctioneer the
-    /// product of their v is the largest there is.
+    /// Auctions every `lease`, to the `1 - fairness` of the jobs that are worst off; with a solver, and seconds that it may
+    /// take for a program, the product of their v is the largest there is.
     pub fn new(
         lease: SimSpan,
         fairness: f64,
         leftover: Leftover,
-        auctioneer: Option<Box<dyn Auctioneer>>,
+        exact: Option<(Outside, f64)>,
         placement: PlacementParams,
         seen: Seen,
     ) -> Self {
-        let exact = auctioneer.map(|auctioneer| Exact::new(auctioneer, placement.clone()));
+        let exact = exact.map(|(outside, limit_s)| Exact::new(outside, limit_s, placement.clone()));
         Self {
             lease,
             seen,

@@ -1,0 +1,325 @@
+//! The exact auction as programs of whole numbers.
+//!
+//! Gangs of one size are alike to a server, so packing is counted by size and not by gang: how many gangs of d GPUs does
+//! a server take whole, how many does a rack take over its servers. Only who wins which bid is decided gang by gang.
+//! Columns are the bids, then gangs of a size whole on a room, then gangs of a size inside a rack.
+
+use super::bids::{AuctionAsk, Bid, Offer};
+use gangline_allocation::{How, Model, Rows, Solver, SolverError};
+use gangline_model::{GpuTypeId, Tier};
+use std::collections::BTreeMap;
+
+/// Sums of ln(v) that agree to this part are equal; products of whole numbers that are this near are, too.
+const SAME: f64 = 1e-9;
+
+type Terms = Vec<(usize, f64)>;
+/// A type, and a rack of it.
+type Rack = (GpuTypeId, u32);
+/// What bids have in common: type, tier (none for own GPUs) and gang.
+type Kind = (GpuTypeId, Option<Tier>, u32);
+
+/// The winning bids, in their order; programs and their steps.
+pub(super) fn winners(
+    ask: &AuctionAsk,
+    solver: &mut dyn Solver,
+    how: How,
+    choices_max: u64,
+) -> Result<(Vec<usize>, [u32; 2]), SolverError> {
+    let mut program = Program {
+        ask,
+        model: model(ask),
+        solver,
+        how,
+        spent: [0, 0],
+    };
+    let wins = if ask.bids.is_empty() {
+        Vec::new()
+    } else {
+        program.choose(choices_max)?
+    };
+    let bids = (0..wins.len()).filter(|&bid| wins[bid] > 0.0).collect();
+    Ok((bids, program.spent))
+}
+
+struct Program<'a> {
+    ask: &'a AuctionAsk,
+    model: Model,
+    solver: &'a mut dyn Solver,
+    how: How,
+    spent: [u32; 2],
+}
+
+impl Program<'_> {
+    /// 1 for each bid that wins and 0 for the others.
+    fn choose(&mut self, choices_max: u64) -> Result<Vec<f64>, SolverError> {
+        let values: Vec<f64> = self.ask.bids.iter().map(|bid| bid.value).collect();
+        let mut wins = self.serve(&values)?;
+        self.keep(&values, &wins);
+        let stays: Vec<f64> = self.ask.bids.iter().map(is_own).collect();
+        if wins.iter().zip(&stays).any(|(wins, stays)| wins < stays) {
+            wins = self.serve(&stays)?;
+        }
+        self.keep(&stays, &wins);
+        let against: Vec<f64> = wins.iter().map(|own| 1.0 - 2.0 * own).collect();
+        if self.serve(&against)? == wins {
+            return Ok(wins);
+        }
+        for worth in turns(self.ask, choices_max) {
+            wins = self.serve(&worth)?;
+            for bid in (0..wins.len()).filter(|&bid| worth[bid] > 0.0) {
+                self.model.lower[bid] = wins[bid];
+                self.model.upper[bid] = wins[bid];
+            }
+        }
+        Ok(wins)
+    }
+
+    /// Serves bids of the largest sum of worth.
+    fn serve(&mut self, worth: &[f64]) -> Result<Vec<f64>, SolverError> {
+        self.model.cost.fill(0.0);
+        self.model.cost[..worth.len()].copy_from_slice(worth);
+        let solved = self.solver.solve(&self.model, &[], self.how)?;
+        let found = solved.solutions.first().ok_or(SolverError::Input {
+            what: "solutions",
+            expected: "one for each objective",
+        })?;
+        self.spent[0] += 1;
+        self.spent[1] += found.iterations;
+        let bids = found.x[..worth.len()].iter();
+        Ok(bids.map(|own| own.round_ties_even()).collect())
+    }
+
+    /// Leaves only choices that are worth as much as this one.
+    fn keep(&mut self, worth: &[f64], wins: &[f64]) {
+        let least: f64 = worth
+            .iter()
+            .zip(wins)
+            .map(|(worth, wins)| worth * wins)
+            .sum();
+        let counts = worth.iter().copied().enumerate();
+        let terms = counts.filter(|own| own.1 > 0.0).collect();
+        add(
+            &mut self.model.rows,
+            terms,
+            least - SAME * least.max(1.0),
+            f64::INFINITY,
+        );
+    }
+}
+
+fn is_own(bid: &Bid) -> f64 {
+    f64::from(u8::from(matches!(bid.offer, Offer::Own(..))))
+}
+
+/// What bids are worth if bidders choose in turn, for some bidders after the other: each outweighs all that follow.
+fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
+    let mut turns = Vec::new();
+    let mut some: Vec<&[Bid]> = Vec::new();
+    let (mut first, mut choices) = (0, 1_u64);
+    for bids in ask.bids.chunk_by(|a, b| a.bidder == b.bidder) {
+        let own = bids.len() as u64 + 1;
+        if !some.is_empty() && choices.saturating_mul(own) > choices_max {
+            turns.push(in_turn(&some, first, ask.bids.len()));
+            first += some.iter().map(|own| own.len()).sum::<usize>();
+            some.clear();
+            choices = 1;
+        }
+        some.push(bids);
+        choices = choices.saturating_mul(own);
+    }
+    turns.push(in_turn(&some, first, ask.bids.len()));
+    turns
+}
+
+/// The worth of the bids of some bidders, the first of which stands here.
+fn in_turn(some: &[&[Bid]], first: usize, bids: usize) -> Vec<f64> {
+    let mut worth = vec![0.0; bids];
+    let (mut end, mut unit) = (first + some.iter().map(|own| own.len()).sum::<usize>(), 1.0);
+    for own in some.iter().rev() {
+        for place in 0..own.len() {
+            end -= 1;
+            worth[end] = unit * (place + 1) as f64;
+        }
+        unit *= (own.len() + 1) as f64;
+    }
+    worth
+}
+
+/// Things by key, in the order in which keys come.
+#[derive(Default)]
+struct InOrder<K, V> {
+    place: BTreeMap<K, usize>,
+    all: Vec<(K, V)>,
+}
+
+impl<K: Ord + Copy, V: Default> InOrder<K, V> {
+    fn of(&mut self, key: K) -> &mut V {
+        let at = *self.place.entry(key).or_insert(self.all.len());
+        if at == self.all.len() {
+            self.all.push((key, V::default()));
+        }
+        &mut self.all[at].1
+    }
+}
+
+/// Gangs of a size in a place: a room, or the first room of a rack.
+struct Column {
+    room: usize,
+    gang: u32,
+}
+
+/// The program, without an objective.
+fn model(ask: &AuctionAsk) -> Model {
+    let mut kinds = InOrder::<Kind, Vec<usize>>::default();
+    for (at, bid) in ask.bids.iter().enumerate() {
+        let (gpu_type, tier) = match bid.offer {
+            Offer::Anywhere(gpu_type, tier) => (gpu_type, Some(tier)),
+            Offer::Own(gpu_type, _) => (gpu_type, None),
+        };
+        kinds.of((gpu_type, tier, ask.gangs[bid.bidder])).push(at);
+    }
+    let kinds = kinds.all;
+    let mut racks = InOrder::<Rack, (Option<usize>, u32)>::default();
+    for (at, room) in ask.rooms.iter().enumerate() {
+        let (first, free) = racks.of((room.gpu_type, room.rack));
+        first.get_or_insert(at);
+        *free += room.free;
+    }
+    let whole = ask
+        .rooms
+        .iter()
+        .enumerate()
+        .map(|(at, room)| (at, room.free));
+    let on_room = columns(ask, &kinds, Tier::Server, whole);
+    let first = racks
+        .all
+        .iter()
+        .filter_map(|(_, (first, free))| Some(((*first)?, *free)));
+    let in_rack = columns(ask, &kinds, Tier::Rack, first);
+    let (bids, rooms) = (ask.bids.len(), on_room.len());
+    let mut rows = Rows::default();
+    let mut first = 0;
+    for own in ask.bids.chunk_by(|a, b| a.bidder == b.bidder) {
+        let terms = (first..first + own.len()).map(|bid| (bid, 1.0)).collect();
+        add(&mut rows, terms, f64::NEG_INFINITY, 1.0);
+        first += own.len();
+    }
+    as_many_as_win(
+        ask,
+        &kinds,
+        (&on_room, bids),
+        (&in_rack, bids + rooms),
+        &mut rows,
+    );
+    fits(ask, &kinds, (&on_room, &in_rack), &mut racks, &mut rows);
+    let columns = bids + rooms + in_rack.len();
+    let mut upper = vec![f64::INFINITY; columns];
+    upper[..bids].fill(1.0);
+    Model {
+        cost: vec![0.0; columns],
+        lower: vec![0.0; columns],
+        upper,
+        rows,
+        maximise: true,
+        is_integer: true,
+    }
+}
+
+/// Columns by place and gang size, where a gang fits: places are a room and its free GPUs.
+fn columns(
+    ask: &AuctionAsk,
+    kinds: &[(Kind, Vec<usize>)],
+    tier: Tier,
+    places: impl Iterator<Item = (usize, u32)>,
+) -> Vec<Column> {
+    places
+        .flat_map(|(room, free)| {
+            let fits = kinds.iter().filter(move |((gpu_type, own, gang), _)| {
+                *own == Some(tier) && *gpu_type == ask.rooms[room].gpu_type && *gang <= free
+            });
+            fits.map(move |((_, _, gang), _)| Column { room, gang: *gang })
+        })
+        .collect()
+}
+
+/// Gangs of a size that win a tier are as many as its places take; columns are given with the number of the first.
+fn as_many_as_win(
+    ask: &AuctionAsk,
+    kinds: &[(Kind, Vec<usize>)],
+    on_room: (&[Column], usize),
+    in_rack: (&[Column], usize),
+    rows: &mut Rows,
+) {
+    for ((gpu_type, tier, gang), bids) in kinds {
+        let (columns, first) = match tier {
+            Some(Tier::Server) => on_room,
+            Some(Tier::Rack) => in_rack,
+            Some(Tier::Network) | None => continue,
+        };
+        let mut terms: Terms = bids.iter().map(|&bid| (bid, 1.0)).collect();
+        let places = columns.iter().zip(first..).filter(|(column, _)| {
+            column.gang == *gang && ask.rooms[column.room].gpu_type == *gpu_type
+        });
+        terms.extend(places.map(|(_, at)| (at, -1.0)));
+        add(rows, terms, 0.0, 0.0);
+    }
+}
+
+/// No server, no rack and no type gives more than it has.
+fn fits(
+    ask: &AuctionAsk,
+    kinds: &[(Kind, Vec<usize>)],
+    (on_room, in_rack): (&[Column], &[Column]),
+    rack_free: &mut InOrder<Rack, (Option<usize>, u32)>,
+    rows: &mut Rows,
+) {
+    let mut rooms = InOrder::<usize, Terms>::default();
+    let mut racks = InOrder::<Rack, Terms>::default();
+    let mut types = InOrder::<GpuTypeId, Terms>::default();
+    let rack_of = |room: usize| (ask.rooms[room].gpu_type, ask.rooms[room].rack);
+    let columns = on_room.iter().chain(in_rack).zip(ask.bids.len()..);
+    for (place, (column, at)) in columns.enumerate() {
+        let term = (at, f64::from(column.gang));
+        if place < on_room.len() {
+            rooms.of(column.room).push(term);
+        }
+        racks.of(rack_of(column.room)).push(term);
+    }
+    for &(bid, room, gpus) in &ask.own {
+        rooms.of(room).push((bid, f64::from(gpus)));
+        racks.of(rack_of(room)).push((bid, f64::from(gpus)));
+    }
+    for ((gpu_type, _, gang), bids) in kinds {
+        let gang = f64::from(*gang);
+        types
+            .of(*gpu_type)
+            .extend(bids.iter().map(|&bid| (bid, gang)));
+    }
+    let mut at_most = |terms: Terms, free: u32| {
+        add(rows, terms, f64::NEG_INFINITY, f64::from(free));
+    };
+    for (room, terms) in rooms.all {
+        at_most(terms, ask.rooms[room].free);
+    }
+    for (rack, terms) in racks.all {
+        at_most(terms, rack_free.of(rack).1);
+    }
+    for (gpu_type, terms) in types.all {
+        let mine = ask.rooms.iter().filter(|room| room.gpu_type == gpu_type);
+        at_most(terms, mine.map(|room| room.free).sum());
+    }
+}
+
+/// Adds a row; of a column that stands twice the factors add up: a gang may hold GPUs of several rooms of a rack.
+fn add(rows: &mut Rows, terms: Terms, lower: f64, upper: f64) {
+    let mut summed = InOrder::<usize, f64>::default();
+    for (column, factor) in terms {
+        *summed.of(column) += factor;
+    }
+    let row = rows.lower.len();
+    let entries = summed.all.into_iter();
+    rows.entries
+        .extend(entries.map(|(column, factor)| (row, column, factor)));
+    rows.lower.push(lower);
+    rows.upper.push(upper);
+}

@@ -1,0 +1,113 @@
+//! Rooms for the winners of an exact auction.
+
+use super::bids::{AuctionAsk, Award, Offer};
+use gangline_model::Tier;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A room for each of these bids, in their order; none if they do not fit together.
+///
+/// Gangs choose in turn: those for one server before those for one rack, then wide ones before narrow ones, then in the
+/// order of the bids. Each gets the first room, of a rack the first one there, that leaves room for all the others.
+pub(super) fn deal(ask: &AuctionAsk, winners: &[usize]) -> Option<Vec<Award>> {
+    let mut left: Vec<u32> = ask.rooms.iter().map(|room| room.free).collect();
+    for &(bid, room, gpus) in &ask.own {
+        if winners.contains(&bid) {
+            left[room] = left[room].checked_sub(gpus)?;
+        }
+    }
+    let mut racks: Vec<Vec<usize>> = Vec::new();
+    let mut place = BTreeMap::new();
+    for (at, room) in ask.rooms.iter().enumerate() {
+        let rack = *place
+            .entry((room.gpu_type, room.rack))
+            .or_insert(racks.len());
+        racks.resize(racks.len().max(rack + 1), Vec::new());
+        racks[rack].push(at);
+    }
+    let tier = |bid: usize| match ask.bids[bid].offer {
+        Offer::Anywhere(_, tier) => Some(tier),
+        Offer::Own(..) => None,
+    };
+    let in_places = |bid: &usize| matches!(tier(*bid), Some(Tier::Server | Tier::Rack));
+    let mut order: Vec<usize> = winners.iter().copied().filter(in_places).collect();
+    order.sort_by_key(|&bid| (tier(bid), Reverse(ask.gangs[ask.bids[bid].bidder]), bid));
+    let mut turns = Turns {
+        ask,
+        racks: &racks,
+        order: &order,
+        left,
+        dead: BTreeSet::new(),
+        found: BTreeMap::new(),
+    };
+    let room_of = turns.place(0).then_some(turns.found)?;
+    let award = |&bid: &usize| Award {
+        bid,
+        room: room_of.get(&bid).copied().unwrap_or(0),
+    };
+    Some(winners.iter().map(award).collect())
+}
+
+struct Turns<'a> {
+    ask: &'a AuctionAsk,
+    racks: &'a [Vec<usize>],
+    order: &'a [usize],
+    /// Free GPUs of each room.
+    left: Vec<u32>,
+    /// From there no way goes on.
+    dead: BTreeSet<(usize, Vec<Vec<u32>>)>,
+    found: BTreeMap<usize, usize>,
+}
+
+impl Turns<'_> {
+    /// Whether all from this one on find room.
+    fn place(&mut self, at: usize) -> bool {
+        let Some(&bid) = self.order.get(at) else {
+            return true;
+        };
+        let state = (at, self.state());
+        if self.dead.contains(&state) {
+            return false;
+        }
+        let Offer::Anywhere(gpu_type, tier) = self.ask.bids[bid].offer else {
+            return false;
+        };
+        let gang = self.ask.gangs[self.ask.bids[bid].bidder];
+        let places: Vec<Vec<usize>> = if tier == Tier::Server {
+            (0..self.left.len()).map(|room| vec![room]).collect()
+        } else {
+            self.racks.to_vec()
+        };
+        for rooms in places {
+            let free: u32 = rooms.iter().map(|&room| self.left[room]).sum();
+            if self.ask.rooms[rooms[0]].gpu_type != gpu_type || free < gang {
+                continue;
+            }
+            let before = self.left.clone();
+            let mut need = gang;
+            for &room in &rooms {
+                // in a rack only the sum counts: gangs for one server are placed
+                let taken = need.min(self.left[room]);
+                self.left[room] -= taken;
+                need -= taken;
+            }
+            self.found.insert(bid, rooms[0]);
+            if self.place(at + 1) {
+                return true;
+            }
+            self.left = before;
+        }
+        self.dead.insert(state);
+        false
+    }
+
+    /// Free GPUs by rack: servers of a rack with equal room are alike to the gangs that follow.
+    fn state(&self) -> Vec<Vec<u32>> {
+        let racks = self.racks.iter().map(|rooms| {
+            let mut free: Vec<u32> = rooms.iter().map(|&room| self.left[room]).collect();
+            free.sort_unstable();
+            free
+        });
+        racks.collect()
+    }
+}
