@@ -9,7 +9,7 @@ from the compiled module (or, with `--declarations FILE`, from JSON of the same 
 - `python/gangline/policies/_generated.py`: a frozen dataclass per policy, `registry`, `presets`;
 - the rows of policies in `README.md` and `docs/policies/index.md`;
 - the tables of parameters in `docs/policies/*.md`;
-- the table of reasons in `docs/guides/explain.md`.
+- the tables of reasons and states in `docs/guides/explain.md`.
 
 In Markdown it writes between markers and nowhere else. The page of a policy holds the markers
 for its parameters:
@@ -364,6 +364,16 @@ def reason_table(policies: list[Policy]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def state_table() -> str:
+    """Return the table of what tables alone tell of a waiting job."""
+    from gangline.runs.explain.reasons import APART, HEAD_OF_LINE, TOGETHER, TOO_FEW
+
+    rows = ["| state | column of a report | what it means |", "|---|---|---|"]
+    states = (TOO_FEW, HEAD_OF_LINE, APART, TOGETHER)
+    rows += [f"| `{state.name}` | {state.title} | {state.meaning} |" for state in states]
+    return "\n".join(rows) + "\n"
+
+
 PARAMETERS = re.compile(r"<!-- parameters: ([\w, -]+?) -->\n")
 PARAMETERS_END = "<!-- end of parameters -->"
 
@@ -396,6 +406,8 @@ PAGES = "<!-- pages: written by scripts/registry.py -->"
 PAGES_END = "<!-- end of pages -->"
 REASONS = "<!-- reasons: written by scripts/registry.py -->"
 REASONS_END = "<!-- end of reasons -->"
+STATES = "<!-- states: written by scripts/registry.py -->"
+STATES_END = "<!-- end of states -->"
 
 
 def written(declared: list[Policy], root: Path) -> dict[str, str]:
@@ -411,7 +423,8 @@ def written(declared: list[Policy], root: Path) -> dict[str, str]:
 
     readme, index = "README.md", "docs/policies/index.md"
     guide = "docs/guides/explain.md"
-    texts[guide] = between(guide, read(guide), REASONS, REASONS_END, reason_table(policies))
+    text = between(guide, read(guide), REASONS, REASONS_END, reason_table(policies))
+    texts[guide] = between(guide, text, STATES, STATES_END, state_table())
     table = catalogue(policies, "docs/policies/")
     texts[readme] = between(readme, read(readme), POLICIES, POLICIES_END, table)
     text = between(index, read(index), POLICIES, POLICIES_END, catalogue(policies, ""))

@@ -56,7 +56,7 @@ def audit(
     copy_gpus
         GPUs of each part of a job: gang, server (all of its server), or a number.
     max_idle_s
-        Longest that a gang may wait while it and all others that wait would fit.
+        Longest that a gang may wait while enough GPUs are free together for each waiting gang.
     tolerance_s
         Seconds by which times may be off.
     first
@@ -142,13 +142,14 @@ def _show(found: Audit) -> None:
 def _idle(figures: Mapping[str, Any]) -> str:
     """Say how much was free while gangs waited."""
     free, part = figures["gpu_seconds"], figures["fraction"]
+    enough = "enough GPUs were free together for"
     if not free:
-        return "idle: no GPU was free while a waiting gang would have fitted"
-    words = f"idle: {free:,.6g} GPU-s ({part:.2%}) were free while a waiting gang would have fitted"
+        return f"idle: at no time {enough} a waiting gang"
+    words = f"idle: {free:,.6g} GPU-s ({part:.2%}) were free while {enough} a waiting gang"
     if not figures["longest_s"]:
         return words
     return (
-        f"{words}; the longest wait while all that waited would have fitted: "
+        f"{words}; the longest wait while {enough} each waiting gang: "
         f"{figures['longest_s']:,.6g} s (job {figures['job_id']} from {figures['time_s']:,.9g} s)"
     )
 

@@ -223,7 +223,7 @@ def test_the_command_says_how_much_was_free(
     given = ["audit", str(tmp_path / "t.csv"), "--cluster", str(tmp_path / "lab.toml")]
     assert main(given) == 3
     out = capsys.readouterr().out
-    assert "idle: 800,000 GPU-s (99.98%) were free while a waiting gang would have fitted" in out
+    assert "idle: 800,000 GPU-s (99.98%) were free while enough GPUs were free together" in out
     assert "100,000 s (job 1 from 20 s)" in out
     assert main([*given, "--max-idle-s", "200000"]) == 0
     assert main([*given, "--max-idle-s", "inf"]) == 0

@@ -42,7 +42,7 @@ def test_a_story_by_hand() -> None:
         "It waited 20 s, because too few GPUs were free. It was stopped once; job j1 took its "
         "GPUs. Restarts took 5 s."
     )
-    assert run.reasons["waited_busy_s"] == pytest.approx(10.0)
+    assert run.reasons["waited_too_few_s"] == pytest.approx(10.0)
     assert [run.reasons[f"taken_by_{kind}"] for kind in ("shorter", "later", "smaller")] == [
         1,
         1,

@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.analysis.report.waiting import REASONS, waits
+from gangline.analysis.report.waiting import REASONS as VOCABULARY
+from gangline.analysis.report.waiting import waits
 from gangline.runs.explain.life import Segments
 
+REASONS = [reason.name for reason in VOCABULARY]
 LAB = gl.Cluster.homogeneous(servers=2, gpus=2)
 
 
@@ -51,10 +53,10 @@ def test_each_reason_by_hand() -> None:
     """
     rows = [(0, 1, 20), (0, 1, 10), (0, 1, 20), (0, 1, 10), (1, 2, 5)]
     found = told(run(rows, gl.policies.FifoSkip(placement="consolidate", max_level="server")))
-    assert found[4] == {"busy": 9.0, "scattered": 10.0}
+    assert found[4] == {"too few": 9.0, "apart": 10.0}
     rows = [(0, 1, 20), (1, 4, 5), (2, 1, 5)]
     found = told(run(rows, "fifo"))
-    assert found == {1: {"busy": 19.0}, 2: {"head": 18.0, "busy": 5.0}}
+    assert found == {1: {"too few": 19.0}, 2: {"head-of-line": 18.0, "too few": 5.0}}
 
 
 class Late(gl.Policy):
@@ -71,14 +73,14 @@ class Late(gl.Policy):
 
 
 def test_what_the_policy_holds_back_is_said() -> None:
-    assert told(run([(0, 1, 5), (1, 1, 5)], Late())) == {1: {"held": 29.0}}
+    assert told(run([(0, 1, 5), (1, 1, 5)], Late())) == {1: {"together": 29.0}}
 
 
 def test_servers_that_are_down_are_not_free() -> None:
     lab = LAB.to_dict()
     lab["failures"] = {"table": [{"server": 1, "down_s": 0.0, "up_s": 8.0}]}
     found = told(run([(0, 2, 20), (1, 1, 5)], "fifo", lab))
-    assert found[1] == {"busy": 7.0}
+    assert found[1] == {"too few": 7.0}
 
 
 def test_drawn_failures_are_in_no_table() -> None:
@@ -108,7 +110,7 @@ def reason_at(result: gl.Result, cluster: gl.Cluster, second: float, gpus: int) 
     free = [n - mask.bit_count() for n, mask in zip(size, held, strict=True)]
     by_type = {k: [f for f, of in zip(free, kind, strict=True) if of == k] for k in set(kind)}
     if max(map(sum, by_type.values())) < gpus:
-        return "busy"
+        return "too few"
     jobs = sorted(result.jobs.to_pylist(), key=lambda job: job["arrival_s"])
     queue = [
         job
@@ -117,13 +119,13 @@ def reason_at(result: gl.Result, cluster: gl.Cluster, second: float, gpus: int) 
         and (job["first_start_s"] is None or job["first_start_s"] > second)
     ]
     if queue and queue[0]["gpus"] > max(map(sum, by_type.values())):
-        return "head"
+        return "head-of-line"
     for number, mine in by_type.items():
         largest = max(n for n, of in zip(size, kind, strict=True) if of == number)
         servers = math.ceil(gpus / largest)
         if any(sum(some) >= gpus for some in itertools.combinations(mine, min(servers, len(mine)))):
-            return "held"
-    return "scattered"
+            return "together"
+    return "apart"
 
 
 JOB = st.tuples(st.integers(0, 12), st.integers(1, 4), st.integers(1, 9))

@@ -488,7 +488,9 @@ def test_what_a_page_says_of_jobs_is_of_the_jobs_counted() -> None:
         assert total == pytest.approx(sum(took), rel=1e-9)
     assert run.worse_off == np.mean([row["ftf"] > 1.0 + 1e-9 for row in rows])
     # the parts of the waiting add up to the mean waiting of the summary
-    parts = sum(run.reasons[f"waited_{name}_s"] for name in ("busy", "head", "scattered", "held"))
+    parts = sum(
+        run.reasons[f"waited_{name}_s"] for name in ("too_few", "head_of_line", "apart", "together")
+    )
     assert parts == pytest.approx(result.summary["wait_mean_s"], rel=1e-6)
     assert sum(jobs for _, jobs, _ in run.unfit) == len(rows)
     assert {story.job for story in run.stories} <= {row["job_id"] for row in rows}

@@ -37,9 +37,9 @@ class Audit:
     unmet : dict of str to str
         Those of them that were required.
     idle : dict or None
-        What was free while gangs waited that would fit: `gpu_seconds`, and as `fraction` of all
-        there were; and the longest that one waited while it and all others that waited would have
-        fitted: `longest_s`, `job_id`, `time_s`.
+        What was free while enough GPUs were free together for a waiting gang: `gpu_seconds`, and
+        as `fraction` of all there were; and the longest that a gang waited while that was so for
+        each waiting gang: `longest_s`, `job_id`, `time_s`.
     notes : tuple of str
         What was assumed about the tables, and what findings may mean.
     rows : dict of str to int
@@ -139,8 +139,8 @@ def audit(
         GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
         server; or a number. Default: what the folder of a result says, else "gang".
     max_idle_s : float
-        Longest that a gang may wait while it and all others that wait would fit; infinity: as long
-        as it likes.
+        Longest that a gang may wait while enough GPUs are free together for each waiting gang;
+        infinity: for any time.
     tolerance_s : float
         Seconds by which times may be off: instants nearer than this count as one. Sums may be off
         by as much for each of their terms, and by 1e-9 of their size.

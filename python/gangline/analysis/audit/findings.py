@@ -41,7 +41,7 @@ RULES = {
     "short-run": "a finished job ran for as long as its work takes",
     "work-done": "no job does more work than it has",
     "work-conserving": "no job waits while enough GPUs are free, if the policy claims so",
-    "idle": "no gang waits for long while it and all other waiting gangs would fit",
+    "idle": "no gang waits for long while enough GPUs are free together for each waiting gang",
     "utilisation": "no more GPU-seconds are used than the cluster has",
     "sums": "columns that follow from other columns agree with them",
     "summary": "the summary agrees with the tables",
@@ -100,7 +100,7 @@ class Findings:
     excess : float
         The largest ratio of the GPUs that were held to those that might have been.
     idle : dict, optional
-        How much was free while gangs waited that would fit.
+        How much was free while enough GPUs were free together for a waiting gang.
     """
 
     def __init__(self, names: Callable[[int], str | None], first: int) -> None:

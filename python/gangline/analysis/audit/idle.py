@@ -1,10 +1,11 @@
-"""GPUs that are free while gangs wait that would fit.
+"""Gangs that wait while enough GPUs are free together for them.
 
-A gang fits where one server has as many GPUs free; a gang wider than every server, where the
-wholly free servers of one rack and type have; one wider than that, where those of one type have. So
-a strict placement rule is no reason to let it wait. Where the table does not tell servers, a gang
-fits only if it does so however the busy GPUs are spread. A copy of a job always needs one server.
-GPUs of failed servers are busy, and a GPU counts as busy as often as it is held.
+That is the state `together` of `runs/explain/reasons.py`, taken strictly, since nothing is known of
+the scheduler. A gang fits where one server has as many GPUs free; a gang wider than every server,
+where the wholly free servers of one rack and type have; one wider than that, where those of one
+type have. So a strict placement rule is no reason to let it wait. Where the table does not tell
+servers, a gang fits only if it does so however the busy GPUs are spread. A copy of a job always
+needs one server. GPUs of failed servers are busy, and a GPU counts as busy as often as it is held.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def check(
         "idle",
         table,
         longest > world.max_idle_s,
-        "waits for {found:.9g} s while it and all other waiting gangs would fit",
+        "waits for {found:.9g} s while enough GPUs are free together for each waiting gang",
         job=waits.job,
         time=since,
         found=longest,

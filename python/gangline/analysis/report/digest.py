@@ -171,7 +171,7 @@ class Digest:
         Pairs of models that shared GPUs, most GPU time first; empty if the run shares no GPUs, kept
         no segments, or the trace names no models.
     reasons : dict of str to float
-        Mean waiting of a job by `waiting.REASONS` (waited_busy_s, ...), and what `stories.stops`
+        Mean waiting of a job by `waiting.REASONS` (waited_too_few_s, ...), and what `stories.stops`
         tells of stopped jobs; empty if the run kept no segments.
     unfit : list of (str, int, float)
         By size of gang: name, jobs, and share of all waiting while enough GPUs were free.
@@ -488,7 +488,7 @@ def _reasons(
         return told, []
     jobs = max(int(is_counted.sum()) - int(result.summary.get("dropped") or 0), 1)
     total = found.reasons_s.sum(axis=0) / jobs
-    told |= {f"waited_{name}_s": float(s) for name, s in zip(REASONS, total, strict=True)}
+    told |= {f"waited_{reason.key}_s": float(s) for reason, s in zip(REASONS, total, strict=True)}
     codes, names = _sizes(result.jobs)
     waited = np.bincount(codes[found.job], found.reasons_s[:, 1:].sum(axis=1), len(names))
     count = np.bincount(codes[is_counted], minlength=len(names))

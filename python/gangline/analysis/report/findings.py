@@ -13,6 +13,7 @@ from gangline.analysis.report.command import trace_seeds
 from gangline.analysis.report.digest import LENGTHS, Group, curve
 from gangline.analysis.report.waiting import REASONS as WAITED
 from gangline.runs import comparison
+from gangline.runs.explain.reasons import HEAD_OF_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ _BLOCKED = (
 REASONS = tuple(words.Measure(*one) for one in (
     ("wait_mean_s", "All waiting, mean", "all time without GPUs", words.duration, -1),
     ("run_mean_s", "Mean running", "all time with GPUs", words.duration, -1),
-    ("behind_head", "Head-of-line blocked", _BLOCKED, words.share, -1),
+    ("behind_head", HEAD_OF_LINE.title, _BLOCKED, words.share, -1),
     ("idle_while_waiting", "Idle while jobs wait",
      "share of all GPU time that was idle while at least one job waited", words.share, -1),
     ("stops_per_job", "Stops and moves per job", "", words.times, 0),
@@ -122,7 +123,7 @@ def _unfit(mine: Sequence[Digest], once: float) -> list[tuple[str, int, float]]:
     total = 0.0
     for run in mine:
         jobs = run.summary["jobs"] - (run.summary.get("dropped") or 0)
-        waited = jobs * sum(run.reasons.get(f"waited_{name}_s", 0.0) for name in WAITED)
+        waited = jobs * sum(run.reasons.get(f"waited_{reason.key}_s", 0.0) for reason in WAITED)
         total += waited
         for name, n, share in run.unfit:
             names, count, before = found.get(_size(name), ([], 0, 0.0))

@@ -28,17 +28,11 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["PHRASES", "Story", "alone_s", "sentences", "stops", "tell", "with_causes", "worst"]
+__all__ = ["Story", "alone_s", "sentences", "stops", "tell", "with_causes", "worst"]
 
 _TOLD = 10  # ours: jobs on a page
 _NAMED = 2  # ours: takers of a job's GPUs that are named
 _SMALL = 0.01  # ours: part of the delay below which a loss is not told
-PHRASES = {
-    "busy": "too few GPUs were free",
-    "head": "enough GPUs were free for it, but not for the job that had come first",
-    "scattered": "enough GPUs were free, but scattered over servers",
-    "held": "enough GPUs were free, but the policy held it back",
-}
 
 
 @dataclass(frozen=True)
@@ -263,7 +257,7 @@ def _waiting(story: Story) -> list[str]:
     if causes:
         return [said, *(f"{length} of it: {why}" for length, why in causes)]
     parts = [
-        f"{words.duration(length)} while {PHRASES[reason]}"
+        f"{words.duration(length)} while {reason.sentence}"
         for reason, length in zip(REASONS, story.reasons_s, strict=False)
         if length > least
     ]

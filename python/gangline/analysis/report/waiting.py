@@ -1,20 +1,21 @@
 """Why jobs waited: what the tables of a run tell, whatever the policy had in mind.
 
-At each moment a job without GPUs waits for the first of these reasons that holds:
+At each moment a job without GPUs waits for the first of these that holds, named as `explain` names
+the states of a wait (`runs/explain/reasons.py`):
 
-busy
+too few
     Fewer GPUs of any one type are free than it asks for.
-head
+head-of-line
     Enough are free, and the job that arrived first of those that have not started yet asks for
     more than are free: head-of-line blocking.
-scattered
+apart
     Enough are free, but spread over more servers than a gang of its size needs.
-held
-    Enough are free on few servers: the policy let the job wait, for reasons of its own.
+together
+    Enough are free on few servers: the policy let the job wait.
 
 GPUs of a server that is down are not free. With the segments of a run all of this is known of all
-waiting; with the timeline alone it is known of the time to the first start, and `scattered` counts
-as `held`.
+waiting; with the timeline alone it is known of the time to the first start, and `apart` counts as
+`together`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangline.runs.explain.free import FITS, SHORT, Free, arrivals, free_of_segments
+from gangline.runs.explain.free import Free, arrivals, free_of_segments
 from gangline.runs.explain.life import Segments
+from gangline.runs.explain.reasons import APART, HEAD_OF_LINE, STATES, TOGETHER, TOO_FEW
 from gangline.runs.spec import cluster_of
 
 if TYPE_CHECKING:
@@ -41,8 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["REASONS", "Waits", "floats", "idle_share", "waits"]
 
-REASONS = ("busy", "head", "scattered", "held")
-_BUSY, _HEAD, _SCATTERED, _HELD = range(4)
+REASONS = (TOO_FEW, HEAD_OF_LINE, APART, TOGETHER)
+_HEAD = REASONS.index(HEAD_OF_LINE)
+_OF_STATE = np.array([REASONS.index(state) for state in STATES], np.uint8)
 _ROUNDING_S = 1e-6  # sums of a few million seconds are no more exact
 
 
@@ -117,8 +120,8 @@ def waits(
     >>> rows = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [10, 5, 3]}
     >>> run = gl.simulate(lab, pa.table(rows), "fifo", segments=True)
     >>> found = waits(run)
-    >>> [dict(zip(REASONS, row.tolist())) for row in found.reasons_s[:, :2]]
-    [{'busy': 9.0, 'head': 0.0}, {'busy': 5.0, 'head': 8.0}]
+    >>> [reason.name for reason in REASONS[:2]], found.reasons_s[:, :2].tolist()
+    (['too few', 'head-of-line'], [[9.0, 0.0], [5.0, 8.0]])
     """
     import pyarrow.compute as pc
 
@@ -190,9 +193,8 @@ def _codes(free: Free, sizes: Ints, head: Ints, *, mixes_types: bool) -> npt.NDA
     is_blocked = head > (free.total.sum if mixes_types else free.total.max)(axis=0)
     for row, size in zip(code, sizes.tolist(), strict=True):
         state = free.for_gang(size, types, mixes_types=mixes_types).state
-        row[:] = np.where(state == FITS, _HELD, _SCATTERED)
-        row[is_blocked] = _HEAD
-        row[state == SHORT] = _BUSY
+        row[:] = _OF_STATE[state]
+        row[is_blocked & (state != STATES.index(TOO_FEW))] = _HEAD
     return code
 
 

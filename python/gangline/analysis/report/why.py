@@ -6,8 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gangline._support import formatting as words
-from gangline.analysis.report import _gantt_svg, findings, stories, tables, waiting
+from gangline.analysis.report import _gantt_svg, findings, stories, tables
 from gangline.analysis.report.tables import Cell, Table, of, text
+from gangline.analysis.report.waiting import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,24 +19,21 @@ if TYPE_CHECKING:
 
 __all__ = ["content", "unfit"]
 
-_BLOCKED = (
-    "head-of-line blocking: the job that had come first asked for more GPUs than were free, the "
-    "waiting job for no more"
+_BY_REASON = (
+    *(
+        words.Measure(f"waited_{one.key}_s", one.title, one.meaning, words.duration, 0)
+        for one in REASONS
+    ),
+    words.Measure("run_mean_s", "Mean running", "all time with GPUs", words.duration, 0),
+    words.Measure(
+        "idle_while_waiting",
+        "Idle while jobs wait",
+        "share of all GPU time that was idle while at least one job waited",
+        words.share,
+        0,
+    ),
 )
-_BY_REASON = tuple(words.Measure(*one) for one in (
-    ("waited_busy_s", "GPUs not free",
-     "other jobs held them, or servers were down: fewer of any one type were free than it needs",
-     words.duration, 0),
-    ("waited_head_s", "Head-of-line blocked", _BLOCKED, words.duration, 0),
-    ("waited_scattered_s", "Scattered",
-     "enough GPUs were free, but on more servers than such a gang needs", words.duration, 0),
-    ("waited_held_s", "Deferred by policy",
-     "enough GPUs were free on few servers, and the policy let it wait", words.duration, 0),
-    ("run_mean_s", "Mean running", "all time with GPUs", words.duration, 0),
-    ("idle_while_waiting", "Idle while jobs wait",
-     "share of all GPU time that was idle while at least one job waited", words.share, 0),
-))  # fmt: skip
-_REASONS = tuple(zip(waiting.REASONS, _BY_REASON, strict=False))
+_REASONS = tuple((reason.key, one) for reason, one in zip(REASONS, _BY_REASON, strict=False))
 # Class, words of the legend, title of the column, explanation.
 _PARTS = (
     ("useful", "work", "Work", "GPUs held with progress"),
@@ -46,7 +44,7 @@ _PARTS = (
         "fragment",
         "idle, while a waiting job asked for no more GPUs than were idle",
         "Idle, a job would fit",
-        "It was head-of-line blocked, idle GPUs were scattered, or the policy deferred it",
+        "It was head-of-line blocked, free GPUs were apart, or together and the policy left them",
     ),
     ("idle", "idle otherwise", "Idle otherwise", "No job waited that was small enough"),
 )
@@ -93,7 +91,7 @@ def _waiting(means: Sequence[Row], drawn: Sequence[Digest], causes: str) -> str:
     `causes` is added to what is said of GPUs that were not free.
     """
     rows = findings.reasons(means)
-    is_known = any(row.get("waited_busy_s") is not None for row in rows)
+    is_known = any(row.get(_BY_REASON[0].key) is not None for row in rows)
     columns = _BY_REASON if is_known else findings.REASONS
     seen = [one for one in columns if any(row.get(one.key) for row in rows)]
     if not seen:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gangline.errors import ResultError
+from gangline.runs.explain.reasons import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 __all__ = [
-    "FITS",
-    "SHORT",
-    "SPREAD",
     "ForGang",
     "Free",
     "arrivals",
@@ -37,9 +35,7 @@ __all__ = [
     "slots_of",
 ]
 
-SHORT, SPREAD, FITS = range(3)
-"""Too few GPUs are free; enough, but on more servers than a gang needs; enough on few."""
-
+_TOO_FEW, _APART, _TOGETHER = range(len(STATES))
 _SLOTS = 64
 _NS_PER_S = 1e9
 
@@ -81,7 +77,7 @@ class Free:
                 padded = [np.pad(one, ((0, most - len(one)), (0, 0))) for one in each]
                 each, gpus = [np.sum(padded, axis=0)], gpus.sum(axis=0, keepdims=True)
             near = np.stack([_together(one, gang) for one in each])
-        state = np.where(near >= gang, FITS, np.where(gpus >= gang, SPREAD, SHORT))
+        state = np.where(near >= gang, _TOGETHER, np.where(gpus >= gang, _APART, _TOO_FEW))
         if len(state) == 1:
             return ForGang(self.time_s, gpus[0], near[0], state[0])
         # of the types, the one with the best state, then with most GPUs
@@ -101,7 +97,7 @@ class ForGang(NamedTuple):
     together : int array
         Of these, on as few servers as could hold the gang.
     state : int array
-        SHORT, SPREAD or FITS.
+        Index of `reasons.STATES`.
     """
 
     time_s: Floats

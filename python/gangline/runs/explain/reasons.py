@@ -1,14 +1,27 @@
-"""Reasons for which jobs wait: a name, and the sentence that tells it.
+"""The vocabulary of waiting: the reasons of policies, and what tables alone tell.
 
-A policy declares its reasons beside its code (`Reason` in rust/engine/src/watch.rs); the three here
-are known from the tables and the clock of a run alone.
+A policy declares its reasons next to its code (`Reason` in rust/engine/src/watch.rs); the three
+here are known from the tables and the clock of a run. The states need no policy either, so reports
+and audits, which read tables of any scheduler, speak of states alone.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["NOT_ASKED", "OF_TABLES", "ROUND", "SILENT", "Reason"]
+__all__ = [
+    "APART",
+    "HEAD_OF_LINE",
+    "NOT_ASKED",
+    "OF_TABLES",
+    "ROUND",
+    "SILENT",
+    "STATES",
+    "TOGETHER",
+    "TOO_FEW",
+    "Reason",
+    "State",
+]
 
 
 class Reason(NamedTuple):
@@ -48,3 +61,59 @@ NOT_ASKED = Reason("not asked", "the policy had not been asked: it decides {when
 ROUND = Reason("round", "enough GPUs had come free, and {policy} gives them out {when}")
 """GPUs have come free since the last decision, and the policy decides at round boundaries."""
 OF_TABLES = {reason.name: reason for reason in (SILENT, NOT_ASKED, ROUND)}
+
+
+class State(NamedTuple):
+    """What the tables of a run tell of a moment at which a job waits.
+
+    Attributes
+    ----------
+    name : str
+        As the field `state` of an explanation has it.
+    title : str
+        Of its column in a report.
+    sentence : str
+        What was the case, in the past tense.
+    meaning : str
+        Its definition, for guides and legends.
+    """
+
+    name: str
+    title: str
+    sentence: str
+    meaning: str
+
+    @property
+    def key(self) -> str:
+        """Its name in identifiers."""
+        return self.name.replace(" ", "_").replace("-", "_")
+
+
+TOO_FEW = State(
+    "too few",
+    "GPUs not free",
+    "too few GPUs were free",
+    "other jobs held them, or servers were down: fewer of any one type were free than it needs",
+)
+APART = State(
+    "apart",
+    "Free GPUs apart",
+    "enough GPUs were free, but on too many servers",
+    "enough GPUs were free, but on more servers than a gang of its size needs",
+)
+TOGETHER = State(
+    "together",
+    "Free GPUs together",
+    "enough GPUs were free together, and the policy left them",
+    "enough GPUs were free on as few servers as a gang of its size needs, and the policy left them",
+)
+STATES = (TOO_FEW, APART, TOGETHER)
+"""Of these exactly one holds at each moment."""
+HEAD_OF_LINE = State(
+    "head-of-line",
+    "Head-of-line blocked",
+    "enough GPUs were free for it, but not for the job that had come first",
+    "head-of-line blocking: the job that had come first asked for more GPUs than were free, the "
+    "waiting job for no more",
+)
+"""A case of `APART` or `TOGETHER`, which reports tell apart from these."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gangline.runs.explain.free import SHORT
 from gangline.runs.explain.life import ranges
-from gangline.runs.explain.reasons import NOT_ASKED, OF_TABLES, ROUND
+from gangline.runs.explain.reasons import NOT_ASKED, OF_TABLES, ROUND, STATES, TOO_FEW
 from gangline.runs.explain.watched import REASON
 
 if TYPE_CHECKING:
@@ -24,13 +23,11 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Records = npt.NDArray[np.void]
 
-__all__ = ["STATES", "TIERS", "Down", "Stretch", "stretches"]
+__all__ = ["TIERS", "Down", "Stretch", "stretches"]
 
 TIERS = ("server", "rack", "network")
 
-STATES = ("too few", "apart", "together")
-"""Fewer GPUs of each usable type were free than the gang needs; enough, but on more servers than it
-needs; enough on so few servers."""
+_TOO_FEW = STATES.index(TOO_FEW)
 
 _STRETCH = np.dtype(
     [
@@ -54,7 +51,7 @@ class Stretch(NamedTuple):
     start_s, end_s : float
         From when to when.
     state : str
-        "too few", "apart" or "together": see `STATES`.
+        "too few", "apart" or "together": the name of one of `reasons.STATES`.
     cause : str, optional
         The policy's reason in a word. None where it does not say more than the tables do, or where
         the run could not be repeated.
@@ -112,7 +109,7 @@ class Stretch(NamedTuple):
         return cls(
             start_s,
             end_s,
-            STATES[state],
+            STATES[state].name,
             cause or None,
             decided_s,
             job_id,
@@ -216,9 +213,9 @@ def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) ->
     ending = [reason for reason in reasons.values() if reason.ends_when_free]
     of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]
-    is_new = (then == SHORT) | (np.isin(rows["cause"], of_places) & (then != rows["state"]))
+    is_new = (then == _TOO_FEW) | (np.isin(rows["cause"], of_places) & (then != rows["state"]))
     at = np.flatnonzero(
-        is_new & np.isin(rows["cause"], [one.name for one in ending]) & (rows["state"] != SHORT)
+        is_new & np.isin(rows["cause"], [one.name for one in ending]) & (rows["state"] != _TOO_FEW)
     )
     names = list(REASON.names or ())
     rows[names][at] = _plain(rows["decided_s"][at], ROUND.name, np.full(len(at), math.inf))

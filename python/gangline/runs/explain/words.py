@@ -9,8 +9,8 @@ import numpy as np
 
 from gangline._support.formatting import duration, listed, plural
 from gangline._support.safe import safe
+from gangline.runs.explain.reasons import APART, STATES, TOGETHER, TOO_FEW
 from gangline.runs.explain.rows import Rows
-from gangline.runs.explain.stretches import STATES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,7 +30,7 @@ _EVENTS = 14
 _MINUTE_S, _EPOCH_S = 60.0, 1e8  # ours: later instants are on the clock of a calendar
 _SOME = 0.1  # of a character of the timeline
 
-_TOO_FEW, _APART, _TOGETHER = range(len(STATES))
+_TOO_FEW, _APART, _TOGETHER = map(STATES.index, (TOO_FEW, APART, TOGETHER))
 _TIERS = ("one server", "servers of one rack", "servers anywhere")
 
 
