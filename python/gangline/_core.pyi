@@ -6,6 +6,8 @@ from typing import Any, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from gangline.cluster.interference import Pairs
+from gangline.cluster.iteration import Fit, Inflations
 from gangline.lp.report import Report
 
 _F64: TypeAlias = npt.NDArray[np.float64]
@@ -135,12 +137,45 @@ class PolicyChanges:
 # ("start" or "move", job, [(server, count or mask), ...], are_masks, sub_batch, overhead_s, quota,
 # part, accum), ("keep", job, sub_batch, overhead_s, quota, part, accum), ("preempt", job, part),
 # ("limit", job, iterations), ("wake_at", time_s, tag), ("cancel", tag).
+@final
+class RunOptions:
+    def __new__(
+        cls,
+        cluster: Cluster,
+        *,
+        seed: int,
+        restart_s: float | None,
+        first_start_s: float | None,
+        restart_by_model: _F64 | None,
+        checkpoint_interval_s: float | None,
+        on_infeasible: str,
+        segments: bool,
+        timeline: str | float,
+        check_invariants: bool,
+        skip_rounds: bool,
+        until_s: float | None,
+        max_events: int | None,
+        count_arrivals: tuple[float, float] | None,
+        max_share: int | None,
+        interference: Pairs | None,
+        gang_xi: str,
+        memory_fixed_fraction: float,
+        acc_cost: float,
+        overhead_interferes: bool,
+        network: Network | None,
+        mean_times_s: tuple[float, float] | None,
+        outages: Sequence[tuple[int, float, float]],
+        inflations: Inflations | None,
+        locality_fits: Sequence[Sequence[Fit | None]] | None,
+        watch: Sequence[int],
+    ) -> RunOptions: ...
+
 def simulate(
     cluster: Cluster,
     jobs: Jobs,
     policy: object,
     params: Mapping[str, object],
-    options: Mapping[str, object],
+    options: RunOptions,
     progress: _Progress | None = None,
 ) -> RunOutput: ...
 def check_start(
@@ -148,7 +183,7 @@ def check_start(
     jobs: Jobs,
     policy: object,
     params: Mapping[str, object],
-    options: Mapping[str, object],
+    options: RunOptions,
 ) -> None: ...
 def check_policy(name: str, params: Mapping[str, object]) -> None: ...
 def registry() -> list[dict[str, Any]]: ...
@@ -160,7 +195,7 @@ class Simulation:
         cls,
         cluster: Cluster,
         jobs: Jobs,
-        options: Mapping[str, object],
+        options: RunOptions,
         policy: str | None = None,
         params: Mapping[str, object] | None = None,
         **traits: object,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -58,12 +58,6 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     classes: list[tuple[str | None, int | None, int | None]]
     clamped: int = 0
     absent: list[tuple[str, str]] = []
-
-    def to_core(self) -> dict[str, Any]:
-        """Return the table as the compiled core wants it."""
-        if self.of_job is None:
-            return {"xi": float(self.xi[0, 0, 0])}
-        return {"of_job": self.of_job, "xi": self.xi, "absent": self.absent}
 
     def digest(self) -> str:
         """Return the sha256 of the classes and of their factors."""

@@ -7,16 +7,23 @@ distance what the network says.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
     from gangline.cluster.description import Cluster
     from gangline.cluster.rates import JobKeys
     from gangline.cluster.schema import IterTime
+
+    Fit: TypeAlias = tuple[float, ...]
+    Class: TypeAlias = tuple[int, int, list[Fit | list[float] | None]]
+    Inflations: TypeAlias = tuple[npt.NDArray[np.uint32], list[Class], list[int]]
 
 __all__ = ["inflations", "locality_fits"]
 
@@ -24,7 +31,7 @@ _NO_CLASS = 2**32 - 1
 _VALUES_MAX = 2**24  # 128 MB
 
 
-def inflations(cluster: Cluster, jobs: JobKeys) -> dict[str, Any] | None:
+def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
     """Return iteration times by class of jobs as the core wants them; None without entries.
 
     Parameters
@@ -36,10 +43,10 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> dict[str, Any] | None:
 
     Returns
     -------
-    dict or None
-        `of_job`, shape (jobs,); `classes`: batch size, gang size and, by GPU type, the seven
-        numbers of a fit, the ratios by number of passes of a table, or None; `largest`: GPUs of the
-        largest server of each type.
+    (of_job, classes, largest) or None
+        Class of each job; of each class the batch size, the gang size and, by GPU type, the seven
+        numbers of a fit, the ratios by number of passes of a table, or None; GPUs of the largest
+        server of each type.
 
     Raises
     ------
@@ -58,7 +65,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> dict[str, Any] | None:
     keys = np.stack([code, jobs.batch_size.astype(np.int64), jobs.gpus.astype(np.int64)], axis=1)
     distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
     index = np.full(len(distinct), _NO_CLASS, dtype=np.uint32)
-    classes: list[tuple[int, int, list[tuple[float, ...] | list[float] | None]]] = []
+    classes: list[Class] = []
     values = 0
     for at, (label, batch, gpus) in enumerate(distinct.tolist()):
         name = labels[label]
@@ -69,7 +76,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> dict[str, Any] | None:
         values += 2 * batch * sum(row is not None for row in rows)
         if values > _VALUES_MAX:
             continue  # refused below
-        found: list[tuple[float, ...] | list[float] | None] = []
+        found: list[Fit | list[float] | None] = []
         for row, kind in zip(rows, types, strict=True):
             if row is not None and row.kind == "table":
                 found.append(rates.ratios(name, kind, gpus, batch))
@@ -86,12 +93,10 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> dict[str, Any] | None:
         max((block.gpus for block in cluster.servers if block.gpu == kind), default=0)
         for kind in types
     ]
-    return {"of_job": index[inverse.reshape(-1)], "classes": classes, "largest": largest}
+    return index[inverse.reshape(-1)], classes, largest
 
 
-def locality_fits(
-    cluster: Cluster, labels: Sequence[str]
-) -> list[list[tuple[float, ...] | None]] | None:
+def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | None]] | None:
     """Return the fits that tell what distance costs, by model label and GPU type.
 
     Parameters
@@ -109,7 +114,7 @@ def locality_fits(
     types = [gpu.name for gpu in cluster.gpu_types]
     entries = _entries(cluster)
 
-    def fit(label: str, kind: str) -> tuple[float, ...] | None:
+    def fit(label: str, kind: str) -> Fit | None:
         row = entries.get((label, kind)) or entries.get((label, None))
         return _fit(row) if row is not None and row.kind == "pollux" else None
 
@@ -145,7 +150,7 @@ class _Rates:
         return found
 
 
-def _fit(row: IterTime) -> tuple[float, ...]:
+def _fit(row: IterTime) -> Fit:
     """Return a_c, b_c, a_n, b_n, a_r, b_r, gamma: alpha-beta synchronises alike everywhere."""
     sync_s: tuple[float | None, ...]
     if row.kind == "alpha_beta":

@@ -338,10 +338,8 @@ class _World:
         self._core_cluster = core
         self._core_jobs = trace.to_core(cluster)
         self._pairs = pairs_of(trace, cluster)
-        self._of_jobs = {
-            "inflations": inflations(cluster, job_keys(trace)),
-            "locality_fits": locality_fits(cluster, self._labels),
-        }
+        self._inflations = inflations(cluster, job_keys(trace))
+        self._fits = locality_fits(cluster, self._labels)
         self._loads: _Shared[OfferedLoad | None] = _Shared(None)
 
     def _offered_load(self, window: Window | None) -> OfferedLoad | None:
@@ -431,7 +429,7 @@ class _World:
 
     def _arguments(
         self, chosen: ChosenPolicy, options: RunOptions, watch: Sequence[int] = ()
-    ) -> tuple[_core.Cluster, _core.Jobs, str | Policy, dict[str, Any], dict[str, Any]]:
+    ) -> tuple[_core.Cluster, _core.Jobs, str | Policy, dict[str, Any], _core.RunOptions]:
         """Return what the core is given."""
         from gangline.runs.arrival_window import require_jobs
         from gangline.runs.elastic import check_ranges
@@ -440,13 +438,29 @@ class _World:
             check_ranges(self.trace, self.cluster, chosen.label)
         if options.count_arrivals is not None:
             require_jobs(self.trace.numbers("arrival_s"), options.count_arrivals)
-        core_options = options.to_core(self.cluster, self._labels, self._pairs)
-        core_options |= {**self._of_jobs, "watch": list(watch)}
-        if core_options["network"] is not None:
-            with self._naming_jobs():
-                core_options["network"].check_jobs(self._core_cluster, self._core_jobs)
+        core_options = options.to_core(
+            self.cluster,
+            self._labels,
+            self._pairs,
+            core=self._core_cluster,
+            links=self._links,
+            inflations=self._inflations,
+            locality_fits=self._fits,
+            watch=watch,
+        )
         params = chosen.params if chosen.own is None else {}
         return self._core_cluster, self._core_jobs, chosen.policy, params, core_options
+
+    @cached_property
+    def _links(self) -> _core.Network | None:
+        """The network, if there is one and the jobs suit it."""
+        from gangline.cluster import network
+
+        links = network.to_core(self.cluster, self._labels, self._core_cluster)
+        if links is not None:
+            with self._naming_jobs():
+                links.check_jobs(self._core_cluster, self._core_jobs)
+        return links
 
     @contextmanager
     def _naming_jobs(self) -> Iterator[None]:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from gangline import _core
     from gangline.cluster.description import Cluster
     from gangline.cluster.interference import Pairs
+    from gangline.cluster.iteration import Fit, Inflations
 
 __all__ = ["RunOptions"]
 
@@ -68,36 +70,56 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             arrival_window.check(self.count_arrivals)
 
     def to_core(
-        self, cluster: Cluster, labels: Sequence[str], pairs: Pairs | None
-    ) -> dict[str, Any]:
-        """Return the options as the core wants them.
+        self,
+        cluster: Cluster,
+        labels: Sequence[str],
+        pairs: Pairs | None,
+        *,
+        core: _core.Cluster | None = None,
+        links: _core.Network | None = None,
+        inflations: Inflations | None = None,
+        locality_fits: Sequence[Sequence[Fit | None]] | None = None,
+        watch: Sequence[int] = (),
+    ) -> _core.RunOptions:
+        """Return the options as the core wants them, with what cluster and jobs add.
 
-        `labels` are the model labels of the jobs, `pairs` by how much these slow each other down.
+        Parameters
+        ----------
+        cluster : Cluster
+            Where the jobs run.
+        labels : sequence of str
+            Model labels of the jobs.
+        pairs : Pairs, optional
+            By how much the jobs slow each other down.
+        core, links : optional
+            The cluster and its network in the form of the core, if they are at hand.
+        inflations, locality_fits : optional
+            What `gangline.cluster.iteration` makes of the cluster and the jobs.
+        watch : sequence of int
+            Rows of the trace: jobs of which the run records why they wait.
         """
+        from gangline import _core
+
         sharing = cluster.sharing or Sharing()
-        return {
-            "seed": self.seed,
-            "restart_s": self.restart_s,
-            "first_start_s": self.first_start_s,
-            "restart_by_model": _by_model(self.restart_by_model, labels, self.restart_s or 0.0),
-            "checkpoint_interval_s": self.checkpoint_interval_s,
-            "on_infeasible": self.on_infeasible,
-            "max_share": sharing.max_share,
-            "interference": None if pairs is None else pairs.to_core(),
-            "gang_xi": sharing.gang_xi,
-            "memory_fixed_fraction": sharing.memory_fixed_fraction,
-            "acc_cost": sharing.acc_cost,
-            "overhead_interferes": sharing.overhead_interferes,
-            "network": network.to_core(cluster, labels),
-            "failures": _failures(cluster),
-            "segments": self.segments,
-            "timeline": self.timeline,
-            "check_invariants": self.check_invariants,
-            "until_s": self.until_s,
-            "max_events": self.max_events,
-            "count_arrivals": self.count_arrivals,
-            "skip_rounds": self.skip_rounds,
-        }
+        own: dict[str, Any] = msgspec.structs.asdict(self)
+        own["restart_by_model"] = _by_model(self.restart_by_model, labels, self.restart_s or 0.0)
+        core = core or cluster.to_core()
+        return _core.RunOptions(
+            core,
+            **own,  # each is an argument there: one that is missing or too many is a TypeError
+            max_share=sharing.max_share,
+            interference=pairs,
+            gang_xi=sharing.gang_xi,
+            memory_fixed_fraction=sharing.memory_fixed_fraction,
+            acc_cost=sharing.acc_cost,
+            overhead_interferes=sharing.overhead_interferes,
+            network=links or network.to_core(cluster, labels, core),
+            mean_times_s=_mean_times_s(cluster),
+            outages=cluster.outages(),
+            inflations=inflations,
+            locality_fits=locality_fits,
+            watch=watch,
+        )
 
 
 def _bad(name: str, value: object, expected: str) -> None:
@@ -116,23 +138,12 @@ def _by_model(
     return np.asarray([table.get(label, rest) for label in labels], dtype=np.float64)
 
 
-def _failures(cluster: Cluster) -> dict[str, Any] | None:
-    import numpy as np
-
+def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
+    """Return the mean times between failures and to repair, if failures are drawn."""
     failures = cluster.failures
-    if failures is None and not cluster.capacity:
+    if failures is None or failures.mtbf_hours is None or failures.mttr_hours is None:
         return None
-    if failures and failures.mtbf_hours is not None and failures.mttr_hours is not None:
-        return {
-            "mtbf_s": failures.mtbf_hours * _HOUR_S,
-            "mttr_s": failures.mttr_hours * _HOUR_S,
-        }
-    rows = cluster.outages()
-    return {
-        "server": np.asarray([row[0] for row in rows], dtype=np.uint32),
-        "down_s": np.asarray([row[1] for row in rows], dtype=np.float64),
-        "up_s": np.asarray([row[2] for row in rows], dtype=np.float64),
-    }
+    return failures.mtbf_hours * _HOUR_S, failures.mttr_hours * _HOUR_S
 
 
 def resolved_sharing(sharing: Sharing, pairs: Pairs | None) -> dict[str, Any]:

@@ -33,6 +33,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<convert::Elastic>()?;
     module.add_class::<convert::Jobs>()?;
     module.add_class::<network::Network>()?;
+    module.add_class::<options::RunOptions>()?;
     module.add_class::<output::RunOutput>()?;
     module.add_class::<simulation::Simulation>()?;
     module.add_class::<view::PolicyView>()?;

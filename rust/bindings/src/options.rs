@@ -1,13 +1,15 @@
-//! Options of a run: Python dictionaries to [`RunConfig`], in one place. An unknown key is an error.
+//! Options of a run: one typed object, made by Python's `RunOptions` and kept as a [`RunConfig`]. An argument that is
+//! missing or unknown is a `TypeError` of Python.
 
+use crate::convert::Cluster;
 use crate::error::CoreError;
 use crate::network::Network;
 use gangline_engine::{
     EngineError, FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode,
 };
 use gangline_model::{
-    ClusterSpec, InflationClass, Inflations, Interference, IterationTimes, JobId, SimSpan, SimTime,
-    StepFit,
+    ClusterSpec, InflationClass, Inflations, Interference, IterationTimes, JobId, LocalityModel,
+    SimSpan, SimTime, StepFit,
 };
 use gangline_network::Fitted;
 use gangline_policies::{ParamValue, Params};
@@ -24,215 +26,213 @@ fn bad(field: &'static str, what: impl Into<String>) -> PyErr {
     .into()
 }
 
-fn span(field: &'static str, value: &Bound<'_, PyAny>) -> PyResult<SimSpan> {
-    let seconds: f64 = value.extract()?;
+fn span(field: &'static str, seconds: f64) -> PyResult<SimSpan> {
     SimSpan::from_seconds(seconds).map_err(|error| bad(field, error.to_string()))
 }
 
-/// Reads the options; `None` values mean the default.
-pub(crate) fn run_config(
-    options: &Bound<'_, PyDict>,
-    cluster: &ClusterSpec,
-) -> PyResult<RunConfig> {
-    let types = cluster.gpu_types().len();
-    let mut config = RunConfig::default();
-    for (key, value) in options.iter() {
-        let key: String = key.extract()?;
-        if !value.is_none() {
-            set(&mut config, &key, &value, types)?;
-        } else if !OPTIONS.contains(&key.as_str()) {
-            return Err(unknown(&key));
-        }
-    }
-    if let Some(fits) = options
-        .get_item("locality_fits")?
-        .filter(|fits| !fits.is_none())
-    {
-        let fits: Vec<Vec<Option<Fit>>> = fits.extract()?;
-        let of_model = |of: Vec<Option<Fit>>| of.into_iter().map(|fit| fit.map(step_fit)).collect();
-        let fits = fits.into_iter().map(of_model).collect();
-        let others = config.locality.take();
-        config.locality = Some(Arc::new(Fitted::new(cluster, fits, others)));
-    }
-    Ok(config)
+/// Where the timeline has rows: at words that name it, or every so many seconds.
+#[derive(FromPyObject)]
+enum Timeline {
+    Named(String),
+    Seconds(f64),
 }
 
-const OPTIONS: &[&str] = &[
-    "seed",
-    "restart_s",
-    "first_start_s",
-    "restart_by_model",
-    "checkpoint_interval_s",
-    "on_infeasible",
-    "max_share",
-    "interference",
-    "gang_xi",
-    "memory_fixed_fraction",
-    "acc_cost",
-    "inflations",
-    "locality_fits",
-    "overhead_interferes",
-    "network",
-    "failures",
-    "segments",
-    "watch",
-    "timeline",
-    "check_invariants",
-    "until_s",
-    "max_events",
-    "count_arrivals",
-    "skip_rounds",
-];
-
-fn unknown(key: &str) -> PyErr {
-    bad(
-        "options",
-        format!("unknown option {key}; known: {}", OPTIONS.join(", ")),
-    )
+/// Slowdown factors, the attributes of `gangline.cluster.interference.Pairs`.
+#[derive(FromPyObject)]
+struct Pairs<'py> {
+    of_job: Option<PyReadonlyArray1<'py, u32>>,
+    xi: PyReadonlyArrayDyn<'py, f64>,
+    absent: Vec<(String, String)>,
 }
 
-fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize) -> PyResult<()> {
-    match key {
-        "seed" => config.seed = value.extract()?,
-        "restart_s" => config.restart = span("restart_s", value)?,
-        "first_start_s" => config.first_start = span("first_start_s", value)?,
-        "restart_by_model" => {
-            let seconds: PyReadonlyArray1<'_, f64> = value.extract()?;
-            let spans: Result<Vec<_>, _> = seconds
-                .as_array()
-                .iter()
-                .map(|&s| SimSpan::from_seconds(s))
-                .collect();
-            let spans = spans.map_err(|error| bad("restart_by_model", error.to_string()))?;
-            config.restart_by_model = Some(spans);
-        }
-        "checkpoint_interval_s" => {
-            config.checkpoint_interval = Some(span("checkpoint_interval_s", value)?);
-        }
-        "on_infeasible" => {
-            config.on_infeasible = match value.extract::<String>()?.as_str() {
+/// Class of each job; batch size, gang size and times by GPU type of each class; GPUs of the largest server of each
+/// type.
+type InflationsGiven<'py> = (
+    PyReadonlyArray1<'py, u32>,
+    Vec<(u32, u32, Vec<Option<Times>>)>,
+    Vec<u32>,
+);
+
+/// All options of a run. Defaults are Python's, which has the one list of them.
+#[pyclass(frozen, module = "gangline._core")]
+pub(crate) struct RunOptions {
+    pub(crate) config: RunConfig,
+    /// Whether the cluster says how many jobs may share a GPU.
+    pub(crate) says_max_share: bool,
+}
+
+#[pymethods]
+impl RunOptions {
+    #[new]
+    #[pyo3(signature = (cluster, *, seed, restart_s, first_start_s, restart_by_model, checkpoint_interval_s, on_infeasible,
+        segments, timeline, check_invariants, skip_rounds, until_s, max_events, count_arrivals, max_share, interference,
+        gang_xi, memory_fixed_fraction, acc_cost, overhead_interferes, network, mean_times_s, outages, inflations,
+        locality_fits, watch))]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        clippy::fn_params_excessive_bools,
+        reason = "keywords of a call from Python, which owns them"
+    )]
+    fn new(
+        cluster: PyRef<'_, Cluster>,
+        seed: u64,
+        restart_s: Option<f64>,
+        first_start_s: Option<f64>,
+        restart_by_model: Option<PyReadonlyArray1<'_, f64>>,
+        checkpoint_interval_s: Option<f64>,
+        on_infeasible: &str,
+        segments: bool,
+        timeline: Timeline,
+        check_invariants: bool,
+        skip_rounds: bool,
+        until_s: Option<f64>,
+        max_events: Option<u64>,
+        count_arrivals: Option<(f64, f64)>,
+        max_share: Option<u32>,
+        interference: Option<Pairs<'_>>,
+        gang_xi: &str,
+        memory_fixed_fraction: f64,
+        acc_cost: f64,
+        overhead_interferes: bool,
+        network: Option<PyRef<'_, Network>>,
+        mean_times_s: Option<(f64, f64)>,
+        outages: Vec<(u32, f64, f64)>,
+        inflations: Option<InflationsGiven<'_>>,
+        locality_fits: Option<Vec<Vec<Option<Fit>>>>,
+        watch: Vec<u32>,
+    ) -> PyResult<Self> {
+        let spans = |seconds: PyReadonlyArray1<'_, f64>| {
+            let each = seconds.as_array();
+            let spans = each.iter().map(|&s| span("restart_by_model", s));
+            spans.collect::<PyResult<Vec<_>>>()
+        };
+        let counted = |(from, to)| {
+            Ok::<_, PyErr>(instant("count_arrivals", from)?..instant("count_arrivals", to)?)
+        };
+        let failures = match mean_times_s {
+            Some((mtbf_s, mttr_s)) => Failures::Random { mtbf_s, mttr_s },
+            None if outages.is_empty() => Failures::None,
+            None => table(&outages)?,
+        };
+        let types = cluster.spec.gpu_types().len();
+        let base = RunConfig::default();
+        let config = RunConfig {
+            seed,
+            restart: restart_s.map_or(Ok(base.restart), |s| span("restart_s", s))?,
+            first_start: first_start_s
+                .map_or(Ok(base.first_start), |s| span("first_start_s", s))?,
+            restart_by_model: restart_by_model.map(spans).transpose()?,
+            checkpoint_interval: checkpoint_interval_s
+                .map(|s| span("checkpoint_interval_s", s))
+                .transpose()?,
+            on_infeasible: match on_infeasible {
                 "error" => OnInfeasible::Error,
                 "drop" => OnInfeasible::Drop,
                 other => return Err(bad("on_infeasible", format!("{other}: error or drop"))),
-            }
-        }
-        "max_share" => config.max_share = value.extract()?,
-        "interference" => config.interference = Some(interference(value, types)?),
-        "gang_xi" => {
-            config.gang_xi = match value.extract::<String>()?.as_str() {
+            },
+            segments,
+            timeline: timeline.mode()?,
+            check_invariants,
+            skip_rounds,
+            until: until_s.map(|s| instant("until_s", s)).transpose()?,
+            max_events,
+            count_arrivals: count_arrivals.map(counted).transpose()?,
+            max_share: max_share.unwrap_or(base.max_share),
+            interference: interference
+                .map(|pairs| pairs.resolved(types))
+                .transpose()?,
+            gang_xi: match gang_xi {
                 "max" => GangXi::Max,
                 "mean" => GangXi::Mean,
                 other => return Err(bad("gang_xi", format!("{other}: max or mean"))),
-            }
-        }
-        "memory_fixed_fraction" => config.memory_fixed_fraction = value.extract()?,
-        "inflations" => config.inflations = Some(inflations(value)?),
-        "acc_cost" => config.acc_cost = value.extract()?,
-        "locality_fits" => {} // when the network is known
-        "overhead_interferes" => config.overhead_interferes = value.extract()?,
-        "network" => {
-            let network: PyRef<'_, Network> = value.extract()?;
-            config.grad_bytes = network.model.grad_bytes().to_vec();
-            if network.model.is_informative() {
-                config.locality = Some(Arc::clone(&network.model) as _);
-            }
-        }
-        "failures" => config.failures = failures(value.cast::<PyDict>()?)?,
-        "segments" => config.segments = value.extract()?,
-        "watch" => {
-            let jobs: Vec<u32> = value.extract()?;
-            config.watch = jobs.into_iter().map(JobId).collect();
-        }
-        "timeline" => config.timeline = timeline(value)?,
-        "check_invariants" => config.check_invariants = value.extract()?,
-        "until_s" => {
-            let until = SimTime::from_seconds(value.extract()?);
-            config.until = Some(until.map_err(|error| bad("until_s", error.to_string()))?);
-        }
-        "max_events" => config.max_events = Some(value.extract()?),
-        "count_arrivals" => {
-            let (from, to): (f64, f64) = value.extract()?;
-            let instant = |seconds| {
-                SimTime::from_seconds(seconds)
-                    .map_err(|error| bad("count_arrivals", error.to_string()))
-            };
-            config.count_arrivals = Some(instant(from)?..instant(to)?);
-        }
-        "skip_rounds" => config.skip_rounds = value.extract()?,
-        _ => return Err(unknown(key)),
-    }
-    Ok(())
-}
-
-fn timeline(value: &Bound<'_, PyAny>) -> PyResult<TimelineMode> {
-    if let Ok(mode) = value.extract::<String>() {
-        return match mode.as_str() {
-            "auto" => Ok(TimelineMode::Auto),
-            "change" => Ok(TimelineMode::Change),
-            "off" => Ok(TimelineMode::Off),
-            other => Err(bad(
-                "timeline",
-                format!("{other}: auto, change, off or seconds"),
-            )),
+            },
+            memory_fixed_fraction,
+            acc_cost,
+            overhead_interferes,
+            grad_bytes: network
+                .as_ref()
+                .map_or_else(Vec::new, |given| given.model.grad_bytes().to_vec()),
+            locality: locality(&cluster.spec, network.as_deref(), locality_fits),
+            failures,
+            inflations: inflations.map(inflated).transpose()?,
+            watch: watch.into_iter().map(JobId).collect(),
         };
-    }
-    Ok(TimelineMode::Sample(span("timeline", value)?))
-}
-
-fn required<'py>(
-    table: &Bound<'py, PyDict>,
-    field: &'static str,
-    key: &str,
-) -> PyResult<Bound<'py, PyAny>> {
-    table
-        .get_item(key)?
-        .ok_or_else(|| bad(field, format!("{key} is missing")))
-}
-
-fn failures(table: &Bound<'_, PyDict>) -> PyResult<Failures> {
-    if let Some(mtbf) = table.get_item("mtbf_s")? {
-        let mttr_s = required(table, "failures", "mttr_s")?.extract()?;
-        return Ok(Failures::Random {
-            mtbf_s: mtbf.extract()?,
-            mttr_s,
-        });
-    }
-    let server: PyReadonlyArray1<'_, u32> = required(table, "failures", "server")?.extract()?;
-    let down: PyReadonlyArray1<'_, f64> = required(table, "failures", "down_s")?.extract()?;
-    let up: PyReadonlyArray1<'_, f64> = required(table, "failures", "up_s")?.extract()?;
-    let (server, down, up) = (server.as_array(), down.as_array(), up.as_array());
-    let instant = |seconds: f64| {
-        if seconds.is_infinite() && seconds > 0.0 {
-            return Ok(SimTime::NEVER);
-        }
-        SimTime::from_seconds(seconds).map_err(|error| bad("failures", error.to_string()))
-    };
-    let rows: PyResult<Vec<_>> = (0..server.len())
-        .map(|at| {
-            Ok(FailureRow {
-                server: server[at],
-                down: instant(down[at])?,
-                up: instant(up[at])?,
-            })
+        Ok(Self {
+            config,
+            says_max_share: max_share.is_some(),
         })
-        .collect();
-    Ok(Failures::Table(rows?))
+    }
 }
 
-fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference> {
-    let table = value.cast::<PyDict>()?;
-    let xi = required(table, "interference", "xi")?;
-    let Some(of_job) = table.get_item("of_job")? else {
-        return Ok(Interference::constant(xi.extract()?, types).map_err(CoreError::from)?);
+fn instant(field: &'static str, seconds: f64) -> PyResult<SimTime> {
+    SimTime::from_seconds(seconds).map_err(|error| bad(field, error.to_string()))
+}
+
+impl Timeline {
+    fn mode(self) -> PyResult<TimelineMode> {
+        match self {
+            Self::Seconds(seconds) => Ok(TimelineMode::Sample(span("timeline", seconds)?)),
+            Self::Named(word) => match word.as_str() {
+                "auto" => Ok(TimelineMode::Auto),
+                "change" => Ok(TimelineMode::Change),
+                "off" => Ok(TimelineMode::Off),
+                other => Err(bad(
+                    "timeline",
+                    format!("{other}: auto, change, off or seconds"),
+                )),
+            },
+        }
+    }
+}
+
+impl Pairs<'_> {
+    fn resolved(self, types: usize) -> PyResult<Interference> {
+        let xi = self.xi.as_array();
+        let Some(of_job) = self.of_job else {
+            let same = xi.first().copied().unwrap_or(1.0);
+            return Ok(Interference::constant(same, types).map_err(CoreError::from)?);
+        };
+        let classes = xi.shape().last().copied().unwrap_or(0);
+        let of_job = of_job.as_array().iter().copied().collect();
+        let resolved = Interference::by_class(of_job, classes, xi.iter().copied().collect());
+        Ok(resolved.map_err(CoreError::from)?.with_absent(self.absent))
+    }
+}
+
+/// What a network and the fits of models make of distance.
+fn locality(
+    cluster: &ClusterSpec,
+    network: Option<&Network>,
+    fits: Option<Vec<Vec<Option<Fit>>>>,
+) -> Option<Arc<dyn LocalityModel>> {
+    let network = network.filter(|given| given.model.is_informative());
+    let network = network.map(|given| Arc::clone(&given.model) as Arc<dyn LocalityModel>);
+    let Some(fits) = fits else {
+        return network;
     };
-    let of_job: PyReadonlyArray1<'_, u32> = of_job.extract()?;
-    let xi: PyReadonlyArrayDyn<'_, f64> = xi.extract()?;
-    let classes = xi.as_array().shape().last().copied().unwrap_or(0);
-    let values = xi.as_array().iter().copied().collect();
-    let of_job = of_job.as_array().iter().copied().collect();
-    let resolved = Interference::by_class(of_job, classes, values).map_err(CoreError::from)?;
-    let absent = required(table, "interference", "absent")?.extract()?;
-    Ok(resolved.with_absent(absent))
+    let of_model = |of: Vec<Option<Fit>>| of.into_iter().map(|fit| fit.map(step_fit)).collect();
+    let fits = fits.into_iter().map(of_model).collect();
+    Some(Arc::new(Fitted::new(cluster, fits, network)))
+}
+
+fn table(outages: &[(u32, f64, f64)]) -> PyResult<Failures> {
+    let end = |seconds: f64| {
+        if seconds == f64::INFINITY {
+            Ok(SimTime::NEVER)
+        } else {
+            instant("failures", seconds)
+        }
+    };
+    let row = |&(server, down_s, up_s): &(u32, f64, f64)| {
+        Ok(FailureRow {
+            server,
+            down: end(down_s)?,
+            up: end(up_s)?,
+        })
+    };
+    let rows: PyResult<Vec<_>> = outages.iter().map(row).collect();
+    Ok(Failures::Table(rows?))
 }
 
 /// Numbers of a fit, in the order of the Python side: `a_c, b_c, a_n, b_n, a_r, b_r, gamma`.
@@ -254,23 +254,16 @@ impl From<Times> for IterationTimes {
     }
 }
 
-fn inflations(value: &Bound<'_, PyAny>) -> PyResult<Inflations> {
-    let table = value.cast::<PyDict>()?;
-    let of_job: PyReadonlyArray1<'_, u32> = required(table, "inflations", "of_job")?.extract()?;
-    let classes: Vec<(u32, u32, Vec<Option<Times>>)> =
-        required(table, "inflations", "classes")?.extract()?;
-    let classes: Vec<_> = classes
-        .into_iter()
-        .map(|(batch_size, gpus, times)| InflationClass {
-            batch_size,
-            gpus,
-            times: times
-                .into_iter()
-                .map(|of| of.map(IterationTimes::from))
-                .collect(),
-        })
-        .collect();
-    let largest = required(table, "inflations", "largest")?.extract()?;
+fn inflated((of_job, classes, largest): InflationsGiven<'_>) -> PyResult<Inflations> {
+    let class = |(batch_size, gpus, times): (u32, u32, Vec<Option<Times>>)| InflationClass {
+        batch_size,
+        gpus,
+        times: times
+            .into_iter()
+            .map(|of| of.map(IterationTimes::from))
+            .collect(),
+    };
+    let classes: Vec<_> = classes.into_iter().map(class).collect();
     let of_job = of_job.as_array().iter().copied().collect();
     Ok(Inflations::new(of_job, &classes, largest).map_err(CoreError::from)?)
 }

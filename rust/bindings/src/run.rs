@@ -3,7 +3,7 @@
 
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
-use crate::options::{params, run_config};
+use crate::options::{RunOptions, params};
 use crate::output::{RunOutput, Solves};
 use crate::py_policy::{PyPolicy, Raised};
 use crate::py_solver::PySolver;
@@ -72,11 +72,11 @@ pub(crate) fn simulate(
     jobs: PyRef<'_, Jobs>,
     policy: &Bound<'_, PyAny>,
     params: &Bound<'_, PyDict>,
-    options: &Bound<'_, PyDict>,
+    options: PyRef<'_, RunOptions>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<RunOutput> {
     let world = jobs.world(&cluster)?;
-    let config = run_config(options, &world.cluster)?;
+    let config = options.config.clone();
     let Ok(name) = policy.extract::<String>() else {
         return simulate_object(py, &world, config, policy, progress.as_ref());
     };
@@ -97,10 +97,10 @@ pub(crate) fn check_start(
     jobs: PyRef<'_, Jobs>,
     policy: &Bound<'_, PyAny>,
     params: &Bound<'_, PyDict>,
-    options: &Bound<'_, PyDict>,
+    options: PyRef<'_, RunOptions>,
 ) -> PyResult<()> {
     let world = jobs.world(&cluster)?;
-    let config = run_config(options, &world.cluster)?;
+    let config = options.config.clone();
     let raised = Raised::default();
     let Ok(name) = policy.extract::<String>() else {
         let traits = PyPolicy::new(policy, raised)?.traits();

@@ -3,7 +3,7 @@
 use crate::actions::parse;
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
-use crate::options::run_config;
+use crate::options::RunOptions;
 use crate::output::RunOutput;
 use crate::py_policy::Raised;
 use crate::run::build;
@@ -76,16 +76,16 @@ impl Simulation {
     #[pyo3(signature = (cluster, jobs, options, policy=None, params=None, **traits))]
     #[allow(clippy::needless_pass_by_value)]
     fn new(
+        py: Python<'_>,
         cluster: PyRef<'_, Cluster>,
         jobs: PyRef<'_, Jobs>,
-        options: &Bound<'_, PyDict>,
+        options: PyRef<'_, RunOptions>,
         policy: Option<&str>,
         params: Option<Bound<'_, PyDict>>,
         traits: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let world = jobs.world(&cluster)?;
-        let config = run_config(options, &world.cluster)?;
-        let py = options.py();
+        let mut config = options.config.clone();
         let params = params.unwrap_or_else(|| PyDict::new(py));
         let mut policy = policy
             .map(|name| Ok::<_, PyErr>(build(name, &params, &Raised::default())?.0))
@@ -95,15 +95,9 @@ impl Simulation {
             None => traits_of(traits)?,
         };
         // driven from outside, a run shares GPUs only if its options say so
-        let max_share = options.get_item("max_share")?;
-        let config = if policy.is_none() && max_share.is_none_or(|value| value.is_none()) {
-            gangline_engine::RunConfig {
-                max_share: 1,
-                ..config
-            }
-        } else {
-            config
-        };
+        if policy.is_none() && !options.says_max_share {
+            config.max_share = 1;
+        }
         let mut engine = Engine::new(&world, config, traits).map_err(CoreError::from)?;
         if let Some(policy) = &mut policy {
             engine.start(policy.as_mut()).map_err(CoreError::from)?;

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import gangline as gl
+from gangline import _core
 from gangline.cluster.description import Cluster
 from gangline.errors import ClusterError, OptionError
 from gangline.runs.inputs import make_options, override
@@ -24,22 +26,38 @@ def cluster(**changes: Any) -> Cluster:
     )
 
 
+def given(lab: gl.Cluster, labels: list[str], **options: Any) -> dict[str, Any]:
+    """Return the arguments that the core gets."""
+    with patch.object(_core, "RunOptions", lambda _, **arguments: arguments):
+        return cast("dict[str, Any]", RunOptions(**options).to_core(lab, labels, None))
+
+
 def test_tables_become_arrays_by_label() -> None:
     lab = cluster(
         network={"levels": {"a": [1, 0.9, 0.9], "*": [1, 1, 0.5], "unseen": [1, 0.1, 0.1]}},
         failures={"table": [{"server": 1, "down_s": 5.0}, {"server": 0, "down_s": 1, "up_s": 2}]},
     )
-    options = RunOptions(restart_s=2.0, restart_by_model={"b": 3.0}).to_core(lab, ["a", "b"], None)
+    options = given(lab, ["a", "b"], restart_s=2.0, restart_by_model={"b": 3.0})
     rows = [[options["network"].at_tier(0, a, 4, t) for t in range(3)] for a in (0, 1, None)]
     assert rows == [[1, 0.9, 0.9], [1, 1, 0.5], [1, 1, 0.5]]
     assert options["restart_by_model"].tolist() == [2.0, 3.0]
-    assert options["failures"]["server"].tolist() == [1, 0]
-    assert options["failures"]["up_s"].tolist() == [np.inf, 2.0]
+    assert options["outages"] == [(1, 5.0, np.inf), (0, 1.0, 2.0)]
 
 
 def test_mean_times_become_seconds() -> None:
     lab = cluster(failures={"mtbf_hours": 2, "mttr_hours": 0.5})
-    assert RunOptions().to_core(lab, [], None)["failures"] == {"mtbf_s": 7200.0, "mttr_s": 1800.0}
+    assert given(lab, [])["mean_times_s"] == (7200.0, 1800.0)
+
+
+def test_the_core_takes_exactly_the_options_there_are() -> None:
+    every = given(cluster(), [])
+    core = cluster().to_core()
+    for name in every:
+        rest = {key: value for key, value in every.items() if key != name}
+        with pytest.raises(TypeError, match=f"'{name}'"):
+            _core.RunOptions(core, **rest)
+    with pytest.raises(TypeError, match="restart"):
+        _core.RunOptions(core, **every, restart=30.0)  # type: ignore[call-arg]
 
 
 ROWS = [
