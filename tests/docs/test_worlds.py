@@ -12,12 +12,12 @@ import doctest
 import importlib
 import json
 import re
-import sys
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from scripts import worlds
 
 from docs.test_docs import (
     PAGES,
@@ -36,9 +36,6 @@ from gangline.runs.comparison import Comparison
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-sys.path.insert(0, str(ROOT / "scripts"))
-import worlds
 
 USED = 0.4  # ours: share of the GPU time in use under some policy
 APART = 0.05  # ours: relative difference of two mean JCTs

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import worlds
 from gangline import _core
 from parity.harness import assert_same, run_engine, run_reference
 
@@ -48,24 +49,18 @@ def world(*, share: bool) -> dict[str, Any]:
     """
     gangs, lengths = (1, 2, 1, 4, 1, 2), (7, 20, 3, 11, 40, 5, 16)
     found: dict[str, Any] = {
-        "cluster": {
-            "name": "contended",
-            "gpu_types": [
-                {"name": "A", "memory_gb": 16},
-                {"name": "B", "memory_gb": 16, "speed": 2.0},
-            ],
-            "servers": [
-                {"count": 2, "gpu": "A", "gpus": 2, "rack": "fill:2"},
-                {"count": 2, "gpu": "B", "gpus": 2, "rack": "fill:2"},
-            ],
-            "failures": {
+        "cluster": worlds.lab(
+            "2x2 A @fill:2",
+            "2x2 B*2 @fill:2",
+            name="contended",
+            failures={
                 "table": [
                     {"server": 1, "down_s": 25.0, "up_s": 40.0},
                     {"server": 2, "down_s": 33.0, "up_s": 60.0},
                     {"server": 3, "down_s": 50.0, "up_s": 70.0},
                 ]
             },
-        },
+        ),
         "jobs": [
             {
                 "job_id": f"j{i:02}",

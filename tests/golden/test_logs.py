@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import gangline as gl
+import worlds
 from parity.harness import assert_same, run_engine, run_reference
 
 FOLDER = Path(__file__).parent / "logs"
@@ -29,18 +30,13 @@ def small_world() -> dict[str, Any]:
     names = ("job_id", "arrival_s", "gpus", "duration_s")
     rows = trace.table.select(list(names)).to_pylist()
     return {
-        "cluster": {
-            "name": "golden",
-            "gpu_types": [
-                {"name": "A", "memory_gb": 16, "price_per_hour": 1.0},
-                {"name": "B", "memory_gb": 16, "price_per_hour": 2.5},
-            ],
-            "servers": [
-                {"count": 3, "gpu": "A", "gpus": 4, "rack": "fill:2"},
-                {"count": 1, "gpu": "B", "gpus": 8, "rack": "fill:1"},
-            ],
-            "failures": {"table": [{"server": 1, "down_s": 900.0, "up_s": 1500.0}]},
-        },
+        "cluster": worlds.lab(
+            "3x4 A @fill:2",
+            "1x8 B @fill:1",
+            types={"A": {"price_per_hour": 1.0}, "B": {"price_per_hour": 2.5}},
+            name="golden",
+            failures={"table": [{"server": 1, "down_s": 900.0, "up_s": 1500.0}]},
+        ),
         "sharing": {"xi": 1.25},
         "jobs": rows,
         "run": {"restart_s": 5.0, "first_start_s": 1.0, "on_infeasible": "drop", "seed": 3},

@@ -8,17 +8,13 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LAB = gl.Cluster.from_dict(
-    {
-        "name": "lab",
-        "gpu_types": [{"name": "g", "memory_gb": 16}],
-        "servers": [{"count": 2, "gpu": "g", "gpus": 4, "rack": 0}],
-        "failures": {"table": [{"server": 1, "down_s": 5.0, "up_s": 6.0}]},
-    }
+LAB = worlds.cluster(
+    "2x4 g @0", name="lab", failures={"table": [{"server": 1, "down_s": 5.0, "up_s": 6.0}]}
 )
 JOBS = gl.Trace.from_arrow(
     pa.table(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,13 +52,7 @@ def laws_of(
     return list(laws)
 
 
-ROOM = gl.Cluster.from_dict(
-    {
-        "name": "room",
-        "gpu_types": [{"name": "g", "memory_gb": 16}],
-        "servers": [{"count": 2, "gpu": "g", "gpus": 1, "rack": 0}],
-    }
-)
+ROOM = worlds.cluster("2x1 g @0", name="room")
 
 
 class Rests(gl.Policy):
@@ -115,19 +110,7 @@ def test_an_overhead_that_is_not_paid_is_caught() -> None:
     assert "times" in laws_of(result, ROOM, trace, negative)
 
 
-UNLIKE = gl.Cluster.from_dict(
-    {
-        "name": "unlike",
-        "gpu_types": [
-            {"name": "g", "memory_gb": 16},
-            {"name": "h", "memory_gb": 16, "speed": 2.0},
-        ],
-        "servers": [
-            {"count": 2, "gpu": "g", "gpus": 4, "rack": 0},
-            {"count": 1, "gpu": "h", "gpus": 8, "rack": 0},
-        ],
-    }
-)
+UNLIKE = worlds.cluster("2x4 g @0", "1x8 h*2 @0", name="unlike")
 
 
 @cache

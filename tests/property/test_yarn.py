@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from gangline.analysis.report.command import repeat
 from gangline.errors import PolicyError
 from gangline.policies import parse_setting
@@ -90,9 +91,7 @@ def test_equal_shares_need_not_be_said(trace: gl.Trace) -> None:
 
 
 def test_random_takes_every_type_about_as_often() -> None:
-    trace = gl.Trace.from_arrow(
-        pa.table({"job_id": ["0"], "arrival_s": [0.0], "gpus": [1], "duration_s": [6.0]})
-    )
+    trace = worlds.trace("0 0 1 6")
     finish = [
         gl.simulate(mixed(), trace, "yarn-cs", params={"gpu_pick": "random"}, seed=seed).summary[
             "makespan_s"
@@ -117,17 +116,7 @@ def test_random_takes_every_type_about_as_often() -> None:
     ],
 )
 def test_mistakes_are_named(params: dict[str, Any], words: str) -> None:
-    trace = gl.Trace.from_arrow(
-        pa.table(
-            {
-                "job_id": ["0", "1"],
-                "arrival_s": [0.0, 0.0],
-                "gpus": [1, 1],
-                "duration_s": [6.0, 6.0],
-                "user": ["ann", "bob"],
-            }
-        )
-    )
+    trace = worlds.trace("0 0 1 6", "1 0 1 6", user=["ann", "bob"])
     with pytest.raises(PolicyError, match=words):
         run(mixed(), trace, **params)
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
+import worlds
 from commands import gangline
 from gangline.analysis.audit.findings import RULES
 from gangline.cli.app import main
@@ -22,26 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-LAB = {
-    "name": "lab",
-    "gpu_types": [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 16, "speed": 2.0}],
-    "servers": [
-        {"count": 1, "gpu": "A", "gpus": 2, "rack": 0},
-        {"count": 1, "gpu": "B", "gpus": 4, "rack": 1},
-    ],
-    "failures": {"table": [{"server": 1, "down_s": 100.0, "up_s": 200.0}]},
-}
-TRACE = gl.Trace.from_arrow(
-    pa.table(
-        {
-            "job_id": ["a", "b", "c"],
-            "arrival_s": [0.0, 1.0, 2.0],
-            "gpus": [2, 3, 1],
-            "duration_s": [10.0, 20.0, 6.0],
-            "gpu_types": [["A"], None, None],
-            "memory_gb": [16.0, 12.0, 4.0],
-        }
-    )
+LAB = worlds.lab(
+    "1x2 A @0",
+    "1x4 B*2 @1",
+    name="lab",
+    failures={"table": [{"server": 1, "down_s": 100.0, "up_s": 200.0}]},
+)
+TRACE = worlds.trace(
+    "a 0 2 10", "b 1 3 20", "c 2 1 6", gpu_types=[["A"], None, None], memory_gb=[16.0, 12.0, 4.0]
 )
 World = dict[str, dict[str, list[Any]]]
 
@@ -462,8 +451,8 @@ def _made(folder: Path) -> Path:
 
 
 def test_a_trace_of_other_jobs_is_told() -> None:
-    jobs = pa.table({"job_id": ["x"], "arrival_s": [0.0], "gpus": [1], "duration_s": [5.0]})
-    found = gl.audit(pa.table(good()["segments"]), LAB, trace=gl.Trace.from_arrow(jobs))
+    jobs = worlds.trace("x 0 1 5")
+    found = gl.audit(pa.table(good()["segments"]), LAB, trace=jobs)
     assert found.counts == {"unknown-job": 4, "missing-job": 1}
 
 
@@ -551,8 +540,8 @@ def test_the_folder_of_a_result_knows_the_sharing_of_its_run(tmp_path: Path) -> 
     """Two jobs on one GPU: x is slowed down by 1.5, which the cluster file does not say."""
     lab = {**LAB, "servers": [{"count": 1, "gpu": "A", "gpus": 1}], "sharing": {"xi": 1.25}}
     del lab["failures"]
-    rows = {"job_id": ["x", "y"], "arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [9.0, 9.0]}
-    trace = pa.table(rows)
+    rows = worlds.jobs("x 0 1 9", "y 1 1 9")
+    trace = rows
     run = gl.simulate(lab, trace, "toy-share", sharing={"xi": 1.5}, segments=True)
     run.save(tmp_path / "run")
     assert gl.audit(tmp_path / "run", lab, trace=trace).ok  # also that jobs share GPUs at all

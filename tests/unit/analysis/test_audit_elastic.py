@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline.analysis.audit.elastic import _rates
 from gangline.cluster.elastic import ElasticClass
 
@@ -24,30 +25,20 @@ MODEL |= {"max_pass_batch": 64, "noise": [[0.0, 1.0, 0.5], [0.4, 0.5, 1.0]]}
 
 @cache
 def lab() -> gl.Cluster:
-    return gl.Cluster.from_dict(
-        {
-            "gpu_types": [{"name": "T4", "memory_gb": 16}],
-            "servers": [{"count": 2, "gpu": "T4", "gpus": 4}],
-            "elastic": {"models": {"m": MODEL}},
-        }
-    )
+    return worlds.cluster("2x4 T4", elastic={"models": {"m": MODEL}})
 
 
 @cache
 def jobs() -> gl.Trace:
-    return gl.Trace.from_arrow(
-        pa.table(
-            {
-                "job_id": ["a", "b", "c", "fixed"],
-                "arrival_s": [0.0, 0.0, 100.0, 150.0],
-                "gpus": [1, 2, 1, 2],
-                "duration_s": [900.0, 400.0, 300.0, 100.0],
-                "model": ["m", "m", "m", "x"],
-                "batch_size": [32] * 4,
-                "memory_gb": [8.0] * 4,
-                "max_gpus": [4, 4, 2, 2],
-            }
-        )
+    return worlds.trace(
+        "a 0 1 900",
+        "b 0 2 400",
+        "c 100 1 300",
+        "fixed 150 2 100",
+        model=["m", "m", "m", "x"],
+        batch_size=[32] * 4,
+        memory_gb=[8.0] * 4,
+        max_gpus=[4, 4, 2, 2],
     )
 
 

@@ -8,22 +8,14 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline.cli.app import main
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LAB = gl.Cluster.homogeneous(servers=2, gpus=4)
-TRACE = gl.Trace.from_arrow(
-    pa.table(
-        {
-            "job_id": ["a", "b", "c"],
-            "arrival_s": [0.0, 10.0, 20.0],
-            "gpus": [4, 4, 4],
-            "duration_s": [100.0, 100.0, 100.0],
-        }
-    )
-)
+TRACE = worlds.trace("a 0 4 100", "b 10 4 100", "c 20 4 100")
 
 
 def jobs(**columns: list[Any]) -> pa.Table:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from gangline.cli.app import main
 from gangline.testing import small_worlds
 
@@ -98,16 +99,7 @@ def test_a_blocked_gang_may_be_why_others_wait() -> None:
     assert figures(alone, trace([4, 8, 1])) == (4 * 50 + 8 * 10.0, 60.0)  # 1 never ran: dropped
 
 
-RACKS = gl.Cluster.from_dict(
-    {
-        "name": "racks",
-        "gpu_types": [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 32}],
-        "servers": [
-            {"count": 4, "gpu": "A", "gpus": 2, "rack": "fill:2"},
-            {"count": 1, "gpu": "B", "gpus": 8, "rack": 2},
-        ],
-    }
-)
+RACKS = worlds.cluster("4x2 A @fill:2", "1x8 B @2", types={"B": {"memory_gb": 32}}, name="racks")
 
 
 @pytest.mark.parametrize(
@@ -232,16 +224,7 @@ def test_the_command_says_how_much_was_free(
 # Against a loop over every second.
 
 SIZES = [2, 2, 4, 4]
-WORLD = gl.Cluster.from_dict(
-    {
-        "name": "w",
-        "gpu_types": [{"name": "A", "memory_gb": 16}],
-        "servers": [
-            {"count": 2, "gpu": "A", "gpus": 2, "rack": 0},
-            {"count": 2, "gpu": "A", "gpus": 4, "rack": 1},
-        ],
-    }
-)
+WORLD = worlds.cluster("2x2 A @0", "2x4 A @1", name="w")
 
 
 def by_hand(arrival: list[int], gangs: list[int], rows: list[tuple[int, ...]]) -> tuple[int, int]:

@@ -8,13 +8,15 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
-LAB: dict[str, Any] = {
-    "name": "lab",
-    "gpu_types": [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 32}],
-    "servers": [{"count": 1, "gpu": "A", "gpus": 2}, {"count": 1, "gpu": "B", "gpus": 2}],
-    "sharing": {"max_share": 2, "memory_fixed_fraction": 0.5},
-}
+LAB: dict[str, Any] = worlds.lab(
+    "1x2 A",
+    "1x2 B",
+    types={"B": {"memory_gb": 32}},
+    name="lab",
+    sharing={"max_share": 2, "memory_fixed_fraction": 0.5},
+)
 
 
 def look(
@@ -29,15 +31,8 @@ def look(
         "gpu_mask": [0b11, 0b10],
         **columns,
     }
-    jobs = {
-        "job_id": ["0", "1"],
-        "arrival_s": [0.0, 0.0],
-        "gpus": [2, 1],
-        "duration_s": [1.0, 1.0],
-        "memory_gb": memory,
-        "batch_size": [64, 64],
-    }
-    return gl.audit(pa.table(held), lab or LAB, trace=pa.table(jobs), max_share=2)
+    jobs = worlds.jobs("0 0 2 1", "1 0 1 1", memory_gb=memory, batch_size=[64, 64])
+    return gl.audit(pa.table(held), lab or LAB, trace=jobs, max_share=2)
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,13 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LAB = gl.Cluster.homogeneous(servers=3, gpus=4)
-TRACE = gl.Trace.from_arrow(
-    pa.table(
-        {
-            "job_id": ["a", "b"],
-            "arrival_s": [0.0, 0.0],
-            "gpus": [2, 6],
-            "duration_s": [12.0, 10.0],
-        }
-    )
-)
+TRACE = worlds.trace("a 0 2 12", "b 0 6 10")
 Table = dict[str, list[Any]]
 
 
@@ -164,12 +156,12 @@ def test_copies_may_have_another_size_than_the_gang(
     copy_gpus: str | int, masks: list[int], broken: set[str]
 ) -> None:
     """A gang of 2 does 12 s of work alone; two copies on all 4 GPUs of a server do 4 per second."""
-    job = {"job_id": ["a"], "arrival_s": [0.0], "gpus": [2], "duration_s": [12.0]}
+    job = worlds.jobs("a 0 2 12")
     for rows in (WHOLE, WHOLE | {"part": [0, 1]}):
         found = gl.audit(
             pa.table(rows | {"gpu_mask": masks}),
             LAB,
-            trace=pa.table(job),
+            trace=job,
             copy_gpus=copy_gpus,
             max_parts=2,
         )

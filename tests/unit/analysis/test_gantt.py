@@ -13,6 +13,7 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 import gangline as gl
+import worlds
 from gangline.analysis.report import gantt as gantt_module
 from gangline.analysis.report.perfetto import write_gantt
 from gangline.cli.app import main
@@ -21,14 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2, gpu="V100")
-JOBS = {
-    "job_id": ["A", "B"],
-    "arrival_s": [0.0, 0.0],
-    "gpus": [2, 2],
-    "duration_s": [10.0, 2.0],
-    "user": ["ann", "bob"],
-    "model": ["vgg", "bert"],
-}
+JOBS = worlds.jobs("A 0 2 10", "B 0 2 2", user=["ann", "bob"], model=["vgg", "bert"])
 SMALL = ["--trace", "synth:philly?jobs=60&seed=1&max_gpus=16", "--cluster", "pollux-64"]
 
 
@@ -109,7 +103,7 @@ def chart(result: gl.Result, path: Path, **window: float) -> Chart:
 
 
 def simulate(policy: Any = "fifo", **options: Any) -> gl.Result:
-    trace = gl.Trace.from_arrow(pa.table(JOBS))
+    trace = gl.Trace.from_arrow(JOBS)
     return gl.simulate(LAB, trace, policy, segments=True, **options)
 
 
@@ -207,10 +201,8 @@ def forked(overhead_s: float) -> gl.Result:
     At 4 s the part on server 0 is re-timed, which ends its row there and begins another.
     """
     lab = gl.Cluster.homogeneous(servers=2, gpus=1, gpu="V100")
-    rows = {
-        "job_id": ["A", "B"], "arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [10.0, 2.0],
-    }  # fmt: skip
-    run = gl.simulate(lab, gl.Trace.from_arrow(pa.table(rows)), "fifo", segments=True)
+    rows = worlds.trace("A 0 1 10", "B 0 1 2")
+    run = gl.simulate(lab, rows, "fifo", segments=True)
     segments = pa.table(
         {
             "job_id": ["A", "A", "A", "B"],
@@ -310,8 +302,8 @@ def moved(segments: pa.Table) -> pa.Table:
 
 
 def test_a_neighbour_has_a_lane_of_its_own(tmp_path: Path) -> None:
-    jobs = {"arrival_s": [0.0, 0.0, 0.0], "gpus": [2, 2, 2], "duration_s": [10.0, 4.0, 4.0]}
-    run = gl.simulate(LAB, pa.table(jobs), "toy-share", sharing={"xi": 1.5}, segments=True)
+    jobs = worlds.jobs("0 2 10", "0 2 4", "0 2 4")
+    run = gl.simulate(LAB, jobs, "toy-share", sharing={"xi": 1.5}, segments=True)
     drawn = chart(run, tmp_path / "g.pftrace")
     lanes = {slice_.track[-1] for slice_ in drawn.slices}
     assert "GPU 0" in lanes
@@ -378,7 +370,7 @@ def test_mistakes_are_one_message(
     folder, bare = tmp_path / "o", tmp_path / "bare"
     simulate().save(folder / "fifo")
     simulate("srtf").save(folder / "srtf")
-    gl.simulate(LAB, pa.table(JOBS), "fifo").save(bare)
+    gl.simulate(LAB, JOBS, "fifo").save(bare)
     letter = tmp_path / "letter.txt"
     letter.write_text("dear")
     out = ["-o", str(tmp_path / "g.pftrace")]

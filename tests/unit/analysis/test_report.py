@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from gangline._support.look import style_of
 from gangline.analysis.report import _svg, distance, findings, pairs, tables
 from gangline.analysis.report.charts import Chart, Line, charts
@@ -33,16 +34,7 @@ if TYPE_CHECKING:
 
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
 # Both arrive at 0 and need both GPUs. fifo: A 0-10, B 10-12. sjf: B 0-2, A 2-12.
-JOBS = pa.table(
-    {
-        "job_id": ["A", "B"],
-        "arrival_s": [0.0, 0.0],
-        "gpus": [2, 2],
-        "duration_s": [10.0, 2.0],
-        "user": ["ann", "bob"],
-        "model": ["vgg", "bert"],
-    }
-)
+JOBS = worlds.jobs("A 0 2 10", "B 0 2 2", user=["ann", "bob"], model=["vgg", "bert"])
 VOID = {"br", "img", "input", "link", "meta", "hr", "path", "circle", "rect", "polyline"}
 SMALL = ["--trace", "synth:philly?jobs=50&seed=1&max_gpus=8", "--cluster", "pollux-64"]
 
@@ -170,21 +162,17 @@ def test_fairness_is_averaged_over_the_seeds() -> None:
 
 def test_lines_begin_at_the_first_arrival() -> None:
     """The axis says so: a trace on another clock must not start the charts far to the right."""
-    rows = {"arrival_s": [1000.0, 1003.0], "gpus": [1, 1], "duration_s": [2.0, 2.0]}
-    lab = {
-        "gpu_types": [{"name": "g", "memory_gb": 16}],
-        "servers": [{"count": 2, "gpu": "g", "gpus": 1, "rack": 0}],
-        "failures": {"table": [{"server": 0, "down_s": 10.0, "up_s": 20.0}]},
-    }
-    run = gl.report.digest(gl.simulate(lab, pa.table(rows), "fifo"))
+    rows = worlds.jobs("1000 1 2", "1003 1 2")
+    lab = worlds.lab("2x1 g @0", failures={"table": [{"server": 0, "down_s": 10.0, "up_s": 20.0}]})
+    run = gl.report.digest(gl.simulate(lab, rows, "fifo"))
     assert run.lines["gpus_busy"].time_s.tolist() == [0.0, 0.0, 0.0, 2.0, 3.0, 5.0]
     assert run.lines["gpus_busy"].mean.tolist() == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0]
 
 
 def test_gang_sizes_fall_into_powers_of_two() -> None:
     cluster = gl.Cluster.homogeneous(servers=4, gpus=8)
-    rows = {"arrival_s": [0.0] * 6, "gpus": [1, 2, 3, 4, 5, 9], "duration_s": [1.0] * 6}
-    run = gl.report.digest(gl.simulate(cluster, pa.table(rows), "fifo"))
+    rows = worlds.jobs("0 1 1", "0 2 1", "0 3 1", "0 4 1", "0 5 1", "0 9 1")
+    run = gl.report.digest(gl.simulate(cluster, rows, "fifo"))
     assert [(g.name, g.jobs) for g in run.gangs] == [
         ("1", 1), ("2", 1), ("3 to 4", 2), ("5", 1), ("9", 1),
     ]  # fmt: skip
@@ -275,7 +263,7 @@ def test_losses_on_shared_gpus_are_scaled_to_the_time_in_use() -> None:
 def test_what_co_runners_cost_is_a_part_of_the_gpu_time() -> None:
     """Two equal jobs share one GPU at xi = 1.5 from start to end: a third is lost to each other."""
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
-    jobs = pa.table({"arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [10.0, 10.0]})
+    jobs = worlds.jobs("0 1 10", "0 1 10")
     run = gl.report.digest(gl.simulate(one, jobs, "toy-share", sharing={"xi": 1.5}))
     assert run.summary["makespan_s"] == 15.0
     if "share_fraction" not in run.summary:  # an engine that does not measure it
@@ -403,14 +391,8 @@ def test_time_by_model_and_gpu_type() -> None:
     kinds = [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 16, "speed": 0.5}]
     servers = [{"count": 1, "gpu": name, "gpus": 2, "rack": 0} for name in "AB"]
     lab = gl.Cluster.from_dict({"name": "mixed", "gpu_types": kinds, "servers": servers})
-    rows = {
-        "job_id": ["0", "1", "2"],
-        "arrival_s": [0.0] * 3,
-        "gpus": [2, 1, 1],
-        "duration_s": [9.0] * 3,
-        "model": ["<m>", "n", "<m>"],
-    }
-    trace = gl.Trace.from_arrow(pa.table(rows))
+    rows = worlds.trace("0 0 2 9", "1 0 1 9", "2 0 1 9", model=["<m>", "n", "<m>"])
+    trace = rows
     # fifo fills A with job 0 for 9 s; the others take 18 s on one GPU of B each
     result = gl.simulate(lab, trace, "fifo", segments=True)
     run = gl.report.digest(result)
@@ -436,15 +418,9 @@ def test_time_by_model_and_gpu_type() -> None:
 
 def test_pairs_of_models_that_shared_gpus() -> None:
     """By hand: a does 10 s alone, 90 s of work at 1 / 1.5 beside b, and b the rest alone."""
-    rows = {
-        "job_id": ["0", "1"],
-        "arrival_s": [0.0, 10.0],
-        "gpus": [1, 1],
-        "duration_s": [100.0, 100.0],
-        "model": ["<m>", "a"],
-    }
+    rows = worlds.trace("0 0 1 100", "1 10 1 100", model=["<m>", "a"])
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
-    trace = gl.Trace.from_arrow(pa.table(rows))
+    trace = rows
     xi = [
         {"model": "<m>", "co_model": "a", "xi": 1.5},
         {"model": "a", "co_model": "<m>", "xi": 1.2},
@@ -486,19 +462,10 @@ def test_pairs_of_models_that_shared_gpus() -> None:
 
 
 def test_time_by_gpu_type() -> None:
-    lab = gl.Cluster.from_dict(
-        {
-            "name": "mixed",
-            "gpu_types": [
-                {"name": "A", "memory_gb": 16},
-                {"name": "B", "memory_gb": 16, "speed": 0.5},
-            ],
-            "servers": [{"count": 1, "gpu": name, "gpus": 1, "rack": 0} for name in "AB"],
-        }
-    )
-    rows = {"job_id": ["0", "1"], "arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [9.0, 9.0]}
+    lab = worlds.cluster("1x1 A @0", "1x1 B*0.5 @0", name="mixed")
+    rows = worlds.trace("0 0 1 9", "1 0 1 9")
     # fifo takes A, then B, where 9 s take 18: a third and two thirds of 27 GPU-seconds
-    run = gl.report.digest(gl.simulate(lab, gl.Trace.from_arrow(pa.table(rows)), "fifo"))
+    run = gl.report.digest(gl.simulate(lab, rows, "fifo"))
     assert run.time_share == pytest.approx({"A": 1 / 3, "B": 2 / 3})
     titles, cells, _ = tables.usage([run])
     assert [title for title, _ in titles] == ["Policy", "A (1)", "B (1)", "Time on A", "Time on B"]
@@ -726,19 +693,11 @@ def test_a_run_without_a_time_line_still_makes_a_page() -> None:
 
 # Servers hold one GPU; a rack keeps a half, racks a quarter. A: 4 GPUs over racks; B and D: 2 GPUs
 # in a rack; C: one GPU, which loses nothing.
-FAR = {
-    "gpu_types": [{"name": "g", "memory_gb": 16}],
-    "servers": [{"count": 4, "gpu": "g", "gpus": 1, "rack": "fill:2"}],
-    "network": {"levels": {"a": [0.8, 0.5, 0.25], "*": [1.0, 0.5, 0.25]}},
-}
-FAR_JOBS = pa.table(
-    {
-        "job_id": ["A", "B", "C", "D"],
-        "arrival_s": [0.0, 10000.0, 20000.0, 20000.0],
-        "gpus": [4, 2, 1, 2],
-        "duration_s": [900.0, 1800.0, 3600.0, 1800.0],
-        "model": ["a", "b", "c", "a"],
-    }
+FAR = worlds.lab(
+    "4x1 g @fill:2", network={"levels": {"a": [0.8, 0.5, 0.25], "*": [1.0, 0.5, 0.25]}}
+)
+FAR_JOBS = worlds.jobs(
+    "A 0 4 900", "B 10000 2 1800", "C 20000 1 3600", "D 20000 2 1800", model=["a", "b", "c", "a"]
 )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline._support.formatting import duration
 from gangline.analysis.report.stories import Story, sentences, tell, with_causes
 from gangline.analysis.report.waiting import REASONS, waits
@@ -29,15 +30,7 @@ if TYPE_CHECKING:
 
 JOBS = 50
 ONE_TYPE = gl.Cluster.homogeneous(servers=4, gpus=4)
-TWO_TYPES = gl.Cluster.from_dict(
-    {
-        "gpu_types": [
-            {"name": "old", "memory_gb": 16, "speed": 0.5},
-            {"name": "new", "memory_gb": 16},
-        ],
-        "servers": [{"count": 2, "gpu": name, "gpus": 4} for name in ("old", "new")],
-    }
-)
+TWO_TYPES = worlds.cluster("2x4 old*0.5", "2x4 new")
 SHARED = {**ONE_TYPE.to_dict(), "sharing": {"interference": "constant", "xi": 1.5}}
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from gangline.analysis.report import _gantt_svg, why
 from gangline.analysis.report.page import render
 from gangline.analysis.report.stories import sentences, with_causes
@@ -129,11 +130,7 @@ def test_losses_of_a_story() -> None:
     """Two equal jobs share one GPU at xi = 1.5 from start to end: each loses 5 of its 15 s."""
     run = digest([(0, 1, 10), (0, 1, 10)], "toy-share", sharing={"xi": 1.5})
     assert [sentences(story) for story in run.stories] == ["Co-runners cost 5 s."] * 2
-    lab = {
-        "gpu_types": [{"name": "g", "memory_gb": 16}],
-        "servers": [{"count": 2, "gpu": "g", "gpus": 1, "rack": "fill:1"}],
-        "network": {"levels": {"*": [1.0, 0.5, 0.5]}},
-    }
+    lab = worlds.lab("2x1 g @fill:1", network={"levels": {"*": [1.0, 0.5, 0.5]}})
     (story,) = digest([(0, 2, 10)], "fifo", lab).stories
     assert sentences(story) == "The distance between its GPUs cost 10 s."
     kinds = [{"name": "g", "memory_gb": 16}, {"name": "slow", "memory_gb": 16, "speed": 0.5}]

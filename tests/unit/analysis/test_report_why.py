@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from gangline._support.formatting import duration as format_duration
 from gangline.analysis.report import _svg, answer, findings
 from gangline.analysis.report.charts import charts
@@ -30,12 +31,7 @@ digest_module = importlib.import_module(
 )  # its name is a function, too
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
 # B needs both GPUs and waits for A; C would fit beside A. fifo: A 0-10, B 10-15, C 15-18.
-BLOCKED = {
-    "job_id": ["A", "B", "C"],
-    "arrival_s": [0.0, 1.0, 2.0],
-    "gpus": [1, 2, 1],
-    "duration_s": [10.0, 5.0, 3.0],
-}
+BLOCKED = worlds.columns("A 0 1 10", "B 1 2 5", "C 2 1 3")
 
 
 def shares(run: gl.Result, **gpus_by_type: int) -> tuple[float, float]:
@@ -66,11 +62,7 @@ def test_idle_gpus_of_several_types_do_not_add_up() -> None:
     kinds = [{"name": name, "memory_gb": 16} for name in "AB"]
     servers = [{"count": 1, "gpu": name, "gpus": 2, "rack": 0} for name in "AB"]
     lab: dict[str, Any] = {"gpu_types": kinds, "servers": servers}
-    rows = {
-        "arrival_s": [0.0, 0.0, 1.0, 2.0],
-        "gpus": [2, 1, 2, 1],
-        "duration_s": [10.0] * 4,
-    }
+    rows = worlds.columns("0 2 10", "0 1 10", "1 2 10", "2 1 10")
     blocked, _ = shares(gl.simulate(lab, pa.table(rows), "fifo"), A=2, B=2)
     assert blocked == pytest.approx(8 / 17)
     # while servers are down the timeline does not say of which type
@@ -169,7 +161,7 @@ def test_one_policy_is_described() -> None:
 def test_an_idle_cluster_is_said_to_be_one() -> None:
     """Two jobs of 10 s on one GPU of 20: 20 of 200 GPU-seconds are in use, and nobody waits."""
     lab = gl.Cluster.homogeneous(servers=1, gpus=20)
-    rows = {"arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [10.0, 10.0]}
+    rows = worlds.columns("0 1 10", "0 1 10")
     answered = said(digests(lab, rows, "fifo", "srtf"))
     assert "The cluster is lightly loaded: 10 % of the GPU time was in use." in answered
     assert "so policies can hardly differ in it" in answered
@@ -191,7 +183,7 @@ def test_a_cluster_that_hardly_makes_jobs_wait_is_large_enough() -> None:
     With 60 s and 2 s, 60 of 222 s are waiting under fifo: contention. With 2 s and 1 s, 2 of 105 s.
     """
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
-    rows = {"arrival_s": [0.0, 100.0, 100.0], "gpus": [1] * 3, "duration_s": [100.0, 60.0, 2.0]}
+    rows = worlds.columns("0 1 100", "100 1 60", "100 1 2")
     assert "large enough" not in said(digests(one, rows, "fifo", "sjf"))
     rows["duration_s"] = [100.0, 2.0, 1.0]
     answered = said(digests(one, rows, "fifo", "sjf"))
@@ -207,7 +199,7 @@ def test_faster_gpus_are_no_less_waiting() -> None:
     kinds = [{"name": "slow", "memory_gb": 16, "speed": 0.25}, {"name": "fast", "memory_gb": 16}]
     servers = [{"count": 1, "gpu": kind["name"], "gpus": 1, "rack": 0} for kind in kinds]
     lab = {"gpu_types": kinds, "servers": servers}
-    rows = {"arrival_s": [0.0], "gpus": [1], "duration_s": [10.0]}
+    rows = worlds.columns("0 1 10")
     fast, slow = digests(lab, rows, "fifo", "fifo")
     slow = dataclasses.replace(
         slow,
@@ -224,7 +216,7 @@ def test_faster_gpus_are_no_less_waiting() -> None:
 def test_no_line_ends_inside_an_option() -> None:
     """A browser may break a line after the two hyphens and before the value."""
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
-    rows = {"arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [100.0, 10.0]}
+    rows = worlds.columns("0 1 100", "1 1 10")
     runs = digests(one, rows, "sjf", "srtf")
     table = findings.rows(runs)
     shown = answer.in_short(comparison.means(table), table, runs)
@@ -234,7 +226,7 @@ def test_no_line_ends_inside_an_option() -> None:
 def test_the_price_of_the_best_is_named() -> None:
     """sjf: long to 100 s, short to 110 s. srtf stops the long one at 1 s; it restarts for 5 s."""
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
-    rows = {"arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [100.0, 10.0]}
+    rows = worlds.columns("0 1 100", "1 1 10")
     answered = said(digests(one, rows, "sjf", "srtf", "las", restart_s=5.0))
     assert "srtf stopped running jobs 1 time (0.50 per job)" in answered
     assert "took 4.3 % of the GPU time that jobs held" in answered  # 5 of 115 s
@@ -280,11 +272,7 @@ def test_too_coarse_a_timeline_explains_nothing() -> None:
 def test_groups_by_length_are_those_of_the_jobs_alone() -> None:
     """A job of exactly 10 min is in the first group, whatever it waited for."""
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
-    rows = {
-        "arrival_s": [0.1, 0.1, 0.2, 0.3],
-        "gpus": [1] * 4,
-        "duration_s": [600.0, 601.0, 90_000.0, 3600.0],
-    }
+    rows = worlds.columns("0.1 1 600", "0.1 1 601", "0.2 1 90000", "0.3 1 3600")
     for run in digests(one, rows, "fifo", "srtf"):
         found = [(group.name, group.jobs) for group in run.lengths]
         assert found == [("up to 10 min", 1), ("10 min to 1 h", 2), ("over 1 d", 1)]
@@ -594,8 +582,10 @@ def test_groups_of_jobs_are_those_of_all_draws() -> None:
 
     All have one class of sizes: (6 x 35 + 2 x 150) / 8 = 63.75 s, where a mean of means is 92.5 s.
     """
-    small = {"arrival_s": [0.0] * 6, "gpus": [3] * 6, "duration_s": [10.0] * 6, "user": ["a"] * 6}
-    large = {"arrival_s": [0.0] * 2, "gpus": [4] * 2, "duration_s": [100.0] * 2, "user": ["b"] * 2}
+    small = worlds.columns(
+        "0 3 10", "0 3 10", "0 3 10", "0 3 10", "0 3 10", "0 3 10", user=["a"] * 6
+    )
+    large = worlds.columns("0 4 100", "0 4 100", user=["b"] * 2)
     for seeds in (1, 2):  # a second seed makes no more jobs
         runs = draws(small, large, seeds=seeds)
         (run,) = findings.pooled(runs)

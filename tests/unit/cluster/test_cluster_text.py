@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline.analysis.report.command import cluster_argument
 from gangline.cli.app import main
 from gangline.errors import ClusterError
@@ -102,15 +103,7 @@ def test_where_no_job_asks_memory_changes_nothing(policy: str) -> None:
 
 
 def test_a_job_that_asks_needs_the_memory() -> None:
-    jobs = pa.table(
-        {
-            "job_id": ["a", "b"],
-            "arrival_s": [0.0, 0.0],
-            "gpus": [1, 1],
-            "duration_s": [9.0, 9.0],
-            "memory_gb": [None, 4.0],
-        }
-    )
+    jobs = worlds.jobs("a 0 1 9", "b 0 1 9", memory_gb=[None, 4.0])
     with pytest.raises(ClusterError, match=r"gpu_types\[0\].memory_gb: job `b` asks for 4 GiB"):
         gl.simulate("1x2xG", jobs, "fifo")
     types = [{"name": "G", "memory_gb": 16}, {"name": "H"}]

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
+import worlds
 from gangline.cli.app import main
 
 if TYPE_CHECKING:
@@ -161,13 +162,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
 
 
 def test_the_shipped_models() -> None:
-    cluster = gl.Cluster.from_dict(
-        {
-            "gpu_types": [{"name": "T4", "memory_gb": 16}],
-            "servers": [{"count": 1, "gpu": "T4", "gpus": 4}],
-            "elastic": {"preset": "pollux-fits"},
-        }
-    )
+    cluster = worlds.cluster("1x4 T4", elastic={"preset": "pollux-fits"})
     assert cluster.elastic is not None
     assert sorted(cluster.elastic.models) == [
         "bert",

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import network
 
 if TYPE_CHECKING:
@@ -321,11 +322,7 @@ def racks(**keys: Any) -> dict[str, Any]:
     link = {"algo": "ring", "alpha_s": 0.0, "port_bw": 1e9}
     model = {"compute_s": 1.0, "grad_bytes": 1e9, "buckets": 1, "overlap": 0.0, "last_bytes": 0.0}
     tiers = {"server": link, "rack": link, "network": {**link, "uplink_bw": 2e9}}
-    return {
-        "gpu_types": [{"name": "g", "memory_gb": 16}],
-        "servers": [{"count": 4, "gpu": "g", "gpus": 1, "rack": "fill:1"}],
-        "network": {**tiers, "models": {"m": model}, **keys},
-    }
+    return worlds.lab("4x1 g @fill:1", network={**tiers, "models": {"m": model}, **keys})
 
 
 def test_demands_of_gangs_over_racks() -> None:

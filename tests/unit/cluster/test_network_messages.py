@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import gangline as gl
+import worlds
 from gangline import network
 
 LINKS = {
@@ -108,13 +108,7 @@ def run_hierarchical(p: int, s: int, r: int, size: float) -> float:
 def closed_form(shape: tuple[int, int, int, int, int], **links: Any) -> float:
     """Seconds of one all-reduce of the engine: one bucket, no overlap, all of it exposed."""
     model = {"compute_s": 1.0, "grad_bytes": BYTES, "buckets": 1, "overlap": 0.0}
-    cluster = gl.Cluster.from_dict(
-        {
-            "gpu_types": [{"name": "g", "memory_gb": 16}],
-            "servers": [{"count": 64, "gpu": "g", "gpus": 8, "rack": "fill:8"}],
-            "network": {**LINKS, **links, "models": {"m": model}},
-        }
-    )
+    cluster = worlds.cluster("64x8 g @fill:8", network={**LINKS, **links, "models": {"m": model}})
     core = network.to_core(cluster, ["m"])
     assert core is not None
     kept = core.raw(0, shape)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from gangline.cluster.tables import ThroughputTable, read_throughput
 from gangline.cluster.tables.keys import batch_size_of, parse_key
 from samples.tables import GAVEL, INTERFERENCE
@@ -493,11 +494,7 @@ def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
 def test_a_json_table_without_its_format_says_so(tmp_path: Path) -> None:
     (tmp_path / "rates.json").write_text('{"v100": {"(\'a\', 1)": {"null": 2.0}}}')
     throughput = {"table": str(tmp_path / "rates.json")}
-    lab = {
-        "gpu_types": [{"name": "v100", "memory_gb": 16}],
-        "servers": [{"count": 1, "gpu": "v100", "gpus": 1}],
-        "throughput": throughput,
-    }
+    lab = worlds.lab("1x1 v100", throughput=throughput)
     with pytest.raises(gl.ClusterError, match=r'throughput\.format: expected "gavel"') as caught:
         gl.Cluster.from_dict(lab)
     assert caught.value.key == "throughput.format"

@@ -7,20 +7,10 @@ from typing import Any
 import pytest
 
 import gangline as gl
+import worlds
 
 ROUND_S = 360.0
-CLUSTER = {
-    "name": "mixed",
-    "gpu_types": [
-        {"name": "slow", "memory_gb": 16, "speed": 0.4},
-        {"name": "fast", "memory_gb": 16},
-    ],
-    "servers": [
-        {"count": 2, "gpu": "slow", "gpus": 4, "rack": 0},
-        {"count": 1, "gpu": "fast", "gpus": 4, "rack": 1},
-    ],
-    "sharing": {"xi": 1.25},
-}
+CLUSTER = worlds.lab("2x4 slow*0.4 @0", "1x4 fast @1", name="mixed", sharing={"xi": 1.25})
 POLICIES = {
     "las": gl.policies.GavelLas(),
     "water filling": gl.policies.GavelWaterFilling(),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import lp
 from gangline.cli.app import main
 from gangline.lp.instance import load_instance
@@ -16,17 +17,7 @@ from gangline.lp.instance import load_instance
 if TYPE_CHECKING:
     from pathlib import Path
 
-MIXED = {
-    "name": "mixed",
-    "gpu_types": [
-        {"name": "slow", "memory_gb": 16, "speed": 0.4},
-        {"name": "fast", "memory_gb": 16},
-    ],
-    "servers": [
-        {"count": 3, "gpu": "slow", "gpus": 4, "rack": 0},
-        {"count": 3, "gpu": "fast", "gpus": 4, "rack": 1},
-    ],
-}
+MIXED = worlds.lab("3x4 slow*0.4 @0", "3x4 fast @1", name="mixed")
 
 
 def test_a_solve_that_fails_ends_the_run_and_names_policy_and_round() -> None:

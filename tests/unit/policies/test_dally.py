@@ -8,12 +8,9 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
-LAB = {
-    "gpu_types": [{"name": "g", "memory_gb": 16}],
-    "servers": [{"count": 8, "gpu": "g", "gpus": 4, "rack": "fill:2"}],
-    "network": {"levels": {"*": [1.0, 0.6, 0.3]}},
-}
+LAB = worlds.lab("8x4 g @fill:2", network={"levels": {"*": [1.0, 0.6, 0.3]}})
 
 
 def crowd(jobs: int = 60) -> gl.Trace:

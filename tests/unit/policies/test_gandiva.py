@@ -11,15 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 
-LAB: dict[str, Any] = {
-    "gpu_types": [{"name": "g", "memory_gb": 16}],
-    "servers": [{"count": 4, "gpu": "g", "gpus": 4, "rack": "fill:2"}],
-}
-ONE: dict[str, Any] = {
-    "gpu_types": [{"name": "g", "memory_gb": 16}],
-    "servers": [{"count": 1, "gpu": "g", "gpus": 2, "rack": 0}],
-}
+LAB: dict[str, Any] = worlds.lab("4x4 g @fill:2")
+ONE: dict[str, Any] = worlds.lab("1x2 g @0")
 
 
 def trace_of(rows: list[tuple[float, int, float]]) -> gl.Trace:

@@ -8,20 +8,9 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
-LAB = gl.Cluster.from_dict(
-    {
-        "name": "lab",
-        "gpu_types": [
-            {"name": "fast", "memory_gb": 16, "speed": 2.0},
-            {"name": "slow", "memory_gb": 16, "speed": 1.0},
-        ],
-        "servers": [
-            {"count": 2, "gpu": "fast", "gpus": 4, "rack": 0},
-            {"count": 2, "gpu": "slow", "gpus": 4, "rack": 1},
-        ],
-    }
-)
+LAB = worlds.cluster("2x4 fast*2 @0", "2x4 slow*1 @1", name="lab")
 
 
 def jobs(gpus: list[int], duration_s: float = 5000.0) -> pa.Table:

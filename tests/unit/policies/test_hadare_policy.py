@@ -8,22 +8,11 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from parity.copies import world_of
 from parity.harness import assert_same, run_engine, run_reference
 
-LAB = gl.Cluster.from_dict(
-    {
-        "name": "lab",
-        "gpu_types": [
-            {"name": "fast", "memory_gb": 16, "speed": 2.0},
-            {"name": "slow", "memory_gb": 16, "speed": 1.0},
-        ],
-        "servers": [
-            {"count": 1, "gpu": "fast", "gpus": 4, "rack": 0},
-            {"count": 2, "gpu": "slow", "gpus": 2, "rack": 1},
-        ],
-    }
-)
+LAB = worlds.cluster("1x4 fast*2 @0", "2x2 slow*1 @1", name="lab")
 
 
 def jobs(count: int, duration_s: float = 5000.0, gpus: int = 2) -> pa.Table:
@@ -79,13 +68,7 @@ def test_servers_that_are_too_small_for_a_copy_are_left_out() -> None:
 
 def test_averages_and_quotas_by_hand() -> None:
     """A job without measured rates counts as doing 1 iteration/s at first; its true rate is 4."""
-    cluster = gl.Cluster.from_dict(
-        {
-            "name": "one",
-            "gpu_types": [{"name": "fast", "memory_gb": 16, "speed": 4.0}],
-            "servers": [{"count": 1, "gpu": "fast", "gpus": 1, "rack": 0}],
-        }
-    )
+    cluster = worlds.cluster("1x1 fast*4 @0", name="one")
     params = {"estimator": "ewma", "round_s": 100.0, "c0_s": 0.0}
     run = gl.simulate(cluster, jobs(1, 550.0, 1), "hadare", params=params, segments=True)
     # 1 at first, then (1 + 4) / 2 and (2.5 + 4) / 2: quotas 100 and 250; 200 are left, less than

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import _core
 from gangline.runs.inputs import make_options
 
@@ -19,7 +20,7 @@ LAB = gl.Cluster.homogeneous(servers=2, gpus=4)
 
 
 def table(**columns: Any) -> pa.Table:
-    default = {"arrival_s": [0.0, 0.0, 5.0], "gpus": [4, 4, 2], "duration_s": [10.0, 20.0, 5.0]}
+    default = worlds.columns("0 4 10", "0 4 20", "5 2 5")
     return pa.table({**default, **columns})
 
 
@@ -154,13 +155,7 @@ def test_a_class_instead_of_an_object_is_named() -> None:
 
 
 def test_a_policy_sees_which_types_a_job_may_use() -> None:
-    two = gl.Cluster.from_dict(
-        {
-            "name": "two",
-            "gpu_types": [{"name": "P100", "memory_gb": 16}, {"name": "A100", "memory_gb": 40}],
-            "servers": [{"count": 1, "gpu": t, "gpus": 4} for t in ("P100", "A100")],
-        }
-    )
+    two = worlds.cluster("1x4 P100", "1x4 A100", types={"A100": {"memory_gb": 40}}, name="two")
     jobs = table(
         arrival_s=[0.0, 0.0, 0.0, 1.0],
         gpus=[1] * 4,
@@ -449,8 +444,8 @@ class _Halves(gl.Policy):
 def test_a_job_rests_when_its_limit_is_used_up() -> None:
     """60 s of work: 30 s from 0, at rest from 30 s to 100 s, done at 130 s."""
     cluster = gl.Cluster.homogeneous(servers=1, gpus=1)
-    table = {"job_id": ["a"], "arrival_s": [0.0], "gpus": [1], "duration_s": [60.0]}
-    trace = gl.Trace.from_arrow(pa.table(table))
+    table = worlds.trace("a 0 1 60")
+    trace = table
     done = gl.simulate(cluster, trace, _Halves(), segments=True)
     assert done.jobs["finish_s"].to_pylist() == [130.0]
     rates = done.segments["rate"].to_pylist()
@@ -465,13 +460,8 @@ def test_a_job_rests_when_its_limit_is_used_up() -> None:
 def test_a_run_whose_jobs_rest_for_ever_is_stalled() -> None:
     """Nobody lets the job go on at its limit, nobody is asked any more: both are named."""
     cluster = gl.Cluster.homogeneous(servers=1, gpus=1)
-    table = {
-        "job_id": ["a", "b"],
-        "arrival_s": [0.0, 1.0],
-        "gpus": [1, 1],
-        "duration_s": [60.0, 1.0],
-    }
-    trace = gl.Trace.from_arrow(pa.table(table))
+    table = worlds.trace("a 0 1 60", "b 1 1 1")
+    trace = table
 
     class Rests(gl.Policy):
         def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 MODEL = {
     "a_c": 0.01, "b_c": 0.0005, "a_n": 0.05, "b_n": 0.01, "a_r": 0.01, "b_r": 0.004, "gamma": 2.0,
@@ -24,17 +25,14 @@ def test_without_a_discount_the_order_of_service_moves_jobs(fairness_p: float) -
             "elastic": {"models": {"m": MODEL}},
         }
     )
-    jobs = pa.table(
-        {
-            "job_id": ["j0", "j1", "j2"],
-            "arrival_s": [0.0, 60.0, 120.0],
-            "gpus": [1, 1, 1],
-            "duration_s": [800.0, 800.0, 800.0],
-            "model": ["m", "m", "m"],
-            "batch_size": pa.array([128] * 3, pa.int64()),
-            "min_gpus": pa.array([1] * 3, pa.int64()),
-            "max_gpus": pa.array([4] * 3, pa.int64()),
-        }
+    jobs = worlds.jobs(
+        "j0 0 1 800",
+        "j1 60 1 800",
+        "j2 120 1 800",
+        model=["m", "m", "m"],
+        batch_size=pa.array([128] * 3, pa.int64()),
+        min_gpus=pa.array([1] * 3, pa.int64()),
+        max_gpus=pa.array([4] * 3, pa.int64()),
     )
     params = {"phi_delay_s": 0.0, "fairness_p": fairness_p}
     skipped, walked = (

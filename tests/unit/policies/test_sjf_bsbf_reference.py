@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import reference
+import worlds
 from parity.harness import assert_same, run_engine
 
 Rows = list[dict[str, Any]]
@@ -227,16 +228,7 @@ def test_block_lets_nobody_pass() -> None:
 
 def test_a_fast_type_is_shared_before_a_slow_one_is_taken() -> None:
     world = world_of([job("A", 0, 1, 100), job("B", 10, 1, 100)], [1], {"xi": 1.25})
-    world["cluster"] = {
-        "gpu_types": [
-            {"name": "slow", "memory_gb": 16, "speed": 1.0},
-            {"name": "fast", "memory_gb": 16, "speed": 2.0},
-        ],
-        "servers": [
-            {"count": 1, "gpu": "slow", "gpus": 1, "rack": 0},
-            {"count": 1, "gpu": "fast", "gpus": 1, "rack": 0},
-        ],
-    }
+    world["cluster"] = worlds.lab("1x1 slow*1 @0", "1x1 fast*2 @0")
     outcome = run(world, "sjf-bsbf")
     assert places(outcome, "A") == places(outcome, "B") == {(1, 0)}
 

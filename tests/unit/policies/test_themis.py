@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import _core
 
 LAB = gl.Cluster.homogeneous(servers=8, gpus=8)
@@ -90,13 +91,7 @@ def test_where_all_fit_both_auctions_do_the_same() -> None:
 def test_estimates_of_centuries_are_no_overflow(auction: str, seed: int) -> None:
     # sigma 100: some jobs seem to have more left than the clock can count, others nothing
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
-    table = pa.table(
-        {
-            "arrival_s": [0.0, 0.0, 1.0, 2.0],
-            "gpus": [2, 2, 1, 1],
-            "duration_s": [9.0, 30.0, 4.0, 5.0],
-        }
-    )
+    table = worlds.jobs("0 2 9", "0 2 30", "1 1 4", "2 1 5")
     params = {"estimate_error": 100.0, "lease_s": 5.0, "auction": auction}
     result = gl.simulate(lab, table, "themis", params=params, seed=seed)
     assert result.summary["finished"] == 4

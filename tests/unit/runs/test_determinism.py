@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 POLICIES = ("fifo", "srtf", "tiresias-gittins")
 SOLVING = ("gavel-las", "gavel-ftf")  # by programs, and by prices
@@ -27,19 +28,12 @@ print(json.dumps({name: digests(name, sys.argv[1]) for name in sys.argv[2:]}))
 
 def digests(policy: str, folder: str) -> dict[str, str]:
     """Return the hashes of one run's saved tables and of its event log."""
-    cluster = gl.Cluster.from_dict(
-        {
-            "name": "two",
-            "gpu_types": [
-                {"name": "A", "memory_gb": 16},
-                {"name": "B", "memory_gb": 32, "speed": 2.0},
-            ],
-            "servers": [
-                {"count": 6, "gpu": "A", "gpus": 4, "rack": "fill:2"},
-                {"count": 3, "gpu": "B", "gpus": 8, "rack": "fill:2"},
-            ],
-            "failures": {"mtbf_hours": 40.0, "mttr_hours": 1.0},
-        }
+    cluster = worlds.cluster(
+        "6x4 A @fill:2",
+        "3x8 B*2 @fill:2",
+        types={"B": {"memory_gb": 32}},
+        name="two",
+        failures={"mtbf_hours": 40.0, "mttr_hours": 1.0},
     )
     trace = gl.synth.philly(jobs=400, seed=5, max_gpus=16, rate_per_h=60.0)
     result = gl.simulate(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 ONE = gl.Cluster.homogeneous(servers=1, gpus=1)
 CHECKPOINTS = 1000.0
@@ -88,11 +89,9 @@ def test_what_is_to_come_vouches_for_the_run() -> None:
     with pytest.raises(gl.StalledError) as caught:
         gl.simulate(ONE, late, Turns(10.0), checkpoint_interval_s=CHECKPOINTS)
     assert vars(caught.value)["time_s"] > 200_000.0
-    repaired = {
-        "gpu_types": [{"name": "g", "memory_gb": 16}],
-        "servers": [{"count": 2, "gpu": "g", "gpus": 1}],
-        "failures": {"table": [{"server": 1, "down_s": 0.0, "up_s": 200_000.0}]},
-    }
+    repaired = worlds.lab(
+        "2x1 g", failures={"table": [{"server": 1, "down_s": 0.0, "up_s": 200_000.0}]}
+    )
     result = gl.simulate(
         repaired, jobs(5000.0, 5000.0), Spread(), checkpoint_interval_s=CHECKPOINTS
     )
@@ -127,22 +126,14 @@ def test_a_policy_that_stops_taking_turns_is_not_accused(patience: int) -> None:
 
 def test_failures_alone_are_no_livelock() -> None:
     # 10 h of work without a checkpoint, a failure every 2 h: about 150 starts
-    fragile = {
-        "gpu_types": [{"name": "g", "memory_gb": 16}],
-        "servers": [{"count": 1, "gpu": "g", "gpus": 1}],
-        "failures": {"mtbf_hours": 2.0, "mttr_hours": 0.1},
-    }
+    fragile = worlds.lab("1x1 g", failures={"mtbf_hours": 2.0, "mttr_hours": 0.1})
     for policy in ("fifo", "pollux", "las"):
         result = gl.simulate(fragile, jobs(36_000.0), policy, seed=3)
         assert result.summary["finished"] == 1
         assert result.summary["failures"] > 20
 
 
-FRAGILE = {
-    "gpu_types": [{"name": "g", "memory_gb": 16}],
-    "servers": [{"count": 4, "gpu": "g", "gpus": 4}],
-    "failures": {"mtbf_hours": 0.01, "mttr_hours": 0.001},
-}
+FRAGILE = worlds.lab("4x4 g", failures={"mtbf_hours": 0.01, "mttr_hours": 0.001})
 
 
 @pytest.mark.parametrize("policy", ["fifo", "sjf", "easy"])

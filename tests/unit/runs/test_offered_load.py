@@ -16,6 +16,7 @@ import pytest
 from pyarrow import csv
 
 import gangline as gl
+import worlds
 from gangline.errors import OptionError
 from gangline.runs.offered_load import overload
 from unit.trace.test_trace_recount import FILES
@@ -290,11 +291,7 @@ def test_no_bound_where_the_only_gpus_for_a_job_are_away() -> None:
 
 
 def test_drawn_failures_count_by_their_mean() -> None:
-    lab = {
-        "gpu_types": [{"name": "A", "memory_gb": 16}],
-        "servers": [{"count": 1, "gpu": "A", "gpus": 2}],
-        "failures": {"mtbf_hours": 30.0, "mttr_hours": 10.0},
-    }
+    lab = worlds.lab("1x2 A", failures={"mtbf_hours": 30.0, "mttr_hours": 10.0})
     trace = jobs(arrival_s=[0, 100], gpus=[2, 2], duration_s=[60, 60])
     assert gl.offered_load(lab, trace).capacity_gpu_s == 150.0
 
@@ -489,11 +486,7 @@ def test_the_largest_jobs_are_told_of_where_they_hold_much() -> None:
 def test_long_jobs_need_not_leave_a_backlog() -> None:
     """Two GPUs and 100 s of arrivals: 170 of 400 GPU-seconds can be done by the last arrival."""
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
-    jobs = {
-        "arrival_s": [0.0, 40.0, 50.0, 100.0],
-        "gpus": [1, 1, 1, 1],
-        "duration_s": [300.0, 60.0, 10.0, 30.0],
-    }
+    jobs = worlds.columns("0 1 300", "40 1 60", "50 1 10", "100 1 30")
     load = gl.offered_load(lab, pa.table(jobs))
     assert (load.load, load.early_load, load.peak_share) == (2.0, 170 / 200, 1.5)
     assert load.is_over
@@ -513,10 +506,7 @@ def test_long_jobs_need_not_leave_a_backlog() -> None:
 def test_on_several_types_each_is_used_until_the_last_arrival() -> None:
     """Two jobs of 2 GPUs, of 900 s on A and 1800 s on B; the second may not use B."""
     lab = mixed(("A", 2, 1.0), ("B", 2, 0.5))
-    rows = {
-        "arrival_s": [0.0, 50.0, 100.0], "gpus": [2, 2, 1], "duration_s": [900.0] * 3,
-        "gpu_types": [None, ["A"], None],
-    }  # fmt: skip
+    rows = worlds.columns("0 2 900", "50 2 900", "100 1 900", gpu_types=[None, ["A"], None])
     load = gl.offered_load(lab, pa.table(rows))
     # 200 + 100 GPU-seconds until 100 s, at best one job on each type: 150 of 200 on both
     assert load.early_load == pytest.approx(300 / 400)
@@ -528,7 +518,7 @@ def test_on_several_types_each_is_used_until_the_last_arrival() -> None:
 
 
 def test_the_early_load_is_not_known_where_jobs_may_share_or_are_elastic() -> None:
-    rows = pa.table({"arrival_s": [0, 50], "gpus": [2, 2], "duration_s": [900, 900]})
+    rows = worlds.jobs("0 2 900", "50 2 900")
     lab = gl.Cluster.homogeneous(servers=1, gpus=2).to_dict()
     lab["sharing"] = {"interference": "constant", "xi": 1.5}
     load = gl.offered_load(lab, rows)
@@ -540,7 +530,7 @@ def test_the_early_load_is_not_known_where_jobs_may_share_or_are_elastic() -> No
 
 def test_servers_that_fail_at_random_prove_no_backlog() -> None:
     """On average half of the time is lost; in a lucky draw nothing is."""
-    rows = pa.table({"arrival_s": [0, 100], "gpus": [2, 2], "duration_s": [90, 90]})
+    rows = worlds.jobs("0 2 90", "100 2 90")
     lab = gl.Cluster.homogeneous(servers=1, gpus=2).to_dict()
     lab["failures"] = {"mtbf_hours": 1.0, "mttr_hours": 1.0}
     load = gl.offered_load(lab, rows)
@@ -626,7 +616,7 @@ def test_a_backlog_is_said_to_be_left_only_where_every_policy_leaves_one() -> No
 def test_on_several_types_free_gpus_may_be_too_few_of_each() -> None:
     """Two types of 4: with 2 GPUs held, one of each, 6 are free and a gang of 4 fits on neither."""
     lab = mixed(("A", 4, 1.0), ("B", 4, 1.0))
-    rows = {"arrival_s": [0, 1, 2], "gpus": [1, 1, 4], "duration_s": [100, 100, 100]}
+    rows = worlds.columns("0 1 100", "1 1 100", "2 4 100")
     load = gl.offered_load(lab, pa.table(rows))
     assert (load.peak_share, load.is_light) == (None, False)
     rows["gpus"] = [1, 1, 3]  # at least one type has 3 free

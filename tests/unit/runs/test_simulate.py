@@ -13,18 +13,11 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import policies
 
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2, gpu="A", name="lab")
-JOBS = pa.table(
-    {
-        "job_id": ["long", "wide", "late"],
-        "arrival_s": [0.0, 0.0, 1.0],
-        "gpus": [1, 2, 1],
-        "duration_s": [10.0, 4.0, 3.0],
-        "user": ["u", "v", "u"],
-    }
-)
+JOBS = worlds.jobs("long 0 1 10", "wide 0 2 4", "late 1 1 3", user=["u", "v", "u"])
 CONTRACT = tomllib.loads((Path(__file__).parents[2] / "meta" / "contract.toml").read_text("utf-8"))
 
 
@@ -65,25 +58,19 @@ def test_idle_gpus_count_while_somebody_waits() -> None:
 
 
 def test_costs_and_deadlines_by_hand() -> None:
-    lab = gl.Cluster.from_dict(
-        {
-            "gpu_types": [
-                {"name": "A", "memory_gb": 16, "price_per_hour": 2.0},
-                {"name": "B", "memory_gb": 16, "price_per_hour": 0.5},
-            ],
-            "servers": [{"count": 1, "gpu": "A", "gpus": 2}, {"count": 1, "gpu": "B", "gpus": 1}],
-        }
+    lab = worlds.cluster(
+        "1x2 A", "1x1 B", types={"A": {"price_per_hour": 2.0}, "B": {"price_per_hour": 0.5}}
     )
     # x holds both A for an hour; y, which wants A too, starts then; z has B for half an hour
-    rows = {
-        "job_id": ["x", "y", "z", "free"],
-        "arrival_s": [0.0] * 4,
-        "gpus": [2, 1, 1, 1],
-        "duration_s": [3600.0, 3600.0, 1800.0, 1.0],
-        "gpu_types": [["A"], ["A"], ["B"], ["A"]],
-        "deadline_s": [3600.0, 7199.0, 9000.0, None],
-    }
-    result = gl.simulate(lab, pa.table(rows), "fifo-skip")
+    rows = worlds.jobs(
+        "x 0 2 3600",
+        "y 0 1 3600",
+        "z 0 1 1800",
+        "free 0 1 1",
+        gpu_types=[["A"], ["A"], ["B"], ["A"]],
+        deadline_s=[3600.0, 7199.0, 9000.0, None],
+    )
+    result = gl.simulate(lab, rows, "fifo-skip")
     assert column(result, "finish_s") == [3600.0, 7200.0, 1800.0, 3601.0]
     hours_of_a = 2.0 + 1.0 + 1.0 / 3600.0
     assert result.summary["cost"] == pytest.approx(2.0 * hours_of_a + 0.5 * 0.5, rel=1e-12)
@@ -161,7 +148,7 @@ def test_runs_stop_where_they_are_told() -> None:
 
 
 def test_sharing_overrides_reach_the_run() -> None:
-    twins = pa.table({"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [10.0, 10.0]})
+    twins = worlds.jobs("0 2 10", "0 2 10")
     slow = gl.simulate(LAB, twins, "toy-share", sharing={"xi": 1.5}, segments=True)
     assert column(slow, "finish_s") == [15.0, 15.0]
     assert set(slow.segments.column("co_runner").to_pylist()) == {"0", "1"}
@@ -171,14 +158,8 @@ def test_sharing_overrides_reach_the_run() -> None:
 
 
 def test_a_job_that_outlasts_all_time_is_stopped_like_any_other() -> None:
-    slow = gl.Cluster.from_dict(
-        {
-            "name": "slow",
-            "gpu_types": [{"name": "A", "memory_gb": 8, "speed": 0.25}],
-            "servers": [{"count": 1, "gpu": "A", "gpus": 1}],
-        }
-    )
-    jobs = pa.table({"arrival_s": [0.0, 10.0], "gpus": [1, 1], "duration_s": [3.9e9, 5.0]})
+    slow = worlds.cluster("1x1 A*0.25", types={"A": {"memory_gb": 8}}, name="slow")
+    jobs = worlds.jobs("0 1 3900000000", "10 1 5")
     run = gl.simulate(slow, jobs, "srtf", until_s=100.0, check_invariants=True)
     assert column(run, "preemptions") == [1, 0]
     assert column(run, "finish_s") == [None, 30.0]
@@ -322,12 +303,12 @@ def test_columns_are_shared_not_copied() -> None:
 def test_fairness_is_against_no_more_gpus_than_the_job_can_use() -> None:
     # two gangs of all four GPUs: a has 2 active jobs over its life, b 1.5 on the mean
     lab = gl.Cluster.homogeneous(servers=1, gpus=4)
-    both = pa.table({"arrival_s": [0.0, 0.0], "gpus": [4, 4], "duration_s": [10.0, 10.0]})
+    both = worlds.jobs("0 4 10", "0 4 10")
     done = gl.simulate(lab, both, "fifo").jobs
     assert done.column("ftf").to_pylist() == [10.0 / 20.0, 20.0 / 15.0]
     assert done.column("slowdown").to_pylist() == [1.0, 2.0]
     # alone on four GPUs a job of one GPU cannot use its share, which is the whole cluster
-    alone = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [10.0]})
+    alone = worlds.jobs("0 1 10")
     assert gl.simulate(lab, alone, "fifo").jobs.column("ftf").to_pylist() == [1.0]
     # a first start of 5 s slows a job of 10 s by half of its time
     slow = gl.simulate(lab, alone, "fifo", first_start_s=5.0).jobs

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 
 def jobs(**columns: Any) -> gl.Trace:
@@ -79,10 +80,7 @@ def test_a_job_that_outlives_time_is_refused_by_name(policy: str) -> None:
     assert vars(caught.value)["job_ids"] == ["late"]
 
 
-SLOW = {
-    "gpu_types": [{"name": "g", "memory_gb": 16, "speed": 0.5}],
-    "servers": [{"count": 1, "gpu": "g", "gpus": 1}],
-}
+SLOW = worlds.lab("1x1 g*0.5")
 
 
 @pytest.mark.parametrize("duration_s", [3e9, 3.9e9])

@@ -8,12 +8,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from gangline._support.statistics import Estimate, estimate, range_of
 from gangline.cli.app import main
 from gangline.errors import OptionError
@@ -28,18 +28,13 @@ if TYPE_CHECKING:
 
 TRACE = "synth:philly?jobs=60&seed=2&max_gpus=8&load=1.0&cluster_gpus=32"
 LAB = gl.Cluster.homogeneous(servers=8, gpus=4)
-MIXED = {
-    "name": "mixed",
-    "gpu_types": [
-        {"name": "V100", "memory_gb": 16, "price_per_hour": 2.0},
-        {"name": "K80", "memory_gb": 12, "price_per_hour": 0.5},
-    ],
-    "servers": [
-        {"count": 3, "gpu": "V100", "gpus": 4},
-        {"count": 2, "gpu": "K80", "gpus": 8},
-        {"count": 1, "gpu": "V100", "gpus": 8},
-    ],
-}
+MIXED = worlds.lab(
+    "3x4 V100",
+    "2x8 K80",
+    "1x8 V100",
+    types={"V100": {"price_per_hour": 2.0}, "K80": {"memory_gb": 12, "price_per_hour": 0.5}},
+    name="mixed",
+)
 
 
 @given(
@@ -411,7 +406,7 @@ def test_a_wrong_option_is_named(options: dict[str, Any], field: str) -> None:
 
 
 def test_a_table_in_memory_cannot_be_planned_with() -> None:
-    table = pa.table({"job_id": ["a"], "arrival_s": [0.0], "gpus": [1], "duration_s": [9.0]})
+    table = worlds.jobs("a 0 1 9")
     with pytest.raises(OptionError, match="write_trace"):
         gl.plan_capacity(LAB, table, keep="queue_p95_s<=1800")
 

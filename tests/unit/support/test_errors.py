@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import errors
 
 
@@ -48,10 +49,7 @@ def test_facts_are_attributes_and_survive_pickling() -> None:
     assert copy.job_id is None
 
 
-MIXED = {
-    "gpu_types": [{"name": "V100", "memory_gb": 16.0}, {"name": "K80", "memory_gb": 12.0}],
-    "servers": [{"count": 1, "gpu": "V100", "gpus": 2}, {"count": 2, "gpu": "K80", "gpus": 2}],
-}
+MIXED = worlds.lab("1x2 V100", "2x2 K80", types={"K80": {"memory_gb": 12.0}})
 
 
 @pytest.mark.parametrize(
@@ -76,7 +74,7 @@ def test_why_a_job_can_never_run(
 
 
 def test_a_gang_over_several_types_can_run() -> None:
-    trace = pa.table({"arrival_s": [0.0], "gpus": [6], "duration_s": [60.0]})
+    trace = worlds.jobs("0 6 60")
     assert gl.simulate(MIXED, trace, "hadar").summary["finished"] == 1
     with pytest.raises(errors.InfeasibleJobError):
         gl.simulate(MIXED, trace, "fifo")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+import worlds
 from gangline.cluster.description import Cluster
 from gangline.testing import LAW_NAMES, LawBroken, broken_laws
 from gangline.trace import Trace
@@ -132,12 +133,8 @@ def test_the_error_names_the_first_law_and_keeps_all() -> None:
 
 
 # One server of two GPUs; jobs of one GPU each, all at rate 1.
-PLAIN = {
-    "name": "plain",
-    "gpu_types": [{"name": "A", "memory_gb": 16}],
-    "servers": [{"count": 2, "gpu": "A", "gpus": 2, "rack": 0}],
-}
-ONE = {"job_id": ["x"], "arrival_s": [0.0], "gpus": [1], "duration_s": [10.0]}
+PLAIN = worlds.lab("2x2 A @0", name="plain")
+ONE = worlds.columns("x 0 1 10")
 
 
 def run_of(
@@ -312,14 +309,9 @@ def test_gpus_of_servers_that_are_down_are_not_free() -> None:
 
 
 SHARED = PLAIN | {"sharing": {"xi": 1.25}}
-PAIR = {
-    "job_id": ["x", "y"],
-    "arrival_s": [0.0, 0.0],
-    "gpus": [1, 1],
-    "duration_s": [8.0, 4.0],
-    "memory_gb": [9.0, 8.0],
-    "batch_size": pa.array([None, 32], pa.int32()),
-}
+PAIR = worlds.columns(
+    "x 0 1 8", "y 0 1 4", memory_gb=[9.0, 8.0], batch_size=pa.array([None, 32], pa.int32())
+)
 
 
 def of_pair(change: Callable[[list[dict[str, Any]]], object], **more: Any) -> dict[str, str]:

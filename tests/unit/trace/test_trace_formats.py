@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import worlds
 from gangline.errors import TraceError
 from gangline.files.source import Source
 from gangline.trace import Trace, read_trace
@@ -101,14 +102,9 @@ def test_a_zone_makes_local_times_comparable(tmp_path: Path) -> None:
 
 def test_philly_json_adds_up_attempts(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.PHILLY_JSON)
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "start_s", "servers") == {
-        "job_id": ["j4", "j1"],
-        "arrival_s": [0.0, 5.0],
-        "gpus": [1, 3],
-        "duration_s": [9.0, 90.0],
-        "start_s": [0.0, 60.0],
-        "servers": [1, 2],
-    }
+    assert rows(
+        trace, "job_id", "arrival_s", "gpus", "duration_s", "start_s", "servers"
+    ) == worlds.columns("j4 0 1 9", "j1 5 3 90", start_s=[0.0, 60.0], servers=[1, 2])
     assert rows(trace, "vc", "user", "trace_status") == {
         "vc": ["v1", "v1"],
         "user": ["u1", "u1"],
@@ -121,13 +117,11 @@ def test_philly_json_adds_up_attempts(tmp_path: Path) -> None:
 
 def test_helios(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.HELIOS)
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "trace_status") == {
-        "job_id": ["10", "7", "11"],
-        "arrival_s": [0.0, 10.0, 20.0],
-        "gpus": [1, 3, 1],
-        "duration_s": [55.0, 100.0, 10.0],
-        "trace_status": ["failed", "finished", "running"],
-    }
+    assert rows(
+        trace, "job_id", "arrival_s", "gpus", "duration_s", "trace_status"
+    ) == worlds.columns(
+        "10 0 1 55", "7 10 3 100", "11 20 1 10", trace_status=["failed", "finished", "running"]
+    )
     assert rows(trace, "start_s", "servers", "cpus", "vc") == {
         "start_s": [5.0, 40.0, 20.0],
         "servers": [1, 2, 1],
@@ -148,13 +142,9 @@ def test_cpu_jobs_can_be_errors_and_zero_durations_can_be_lifted(tmp_path: Path)
 
 def test_acme_uses_offsets_and_measured_durations(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.ACME)
-    assert rows(trace, "job_id", "arrival_s", "duration_s", "gpus", "trace_status") == {
-        "job_id": ["k2", "k1"],
-        "arrival_s": [0.0, 10.0],
-        "duration_s": [5.0, 60.0],
-        "gpus": [8, 16],
-        "trace_status": ["failed", "finished"],
-    }
+    assert rows(
+        trace, "job_id", "arrival_s", "duration_s", "gpus", "trace_status"
+    ) == worlds.columns("k2 0 8 5", "k1 10 16 60", trace_status=["failed", "finished"])
     assert rows(trace, "start_s", "host_memory_gb") == {
         "start_s": [5.0, 20.0],
         "host_memory_gb": [100.0, 1000.0],
@@ -226,13 +216,12 @@ def test_a_bad_interval_spoils_its_own_row_only(tmp_path: Path) -> None:
 
 def test_pai_tasks(tmp_path: Path) -> None:
     trace = read_trace(put(tmp_path, "pai_task_table.csv", samples.PAI))
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "gpu_types") == {
-        "job_id": ["j4-worker", "j2-tensorflow", "j1-worker"],
-        "arrival_s": [0.0, 30.0, 80.0],
-        "gpus": [4, 1, 4],
-        "duration_s": [30.0, 30.0, 300.0],
-        "gpu_types": [["P100"], None, ["V100"]],
-    }
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "gpu_types") == worlds.columns(
+        "j4-worker 0 4 30",
+        "j2-tensorflow 30 1 30",
+        "j1-worker 80 4 300",
+        gpu_types=[["P100"], None, ["V100"]],
+    )
     assert rows(trace, "gpu_fraction", "servers", "cpus", "host_memory_gb", "trace_status") == {
         "gpu_fraction": [None, 0.25, None],
         "servers": [4, 1, 2],
@@ -248,13 +237,9 @@ def test_pai_folder_by_jobs(tmp_path: Path) -> None:
     put(tmp_path, "pai_task_table.csv", tasks)
     put(tmp_path, "pai_job_table.csv", "j1,i1,u1,Terminated,70,410\nj5,i5,u5,Running,4,30\n")
     trace = read_trace(tmp_path, unit="job")
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "user") == {
-        "job_id": ["j5", "j4", "j2", "j1"],
-        "arrival_s": [0.0, 16.0, 46.0, 66.0],
-        "gpus": [5, 4, 1, 4],
-        "duration_s": [25.0, 30.0, 30.0, 320.0],
-        "user": ["u5", None, None, "u1"],
-    }
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "user") == worlds.columns(
+        "j5 0 5 25", "j4 16 4 30", "j2 46 1 30", "j1 66 4 320", user=["u5", None, None, "u1"]
+    )
     assert rows(trace, "gpu_types", "gpu_fraction", "trace_status", "servers") == {
         "gpu_types": [None, ["P100"], None, ["V100"]],
         "gpu_fraction": [None, None, 0.25, None],
@@ -283,13 +268,9 @@ def test_pai_header_files_and_empty_folders(tmp_path: Path) -> None:
 
 def test_openb(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.OPENB)
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "gpu_types") == {
-        "job_id": ["p0", "p1"],
-        "arrival_s": [0.0, 10.0],
-        "gpus": [1, 1],
-        "duration_s": [480.0, 100.0],
-        "gpu_types": [["V100M16", "V100M32"], None],
-    }
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "gpu_types") == worlds.columns(
+        "p0 0 1 480", "p1 10 1 100", gpu_types=[["V100M16", "V100M32"], None]
+    )
     assert rows(trace, "gpu_fraction", "trace_status", "cpus", "host_memory_gb", "start_s") == {
         "gpu_fraction": [None, 0.46],
         "trace_status": ["running", "finished"],
@@ -302,14 +283,11 @@ def test_openb(tmp_path: Path) -> None:
 
 def test_swf(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.SWF)
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "trace_status", "user") == {
-        "job_id": ["3", "1"],
-        "arrival_s": [0.0, 5.0],
-        "gpus": [3, 6],
-        "duration_s": [30.0, 60.0],
-        "trace_status": ["failed", "finished"],
-        "user": [None, "3"],
-    }
+    assert rows(
+        trace, "job_id", "arrival_s", "gpus", "duration_s", "trace_status", "user"
+    ) == worlds.columns(
+        "3 0 3 30", "1 5 6 60", trace_status=["failed", "finished"], user=[None, "3"]
+    )
     assert rows(trace, "wait_limit_s", "start_s") == {
         "wait_limit_s": [None, 120.0],
         "start_s": [5.0, 15.0],
@@ -343,13 +321,9 @@ def test_swf_errors_name_the_line_of_the_file(tmp_path: Path) -> None:
 
 def test_batsim_reads_all_spellings(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.BATSIM)
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "wait_limit_s") == {
-        "job_id": ["x", "3", "1"],
-        "arrival_s": [0.0, 1.5, 4.5],
-        "gpus": [4, 1, 2],
-        "duration_s": [3.0, 62.0, 12.5],
-        "wait_limit_s": [None, None, 100.0],
-    }
+    assert rows(
+        trace, "job_id", "arrival_s", "gpus", "duration_s", "wait_limit_s"
+    ) == worlds.columns("x 0 4 3", "3 1.5 1 62", "1 4.5 2 12.5", wait_limit_s=[None, None, 100.0])
     assert rows(trace, "gpu_types", "model", "batch_size") == {
         "gpu_types": [None, None, ["T4"]],
         "model": ["m", None, None],

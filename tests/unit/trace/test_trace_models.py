@@ -11,6 +11,7 @@ import pyarrow.csv as csv
 import pytest
 
 import gangline as gl
+import worlds
 from gangline.errors import TraceError
 
 TABLE = """gpu_type,model,batch_size,gpus,iters_per_s
@@ -89,14 +90,7 @@ def test_who_names_a_model_keeps_it(tmp_path: Path, table: str) -> None:
 
 def test_the_run_takes_the_traced_time_on_the_reference_type(tmp_path: Path, table: str) -> None:
     path = trace_file(tmp_path, [row(0)])
-    lab = gl.Cluster.from_dict(
-        {
-            "name": "lab",
-            "gpu_types": [{"name": "A", "memory_gb": 16}],
-            "servers": [{"count": 1, "gpu": "A", "gpus": 1, "rack": 0}],
-            "throughput": {"table": table},
-        }
-    )
+    lab = worlds.cluster("1x1 A @0", name="lab", throughput={"table": table})
     trace = gl.read_trace(path, models=table, models_reference="A")
     assert gl.simulate(lab, trace, "fifo").summary["makespan_s"] == 10.0
 

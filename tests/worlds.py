@@ -1,0 +1,80 @@
+"""Tiny worlds, written as one says them: clusters, jobs and traces.
+
+A cluster is a line per block of servers: how many servers, GPUs each, GPU type, and where needed
+the speed of that type and the rack.
+
+    lab("2x4 g")                            two servers of four GPUs of type g
+    lab("1x2 A @0", "1x4 B*2 @1")           two types in two racks; B is twice as fast
+    lab("4x1 g @fill:2", network=LEVELS)    two servers to a rack; other tables by their names
+    lab("1x2 A", "1x2 B", types={"B": {"memory_gb": 32}})
+
+A GPU has 16 GB unless `types` says otherwise. `lab` returns the description, which all of gangline
+takes and a test may change; `cluster` returns the `gl.Cluster` built from it.
+
+A job is its arrival, its GPUs and its duration, after its name where the name matters. What else a
+trace has stands in columns by name.
+
+    jobs("0 2 10", "0 2 2")                 two gangs of two GPUs at 0, for 10 s and for 2 s
+    jobs("A 0 1 10", "B 1 2 5", user=["ann", "bob"])
+
+`columns` returns these as lists, `jobs` as an Arrow table, `trace` as a `gl.Trace`. Arrivals and
+durations are seconds. A tuple does for a row that a test computes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import gangline as gl
+
+Row = str | tuple[Any, ...]
+MEMORY_GB = 16
+
+
+def lab(
+    *blocks: str, types: dict[str, dict[str, Any]] | None = None, **tables: Any
+) -> dict[str, Any]:
+    """Return the description of a cluster: blocks like `2x4 fast*2 @fill:2`."""
+    kinds: dict[str, dict[str, Any]] = {}
+    servers: list[dict[str, Any]] = []
+    for block in blocks:
+        size, kind, *place = block.split()
+        count, gpus = (int(number) for number in size.split("x"))
+        name, _, speed = kind.partition("*")
+        own = {"name": name, "memory_gb": MEMORY_GB} | ({"speed": float(speed)} if speed else {})
+        kinds[name] = kinds.get(name, own) | (types or {}).get(name, {})
+        servers.append({"count": count, "gpu": name, "gpus": gpus})
+        if place:
+            rack = place[0].removeprefix("@")
+            servers[-1]["rack"] = int(rack) if rack.isdigit() else rack
+    return {"gpu_types": list(kinds.values()), "servers": servers, **tables}
+
+
+def cluster(*blocks: str, **tables: Any) -> gl.Cluster:
+    """Return the cluster that `lab` describes."""
+    return gl.Cluster.from_dict(lab(*blocks, **tables))
+
+
+def columns(*rows: Row, **more: Any) -> dict[str, Any]:
+    """Return the columns of jobs like `0 2 10` or `A 0 2 10`: [name,] arrival, GPUs, duration."""
+    words = (row.split() if isinstance(row, str) else row for row in rows)
+    *names, arrival, gpus, duration = zip(*words, strict=True)
+    return {
+        **({"job_id": list(names[0])} if names else {}),
+        "arrival_s": [float(at) for at in arrival],
+        "gpus": [int(gang) for gang in gpus],
+        "duration_s": [float(length) for length in duration],
+        **more,
+    }
+
+
+def jobs(*rows: Row, **more: Any) -> pa.Table:
+    """Return the table of jobs that `columns` describes."""
+    return pa.table(columns(*rows, **more))
+
+
+def trace(*rows: Row, **more: Any) -> gl.Trace:
+    """Return the trace of jobs that `columns` describes."""
+    return gl.Trace.from_arrow(jobs(*rows, **more))
