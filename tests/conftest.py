@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import snapshots
+
 ROOT = Path(__file__).resolve().parent.parent
 
 HOW_HARD = {
@@ -42,6 +44,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let deep tests take their time: thousands of worlds are no hang."""
     if PROFILE == "deep" and config.getoption("timeout", None) is None:
         config.option.timeout = 0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the command that writes snapshots."""
+    parser.addoption("--update-snapshots", action="store_true", help="write them as they are now")
+
+
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest) -> snapshots.Snapshot:
+    """Return what holds a text against the kept one: see tests/snapshots.py."""
+    update = request.config.getoption("--update-snapshots")
+    return snapshots.of_test(request.path, request.node.name, update=update)
 
 
 def find_shared() -> Path | None:

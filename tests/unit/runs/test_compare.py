@@ -13,6 +13,8 @@ from gangline.runs.comparison import assumptions, headline
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
 # fifo: A 0-10, B 10-12; sjf the same order at 0? B is shorter and both arrive at 0, so B first.
 JOBS = pa.table({"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [10.0, 2.0]})
@@ -251,17 +253,15 @@ def test_labels_that_a_file_system_cannot_tell_apart_get_folders_of_their_own(
     assert [run.policy for run in loaded] == names
 
 
-def test_a_best_policy_that_knows_durations_is_said_to() -> None:
+def test_a_best_policy_that_knows_durations_is_said_to(snapshot: Snapshot) -> None:
     told = both().sentences()[1]
-    assert told.startswith("sjf assumes exact durations, which a real scheduler rarely knows.")
-    assert told.endswith(" The best policy that needs no durations is fifo (11 s).")
+    snapshot(told)
     jobs = pa.table({"arrival_s": [0.0, 1.0], "gpus": [2, 2], "duration_s": [10.0, 2.0]})
     three = gl.compare(LAB, jobs, ["fifo", "las", "srtf"], params={"las": {"limits": [5.0]}})
     means = [row["jct_mean_s"] for row in three.means()]
     assert means[2] < means[1] < means[0]
     (told,) = [line for line in three.sentences() if "assumes" in line]
-    assert told.startswith("srtf assumes free preemption (--restart-s 30 charges 30 s for each")
-    assert told.endswith("needs no durations is las(limits=[5.0]) (7.8 s).")
+    snapshot(told)
     # with restarts that cost something, and errors of the durations, neither is assumed
     for policy in (gl.policies.Srtf(), gl.policies.Srtf(estimate_error=0.5)):
         paid = gl.compare(LAB, jobs, ["fifo", policy], restart_s=0.5).sentences()[1:]
@@ -269,31 +269,27 @@ def test_a_best_policy_that_knows_durations_is_said_to() -> None:
         assert any("exact durations" in line for line in paid) == (not policy.estimate_error)
 
 
-def test_copies_of_a_job_are_named_as_an_assumption() -> None:
+def test_copies_of_a_job_are_named_as_an_assumption(snapshot: Snapshot) -> None:
     rows = [{"policy": "hadare", "jct_mean_s": 40.0}, {"policy": "fifo", "jct_mean_s": 90.0}]
     policies = {"hadare": {"copy_gpus": "server"}, "fifo": {}}
-    assert assumptions(rows, policies) == "hadare assumes copies of a job whose speeds add up."
+    snapshot(assumptions(rows, policies))
 
 
-def test_a_best_policy_that_knows_no_durations_is_said_to_be_no_more() -> None:
+def test_a_best_policy_that_knows_no_durations_is_said_to_be_no_more(snapshot: Snapshot) -> None:
     assert not any("durations" in line for line in gl.compare(LAB, JOBS, ["fifo"]).sentences())
     rows = [{"policy": "las", "jct_mean_s": 40.0}, {"policy": "srtf", "jct_mean_s": 45.0}]
     knows = {"las": {"knowledge": "online"}, "srtf": {"knowledge": "remaining"}}
     assert assumptions(rows, knows) == ""
     rows[1]["jct_mean_s"] = 39.9  # within 1 %
     rows.append({"policy": "fifo", "jct_mean_s": 90.0})
-    assert assumptions(rows, knows | {"fifo": {"knowledge": "online"}}) == (
-        "srtf assumes exact durations, which a real scheduler rarely knows. Of these, las needs no "
-        "durations."
-    )
+    snapshot(assumptions(rows, knows | {"fifo": {"knowledge": "online"}}))
 
 
-def test_policies_that_the_seeds_do_not_tell_apart_are_not_called_the_same() -> None:
+def test_policies_that_the_seeds_do_not_tell_apart_are_not_called_the_same(
+    snapshot: Snapshot,
+) -> None:
     rows = [
         {"policy": "fifo", "jct_mean_s": 7200.0, "preemptions": 0},
         {"policy": "srtf", "jct_mean_s": 3600.0, "preemptions": 3},
     ]
-    assert headline(rows, tied=["srtf", "fifo"]) == (
-        "The seeds do not tell srtf and fifo apart: their mean times to finish are 1 h to 2 h; of "
-        "these, fifo preempts and moves no job."
-    )
+    snapshot(headline(rows, tied=["srtf", "fifo"]))

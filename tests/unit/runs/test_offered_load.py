@@ -24,6 +24,8 @@ from unit.trace.test_trace_recount import FILES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from snapshots import Snapshot
+
 ROOT = Path(__file__).resolve().parents[3]
 LAB = gl.Cluster.homogeneous(servers=64, gpus=8)
 
@@ -281,13 +283,13 @@ def test_a_server_that_is_away_does_no_work(table: dict[str, Any], lost_gpu_s: i
     assert found.load == pytest.approx(400 / (600 - lost_gpu_s))
 
 
-def test_no_bound_where_the_only_gpus_for_a_job_are_away() -> None:
+def test_no_bound_where_the_only_gpus_for_a_job_are_away(snapshot: Snapshot) -> None:
     lab = mixed(("A", 1, 1.0), ("B", 1, 1.0)).to_dict()
     lab["capacity"] = [{"at_s": 0, "servers": 1}, {"at_s": 300, "servers": 2}]
     trace = jobs(arrival_s=[0, 100], gpus=[1, 1], duration_s=[9, 9], gpu_types=[["B"], None])
     found = gl.offered_load(lab, trace)
     assert found.load is None
-    assert "some jobs can only use GPUs that are away" in found.in_words()
+    snapshot(found.in_words())
 
 
 def test_drawn_failures_count_by_their_mean() -> None:
@@ -449,17 +451,17 @@ def test_public_jobs_with_three_measured_rates(member: str, shared: Path) -> Non
     assert found.load == pytest.approx(expected, rel=1e-7)
 
 
-def test_words_say_why_there_is_no_load() -> None:
+def test_words_say_why_there_is_no_load(snapshot: Snapshot) -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     at_once = gl.offered_load(lab, jobs(arrival_s=[3, 3], gpus=[1, 2], duration_s=[5, 5]))
     assert (at_once.load, at_once.by_type, at_once.text()) == (None, {}, "–")
-    assert at_once.in_words() == "There is no offered load: all jobs arrive at one instant."
+    snapshot(at_once.in_words())
     nothing = gl.offered_load(lab, jobs(arrival_s=[0, 1], gpus=[3, 4], duration_s=[5, 5]))
     assert (nothing.load, nothing.jobs, nothing.left_out, nothing.largest_share) == (None, 0, 2, 0)
-    assert nothing.in_words() == "There is no offered load: no job fits the cluster."
+    snapshot(nothing.in_words())
 
 
-def test_words_of_each_level() -> None:
+def test_words_of_each_level(snapshot: Snapshot) -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
 
     def words(gpus: int, seconds: float) -> str:
@@ -467,23 +469,22 @@ def test_words_of_each_level() -> None:
         trace = jobs(arrival_s=times, gpus=[gpus] * 11, duration_s=[seconds] * 11)
         return gl.offered_load(lab, trace).in_words()
 
-    assert "for 1.65 times what these GPUs can do" in words(2, 150)
-    assert "a backlog is left at the last arrival" in words(2, 150)
-    assert "never ask for more than 50 % of the GPUs at once" in words(1, 90)
+    snapshot(words(2, 150))
+    snapshot(words(1, 90))
     assert "The jobs ask for 99 % of what these GPUs can do" not in words(2, 90)
-    assert "so all policies that start jobs as soon as they fit look the same" in words(2, 90)
+    snapshot(words(2, 90))
 
 
-def test_the_largest_jobs_are_told_of_where_they_hold_much() -> None:
+def test_the_largest_jobs_are_told_of_where_they_hold_much(snapshot: Snapshot) -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     seconds = [10.0] * 90 + [300.0] * 10
     trace = jobs(arrival_s=[float(i) for i in range(100)], gpus=[1] * 100, duration_s=seconds)
     found = gl.offered_load(lab, trace)
     assert found.largest_share == pytest.approx(3000 / 3900)
-    assert "The 10 largest of 100 jobs hold 77 % of the work" in found.in_words()
+    snapshot(found.in_words())
 
 
-def test_long_jobs_need_not_leave_a_backlog() -> None:
+def test_long_jobs_need_not_leave_a_backlog(snapshot: Snapshot) -> None:
     """Two GPUs and 100 s of arrivals: 170 of 400 GPU-seconds can be done by the last arrival."""
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     jobs = worlds.columns("0 1 300", "40 1 60", "50 1 10", "100 1 30")
@@ -491,10 +492,7 @@ def test_long_jobs_need_not_leave_a_backlog() -> None:
     assert (load.load, load.early_load, load.peak_share) == (2.0, 170 / 200, 1.5)
     assert load.is_over
     assert load.leaves_backlog is False
-    assert (
-        "until then they ask for 0.85 times what the GPUs can do, even if none of them waits, so "
-        "the load alone need not leave a backlog" in load.in_words()
-    )
+    snapshot(load.in_words())
     jobs["duration_s"][1] = 600.0
     jobs["gpus"][1] = 2  # until 100 s it could use 2 x 60 GPU-seconds: 100 + 120 + 10 of 200
     load = gl.offered_load(lab, pa.table(jobs))
@@ -517,13 +515,15 @@ def test_on_several_types_each_is_used_until_the_last_arrival() -> None:
     assert load.leaves_backlog
 
 
-def test_the_early_load_is_not_known_where_jobs_may_share_or_are_elastic() -> None:
+def test_the_early_load_is_not_known_where_jobs_may_share_or_are_elastic(
+    snapshot: Snapshot,
+) -> None:
     rows = worlds.jobs("0 2 900", "50 2 900")
     lab = gl.Cluster.homogeneous(servers=1, gpus=2).to_dict()
     lab["sharing"] = {"interference": "constant", "xi": 1.5}
     load = gl.offered_load(lab, rows)
     assert (load.early_load, load.leaves_backlog, load.is_over) == (None, None, True)
-    assert "a backlog may be left at the last arrival" in load.in_words()
+    snapshot(load.in_words())
     assert "there a backlog may be left" in overload([load], "{} of 1".format)
     assert gl.offered_load("pollux-64-elastic", rows).early_load is None
 
@@ -613,7 +613,7 @@ def test_a_backlog_is_said_to_be_left_only_where_every_policy_leaves_one() -> No
     assert not all(said[False])  # "need not" is the truth
 
 
-def test_on_several_types_free_gpus_may_be_too_few_of_each() -> None:
+def test_on_several_types_free_gpus_may_be_too_few_of_each(snapshot: Snapshot) -> None:
     """Two types of 4: with 2 GPUs held, one of each, 6 are free and a gang of 4 fits on neither."""
     lab = mixed(("A", 4, 1.0), ("B", 4, 1.0))
     rows = worlds.columns("0 1 100", "1 1 100", "2 4 100")
@@ -622,7 +622,7 @@ def test_on_several_types_free_gpus_may_be_too_few_of_each() -> None:
     rows["gpus"] = [1, 1, 3]  # at least one type has 3 free
     load = gl.offered_load(lab, pa.table(rows))
     assert (load.peak_share, load.is_light) == (5 / 8, True)
-    assert "look the same, except in placement and in the GPU types that they" in load.in_words()
+    snapshot(load.in_words())
 
 
 def test_no_job_waits_where_it_is_said_of_several_types() -> None:
@@ -650,7 +650,7 @@ def test_no_job_waits_where_it_is_said_of_several_types() -> None:
     assert waited[False] > 0.0
 
 
-def test_draws_that_leave_a_backlog_are_counted_apart() -> None:
+def test_draws_that_leave_a_backlog_are_counted_apart(snapshot: Snapshot) -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
 
     def load(last_s: float) -> gl.OfferedLoad:
@@ -668,9 +668,4 @@ def test_draws_that_leave_a_backlog_are_counted_apart() -> None:
         (True, False),
         (True, True),
     ]
-    assert overload(loads, "{} of 3".format) == (
-        " In 2 of 3 the jobs ask for more than the GPUs can do: there a backlog is left at the "
-        "last arrival, and means depend on where the trace stops. In 1 of 3 the load is above 1 "
-        "as well, but only by what long jobs do after the last arrival: there the load "
-        "alone need not leave a backlog."
-    )
+    snapshot(overload(loads, "{} of 3".format))
