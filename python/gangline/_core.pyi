@@ -196,7 +196,7 @@ class Simulation:
         cluster: Cluster,
         jobs: Jobs,
         options: RunOptions,
-        policy: str | None = None,
+        policy: object = None,
         params: Mapping[str, object] | None = None,
         **traits: object,
     ) -> Simulation: ...

@@ -114,7 +114,7 @@ pub(crate) fn check_start(
 }
 
 /// What a solver raised passes as it is.
-fn with_own_error<T>(raised: &Raised, result: PyResult<T>) -> PyResult<T> {
+pub(crate) fn with_own_error<T>(raised: &Raised, result: PyResult<T>) -> PyResult<T> {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match own {
         Some(error) if result.is_err() => Err(error),

@@ -5,8 +5,8 @@ use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
 use crate::options::RunOptions;
 use crate::output::RunOutput;
-use crate::py_policy::Raised;
-use crate::run::build;
+use crate::py_policy::{PyPolicy, Raised};
+use crate::run::{build, with_own_error};
 use gangline_engine::{Advance, Engine, Knowledge, Next, Policy, PolicyTraits, WakeOn};
 use gangline_model::{ServerId, SimSpan, SimTime};
 use numpy::{IntoPyArray, PyArray1};
@@ -18,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 struct Inner {
     engine: Option<Engine>,
     policy: Option<Box<dyn Policy>>,
+    raised: Raised,
 }
 
 /// A run with the brake on: `advance` to the next decision, then `decide` or `apply`.
@@ -70,6 +71,18 @@ fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
     Ok(traits)
 }
 
+/// Makes the policy: of the registry by its name, or of a policy object.
+fn chosen(
+    policy: &Bound<'_, PyAny>,
+    params: &Bound<'_, PyDict>,
+    raised: &Raised,
+) -> PyResult<Box<dyn Policy>> {
+    Ok(match policy.extract::<String>() {
+        Ok(name) => build(&name, params, raised)?.0,
+        Err(_) => Box::new(PyPolicy::new(policy, Raised::clone(raised))?),
+    })
+}
+
 #[pymethods]
 impl Simulation {
     #[new]
@@ -80,15 +93,16 @@ impl Simulation {
         cluster: PyRef<'_, Cluster>,
         jobs: PyRef<'_, Jobs>,
         options: PyRef<'_, RunOptions>,
-        policy: Option<&str>,
+        policy: Option<&Bound<'_, PyAny>>,
         params: Option<Bound<'_, PyDict>>,
         traits: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let world = jobs.world(&cluster)?;
         let mut config = options.config.clone();
         let params = params.unwrap_or_else(|| PyDict::new(py));
+        let raised = Raised::default();
         let mut policy = policy
-            .map(|name| Ok::<_, PyErr>(build(name, &params, &Raised::default())?.0))
+            .map(|policy| chosen(policy, &params, &raised))
             .transpose()?;
         let traits = match &policy {
             Some(policy) => policy.traits(),
@@ -100,12 +114,14 @@ impl Simulation {
         }
         let mut engine = Engine::new(&world, config, traits).map_err(CoreError::from)?;
         if let Some(policy) = &mut policy {
-            engine.start(policy.as_mut()).map_err(CoreError::from)?;
+            let started = engine.start(policy.as_mut());
+            with_own_error(&raised, started.map_err(|error| CoreError(error).into()))?;
         }
         Ok(Self {
             inner: Mutex::new(Inner {
                 engine: Some(engine),
                 policy,
+                raised,
             }),
         })
     }
@@ -119,14 +135,19 @@ impl Simulation {
         })
     }
 
-    /// Lets the policy of the registry decide.
+    /// Lets the policy decide.
     fn decide(&self) -> PyResult<()> {
         let mut inner = self.lock();
-        let Inner { engine, policy } = &mut *inner;
+        let Inner {
+            engine,
+            policy,
+            raised,
+        } = &mut *inner;
         let (Some(engine), Some(policy)) = (engine, policy) else {
             return Err(PyValueError::new_err("this run has no policy: use apply"));
         };
-        Ok(engine.decide(policy.as_mut()).map_err(CoreError::from)?)
+        let decided = engine.decide(policy.as_mut());
+        with_own_error(raised, decided.map_err(|error| CoreError(error).into()))
     }
 
     /// Carries out a plan made outside.

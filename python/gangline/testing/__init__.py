@@ -1,0 +1,51 @@
+"""Tests of schedulers: laws, drawn worlds, and the smallest world in which a policy fails.
+
+`check_result` looks at the tables of one run; `check_policy` runs a policy in many small worlds and
+checks each run. A broken law is a `LawBroken` that names it. `strategies` draws clusters, traces,
+worlds and plans for property tests of your own.
+
+Examples
+--------
+>>> import gangline as gl
+>>> gl.testing.check_policy("fifo")
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # names are loaded on first use: the pytest plug-in must cost nothing
+if TYPE_CHECKING:
+    from gangline.testing.conformance import check_policy
+    from gangline.testing.safety import LAW_NAMES, LawBroken, broken_laws, check_result
+    from gangline.testing.worlds import World, small_worlds
+
+__all__ = [
+    "LAW_NAMES",
+    "LawBroken",
+    "World",
+    "broken_laws",
+    "check_policy",
+    "check_result",
+    "small_worlds",
+]
+
+_HOMES = {
+    "conformance": "check_policy",
+    "safety": "LAW_NAMES LawBroken broken_laws check_result",
+    "worlds": "World small_worlds",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name not in _HOME_OF and name not in ("strategies", "machine"):
+        raise AttributeError(f"module 'gangline.testing' has no attribute '{name}'")
+    module = importlib.import_module(f"gangline.testing.{_HOME_OF.get(name, name)}")
+    value: object = module if name not in _HOME_OF else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

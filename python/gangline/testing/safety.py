@@ -1,0 +1,166 @@
+"""The laws that every run must keep, for our policies and yours.
+
+`check_result` looks at the tables of one run. The laws are the rules of `gangline.audit`, held to
+the nanosecond.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gangline.analysis.audit.findings import RULES
+from gangline.analysis.audit.inputs import columns_of, jobs_per_gpu
+from gangline.analysis.audit.rules import look
+from gangline.analysis.audit.world import Run
+from gangline.analysis.audit.world import World as Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from gangline.cluster.description import Cluster
+    from gangline.runs.result import Result
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["LAW_NAMES", "LawBroken", "broken_laws", "check_result"]
+
+LAW_NAMES: tuple[str, ...] = (*RULES, "ends", "repeats")
+"""Names of the laws, as `LawBroken.law` gives them: the rules of `gangline.audit`, that a run ends,
+and that it repeats."""
+
+TOLERANCE_S = 6e-10
+"""The engine's times are whole nanoseconds; those of a trace may lie half of one beside them."""
+
+Broken: TypeAlias = tuple[str, str]
+
+
+class LawBroken(AssertionError):  # noqa: N818 - the name is the sentence
+    """A run breaks a law of the engine.
+
+    Attributes
+    ----------
+    law : str
+        Name of the first broken law.
+    broken : list of (law, what)
+        All of them.
+    """
+
+    def __init__(self, broken: Sequence[Broken]) -> None:
+        self.law = broken[0][0]
+        self.broken = list(broken)
+        super().__init__("; ".join(f"{law}: {what}" for law, what in broken[:5]))
+
+
+def broken_laws(
+    jobs: pa.Table,
+    segments: pa.Table,
+    cluster: Cluster,
+    trace: Trace,
+    *,
+    timeline: pa.Table | None = None,
+    summary: Mapping[str, Any] | None = None,
+    outcome: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    max_share: int = 1,
+    copy_gpus: str | int = "gang",
+    work_conserving: bool = False,
+) -> list[Broken]:
+    """Return every law that the tables break, with what breaks it.
+
+    Parameters
+    ----------
+    jobs, segments : pyarrow.Table
+        Tables with the columns of `docs/reference/columns.md`, of whatever origin.
+    cluster, trace : Cluster, Trace
+        What was simulated.
+    timeline, summary : optional
+        Checked as well if given.
+    outcome : str, optional
+        How the run ended, as in `Result.spec["outcome"]`: "finished", or "limit" for a run that was
+        stopped. Without it the tables tell whether an unfinished job may have been left by a stop.
+    options : mapping, optional
+        Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them the
+        work of jobs that were stopped is only known within bounds.
+    max_share : int
+        Most jobs that the run allowed on one GPU.
+    copy_gpus : str or int
+        GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
+        server; or a number.
+    work_conserving : bool
+        Whether the policy claims that no job waits while enough GPUs of a type that it may use are
+        free, wherever they are; checked where the cluster lists all outages.
+
+    Returns
+    -------
+    list of (law, what)
+        Empty if all hold.
+    """
+    run = Run(timeline, summary, outcome, options, work_conserving)
+    return _broken(jobs, segments, cluster, trace, run, max_share, copy_gpus)
+
+
+def _broken(
+    jobs: pa.Table,
+    segments: pa.Table,
+    cluster: Cluster,
+    trace: Trace,
+    run: Run,
+    max_share: int,
+    copy_gpus: str | int,
+) -> list[Broken]:
+    """Go through the rules of the audit; return the first finding of each."""
+    world = Tables(
+        cluster,
+        trace,
+        columns_of(jobs, "jobs"),
+        columns_of(segments, "segments"),
+        max_share=max_share,
+        max_parts=1,
+        copy_gpus=copy_gpus,
+        max_idle_s=math.inf,
+        tolerance_s=TOLERANCE_S,
+        run=run,
+    )
+    found: dict[str, str] = {}
+    for row in look(world, 1).table().to_pylist():
+        place = [f"job {row['job_id']}"] if row["job_id"] is not None else []
+        place += [f"server {row['server']}"] if row["server"] is not None else []
+        place += [f"{row['time_s']:.9g} s"] if row["time_s"] is not None else []
+        found.setdefault(row["rule"], f"{', '.join([row['table'], *place])}: {row['what']}")
+    return list(found.items())
+
+
+def check_result(
+    result: Result,
+    cluster: Cluster,
+    trace: Trace,
+    *,
+    max_share: int | None = None,
+    work_conserving: bool = False,
+) -> None:
+    """Raise `LawBroken` unless the run keeps every law; it must have kept its segments.
+
+    `max_share` is the most jobs that may be on one GPU; default 2 if the policy shares GPUs,
+    else 1.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=30, seed=1, max_gpus=8)
+    >>> result = gl.simulate(lab, trace, "las", segments=True)
+    >>> gl.testing.check_result(result, lab, trace)
+    """
+    found = _broken(
+        result.jobs,
+        result.segments,
+        cluster,
+        trace,
+        Run.of(result, claims_work_conserving=work_conserving),
+        jobs_per_gpu(result, max_share),
+        result.spec["policy"].get("copy_gpus", "gang"),
+    )
+    if found:
+        raise LawBroken(found)
