@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
+import time
 
 try:
     import signal  # which imports `enum`: long enough for an interrupt
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _INTERRUPTED = 130
+_PATIENCE_S = 10  # ours: a command that was interrupted saves what it has and ends, far sooner
 
 
 def main() -> int:
@@ -27,13 +30,28 @@ def main() -> int:
 
     try:
         if is_ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, _interrupt)
         code = run()
         if is_ours:  # all is done; while Python ends, any handler of ours would be gone
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:  # just before or after the command, which has its own answer
         code = _INTERRUPTED
     return code
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """Let the command end by itself; it is left at the second interrupt, or if it does not end.
+
+    An exception may be lost in a module that is imported or a destructor, and a solver may be busy.
+    """
+
+    def leave_later() -> None:
+        time.sleep(_PATIENCE_S)
+        _leave()
+
+    signal.signal(signal.SIGINT, _leave)
+    _thread.start_new_thread(leave_later, ())
+    raise KeyboardInterrupt
 
 
 def _leave(*_: object) -> NoReturn:

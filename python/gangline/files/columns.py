@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from gangline._support.interrupts import uninterrupted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -20,7 +22,7 @@ def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str
         return {name: function(column) for name, column in columns.items()}
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(pa.cpu_count()) as pool:
+    with uninterrupted(), ThreadPoolExecutor(pa.cpu_count()) as pool:
         return dict(zip(columns, pool.map(function, columns.values()), strict=True))
 
 
@@ -30,10 +32,16 @@ def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
         return lambda: function(column)
     from concurrent.futures import ThreadPoolExecutor
 
-    pool = ThreadPoolExecutor(1)
-    found = pool.submit(function, column)
-    pool.shutdown(wait=False)
-    return found.result
+    with uninterrupted():
+        pool = ThreadPoolExecutor(1)
+        found = pool.submit(function, column)
+        pool.shutdown(wait=False)
+
+    def result() -> bool:
+        with uninterrupted():
+            return found.result()
+
+    return result
 
 
 def one_chunk(column: Any) -> Any:

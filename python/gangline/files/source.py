@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
+from gangline._support.interrupts import uninterrupted
 from gangline.errors import TraceError
 from gangline.files.faults import short
 from gangline.files.tar import Tar
@@ -86,8 +87,10 @@ class Source:
     def start_hash(self) -> None:
         """Hash the input in the background; hashing large pieces needs no interpreter."""
         if self._hashing is None:
-            self._hashing = threading.Thread(target=self._hash)
-            self._hashing.start()
+            hashing = threading.Thread(target=self._hash)
+            with uninterrupted():
+                hashing.start()
+            self._hashing = hashing
 
     def _hash(self) -> None:
         if self.is_plain and "data" in self.__dict__:

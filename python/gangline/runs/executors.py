@@ -10,15 +10,17 @@ import math
 import os
 import threading
 import time
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
+from gangline._support.interrupts import uninterrupted
 from gangline.errors import MissingExtraError, OptionError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
+    from multiprocessing.connection import Connection
 
     Report: TypeAlias = Callable[[float, int, int], None]
 
@@ -126,11 +128,17 @@ def in_threads(
         return pool.submit(work, task, report)
 
     try:
-        done = _handed_out(submit, tasks, lambda: _AHEAD * workers, in_order=in_order)
-        yield from (future.result() for _, future in done)
+        for _, future in _handed_out(submit, tasks, lambda: _AHEAD * workers, in_order=in_order):
+            with uninterrupted():
+                result = future.result()  # it is done
+            yield result
     finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+        try:
+            with uninterrupted():
+                stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+        finally:
+            pool.shutdown(wait=True)
 
 
 def _handed_out(
@@ -140,20 +148,28 @@ def _handed_out(
     *,
     in_order: bool = False,
 ) -> Iterator[tuple[T, Future[R]]]:
-    """Yield each task with its future; at most `room()` tasks are handed out at a time."""
+    """Yield each task with its future when it is done; at most `room()` are handed out at a time.
+
+    The queue of futures that are done is the only place to wait: an interrupt there does no harm.
+    """
     from queue import SimpleQueue
 
     ahead = iter(tasks)
     under_way: dict[Future[R], T] = {}
     done: SimpleQueue[Future[R]] = SimpleQueue()
+    early: set[Future[R]] = set()  # done before an earlier task
     while True:
         for task in islice(ahead, max(0, room() - len(under_way))):
-            future = submit(task)
-            under_way[future] = task
-            future.add_done_callback(done.put)
+            with uninterrupted():
+                future = submit(task)
+                under_way[future] = task
+                future.add_done_callback(done.put)
         if not under_way:
             return
         future = next(iter(under_way)) if in_order else done.get()
+        while in_order and future not in early:
+            early.add(done.get())
+        early.discard(future)
         yield under_way.pop(future), future
 
 
@@ -170,15 +186,18 @@ class Apart:
     """
 
     def __init__(self, begin: Callable[..., object], *given: Any) -> None:
-        self._begin: tuple[Any, ...] = (begin, *given)
+        self._begin = begin, given
         self._mine = threading.local()
-        self._all = ExitStack()
+        self._all: list[_Process] = []
 
     def __enter__(self) -> Apart:
         return self
 
-    def __exit__(self, *raised: Any) -> None:
-        self._all.__exit__(*raised)
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        for process in self._all:
+            process.end(at_once=raised is not None)  # Ctrl-C, or the caller closes the generator
+        for process in self._all:
+            process.join()
 
     def do(self, work: Callable[..., R], *given: object, report: Report | None) -> R:
         """Return `work(*given)`, which all can be pickled; `report` is asked whether to go on.
@@ -188,64 +207,121 @@ class Apart:
         ProcessDied
             If two processes died of it.
         """
-        from concurrent.futures import wait
-        from concurrent.futures.process import BrokenProcessPool
-
         for _ in range(_TRIES):
-            pool = getattr(self._mine, "pool", None)
-            if pool is None:
-                pool = self._mine.pool = self._all.enter_context(_process(*self._begin))
+            process: _Process | None = getattr(self._mine, "process", None)
             try:
-                future: Future[R] = pool.submit(work, *given)
-                while not wait([future], _LOOK_S).done:
-                    if report is not None:
-                        report(0.0, 0, 0)  # raises if no more is wanted
-                return future.result()
-            except BrokenProcessPool:
-                self._mine.pool = None
+                if process is None:
+                    process = self._mine.process = _Process()
+                    self._all.append(process)
+                    process.ask(*self._begin, report)
+                result, error = process.ask(work, given, report)
+            except (EOFError, ConnectionError):
+                self._mine.process = None
+                continue
+            if error is not None:
+                raise error
+            done: R = result
+            return done
         raise ProcessDied(_DIED)
 
 
+class _Process:
+    """A process that works for one thread, and its line to it."""
+
+    def __init__(self) -> None:
+        import multiprocessing
+
+        # a forked process would inherit the locks of Arrow's threads
+        context = multiprocessing.get_context("spawn")
+        self._line, there = context.Pipe()
+        self._process = context.Process(target=_serve, args=(there,))
+        with uninterrupted(), _deaf_children():
+            self._process.start()
+        there.close()
+        self._is_up = False
+
+    def ask(
+        self, work: Callable[..., object], given: tuple[object, ...], report: Report | None
+    ) -> tuple[Any, BaseException | None]:
+        """Return what `work(*given)` returned or raised there.
+
+        Raises
+        ------
+        EOFError, ConnectionError
+            If the process died.
+        """
+        if not self._is_up:  # what is sent before is not read, and a long message waits for that
+            self._answer(report)
+            self._is_up = True
+        self._line.send((work, given))
+        answer: tuple[Any, BaseException | None] = self._answer(report)
+        return answer
+
+    def _answer(self, report: Report | None) -> Any:
+        while not self._line.poll(_LOOK_S):
+            if not self._process.is_alive() and not self._line.poll():
+                raise EOFError  # a process of its own holds the other end
+            if report is not None:
+                report(0.0, 0, 0)  # raises if no more is wanted
+        return self._line.recv()
+
+    def end(self, *, at_once: bool) -> None:
+        """Let the process come to its end."""
+        if at_once:
+            self._process.kill()
+        self._line.close()
+
+    def join(self) -> None:
+        """Wait for the end of the process."""
+        self._process.join()
+
+
 @contextmanager
-def _process(begin: Callable[..., object], *given: Any) -> Iterator[Any]:
-    """Yield a pool of one process, which calls `begin(*given)` first.
+def _deaf_children() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach, from their first instruction on.
 
-    It ends at once if the caller wants no more.
+    The terminal sends it to them as well; it is the parent that ends them.
     """
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
+    import signal
 
-    # a forked process would inherit the locks of Arrow's threads
-    context = multiprocessing.get_context("spawn")
-    stopped, stop = context.Pipe(duplex=False)
-    first: tuple[Any, ...] = (stopped, begin, *given)
-    pool = ProcessPoolExecutor(1, context, initializer=_follow, initargs=first)
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # else `start` does it, and unblocks the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield pool
-    except BaseException:  # Ctrl-C, or the caller closes the generator
-        stop.close()
-        raise
+        yield
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        stop.close()
-        stopped.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _follow(stopped: Any, begin: Callable[..., object], *given: Any) -> None:
-    """End this process when its parent ends, is killed or says so; leave Ctrl-C to the parent."""
+def _serve(line: Connection) -> None:
+    """Answer the parent in a process of its own, which ends when the parent ends or is killed."""
     import multiprocessing
     import signal
     from multiprocessing.connection import wait
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
+    assert parent is not None, "this process was spawned"
 
     def watch() -> NoReturn:
-        wait([stopped] if parent is None else [stopped, parent.sentinel])
+        wait([parent.sentinel])
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    begin(*given)
+    line.send(None)  # up
+    while True:
+        try:
+            work, given = line.recv()
+        except (EOFError, ConnectionError):  # no more is wanted
+            return
+        try:
+            line.send((work(*given), None))
+        except BaseException as error:  # noqa: BLE001 - the parent raises it
+            line.send((None, error))
 
 
 def in_dask(

@@ -215,3 +215,119 @@ def test_an_interrupt_after_the_work_is_done_changes_nothing() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# The n-th time that the main thread takes a lock of a condition, it is interrupted before it could
+# release it: what a signal does there once in thousands of interrupts.
+LOCKED = """
+import itertools, signal, sys, threading
+from gangline.files.columns import begin, each
+from gangline.runs.executors import in_threads
+import pyarrow as pa
+
+long = pa.array(range(200_000))
+pa.set_cpu_count(2)
+
+def use_threads(in_order):
+    assert len(list(in_threads(lambda task, _: task, range(8), 2, in_order=in_order))) == 8
+    assert begin(lambda column: True, long)()
+    assert list(each(len, {"a": long, "b": long}).values()) == [200_000] * 2
+
+enter, main = threading.Condition.__enter__, threading.get_ident()
+entered = nth = 0
+
+def interrupted(condition):
+    global entered
+    found = enter(condition)
+    if threading.get_ident() == main:
+        entered += 1
+        if entered == nth:
+            signal.raise_signal(signal.SIGINT)
+    return found
+
+threading.Condition.__enter__ = interrupted
+for nth in itertools.count(1):
+    entered = 0
+    try:
+        use_threads(in_order=nth % 2)
+    except KeyboardInterrupt:
+        for thread in threading.enumerate()[1:]:
+            thread.join(60)
+            assert not thread.is_alive(), (nth, thread)
+        continue
+    assert entered < nth, "the interrupt was lost"
+    break
+print(nth)
+"""
+
+
+def test_an_interrupt_between_lock_and_block_stops_no_thread() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOCKED],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 20, "hardly a lock was taken"
+
+
+STUBBORN = """
+import os, signal, sys, time
+import gangline.__main__ as command, gangline.cli.app
+
+def stubborn():
+    for _ in range({swallowed}):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(600)
+        except KeyboardInterrupt:
+            pass
+    time.sleep(600)
+
+gangline.cli.app.main = stubborn
+command._PATIENCE_S = {patience_s}
+sys.exit(command.main())
+"""
+
+
+@pytest.mark.parametrize(("swallowed", "patience_s"), [(1, 0.1), (2, 600)], ids=["lost", "twice"])
+def test_a_command_ends_if_it_swallows_an_interrupt(swallowed: int, patience_s: float) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STUBBORN.format(swallowed=swallowed, patience_s=patience_s)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "gangline: interrupted\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no groups of processes")
+def test_the_ctrl_c_of_a_terminal_reaches_workers_that_still_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "slowstart.py").write_text(
+        "import multiprocessing, pathlib, time\n"
+        "import gangline as gl\n"
+        "if multiprocessing.parent_process() is not None:\n"
+        "    pathlib.Path(__file__).with_name('starts').touch()\n"
+        "    time.sleep(600)\n"
+        "class Own(gl.Policy):\n"
+        "    def decide(self, view, changes):\n"
+        "        return gl.Plan()\n"
+    )
+    (tmp_path / "own.toml").write_text(
+        'name = "own"\n[grid]\ntrace = ["synth:pai?jobs=5&max_gpus=8"]\n'
+        'cluster = ["pollux-64"]\npolicy = ["slowstart:Own"]\nseed = [0, 1, 2, 3]\n'
+    )
+    words = [sys.executable, "-m", "gangline", "sweep", "own.toml", "--workers", "2"]
+    with subprocess.Popen(
+        words, cwd=tmp_path, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        deadline = time.monotonic() + 120.0
+        while not (tmp_path / "starts").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, "no worker was started"
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        out, errors = process.communicate(timeout=120)
+    assert (process.returncode, out) == (130, "")
+    assert errors == "gangline: interrupted; what was finished is on disk\n"

@@ -1,0 +1,37 @@
+"""Holds Ctrl-C back while this thread deals with the locks of others."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+__all__ = ["uninterrupted"]
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Answer an interrupt of this thread at the end of the block; nothing in it may wait for long.
+
+    The conditions of `threading`, and so the futures of a pool, take their lock in Python code. An
+    interrupt between the lock and the block that would release it leaves it locked for good: a
+    thread that needs it waits for ever, and so does everyone who waits for that thread.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    is_here = threading.current_thread() is threading.main_thread()
+    if not is_here or not callable(handler):  # only the main thread is interrupted
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *given: held.append(given))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if held:
+            handler(*held[0])
