@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import gangline.lp as lp
     import gangline.plot as plot
     import gangline.policies as policies
+    import gangline.policies.orders as orders
     import gangline.studies.bench as bench
     import gangline.studies.reproduce as reproduce
     import gangline.testing as testing
@@ -108,6 +109,7 @@ __all__ = [
     "lp",
     "network",
     "offered_load",
+    "orders",
     "plan_capacity",
     "plot",
     "policies",
@@ -154,6 +156,7 @@ _MODULES = {
     "hadare": "gangline.hadare",
     "lp": "gangline.lp",
     "network": "gangline.cluster.network",
+    "orders": "gangline.policies.orders",
     "plot": "gangline.plot",
     "policies": "gangline.policies",
     "report": "gangline.analysis.report",

@@ -102,41 +102,101 @@ class RunOutput:
     def solver(self) -> Report | None: ...
     def outcome(self) -> str: ...
 
+_Order: TypeAlias = tuple[int, int]
+_Terms: TypeAlias = tuple[int | None, float | None, float | None, int | None]
+
 @final
 class PolicyView:
-    """What a policy in Python sees through `gangline.policies.protocol.View`.
+    """What a policy in Python sees through `gangline.policies.protocol.View`; one per run.
 
-    Tables of `column`: "waiting", "running" (job, gpus, arrival_s, attained_gpu_s, batch_size,
-    weight, model, user, gpu_types, min_gpus, max_gpus; running also start_s, rate, locality,
-    sub_batch; remaining_s, work_remaining if the policy's knowledge is "remaining") and "servers"
-    (gpus, gpus_free, free_mask, rack, gpu_type, up).
+    The columns are those of `gangline.policies.tables`. `actions` are those of a plan, which
+    `place`, `restore` and `wake` add to. An order is its number and that of the decision.
     """
 
     now_s: float
     now_ns: int
+    knows_work: bool
+    def waiting_count(self) -> int: ...
+    def labels(self, of: str) -> list[str]: ...
     def column(self, table: str, name: str) -> npt.NDArray[Any]: ...
     def gpus_of(self, job: int, part: int | None = None) -> list[tuple[int, int]]: ...
     def best_batch(self, job: int, gpus: int, spans: bool) -> tuple[int, int, float] | None: ...
+    def rate_on(self, job: int, gpus: Sequence[tuple[int, int]], alone: bool) -> float: ...
+    def slowdown(self, job: int, beside: int, gpu_type: int) -> float | None: ...
+    def place(
+        self,
+        list: list[tuple[Any, ...]],  # noqa: A002
+        job: int,
+        rule: str,
+        params: Mapping[str, object] | None,
+        types: Sequence[int] | None,
+        gpus: int | None,
+        terms: _Terms,
+    ) -> bool: ...
+    def unplaceable(
+        self,
+        list: list[tuple[Any, ...]],  # noqa: A002
+        rule: str,
+        params: Mapping[str, object] | None,
+    ) -> list[int]: ...
+    def restore(self, list: list[tuple[Any, ...]], job: int) -> bool: ...  # noqa: A002
+    def free_masks(self, list: list[tuple[Any, ...]]) -> _U64: ...  # noqa: A002
+    def sole_residents(
+        self,
+        list: list[tuple[Any, ...]],  # noqa: A002
+        gpu_type: int,
+    ) -> list[tuple[int, int, int]]: ...
+    def pair(
+        self,
+        list: list[tuple[Any, ...]],  # noqa: A002
+        job: int,
+        resident: int,
+        sub_batch: int,
+    ) -> tuple[float, float, bool] | None: ...
+    def order(
+        self,
+        measure: str,
+        by_gpus: bool,
+        limits: Sequence[float],
+        lead: float,
+        estimate_error: float,
+    ) -> _Order: ...
+    def walk(self, order: int, loan: int) -> OrderWalk: ...
+    def first(self, order: int, loan: int) -> int | None: ...
+    def running_in(self, order: int, loan: int) -> _I64: ...
+    def behind(self, order: int, loan: int, job: int) -> _I64: ...
+    def is_before(self, order: int, loan: int, job: int, other: int) -> bool: ...
+    def admit(self, order: int, loan: int) -> list[tuple[int, int | None]]: ...
+    def wake(
+        self,
+        list: list[tuple[Any, ...]],  # noqa: A002
+        order: int,
+        loan: int,
+        tag: int,
+    ) -> None: ...
+
+@final
+class OrderWalk:
+    def __iter__(self) -> OrderWalk: ...
+    def __next__(self) -> int: ...
+    def skip_like(self, job: int) -> None: ...
 
 @final
 class PolicyChanges:
-    started: npt.NDArray[Any]
-    preempted: npt.NDArray[Any]
-    moved: npt.NDArray[Any]
-    retimed: npt.NDArray[Any]
-    arrived: npt.NDArray[Any]
-    finished: npt.NDArray[Any]
-    requeued: npt.NDArray[Any]
+    started: _I64
+    preempted: _I64
+    moved: _I64
+    retimed: _I64
+    arrived: _I64
+    finished: _I64
+    requeued: _I64
     parts_lost: list[tuple[int, int]]
-    servers_up: npt.NDArray[Any]
-    servers_down: npt.NDArray[Any]
+    servers_up: _I64
+    servers_down: _I64
     timers: list[tuple[int | None, int]]
     is_round: bool
+    has_room: bool
 
-# Actions, of plans and of `Simulation.apply`; what a tuple leaves out at its end is not set:
-# ("start" or "move", job, [(server, count or mask), ...], are_masks, sub_batch, overhead_s, quota,
-# part, accum), ("keep", job, sub_batch, overhead_s, quota, part, accum), ("preempt", job, part),
-# ("limit", job, iterations), ("wake_at", time_s, tag), ("cancel", tag).
 @final
 class RunOptions:
     def __new__(
@@ -170,6 +230,11 @@ class RunOptions:
         watch: Sequence[int],
     ) -> RunOptions: ...
 
+# Actions, of plans and of `Simulation.apply`; what a tuple leaves out at its end is not set:
+# ("start" or "move", job, [(server, count or mask), ...], are_masks, sub_batch, overhead_s, quota,
+# part, accum), ("keep", job, sub_batch, overhead_s, quota, part, accum), ("preempt", job, part),
+# ("limit", job, iterations), ("release", job), ("restore", job), ("wake_at", time_s, tag),
+# ("wake_at_ns", time_ns, tag), ("cancel", tag).
 def simulate(
     cluster: Cluster,
     jobs: Jobs,
@@ -177,6 +242,7 @@ def simulate(
     params: Mapping[str, object],
     options: RunOptions,
     progress: _Progress | None = None,
+    names: object = None,
 ) -> RunOutput: ...
 def check_start(
     cluster: Cluster,

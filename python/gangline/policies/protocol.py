@@ -1,25 +1,21 @@
 """Policies in Python: what they see (`View`, `Changes`) and what they answer (`Plan`).
 
-A policy sees columns of the active jobs and of the servers, filled only when asked for, and answers
-with a plan that the engine checks as a whole. A view dies when `decide` returns.
+A policy sees tables of the active jobs and of the servers, filled only as far as it looks, and
+answers with a plan that the engine checks as a whole. A view is valid only during `decide`.
 
 Examples
 --------
 >>> import gangline as gl
 >>> class Widest(gl.Policy):
-...     '''Largest gang first, each on the first server with room.'''
+...     '''Largest gang first.'''
 ...     def decide(self, view, changes):
-...         plan = gl.Plan()
-...         free = view.servers("gpus_free").copy()
-...         gpus, jobs = view.waiting("gpus"), view.waiting("job")
+...         plan = gl.Plan(view)
+...         gpus, jobs = view.waiting.gpus, view.waiting.job
 ...         for i in gpus.argsort(kind="stable")[::-1]:
-...             fits = (free >= gpus[i]).nonzero()[0]
-...             if len(fits):
-...                 plan.start(jobs[i], {fits[0]: gpus[i]})
-...                 free[fits[0]] -= gpus[i]
+...             plan.place(jobs[i])
 ...         return plan
 >>> cluster = gl.Cluster.homogeneous(servers=2, gpus=4)
->>> trace = gl.synth.philly(jobs=20, seed=1, max_gpus=4)
+>>> trace = gl.synth.philly(jobs=20, seed=1, max_gpus=8)
 >>> gl.simulate(cluster, trace, Widest()).summary["finished"]
 20
 """
@@ -29,18 +25,60 @@ from __future__ import annotations
 import json
 import operator
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypedDict
 
 from gangline._support.builtin_values import to_builtins
 from gangline._support.safe import safe
 from gangline.errors import PolicyError
+from gangline.policies.tables import Parts, Residents, RunningJobs, Servers, WaitingJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import TypeAlias, Unpack
 
+    import numpy as np
     import numpy.typing as npt
+    import pyarrow as pa
 
-__all__ = ["STEADY", "Batch", "Changes", "Plan", "Policy", "Reason", "Steady", "View"]
+    from gangline._core import PolicyChanges, PolicyView
+
+    Rule: TypeAlias = Literal[
+        "consolidate",
+        "yarn",
+        "whole_servers",
+        "spread",
+        "random",
+        "random_server",
+        "count",
+        "skew",
+        "best_speed",
+    ]
+
+__all__ = [
+    "STEADY",
+    "Batch",
+    "Changes",
+    "PlacementParams",
+    "Plan",
+    "Policy",
+    "Reason",
+    "Steady",
+    "View",
+]
+
+
+class PlacementParams(TypedDict, total=False):
+    """Parameters of the placement rules, see docs/concepts/placement.md."""
+
+    fit: Literal["best", "first"]
+    max_level: Literal["server", "rack", "network"]
+    slots: Literal["lowest", "aligned"]
+    rack_choice: Literal["best_fit", "fewest_servers"]
+    skew: Literal["flags", "sizes", "oracle"]
+    skew_threshold: float
+    skew_eps: float
+    yarn_cross_rack: bool
 
 
 class Steady:
@@ -93,59 +131,117 @@ class Reason(NamedTuple):
 
 
 class View:
-    """What a policy may look at during one decision; read only, dead afterwards.
+    """What a policy may look at during one decision; read only.
 
-    Columns of `waiting` and `running` (arrival order and job order):
-    job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, gpu_types, min_gpus,
-    max_gpus (of an elastic job its range, else its gang); of `running` also start_s, rate,
-    locality, sub_batch; and remaining_s, work_remaining where the policy's `knowledge` is
-    "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type, up. Columns of
-    `parts`, with a row per part of each running job (one, unless the policy forks jobs): job, part,
-    server (its first), gpus, gpu_type, sub_batch, rate, locality, xi,
-    progress_start_s. Columns of `residents`, with a row per job on each GPU: server, slot, job.
-    Labels (model, user, gpu_type) are numbers, -1 is none; a batch size of 0 is an unknown one.
-    `gpu_types` has a bit for each type that the job may use: bit 0 = type 0.
+    The same object is lent at each decision and shows the present. Outside of `decide`, `start` and
+    `why` reading it is an error. Labels (model, user, vc, gpu_type) are numbers, see `labels`.
+
+    Attributes
+    ----------
+    waiting : WaitingJobs
+        The waiting jobs, in the order of arrival.
+    running : RunningJobs
+        The running jobs, in the order of their numbers.
+    servers : Servers
+        The servers.
+    parts : Parts
+        A row per part of each running job (one, unless the policy forks jobs).
+    residents : Residents
+        A row per job on each GPU.
     """
 
-    __slots__ = ("_alive", "_core")
+    __slots__ = ("_core", "_names", "parts", "residents", "running", "servers", "waiting")
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: PolicyView, names: pa.ChunkedArray | None = None) -> None:
         self._core = core
-        self._alive = True
+        self._names = names
+        self.waiting: Final = WaitingJobs(core)
+        self.running: Final = RunningJobs(core)
+        self.servers: Final = Servers(core)
+        self.parts: Final = Parts(core)
+        self.residents: Final = Residents(core)
 
     @property
     def now_s(self) -> float:
         """Simulated time in seconds."""
-        return float(self._look().now_s)
+        return self._core.now_s
 
     @property
     def now_ns(self) -> int:
         """Simulated time in nanoseconds."""
-        return int(self._look().now_ns)
+        return self._core.now_ns
 
-    def waiting(self, column: str) -> npt.NDArray[Any]:
-        """Return a column of the waiting jobs, in the order of arrival."""
-        return self._column("waiting", column)
+    def name_of(self, job: int) -> str:
+        """Return the name of a job, its `job_id` in the trace."""
+        return str(job if self._names is None else self._names[_number(job, "job")].as_py())
 
-    def running(self, column: str) -> npt.NDArray[Any]:
-        """Return a column of the running jobs, in the order of their indices."""
-        return self._column("running", column)
+    def labels(self, of: Literal["gpu_type", "model", "user", "vc"]) -> list[str]:
+        """Return the names of GPU types, models, users or virtual clusters, by number."""
+        return self._core.labels(of)
 
-    def servers(self, column: str) -> npt.NDArray[Any]:
-        """Return a column of the servers."""
-        return self._column("servers", column)
+    def rate_on(self, job: int, masks: Mapping[int, int], *, alone: bool = False) -> float:
+        """Return the iterations/s that a job would make on GPUs, 0 if it cannot run there.
 
-    def parts(self, column: str) -> npt.NDArray[Any]:
-        """Return a column of the parts of running jobs, in the order of jobs and servers."""
-        return self._column("parts", column)
+        Parameters
+        ----------
+        job : int
+            Index of the job.
+        masks : mapping
+            Server to slots as bits.
+        alone : bool
+            Without the present residents of these GPUs.
+        """
+        pairs = _places(None, masks)[0]
+        return self._core.rate_on(_number(job, "job"), pairs, alone)
 
-    def residents(self, column: str) -> npt.NDArray[Any]:
-        """Return a column of the jobs on each GPU, in the order of servers and slots."""
-        return self._column("residents", column)
+    def slowdown(self, job: int, beside: int, gpu_type: int = 0) -> float | None:
+        """Return the slowdown factor of a job beside another; None if they may not share a GPU."""
+        pair = _number(job, "job"), _number(beside, "job")
+        return self._core.slowdown(*pair, _number(gpu_type, "gpu_type"))
+
+    def lp_inputs(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the active jobs as `gl.lp.solve` takes them, waiting ones first.
+
+        The steps left are among them for a policy that declares `knowledge = "remaining"`.
+
+        Examples
+        --------
+        >>> import gangline as gl
+        >>> class Shares(gl.Policy):
+        ...     def decide(self, view, changes):
+        ...         plan = gl.Plan(view)
+        ...         if not len(view.running):
+        ...             print(gl.lp.solve("gavel-las", **view.lp_inputs()).shares.ravel())
+        ...         for job in gl.orders.fifo(view):
+        ...             plan.place(job)
+        ...         return plan
+        >>> jobs = {"job_id": ["a", "b"], "arrival_s": [0, 0], "gpus": [1, 1]}
+        >>> jobs["duration_s"] = [60, 60]
+        >>> import pyarrow as pa
+        >>> _ = gl.simulate(gl.Cluster.homogeneous(servers=1, gpus=1), pa.table(jobs), Shares())
+        [0.5 0.5]
+        [1.]
+        """
+        import numpy as np
+
+        tables = (self.waiting, self.running)
+        kinds, gpus, up = self.servers.gpu_type, self.servers.gpus, self.servers.up
+        types = len(self.labels("gpu_type"))
+        inputs: dict[str, npt.NDArray[Any]] = {
+            "rates": np.concatenate([table.rates for table in tables]),
+            "scale": np.concatenate([table.gpus for table in tables]),
+            "capacity": np.bincount(kinds, weights=gpus * up, minlength=types),
+            "weight": np.concatenate([table.weight for table in tables]),
+            "age_s": self.now_s - np.concatenate([table.arrival_s for table in tables]),
+        }
+        if self._core.knows_work:
+            left = np.concatenate([table.work_remaining for table in tables])
+            inputs["steps_remaining"] = left
+        return inputs
 
     def gpus_of(self, job: int, part: int | None = None) -> dict[int, int]:
         """Return the GPUs that a running job, or one part of it, holds: server to slot mask."""
-        pairs = self._look().gpus_of(int(job), part)
+        pairs = self._core.gpus_of(int(job), part)
         return {int(server): int(mask) for server, mask in pairs}
 
     def best_batch(self, job: int, gpus: int, *, apart: bool = False) -> Batch | None:
@@ -166,82 +262,98 @@ class View:
             None for a job that is not elastic, or cannot run on so many GPUs.
         """
         count = _number(gpus, "gpus")
-        found = self._look().best_batch(_number(job, "job"), count, bool(apart))
+        found = self._core.best_batch(_number(job, "job"), count, bool(apart))
         return None if found is None else Batch(*found)
-
-    def _column(self, table: str, name: str) -> npt.NDArray[Any]:
-        values: npt.NDArray[Any] = self._look().column(table, name)
-        return values
-
-    def _look(self) -> Any:
-        if not self._alive:
-            raise PolicyError(
-                "a view is valid only during `decide`; copy the values that you need later"
-            )
-        return self._core
-
-    def _kill(self) -> None:
-        self._alive = False
-        self._core = None
 
 
 class Changes:
     """What became of the last plan, and what happened since, in the order of events.
 
-    Attributes
-    ----------
-    started, preempted, moved : arrays of job indices
-        Jobs that the last plan started, took all GPUs from, or gave other GPUs. Of those started
-        and moved some may have ended since. A `Plan.move` to the GPUs that a job holds moves
-        nothing.
-    retimed : array of job indices
-        Jobs that may run faster or slower: the last plan gave them other terms, a co-runner came,
-        left or began to make progress, their share of an up-link changed, or the next phase of an
-        elastic job began. Where GPUs or up-links are shared, jobs that were started or moved are
-        among them. Some may be named twice, some may have ended since.
-    arrived, finished, requeued : arrays of job indices
-        Jobs that arrived, ended, or were evicted by a failure and wait again.
-    parts_lost : list of (job index, part)
-        Parts that a failure ended while others of their jobs go on.
-    servers_up, servers_down : arrays of server indices
-    timers : list of (job index or None, tag)
-        Timers that fired.
-    is_round : bool
-        Whether this is a round boundary.
+    Jobs and servers are numbers. An array is made each time it is asked for.
     """
 
-    __slots__ = (
-        "arrived",
-        "finished",
-        "is_round",
-        "moved",
-        "parts_lost",
-        "preempted",
-        "requeued",
-        "retimed",
-        "servers_down",
-        "servers_up",
-        "started",
-        "timers",
-    )
+    __slots__ = ("_core",)
 
-    def __init__(self, core: Any) -> None:
-        self.started = core.started
-        self.preempted = core.preempted
-        self.moved = core.moved
-        self.retimed = core.retimed
-        self.arrived = core.arrived
-        self.finished = core.finished
-        self.requeued = core.requeued
-        self.parts_lost = core.parts_lost
-        self.servers_up = core.servers_up
-        self.servers_down = core.servers_down
-        self.timers = core.timers
-        self.is_round = bool(core.is_round)
+    def __init__(self, core: PolicyChanges) -> None:
+        self._core = core
+
+    @property
+    def started(self) -> npt.NDArray[np.int64]:
+        """Jobs that the last plan started; some may have ended since."""
+        return self._core.started
+
+    @property
+    def preempted(self) -> npt.NDArray[np.int64]:
+        """Jobs that the last plan took all GPUs from."""
+        return self._core.preempted
+
+    @property
+    def moved(self) -> npt.NDArray[np.int64]:
+        """Jobs that the last plan gave other GPUs than they held; some may have ended since."""
+        return self._core.moved
+
+    @property
+    def retimed(self) -> npt.NDArray[np.int64]:
+        """Jobs that may run faster or slower.
+
+        The last plan gave them other terms, a co-runner came, left or began to make progress, their
+        share of an up-link changed, or the next phase of an elastic job began. Where GPUs or
+        up-links are shared, jobs that were started or moved are among them. Some may be named
+        twice, some may have ended since.
+        """
+        return self._core.retimed
+
+    @property
+    def arrived(self) -> npt.NDArray[np.int64]:
+        """Jobs that arrived."""
+        return self._core.arrived
+
+    @property
+    def finished(self) -> npt.NDArray[np.int64]:
+        """Jobs that ended."""
+        return self._core.finished
+
+    @property
+    def requeued(self) -> npt.NDArray[np.int64]:
+        """Jobs that a failure evicted: they wait again."""
+        return self._core.requeued
+
+    @property
+    def parts_lost(self) -> list[tuple[int, int]]:
+        """Parts (job, number) that a failure ended while others of their jobs go on."""
+        return self._core.parts_lost
+
+    @property
+    def servers_up(self) -> npt.NDArray[np.int64]:
+        """Servers that came back."""
+        return self._core.servers_up
+
+    @property
+    def servers_down(self) -> npt.NDArray[np.int64]:
+        """Servers that failed."""
+        return self._core.servers_down
+
+    @property
+    def timers(self) -> list[tuple[int | None, int]]:
+        """Timers that fired: (None, tag)."""
+        return self._core.timers
+
+    @property
+    def is_round(self) -> bool:
+        """Whether this is a round boundary."""
+        return self._core.is_round
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a gang that did not fit may fit now: a job ended, or a server changed."""
+        return self._core.has_room
 
 
 class Plan:
     """Actions of one decision; checked as a whole, applied as a whole.
+
+    `gl.Plan(view)` keeps account of the GPUs that are free after its actions: `place` lets a
+    placement rule choose among them. `gl.Plan()` is a plan that names all GPUs itself.
 
     An elastic job may be started on, and moved to, any number of GPUs in its range. With
     `sub_batch` and `accum` a plan also names its batch: so many samples on each GPU in each of
@@ -250,12 +362,134 @@ class Plan:
     GPUs are given as a mapping from server to a number of GPUs, which takes its lowest free slots,
     or to slots through `masks`. A job, server, count, mask or tag that is no whole number raises a
     TypeError, a negative or too large one a PolicyError, at once.
+
+    Parameters
+    ----------
+    view : View, optional
+        The view of this decision.
     """
 
-    __slots__ = ("actions",)
+    __slots__ = ("_view", "actions")
 
-    def __init__(self) -> None:
+    def __init__(self, view: View | None = None) -> None:
+        self._view = view
         self.actions: list[tuple[Any, ...]] = []
+
+    def place(
+        self,
+        job: int,
+        rule: Rule = "consolidate",
+        *,
+        types: int | Sequence[int] | None = None,
+        gpus: int | None = None,
+        sub_batch: int | None = None,
+        overhead_s: float | None = None,
+        quota: float | None = None,
+        accum: int | None = None,
+        **params: Unpack[PlacementParams],
+    ) -> bool:
+        """Start a waiting job, or move a running one, where a placement rule puts it.
+
+        The rule chooses as it does for the policies of the registry: of the GPUs that are free
+        after the actions of this plan so far, on the first of the job's types that has room. For a
+        running job its own GPUs count as free.
+
+        Parameters
+        ----------
+        job : int
+            Index of the job.
+        rule : str
+            `consolidate`, `yarn`, `whole_servers`, `spread`, `random`, `random_server`, `count`,
+            `skew` or `best_speed`.
+        types : int or sequence of int, optional
+            GPU types that it may take of those that it may use; all by default.
+        gpus : int, optional
+            Of an elastic job: how many, in its range; the gang of the trace by default.
+        sub_batch, overhead_s, quota, accum
+            As for `start`.
+        **params
+            Parameters of the rule (`fit`, `max_level`, `slots`, ...).
+
+        Returns
+        -------
+        bool
+            Whether there is a place; if not, the plan stays as it is.
+        """
+        chosen = [types] if isinstance(types, int) else types
+        terms = (sub_batch, overhead_s, quota, accum)
+        core = self._look()
+        return core.place(self.actions, job, rule, params or None, chosen, gpus, terms)
+
+    def unplaceable(
+        self, rule: Rule = "consolidate", **params: Unpack[PlacementParams]
+    ) -> list[int]:
+        """Return the jobs of the trace that a rule could never place; for `Policy.start`.
+
+        Rules such as `yarn` refuse some gangs even on the empty cluster.
+        """
+        return self._look().unplaceable(self.actions, rule, params or None)
+
+    def release(self, job: int) -> bool:
+        """Take the GPUs of a running job for others; whether it runs.
+
+        `place` may give it other GPUs, `restore` gives them back. If neither does, it is preempted.
+        """
+        pairs = self._look().gpus_of(job)
+        if pairs:
+            self.actions.append(("release", _number(job, "job")))
+        return bool(pairs)
+
+    def restore(self, job: int) -> bool:
+        """Give a released job its GPUs back if they are all still free; whether it has them."""
+        return self._look().restore(self.actions, job)
+
+    @property
+    def free_mask(self) -> npt.NDArray[np.uint64]:
+        """Slots of each server that are free after the actions so far, as bits."""
+        return self._look().free_masks(self.actions)
+
+    def sole_residents(self, gpu_type: int = 0) -> dict[int, dict[int, int]]:
+        """Return the GPUs that hold one job after the actions so far.
+
+        Parameters
+        ----------
+        gpu_type : int
+            Type of the GPUs.
+
+        Returns
+        -------
+        dict of dict
+            Job to server to slot mask; both ascend.
+        """
+        found: dict[int, dict[int, int]] = {}
+        for job, server, mask in self._look().sole_residents(self.actions, gpu_type):
+            found.setdefault(job, {})[server] = mask
+        return found
+
+    def pair(self, job: int, resident: int, sub_batch: int = 0) -> tuple[float, float, bool] | None:
+        """Ask the pair test of `sjf-bsbf` about a waiting job beside a resident.
+
+        Parameters
+        ----------
+        job, resident : int
+            The waiting job, and one that holds GPUs after the actions so far.
+        sub_batch : int
+            Samples per GPU and pass of the waiting job; 0 for its full batch.
+
+        Returns
+        -------
+        tuple or None
+            Mean completion time of the two from now in seconds if the job starts there and if it
+            waits for the resident to end, and whether sharing pays; ties do not. None if the two
+            may not share, or a GPU has too little memory for both.
+        """
+        return self._look().pair(self.actions, job, resident, sub_batch)
+
+    def _look(self) -> PolicyView:
+        if self._view is None:
+            message = "this plan knows no free GPUs; make it with `gl.Plan(view)`"
+            raise PolicyError(message, field="view")
+        return self._view._core
 
     def start(
         self,
@@ -426,6 +660,16 @@ def read_answer(answer: object) -> tuple[list[tuple[Any, ...]], bool]:
     return plan.actions, word is not None
 
 
+def read_start(answer: object, jobs: int) -> list[int]:
+    """Return the jobs that `start` named, ascending; `jobs` is how many there are."""
+    if answer is None:
+        return []
+    if not isinstance(answer, Iterable) or isinstance(answer, str):
+        message = f"`start` returned {safe(repr(answer), 200)}; expected None, or indices of jobs"
+        raise PolicyError(message, field="start", value=type(answer).__name__)
+    return sorted({_number(job, "job", jobs) for job in answer})
+
+
 _WORDS_MAX = 400  # ours: a reason is a sentence
 
 
@@ -498,8 +742,16 @@ class Policy(ABC):
     mixes_types: bool = False
     forks: bool = False
 
-    def start(self, view: View) -> None:  # noqa: B027 - optional for subclasses
-        """Prepare before the first decision; one object may serve several runs, so begin anew."""
+    def start(self, view: View) -> Iterable[int] | None:  # noqa: ARG002 - for subclasses
+        """Prepare before the first decision; one object may serve several runs, so begin anew.
+
+        Returns
+        -------
+        iterable of int, optional
+            Jobs that this policy can never start: `gl.Plan(view).unplaceable(rule)` tells those of
+            a placement rule. The run refuses or drops them, as `on_infeasible` says.
+        """
+        return None
 
     @abstractmethod
     def decide(self, view: View, changes: Changes) -> Plan | tuple[Plan, Steady]:
@@ -530,11 +782,11 @@ class Policy(ABC):
         ...     '''Runs one job at a time, the oldest first.'''
         ...     def decide(self, view, changes):
         ...         plan = gl.Plan()
-        ...         if len(view.waiting("job")) and not len(view.running("job")):
-        ...             plan.start(view.waiting("job")[0], {0: view.waiting("gpus")[0]})
+        ...         if len(view.waiting) and not len(view.running):
+        ...             plan.start(view.waiting.job[0], {0: view.waiting.gpus[0]})
         ...         return plan
         ...     def why(self, view, job):
-        ...         return gl.Reason("{job} ran, and only one job may run", view.running("job")[0])
+        ...         return gl.Reason("{job} ran, and only one job may run", view.running.job[0])
         >>> lab = gl.Cluster.homogeneous(servers=1, gpus=4)
         >>> jobs = {"job_id": ["a", "b"], "arrival_s": [0, 1], "gpus": [2, 1]}
         >>> jobs["duration_s"] = [60, 9]

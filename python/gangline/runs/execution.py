@@ -364,7 +364,8 @@ class _World:
         arguments = self._arguments(chosen, options, jobs)
         begin = time.perf_counter()
         with bar(progress, chosen.label) as report, self._naming_jobs():
-            output = _core.simulate(*arguments, progress=report)
+            names = self.trace.column("job_id") if chosen.own else None
+            output = _core.simulate(*arguments, progress=report, names=names)
         wall_s = time.perf_counter() - begin
         window = options.count_arrivals
         result = Result.from_run(

@@ -8,7 +8,7 @@ use gangline_model::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// Kind of the timers of policies in Python.
 const TIMER_KIND: u8 = 0;
@@ -23,38 +23,97 @@ pub(crate) struct Orders {
 
 /// Parses the tuples of a plan. Counts become the lowest slots that are free after the actions before.
 pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResult<Orders> {
-    let mut orders = Orders::default();
-    let mut quotas: Vec<(JobId, f64)> = Vec::new();
-    let mut scratch = Scratch::new(view);
+    let mut parser = Parser::default();
     for item in list {
+        parser.push(view, item)?;
+    }
+    Ok(parser.finish())
+}
+
+/// A plan that is read tuple by tuple.
+#[derive(Default)]
+pub(crate) struct Parser {
+    orders: Orders,
+    quotas: Vec<(JobId, f64)>,
+    /// Running jobs that gave up their GPUs, without others so far.
+    released: Vec<JobId>,
+    pub(crate) scratch: Scratch,
+}
+
+impl Parser {
+    /// Reads the next tuple.
+    pub(crate) fn push(&mut self, view: &ClusterView<'_>, item: &Bound<'_, PyAny>) -> PyResult<()> {
         let tuple = item.cast::<PyTuple>()?;
-        let name: String = tuple.get_item(0)?.extract()?;
-        match name.as_str() {
+        let name = tuple.get_item(0)?;
+        match name.extract::<&str>()? {
             "wake_at" => {
                 let time = SimTime::from_seconds(tuple.get_item(1)?.extract()?)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
                 let tag = tag(tuple.get_item(2)?.extract()?);
-                orders.timers.push((tag, Some(time)));
+                self.orders.timers.push((tag, Some(time)));
+            }
+            "wake_at_ns" => {
+                let time = SimTime(tuple.get_item(1)?.extract()?);
+                let tag = tag(tuple.get_item(2)?.extract()?);
+                self.orders.timers.push((tag, Some(time)));
             }
             "cancel" => {
                 let tag = tag(tuple.get_item(1)?.extract()?);
-                orders.timers.push((tag, None));
+                self.orders.timers.push((tag, None));
             }
             "limit" => {
                 let job = JobId(tuple.get_item(1)?.extract()?);
-                quotas.push((job, tuple.get_item(2)?.extract()?));
+                self.quotas.push((job, tuple.get_item(2)?.extract()?));
             }
-            name => orders.actions.push(action(&mut scratch, name, tuple)?),
+            "release" => {
+                let job = JobId(tuple.get_item(1)?.extract()?);
+                self.scratch.release(view, job, 0);
+                if !self.released.contains(&job) {
+                    self.released.push(job);
+                }
+            }
+            "restore" => {
+                let job = JobId(tuple.get_item(1)?.extract()?);
+                self.scratch.restore(view, job);
+                self.released.retain(|&one| one != job);
+            }
+            name => {
+                let action = action(&mut self.scratch, view, name, tuple)?;
+                self.released.retain(|&one| one != action.job);
+                self.orders.actions.push(action);
+            }
         }
+        Ok(())
     }
-    set_quotas(&mut orders.actions, &quotas);
-    Ok(orders)
+
+    /// Whether a running job gave up its GPUs, and has no others so far.
+    pub(crate) fn is_released(&self, job: JobId) -> bool {
+        self.released.contains(&job)
+    }
+
+    /// The actions so far; quotas are not in them yet.
+    pub(crate) fn actions(&self) -> &[Action] {
+        &self.orders.actions
+    }
+
+    /// All of the plan. A job that gave up its GPUs and has no others is preempted.
+    pub(crate) fn finish(mut self) -> Orders {
+        let stopped = self.released.into_iter().map(Action::preempt);
+        self.orders.actions.extend(stopped);
+        set_quotas(&mut self.orders.actions, &self.quotas);
+        self.orders
+    }
 }
 
 /// An action. Fields that a tuple leaves out at its end are not set:
 /// `("start" or "move", job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part, accum)`,
 /// `("keep", job, sub_batch, overhead_s, quota, part, accum)`, `("preempt", job, part)`.
-fn action(scratch: &mut Scratch<'_>, name: &str, tuple: &Bound<'_, PyTuple>) -> PyResult<Action> {
+fn action(
+    scratch: &mut Scratch,
+    view: &ClusterView<'_>,
+    name: &str,
+    tuple: &Bound<'_, PyTuple>,
+) -> PyResult<Action> {
     let job = JobId(tuple.get_item(1)?.extract()?);
     let (terms_at, part_at) = match name {
         "start" | "move" => (4, 7),
@@ -63,18 +122,18 @@ fn action(scratch: &mut Scratch<'_>, name: &str, tuple: &Bound<'_, PyTuple>) -> 
         other => {
             let message = format!(
                 "unknown action {other}: expected start, preempt, move, keep, set_sub_batch, \
-                 limit, wake_at or cancel"
+                 limit, release, restore, wake_at or cancel"
             );
             return Err(PyValueError::new_err(message));
         }
     };
     let part = field(tuple, part_at)?.unwrap_or(0);
     if let "preempt" | "move" = name {
-        scratch.release(job, part);
+        scratch.release(view, job, part);
     }
     let action = match name {
-        "start" => Action::start(job, scratch.places(tuple)?),
-        "move" => Action::move_to(job, scratch.places(tuple)?),
+        "start" => Action::start(job, scratch.places(view, tuple)?),
+        "move" => Action::move_to(job, scratch.places(view, tuple)?),
         "preempt" => Action::preempt(job),
         _ => Action::keep(job, Terms::default()),
     };
@@ -136,59 +195,79 @@ fn tag(id: u32) -> TimerTag {
 }
 
 /// GPUs that are free after the actions read so far.
-struct Scratch<'a> {
-    view: &'a ClusterView<'a>,
+#[derive(Default)]
+pub(crate) struct Scratch {
     /// Free slots of the servers that were looked at.
-    free: FxHashMap<u32, u64>,
-    /// Parts that leave their GPUs, with the server of each.
-    released: FxHashSet<(JobId, ServerId)>,
+    pub(crate) free: FxHashMap<u32, u64>,
+    /// Parts that leave their GPUs, with the server of each, and the slots that came free there.
+    released: FxHashMap<(JobId, ServerId), u64>,
 }
 
-impl<'a> Scratch<'a> {
-    fn new(view: &'a ClusterView<'a>) -> Self {
-        Self {
-            view,
-            free: FxHashMap::default(),
-            released: FxHashSet::default(),
-        }
-    }
-
-    fn free_of(&mut self, server: ServerId) -> &mut u64 {
-        let view = self.view;
+impl Scratch {
+    fn free_of(&mut self, view: &ClusterView<'_>, server: ServerId) -> &mut u64 {
         self.free
             .entry(server.0)
             .or_insert_with(|| view.free_mask(server))
     }
 
-    /// Frees the GPUs of a running part, but for those that others share with it.
-    fn release(&mut self, job: JobId, part: u16) {
-        let view = self.view;
+    /// Frees the GPUs of a running part, but for those that others share with it. A second time changes nothing.
+    pub(crate) fn release(&mut self, view: &ClusterView<'_>, job: JobId, part: u16) {
         let is_known = job.index() < view.jobs().len();
         let run = is_known.then(|| view.run(job)).flatten();
         let Some(part) = run.and_then(|run| run.part(part)) else {
             return;
         };
         for one in part.gpus.by_server() {
-            self.released.insert((job, one.server));
+            if self.released.contains_key(&(job, one.server)) {
+                continue;
+            }
+            self.released.insert((job, one.server), 0);
             let mut mask = one.mask;
             if view.max_share() > 1 {
                 let is_left = |slot: &u32| {
                     let mut residents = view.residents(one.server, *slot);
-                    residents.all(|resident| self.released.contains(&(resident, one.server)))
+                    residents.all(|one_of| self.released.contains_key(&(one_of, one.server)))
                 };
                 let slots = (0..64).filter(|slot| mask >> slot & 1 == 1);
                 mask = slots.filter(is_left).fold(0, |left, slot| left | 1 << slot);
             }
-            *self.free_of(one.server) |= mask;
+            if !view.is_up(one.server) {
+                mask = 0;
+            }
+            self.released.insert((job, one.server), mask);
+            *self.free_of(view, one.server) |= mask;
         }
     }
 
-    fn places(&mut self, tuple: &Bound<'_, PyTuple>) -> PyResult<GpuSet> {
+    /// Whether the GPUs that a job gave up are all still free.
+    pub(crate) fn can_restore(&self, view: &ClusterView<'_>, job: JobId) -> bool {
+        let part = view.run(job).and_then(|run| run.part(0));
+        part.is_some_and(|part| {
+            part.gpus.by_server().iter().all(|one| {
+                let freed = self.released.get(&(job, one.server));
+                let free = self.free.get(&one.server.0).copied().unwrap_or(0);
+                freed.is_some_and(|freed| freed & !free == 0)
+            })
+        })
+    }
+
+    /// Takes back the GPUs that a job gave up.
+    pub(crate) fn restore(&mut self, view: &ClusterView<'_>, job: JobId) {
+        let Some(part) = view.run(job).and_then(|run| run.part(0)) else {
+            return;
+        };
+        for one in part.gpus.by_server() {
+            self.released.remove(&(job, one.server));
+            *self.free_of(view, one.server) &= !one.mask;
+        }
+    }
+
+    fn places(&mut self, view: &ClusterView<'_>, tuple: &Bound<'_, PyTuple>) -> PyResult<GpuSet> {
         let pairs: Vec<(u32, u64)> = tuple.get_item(2)?.extract()?;
         let are_masks: bool = tuple.get_item(3)?.extract()?;
         let mut gpus = GpuSet::new();
         for (server, value) in pairs {
-            if server as usize >= self.view.cluster().servers().len() {
+            if server as usize >= view.cluster().servers().len() {
                 // the engine names the rule: no such GPU
                 gpus.insert(ServerId(server), if are_masks { value } else { 1 });
                 continue;
@@ -196,9 +275,9 @@ impl<'a> Scratch<'a> {
             let mask = if are_masks {
                 value
             } else {
-                self.lowest(ServerId(server), value.min(64) as u32)
+                self.lowest(view, ServerId(server), value.min(64) as u32)
             };
-            *self.free_of(ServerId(server)) &= !mask;
+            *self.free_of(view, ServerId(server)) &= !mask;
             gpus.insert(ServerId(server), mask);
         }
         Ok(gpus)
@@ -206,9 +285,8 @@ impl<'a> Scratch<'a> {
 
     /// So many of the lowest free slots of a server. Where there are not as many, and none is shared, taken
     /// ones besides: the engine refuses them by the rule that is broken.
-    fn lowest(&mut self, server: ServerId, gpus: u32) -> u64 {
-        let view = self.view;
-        let free = *self.free_of(server);
+    fn lowest(&mut self, view: &ClusterView<'_>, server: ServerId, gpus: u32) -> u64 {
+        let free = *self.free_of(view, server);
         let missing = gpus.saturating_sub(free.count_ones());
         if missing == 0 || view.max_share() > 1 {
             return mask_of_lowest(free, gpus);

@@ -2,11 +2,15 @@
 //! nothing; users never import it.
 
 mod actions;
+mod changes;
+mod columns;
 mod convert;
+mod draft;
 mod error;
 mod lp;
 mod network;
 mod options;
+mod orders;
 mod output;
 mod py_policy;
 mod py_solver;
@@ -37,7 +41,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<output::RunOutput>()?;
     module.add_class::<simulation::Simulation>()?;
     module.add_class::<view::PolicyView>()?;
-    module.add_class::<view::PolicyChanges>()?;
+    module.add_class::<view::OrderWalk>()?;
+    module.add_class::<changes::PolicyChanges>()?;
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::check_start, module)?)?;
     module.add_function(wrap_pyfunction!(registry::check_policy, module)?)?;

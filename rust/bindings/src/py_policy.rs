@@ -1,13 +1,15 @@
 //! A `gangline.Policy` object as a [`Policy`] of the engine. Attaches once per decision.
 
 use crate::actions::parse;
-use crate::view::{PolicyChanges, PolicyView};
+use crate::changes::PolicyChanges;
+use crate::view::{Loan, PolicyView, items};
 use gangline_engine::{
     Cause, Changes, ClusterView, Counted, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
     Reason as Declared, WakeOn,
 };
 use gangline_model::{JobId, SimSpan, SimTime};
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +25,13 @@ pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 /// A policy written in Python.
 pub(crate) struct PyPolicy {
     object: Py<PyAny>,
+    /// What it sees, and the same as its code knows it.
+    view: Py<PolicyView>,
+    python_view: Py<PyAny>,
+    /// Of `gangline.policies.protocol`: `Changes`, `Plan` and `read_answer`.
+    changes_class: Py<PyAny>,
+    plan_class: Py<PyAny>,
+    read_answer: Py<PyAny>,
     wake_on: WakeOn,
     round: Option<SimSpan>,
     knowledge: Knowledge,
@@ -42,7 +51,15 @@ type Reason = (String, Option<u32>, Option<f64>);
 
 impl PyPolicy {
     /// Reads what the object declares.
-    pub(crate) fn new(object: &Bound<'_, PyAny>, raised: Raised) -> PyResult<Self> {
+    ///
+    /// `names` are those of the jobs, by index.
+    pub(crate) fn new(
+        object: &Bound<'_, PyAny>,
+        raised: Raised,
+        names: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let py = object.py();
+        let protocol = py.import("gangline.policies.protocol")?;
         let mut wake_on = WakeOn::default();
         for name in object.getattr("wake_on")?.try_iter()? {
             let name: String = name?.extract()?;
@@ -65,8 +82,15 @@ impl PyPolicy {
         let round: Option<f64> = object.getattr("round_s")?.extract()?;
         let round = round.map(SimSpan::from_seconds).transpose();
         let knowledge: String = object.getattr("knowledge")?.extract()?;
+        let view = Bound::new(py, PolicyView::new(knowledge == "remaining"))?;
+        let python_view = protocol.getattr("View")?.call1((&view, names))?;
         Ok(Self {
             object: object.clone().unbind(),
+            view: view.unbind(),
+            python_view: python_view.unbind(),
+            changes_class: protocol.getattr("Changes")?.unbind(),
+            plan_class: protocol.getattr("Plan")?.unbind(),
+            read_answer: protocol.getattr("read_answer")?.unbind(),
             wake_on: if round.as_ref().is_ok_and(Option::is_some) {
                 wake_on | WakeOn::ROUND
             } else {
@@ -111,17 +135,11 @@ impl PyPolicy {
         job: JobId,
     ) -> PyResult<Option<Cause>> {
         let protocol = py.import("gangline.policies.protocol")?;
-        let knows = self.knowledge == Knowledge::Remaining;
-        let found: Option<Reason> = PolicyView::lend(py, view, knows, |core| {
-            let python_view = protocol.getattr("View")?.call1((core,))?;
+        let found: Option<Reason> = self.view.get().lend(view, Loan::Look, || {
             let object = self.object.bind(py);
-            let answer = object.call_method1("why", (&python_view, job.0));
-            python_view.call_method0("_kill")?;
-            let jobs = view.jobs().len();
-            protocol
-                .getattr("read_reason")?
-                .call1((answer?, jobs))?
-                .extract()
+            let answer = object.call_method1("why", (&self.python_view, job.0))?;
+            let read = protocol.getattr("read_reason")?;
+            read.call1((answer, view.jobs().len()))?.extract()
         })?;
         let Some((words, other, until_s)) = found else {
             return Ok(None);
@@ -163,22 +181,22 @@ impl PyPolicy {
         plan: &mut Plan<'_>,
     ) -> PyResult<Next> {
         py.check_signals()?;
-        let protocol = py.import("gangline.policies.protocol")?;
-        let knows = self.knowledge == Knowledge::Remaining;
-        let answer = PolicyView::lend(py, view, knows, |core| {
-            let python_view = protocol.getattr("View")?.call1((core,))?;
-            let core_changes = Bound::new(py, PolicyChanges::new(py, changes))?;
-            let python_changes = protocol.getattr("Changes")?.call1((core_changes,))?;
-            let answer = self
-                .object
-                .bind(py)
-                .call_method1("decide", (&python_view, python_changes));
-            python_view.call_method0("_kill")?;
-            let read = protocol.getattr("read_answer")?.call1((answer?,))?;
-            let (list, is_steady): (Vec<Bound<'_, PyAny>>, bool) = read.extract()?;
-            Ok((parse(view, &list)?, is_steady))
+        let loan = Loan::Decide(changes, plan);
+        let (orders, is_steady) = self.view.get().lend(view, loan, || {
+            let core_changes = Bound::new(py, PolicyChanges::new(changes))?;
+            let python_changes = self.changes_class.bind(py).call1((core_changes,))?;
+            let object = self.object.bind(py);
+            let answer = object.call_method1(
+                intern!(py, "decide"),
+                (self.python_view.bind(py), python_changes),
+            )?;
+            let (list, is_steady) = if answer.get_type().is(self.plan_class.bind(py)) {
+                (answer.getattr(intern!(py, "actions"))?, false)
+            } else {
+                self.read_answer.bind(py).call1((answer,))?.extract()?
+            };
+            Ok((parse(view, &items(&list)?)?, is_steady))
         })?;
-        let (orders, is_steady) = answer;
         let arms = orders.timers.iter().any(|(_, time)| time.is_some());
         if arms && !self.wake_on.intersects(WakeOn::TIMER) {
             let message = "`wake_at` has no effect: this policy's `wake_on` lacks \"timer\"";
@@ -215,19 +233,19 @@ impl Policy for PyPolicy {
     fn start(
         &mut self,
         view: &ClusterView<'_>,
-        _plan: &mut Plan<'_>,
+        plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         Python::attach(|py| {
-            let knows = self.knowledge == Knowledge::Remaining;
-            let called = PolicyView::lend(py, view, knows, |core| {
-                let protocol = py.import("gangline.policies.protocol")?;
-                let python_view = protocol.getattr("View")?.call1((core,))?;
-                let answer = self.object.bind(py).call_method1("start", (&python_view,));
-                python_view.call_method0("_kill")?;
-                answer.map(|_| ())
+            let called = self.view.get().lend(view, Loan::Start(plan), || {
+                let object = self.object.bind(py);
+                let answer = object.call_method1("start", (self.python_view.bind(py),))?;
+                let read = py
+                    .import("gangline.policies.protocol")?
+                    .getattr("read_start")?;
+                let never: Vec<u32> = read.call1((answer, view.jobs().len()))?.extract()?;
+                Ok(never.into_iter().map(JobId).collect())
             });
-            called.map_err(|error| self.keep(py, error, view.now().seconds()))?;
-            Ok(Vec::new())
+            called.map_err(|error| self.keep(py, error, view.now().seconds()))
         })
     }
 

@@ -64,8 +64,9 @@ fn started(
 
 /// Simulates `jobs` on `cluster` under a policy: a name of the registry, or a policy object.
 #[pyfunction]
-#[pyo3(signature = (cluster, jobs, policy, params, options, progress=None))]
-#[allow(clippy::needless_pass_by_value)]
+/// `names` are those of the jobs, for a policy object to read.
+#[pyo3(signature = (cluster, jobs, policy, params, options, progress=None, names=None))]
+#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 pub(crate) fn simulate(
     py: Python<'_>,
     cluster: PyRef<'_, Cluster>,
@@ -74,11 +75,12 @@ pub(crate) fn simulate(
     params: &Bound<'_, PyDict>,
     options: PyRef<'_, RunOptions>,
     progress: Option<Py<PyAny>>,
+    names: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<RunOutput> {
     let world = jobs.world(&cluster)?;
     let config = options.config.clone();
     let Ok(name) = policy.extract::<String>() else {
-        return simulate_object(py, &world, config, policy, progress.as_ref());
+        return simulate_object(py, &world, config, (policy, names), progress.as_ref());
     };
     let raised = Raised::default();
     let (chosen, solver) = build(&name, params, &raised)?;
@@ -103,7 +105,7 @@ pub(crate) fn check_start(
     let config = options.config.clone();
     let raised = Raised::default();
     let Ok(name) = policy.extract::<String>() else {
-        let traits = PyPolicy::new(policy, raised)?.traits();
+        let traits = PyPolicy::new(policy, raised, None)?.traits();
         let result = py.detach(|| Engine::new(&world, config, traits).map(drop));
         return result.map_err(|error| CoreError(error).into());
     };
@@ -205,11 +207,11 @@ fn simulate_object(
     py: Python<'_>,
     world: &World,
     config: RunConfig,
-    object: &Bound<'_, PyAny>,
+    (object, names): (&Bound<'_, PyAny>, Option<&Bound<'_, PyAny>>),
     progress: Option<&Py<PyAny>>,
 ) -> PyResult<RunOutput> {
     let raised = Raised::default();
-    let mut policy = PyPolicy::new(object, Arc::clone(&raised))?;
+    let mut policy = PyPolicy::new(object, Arc::clone(&raised), names)?;
     let total = world.jobs.len() as u64;
     let result = py.detach(|| run_in_slices(world, config, &mut policy, total, progress));
     // what the user's own code raised passes untouched

@@ -79,7 +79,7 @@ fn chosen(
 ) -> PyResult<Box<dyn Policy>> {
     Ok(match policy.extract::<String>() {
         Ok(name) => build(&name, params, raised)?.0,
-        Err(_) => Box::new(PyPolicy::new(policy, Raised::clone(raised))?),
+        Err(_) => Box::new(PyPolicy::new(policy, Raised::clone(raised), None)?),
     })
 }
 

@@ -1,74 +1,204 @@
-//! What a policy written in Python sees. Columns are copied when asked for; an unused column is never
-//! filled. The view is valid only during `decide`.
+//! What a policy written in Python sees and what its plan is made with: one object per run, lent at each decision. It
+//! keeps the columns of the decision, and from decision to decision the orders and the placement rules that were used.
 
-use crate::error::raise;
-use gangline_engine::{Changes, ClusterView, Part, Run};
-use gangline_model::{JobId, ServerId, SimSpan};
-use numpy::IntoPyArray;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use crate::actions::parse;
+use crate::columns::{array, check_knowledge, column, indices};
+use crate::draft::{Draft, Placers, Wanted, place};
+use crate::error::{CoreError, raise};
+use crate::orders::{Kept, Measure, Spec, Walk};
+use gangline_engine::{Changes, ClusterView, Plan};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimTime, Verb, span_of_work};
+use gangline_policies::sharing::Pair;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::sync::{Mutex, PoisonError};
+use pyo3::types::{PyDict, PyList, PyTuple};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The state at one decision.
+/// The state at the present decision, and what is kept between decisions.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct PolicyView {
-    /// `None` once the decision is over.
-    view: Mutex<Option<ClusterView<'static>>>,
+    inner: Mutex<Inner>,
     knows_work: bool,
 }
 
-impl PolicyView {
-    /// Lends a view to Python for the length of `body`.
-    pub(crate) fn lend<R>(
-        py: Python<'_>,
-        view: &ClusterView<'_>,
-        knows_work: bool,
-        body: impl FnOnce(&Bound<'_, Self>) -> PyResult<R>,
-    ) -> PyResult<R> {
-        // SAFETY: the lifetime is only erased while this call is on the stack. The guard below takes the
-        // view out of the object before the call returns or unwinds; every read goes through the mutex.
-        let erased: ClusterView<'static> = unsafe { std::mem::transmute(*view) };
-        let object = Bound::new(
-            py,
-            Self {
-                view: Mutex::new(Some(erased)),
-                knows_work,
-            },
-        )?;
-        let _guard = Guard(&object);
-        body(&object)
-    }
+#[derive(Default)]
+struct Inner {
+    lent: Option<Lent>,
+    /// Number of the loan: what was made in an earlier one is out of date.
+    loan: u64,
+    columns: FxHashMap<String, Py<PyAny>>,
+    draft: Draft,
+    placers: Placers,
+    kept: Kept,
+}
 
-    fn look<R>(&self, read: impl FnOnce(&ClusterView<'_>) -> PyResult<R>) -> PyResult<R> {
-        match self
-            .view
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-        {
-            Some(view) => read(view),
-            None => Err(PyRuntimeError::new_err(
-                "a view is valid only during `decide`",
-            )),
+/// What is lent for the length of a call.
+#[derive(Clone, Copy)]
+struct Lent {
+    view: ClusterView<'static>,
+    /// The plan to be filled; none outside of a decision.
+    plan: Option<NonNull<Plan<'static>>>,
+}
+
+// SAFETY: a loan is used only under the mutex, while the call that lends is on the stack of the thread that runs the
+// simulation and waits for Python.
+unsafe impl Send for Lent {}
+
+/// A view for the length of a call, with what changed since the last one.
+pub(crate) enum Loan<'a, 'b> {
+    /// After a plan was carried out: the orders are made anew for this call.
+    Look,
+    /// Before the first event: the same, and the draft is the empty cluster.
+    Start(&'a mut Plan<'b>),
+    /// A decision.
+    Decide(&'a Changes, &'a mut Plan<'b>),
+}
+
+struct Guard<'a>(&'a PolicyView, Option<Kept>);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.lock();
+        inner.lent = None;
+        if let Some(kept) = self.1.take() {
+            inner.kept = kept;
         }
     }
 }
 
-struct Guard<'a, 'py>(&'a Bound<'py, PolicyView>);
+impl PolicyView {
+    pub(crate) fn new(knows_work: bool) -> Self {
+        Self {
+            inner: Mutex::default(),
+            knows_work,
+        }
+    }
 
-impl Drop for Guard<'_, '_> {
-    fn drop(&mut self) {
-        *self
-            .0
-            .get()
-            .view
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends a view to Python for the length of `body`.
+    pub(crate) fn lend<R>(
+        &self,
+        view: &ClusterView<'_>,
+        loan: Loan<'_, '_>,
+        body: impl FnOnce() -> PyResult<R>,
+    ) -> PyResult<R> {
+        let mut inner = self.lock();
+        // SAFETY: the lifetimes are only erased while this call is on the stack. The guard below takes the loan out of
+        // the object before the call returns or unwinds; every read goes through the mutex.
+        let view: ClusterView<'static> = unsafe { std::mem::transmute(*view) };
+        let mut set_aside = None;
+        let plan = match loan {
+            Loan::Look => {
+                set_aside = Some(std::mem::take(&mut inner.kept));
+                None
+            }
+            Loan::Start(plan) => {
+                // one policy object may serve several runs, but a view belongs to one
+                set_aside = Some(Kept::default());
+                Some(NonNull::from(plan).cast::<Plan<'static>>())
+            }
+            Loan::Decide(changes, plan) => {
+                inner.kept.update(&view, changes).map_err(CoreError::from)?;
+                Some(NonNull::from(plan).cast::<Plan<'static>>())
+            }
+        };
+        inner.lent = Some(Lent { view, plan });
+        inner.loan += 1;
+        inner.columns.clear();
+        inner.draft = Draft::default();
+        drop(inner);
+        let _guard = Guard(self, set_aside);
+        body()
+    }
+
+    fn look<R>(&self, read: impl FnOnce(&ClusterView<'_>) -> PyResult<R>) -> PyResult<R> {
+        self.work(|view, _| read(view))
+    }
+
+    fn work<R>(
+        &self,
+        read: impl FnOnce(&ClusterView<'_>, &mut Inner) -> PyResult<R>,
+    ) -> PyResult<R> {
+        let mut inner = self.lock();
+        match inner.lent {
+            Some(lent) => read(&lent.view, &mut inner),
+            None => {
+                drop(inner);
+                Err(policy_error(
+                    "a view is valid only during `decide`; copy the values that you need later",
+                ))
+            }
+        }
+    }
+
+    /// Works on the draft of the plan whose actions are in a list.
+    fn draw<R>(
+        &self,
+        list: &Bound<'_, PyList>,
+        work: impl FnOnce(&ClusterView<'_>, &mut Plan<'_>, &mut Inner) -> PyResult<R>,
+    ) -> PyResult<R> {
+        self.work(|view, inner| {
+            let plan = inner.lent.and_then(|lent| lent.plan);
+            let Some(mut plan) = plan else {
+                return Err(policy_error("only `decide` makes plans"));
+            };
+            // SAFETY: the engine's plan outlives the loan, and nothing else uses it meanwhile.
+            let plan: &mut Plan<'_> = unsafe { plan.as_mut() };
+            inner.draft.sync(view, plan, list)?;
+            work(view, plan, inner)
+        })
     }
 }
 
-fn gpu_seconds(view: &ClusterView<'_>, job: JobId) -> f64 {
-    view.attained_gpu_ns(job) as f64 / gangline_model::NANOS_PER_SECOND
+fn policy_error(message: &str) -> PyErr {
+    Python::attach(|py| {
+        raise(py, "PolicyError", message, &PyDict::new(py)).unwrap_or_else(|error| error)
+    })
+}
+
+/// The job of an index.
+fn job_of(view: &ClusterView<'_>, job: u32) -> PyResult<JobId> {
+    if (job as usize) < view.jobs().len() {
+        return Ok(JobId(job));
+    }
+    let last = view.jobs().len().saturating_sub(1);
+    Err(policy_error(&format!(
+        "no job {job}: expected an index, 0 to {last}"
+    )))
+}
+
+fn type_of(view: &ClusterView<'_>, gpu_type: usize) -> PyResult<GpuTypeId> {
+    let types = view.cluster().gpu_types().len();
+    if gpu_type < types {
+        return Ok(GpuTypeId::new(gpu_type));
+    }
+    Err(policy_error(&format!(
+        "no GPU type {gpu_type}: expected 0 to {}",
+        types - 1
+    )))
+}
+
+fn gpus_of(view: &ClusterView<'_>, pairs: Vec<(u32, u64)>) -> PyResult<GpuSet> {
+    let mut gpus = GpuSet::new();
+    for (server, mask) in pairs {
+        let here = view.cluster().servers().get(server as usize);
+        let all = here.map_or(0, |here| u64::MAX >> (64 - here.gpus.clamp(1, 64)));
+        if mask == 0 || mask & !all != 0 {
+            return Err(policy_error(&format!(
+                "server {server} has no such GPUs: slot mask {mask}"
+            )));
+        }
+        gpus.insert(ServerId(server), mask);
+    }
+    if gpus.by_server().is_empty() {
+        return Err(policy_error("expected at least one GPU"));
+    }
+    Ok(gpus)
 }
 
 #[pymethods]
@@ -81,6 +211,38 @@ impl PolicyView {
     #[getter]
     fn now_ns(&self) -> PyResult<i64> {
         self.look(|view| Ok(view.now().0))
+    }
+
+    /// Whether the policy may read how much work is left.
+    #[getter]
+    fn knows_work(&self) -> bool {
+        self.knows_work
+    }
+
+    /// Number of rows of `waiting`.
+    fn waiting_count(&self) -> PyResult<usize> {
+        self.look(|view| Ok(view.waiting_count()))
+    }
+
+    /// Names of GPU types, models, users or virtual clusters, by number.
+    fn labels(&self, of: &str) -> PyResult<Vec<String>> {
+        self.look(|view| {
+            let columns = view.jobs().columns();
+            Ok(match of {
+                "gpu_type" => {
+                    let types = view.cluster().gpu_types().iter();
+                    types.map(|gpu_type| gpu_type.name.clone()).collect()
+                }
+                "model" => columns.model_labels.clone(),
+                "user" => columns.user_labels.clone(),
+                "vc" => columns.vc_labels.clone(),
+                other => {
+                    let message =
+                        format!("no labels {other}: expected gpu_type, model, user or vc");
+                    return Err(PyValueError::new_err(message));
+                }
+            })
+        })
     }
 
     /// GPUs that a running job holds, or one of its parts: (server, slot mask).
@@ -109,238 +271,467 @@ impl PolicyView {
         })
     }
 
+    /// Rate of a job on GPUs, beside their present residents or alone, in iterations/s.
+    fn rate_on(&self, job: u32, gpus: Vec<(u32, u64)>, alone: bool) -> PyResult<f64> {
+        self.look(|view| {
+            let (job, gpus) = (job_of(view, job)?, gpus_of(view, gpus)?);
+            Ok(if alone {
+                view.rate_alone(job, &gpus)
+            } else {
+                view.rate_if(job, &gpus)
+            })
+        })
+    }
+
+    /// Slowdown factor of a job beside another on a GPU type; `None` if the two may not share.
+    fn slowdown(&self, job: u32, beside: u32, gpu_type: usize) -> PyResult<Option<f64>> {
+        self.look(|view| {
+            let (job, beside) = (job_of(view, job)?, job_of(view, beside)?);
+            Ok(view.xi(job, beside, type_of(view, gpu_type)?))
+        })
+    }
+
     /// One column of `waiting`, `running`, `parts`, `residents` or `servers`.
     fn column<'py>(&self, py: Python<'py>, table: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.look(|view| match table {
-            "waiting" => self.job_column(py, view, &view.waiting().collect::<Vec<_>>(), name),
-            "running" => self.job_column(py, view, &view.running().collect::<Vec<_>>(), name),
-            "parts" => part_column(py, view, name),
-            "residents" => resident_column(py, view, name),
-            "servers" => server_column(py, view, name),
-            other => Err(PyKeyError::new_err(format!("no table {other}"))),
+        self.work(|view, inner| {
+            let key = format!("{table}.{name}");
+            if let Some(known) = inner.columns.get(&key) {
+                return Ok(known.bind(py).clone());
+            }
+            let made = column(py, view, self.knows_work, (table, name))?;
+            inner.columns.insert(key, made.clone().unbind());
+            Ok(made)
+        })
+    }
+
+    // The draft of a plan, given by the list of its actions
+
+    /// Starts or moves a job where a placement rule puts it: adds the action to the list; whether there is a place.
+    /// `terms` are sub-batch, overhead, quota and accum as in the tuples of actions.
+    #[allow(clippy::too_many_arguments)]
+    fn place(
+        &self,
+        py: Python<'_>,
+        list: &Bound<'_, PyList>,
+        job: u32,
+        rule: &str,
+        params: Option<&Bound<'_, PyDict>>,
+        types: Option<Vec<u32>>,
+        gpus: Option<u32>,
+        terms: (
+            Option<Py<PyAny>>,
+            Option<Py<PyAny>>,
+            Option<Py<PyAny>>,
+            Option<Py<PyAny>>,
+        ),
+    ) -> PyResult<bool> {
+        self.draw(list, |view, plan, inner| {
+            let allowed = types.map_or(u64::MAX, |types| {
+                let known = types.iter().filter(|&&one| one < 64);
+                known.fold(0, |mask, one| mask | 1 << one)
+            });
+            let wanted = Wanted {
+                job: job_of(view, job)?,
+                gpus,
+                types: allowed,
+                rule: inner.placers.find(view, rule, params)?,
+            };
+            let tools = (&mut inner.draft, &mut inner.placers);
+            let Some((gpus, is_move)) = place(tools, view, plan, &wanted) else {
+                return Ok(false);
+            };
+            let pairs: Vec<(u32, u64)> = gpus
+                .by_server()
+                .iter()
+                .map(|one| (one.server.0, one.mask))
+                .collect();
+            let verb = if is_move { "move" } else { "start" };
+            let (sub_batch, overhead, quota, accum) = terms;
+            let action = (verb, job, pairs, true, sub_batch, overhead, quota, 0, accum);
+            list.append(action.into_pyobject(py)?)?;
+            Ok(true)
+        })
+    }
+
+    /// Undoes `("release", job)`: adds `("restore", job)` to the list if the GPUs of the job are still free.
+    fn restore(&self, py: Python<'_>, list: &Bound<'_, PyList>, job: u32) -> PyResult<bool> {
+        self.draw(list, |view, _, inner| {
+            let parser = inner.draft.parser();
+            let id = job_of(view, job)?;
+            let can = parser.is_released(id) && parser.scratch.can_restore(view, id);
+            if can {
+                list.append(("restore", job).into_pyobject(py)?)?;
+            }
+            Ok(can)
+        })
+    }
+
+    /// Jobs that a rule could never place, not even on the empty cluster.
+    fn unplaceable(
+        &self,
+        list: &Bound<'_, PyList>,
+        rule: &str,
+        params: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Vec<u32>> {
+        self.draw(list, |view, plan, inner| {
+            let rule = inner.placers.find(view, rule, params)?;
+            let jobs = view.jobs().ids();
+            let never = jobs.filter(|&job| {
+                let asked = (job, None, u64::MAX);
+                inner.placers.place(rule, view, plan, asked).is_none()
+            });
+            Ok(never.map(|job| job.0).collect())
+        })
+    }
+
+    /// Slot masks that are free after the actions, by server.
+    fn free_masks<'py>(
+        &self,
+        py: Python<'py>,
+        list: &Bound<'py, PyList>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.draw(list, |view, plan, _| {
+            let servers = 0..view.cluster().servers().len();
+            let masks = servers.map(|at| plan.free().free_mask(ServerId::new(at)));
+            Ok(array::<u64>(py, masks.collect()))
+        })
+    }
+
+    /// GPUs of a type that hold one job after the actions: (job, server, slot mask), by job, then server.
+    fn sole_residents(
+        &self,
+        list: &Bound<'_, PyList>,
+        gpu_type: usize,
+    ) -> PyResult<Vec<(u32, u32, u64)>> {
+        self.draw(list, |view, _, inner| {
+            let gpu_type = type_of(view, gpu_type)?;
+            let actions = inner.draft.parser().actions();
+            let mut sole: Vec<(u32, u32, u64)> = Vec::new();
+            for (at, server) in view.cluster().servers().iter().enumerate() {
+                if server.gpu_type != gpu_type {
+                    continue;
+                }
+                let id = ServerId::new(at);
+                for slot in 0..server.gpus {
+                    let leaves = |job: &JobId| {
+                        actions.iter().any(|one| one.job == *job && one.releases())
+                            || inner.draft.parser().is_released(*job)
+                    };
+                    let stay = view.residents(id, slot).filter(|job| !leaves(job));
+                    let come = actions.iter().filter_map(|one| {
+                        let mask = one.gpus().map_or(0, |gpus| gpus.mask_on(id));
+                        (mask >> slot & 1 == 1).then_some(one.job)
+                    });
+                    let mut there = stay.chain(come);
+                    if let (Some(job), None) = (there.next(), there.next()) {
+                        sole.push((job.0, id.0, 1 << slot));
+                    }
+                }
+            }
+            sole.sort_unstable();
+            sole.dedup_by(|next, kept| {
+                let is_same = (next.0, next.1) == (kept.0, kept.1);
+                kept.2 |= if is_same { next.2 } else { 0 };
+                is_same
+            });
+            Ok(sole)
+        })
+    }
+
+    /// The pair test of a waiting job at a sub-batch (0 = full batch) beside a resident: (mean completion time of the
+    /// two from now if it starts, if it waits, whether sharing pays); `None` where the two may not share or a GPU has
+    /// too little memory for both.
+    fn pair(
+        &self,
+        list: &Bound<'_, PyList>,
+        job: u32,
+        resident: u32,
+        sub_batch: u32,
+    ) -> PyResult<Option<(f64, f64, bool)>> {
+        Python::attach(|py| check_knowledge(py, self.knows_work))?;
+        self.draw(list, |view, _, inner| {
+            let (job, resident) = (job_of(view, job)?, job_of(view, resident)?);
+            let Some(stay) = stay(view, inner.draft.parser().actions(), resident)? else {
+                return Ok(None);
+            };
+            let capacity = view.cluster().gpu_types()[stay.gpu_type.index()].memory_bytes;
+            let bytes = view.memory_bytes(job, sub_batch) + stay.bytes;
+            let xi = (
+                view.xi(job, resident, stay.gpu_type),
+                view.xi(resident, job, stay.gpu_type),
+            );
+            let (Some(xi_new), Some(xi_resident)) = xi else {
+                return Ok(None);
+            };
+            if bytes > capacity {
+                return Ok(None);
+            }
+            let work = view.remaining_work(job).map_err(CoreError::from)?;
+            let pair = Pair {
+                new_s: work / view.base_rate(job, stay.gpu_type),
+                resident_s: (stay.finish - view.now()).seconds() / stay.xi,
+                xi_new,
+                xi_resident: xi_resident.max(1.0),
+                inflation: view.inflation(job, sub_batch, stay.gpu_type),
+            };
+            Ok(Some((pair.t_con(), pair.t_seq(), pair.shares())))
+        })
+    }
+
+    // Orders, by number
+
+    /// The number of an order; it is kept from the first call on.
+    fn order(
+        &self,
+        measure: &str,
+        by_gpus: bool,
+        limits: Vec<f64>,
+        lead: f64,
+        estimate_error: f64,
+    ) -> PyResult<(usize, u64)> {
+        let measure = match measure {
+            "arrival" => Measure::Arrival,
+            "duration" => Measure::Duration,
+            "remaining" => Measure::Remaining,
+            "attained" => Measure::Attained,
+            "deadline" => Measure::Deadline,
+            other => return Err(PyValueError::new_err(format!("no measure {other}"))),
+        };
+        if let Measure::Duration | Measure::Remaining = measure {
+            Python::attach(|py| check_knowledge(py, self.knows_work))?;
+        }
+        let gpu_ns = |service: &f64| (service * 1e9).round() as i128;
+        let spec = Spec {
+            measure,
+            by_gpus,
+            limits: limits.iter().map(gpu_ns).collect(),
+            lead: gpu_ns(&lead),
+            estimate_error,
+        };
+        self.work(|view, inner| {
+            let at = inner.kept.find(view, spec).map_err(CoreError::from)?;
+            Ok((at, inner.loan))
+        })
+    }
+
+    /// A walk over the waiting jobs of an order.
+    fn walk(slf: &Bound<'_, Self>, order: usize, loan: u64) -> PyResult<OrderWalk> {
+        let walk = slf
+            .get()
+            .order_at(order, loan, |_, inner| Ok(inner.kept.queues[order].walk()))?;
+        Ok(OrderWalk {
+            view: slf.clone().unbind(),
+            order,
+            loan,
+            state: Mutex::new((walk, FxHashSet::default())),
+        })
+    }
+
+    /// The first waiting job of an order.
+    fn first(&self, order: usize, loan: u64) -> PyResult<Option<u32>> {
+        self.order_at(order, loan, |_, inner| {
+            Ok(inner.kept.queues[order].first().map(|job| job.0))
+        })
+    }
+
+    /// Running jobs in an order.
+    fn running_in<'py>(
+        &self,
+        py: Python<'py>,
+        order: usize,
+        loan: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.order_at(order, loan, |view, inner| {
+            let ranks = inner.kept.queues[order].running(view);
+            let ranks = ranks.map_err(CoreError::from)?;
+            Ok(indices(py, ranks.iter().map(|rank| rank.job as usize)))
+        })
+    }
+
+    /// Running jobs behind a job in an order, the last first.
+    fn behind<'py>(
+        &self,
+        py: Python<'py>,
+        order: usize,
+        loan: u64,
+        job: u32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.order_at(order, loan, |view, inner| {
+            let queue = &inner.kept.queues[order];
+            let own = queue.rank(view, job_of(view, job)?);
+            let own = own.map_err(CoreError::from)?;
+            let ranks = queue.running(view).map_err(CoreError::from)?;
+            let behind = ranks.iter().rev().take_while(|rank| **rank > own);
+            Ok(indices(py, behind.map(|rank| rank.job as usize)))
+        })
+    }
+
+    /// Whether a job comes before another in an order.
+    fn is_before(&self, order: usize, loan: u64, job: u32, other: u32) -> PyResult<bool> {
+        self.order_at(order, loan, |view, inner| {
+            let queue = &inner.kept.queues[order];
+            let own = queue.rank(view, job_of(view, job)?);
+            let theirs = queue.rank(view, job_of(view, other)?);
+            Ok(own.map_err(CoreError::from)? < theirs.map_err(CoreError::from)?)
+        })
+    }
+
+    /// Who has GPUs by number: (job, type that admits it), see [`crate::orders::Queue::admit`].
+    fn admit(&self, order: usize, loan: u64) -> PyResult<Vec<(u32, Option<usize>)>> {
+        self.order_at(order, loan, |view, inner| {
+            let changed = inner.kept.queues[order].admit(view);
+            let changed = changed.map_err(CoreError::from)?.into_iter();
+            Ok(changed
+                .map(|(job, gpu_type)| (job.0, gpu_type.map(GpuTypeId::index)))
+                .collect())
+        })
+    }
+
+    /// Adds to a plan that the policy is woken when the first running job reaches its next limit of an order.
+    fn wake(
+        &self,
+        py: Python<'_>,
+        list: &Bound<'_, PyList>,
+        order: usize,
+        loan: u64,
+        tag: u32,
+    ) -> PyResult<()> {
+        self.order_at(order, loan, |view, inner| {
+            let spec = &inner.kept.queues[order].spec;
+            let items: Vec<Bound<'_, PyAny>> = list.iter().collect();
+            let actions = parse(view, &items)?.actions;
+            let now = view.now();
+            let stays = view.running().filter(|job| {
+                let mut own = actions.iter().filter(|action| action.job == *job);
+                !own.any(|action| action.verb == Verb::Preempt || action.gpus().is_some())
+            });
+            let stays = stays.filter_map(|job| {
+                let since = view.run(job)?.only().progress_start.max(now);
+                spec.next_limit(view, job, since)
+            });
+            let begins = actions.iter().filter_map(|action| {
+                action.gpus()?;
+                let overhead = action.terms.overhead;
+                let since = now + overhead.unwrap_or_else(|| view.overhead(action.job));
+                spec.next_limit(view, action.job, since)
+            });
+            match stays.chain(begins).min() {
+                Some(at) => list.append(("wake_at_ns", at.0, tag).into_pyobject(py)?),
+                None => list.append(("cancel", tag).into_pyobject(py)?),
+            }
         })
     }
 }
 
 impl PolicyView {
-    fn job_column<'py>(
+    fn order_at<R>(
         &self,
-        py: Python<'py>,
-        view: &ClusterView<'_>,
-        jobs: &[JobId],
-        name: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let floats = |value: &dyn Fn(JobId) -> f64| -> Bound<'py, PyAny> {
-            jobs.iter()
-                .map(|&job| value(job))
-                .collect::<Vec<_>>()
-                .into_pyarray(py)
-                .into_any()
-        };
-        let ints = |value: &dyn Fn(JobId) -> i64| -> Bound<'py, PyAny> {
-            jobs.iter()
-                .map(|&job| value(job))
-                .collect::<Vec<_>>()
-                .into_pyarray(py)
-                .into_any()
-        };
-        let columns = view.jobs().columns();
-        Ok(match name {
-            "job" => ints(&|job| i64::from(job.0)),
-            "gpus" => ints(&|job| i64::from(view.jobs().gpus(job))),
-            "batch_size" => ints(&|job| i64::from(view.jobs().batch_size(job))),
-            "model" => ints(&|job| view.jobs().model(job).map_or(-1, i64::from)),
-            "user" => ints(&|job| {
-                let user = columns.user.as_ref().map(|user| user[job.index()]);
-                user.filter(|&code| code != u32::MAX).map_or(-1, i64::from)
-            }),
-            // signed, as the numbers of types are: numpy shifts only like by like
-            "gpu_types" => ints(&|job| {
-                let types = view.types_of(job);
-                types.fold(0, |mask, gpu_type| mask | 1 << gpu_type.index())
-            }),
-            "sub_batch" => ints(&|job| i64::from(view.sub_batch(job))),
-            "min_gpus" => ints(&|job| i64::from(gpu_range(view, job).0)),
-            "max_gpus" => ints(&|job| i64::from(gpu_range(view, job).1)),
-            "arrival_s" => floats(&|job| view.jobs().arrival(job).seconds()),
-            "attained_gpu_s" => floats(&|job| gpu_seconds(view, job)),
-            "weight" => floats(&|job| {
-                columns
-                    .weight
-                    .as_ref()
-                    .map_or(1.0, |weight| weight[job.index()])
-            }),
-            "start_s" => floats(&|job| view.run(job).map_or(f64::NAN, |run| run.started.seconds())),
-            "locality" => floats(&|job| view.locality(job).unwrap_or(f64::NAN)),
-            "rate" => floats(&|job| view.run(job).map_or(0.0, |run| run.rate)),
-            "remaining_s" | "work_remaining" if !self.knows_work => {
-                let message = "this policy declares knowledge \"online\": it may not read how much \
-                     work is left; set knowledge = \"remaining\"";
-                let facts = pyo3::types::PyDict::new(py);
-                return Err(raise(py, "PolicyError", message, &facts)?);
+        order: usize,
+        loan: u64,
+        read: impl FnOnce(&ClusterView<'_>, &mut Inner) -> PyResult<R>,
+    ) -> PyResult<R> {
+        self.work(|view, inner| {
+            if inner.loan != loan || order >= inner.kept.queues.len() {
+                return Err(policy_error(
+                    "an order is valid only during the decision that it was made in",
+                ));
             }
-            "remaining_s" => floats(&|job| view.remaining(job).map_or(f64::NAN, SimSpan::seconds)),
-            "work_remaining" => floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN)),
-            other => return Err(no_column(py, "jobs", other, JOB_COLUMNS)),
+            read(view, inner)
         })
     }
 }
 
-const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, \
-     gpu_types, min_gpus, max_gpus, start_s, rate, locality, sub_batch, remaining_s, work_remaining";
-const PART_COLUMNS: &str = "job, part, server, gpus, gpu_type, sub_batch, rate, locality, xi, \
-     progress_start_s";
-const RESIDENT_COLUMNS: &str = "server, slot, job";
-const SERVER_COLUMNS: &str = "gpus, gpus_free, free_mask, rack, gpu_type, up";
-
-/// Fewest and most GPUs that a job may have.
-fn gpu_range(view: &ClusterView<'_>, job: JobId) -> (u32, u32) {
-    let gang = view.jobs().gpus(job);
-    view.elastic(job).map_or((gang, gang), |model| {
-        (model.class().min_gpus, model.class().max_gpus)
-    })
+/// What a job beside which another may run holds, and until when.
+struct Stay {
+    gpu_type: GpuTypeId,
+    finish: SimTime,
+    xi: f64,
+    bytes: u64,
 }
 
-fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
-    let message = format!("no column `{name}` of {table}; known: {known}");
-    let facts = pyo3::types::PyDict::new(py);
-    raise(py, "PolicyError", &message, &facts).unwrap_or_else(|error| error)
-}
-
-/// A column with a row per part of every running job, in the order of jobs and servers.
-fn part_column<'py>(
-    py: Python<'py>,
-    view: &ClusterView<'_>,
-    name: &str,
-) -> PyResult<Bound<'py, PyAny>> {
-    let runs = view.running().filter_map(|job| view.run(job));
-    let parts: Vec<(&Run, &Part)> = runs
-        .flat_map(|run| run.parts().iter().map(move |part| (run, part)))
-        .collect();
-    let floats = |value: &dyn Fn(&Part) -> f64| -> Bound<'py, PyAny> {
-        let column: Vec<f64> = parts.iter().map(|(_, part)| value(part)).collect();
-        column.into_pyarray(py).into_any()
-    };
-    let ints = |value: &dyn Fn(&Run, &Part) -> i64| -> Bound<'py, PyAny> {
-        let column: Vec<i64> = parts.iter().map(|(run, part)| value(run, part)).collect();
-        column.into_pyarray(py).into_any()
-    };
-    Ok(match name {
-        "job" => ints(&|run, _| i64::from(run.job.0)),
-        "part" => ints(&|_, part| i64::from(part.number)),
-        "server" => ints(&|_, part| i64::from(part.gpus.by_server()[0].server.0)),
-        "gpus" => ints(&|_, part| i64::from(part.gpus.gpus())),
-        "gpu_type" => ints(&|_, part| i64::from(part.gpu_type.0)),
-        "sub_batch" => ints(&|_, part| i64::from(part.sub_batch)),
-        "rate" => floats(&|part| part.rate),
-        "locality" => floats(&|part| part.locality),
-        "xi" => floats(&|part| part.xi),
-        "progress_start_s" => floats(&|part| part.progress_start.seconds()),
-        other => return Err(no_column(py, "parts", other, PART_COLUMNS)),
-    })
-}
-
-/// A column with a row per job on each GPU, in the order of servers and slots.
-fn resident_column<'py>(
-    py: Python<'py>,
-    view: &ClusterView<'_>,
-    name: &str,
-) -> PyResult<Bound<'py, PyAny>> {
-    let mut rows: Vec<(usize, u32, JobId)> = Vec::new();
-    for (at, server) in view.cluster().servers().iter().enumerate() {
-        for slot in 0..server.gpus {
-            let residents = view.residents(ServerId::new(at), slot);
-            rows.extend(residents.map(|job| (at, slot, job)));
-        }
+/// A resident after some actions; `None` if it holds no GPUs then.
+fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Option<Stay>> {
+    let action = actions.iter().find(|action| action.job == job);
+    let given = action.and_then(Action::gpus);
+    let run = view.run(job);
+    let sub_batch = action.and_then(|action| action.terms.sub_batch);
+    if given.is_none() && sub_batch.is_none() {
+        return Ok(run.map(|run| {
+            let part = run.only();
+            Stay {
+                gpu_type: run.gpu_type(),
+                finish: run.done_at(),
+                xi: part.xi,
+                bytes: view.memory_bytes(job, part.sub_batch),
+            }
+        }));
     }
-    let ints = |value: &dyn Fn(&(usize, u32, JobId)) -> i64| -> Bound<'py, PyAny> {
-        let column: Vec<i64> = rows.iter().map(value).collect();
-        column.into_pyarray(py).into_any()
+    // another place or batch: as if it were alone there until the next decision
+    let Some(gpus) = given.or_else(|| run.map(|run| &run.only().gpus)) else {
+        return Ok(None);
     };
-    Ok(match name {
-        "server" => ints(&|row| row.0 as i64),
-        "slot" => ints(&|row| i64::from(row.1)),
-        "job" => ints(&|row| i64::from(row.2.0)),
-        other => return Err(no_column(py, "residents", other, RESIDENT_COLUMNS)),
-    })
-}
-
-fn server_column<'py>(
-    py: Python<'py>,
-    view: &ClusterView<'_>,
-    name: &str,
-) -> PyResult<Bound<'py, PyAny>> {
-    let servers = view.cluster().servers();
-    let ints = |value: &dyn Fn(usize) -> i64| -> Bound<'py, PyAny> {
-        (0..servers.len())
-            .map(value)
-            .collect::<Vec<_>>()
-            .into_pyarray(py)
-            .into_any()
+    let batch = sub_batch.unwrap_or(0);
+    let batch = if batch >= view.jobs().batch_size(job) {
+        0
+    } else {
+        batch
     };
-    Ok(match name {
-        "gpus" => ints(&|at| i64::from(servers[at].gpus)),
-        "gpus_free" => ints(&|at| i64::from(view.free_mask(ServerId::new(at)).count_ones())),
-        "rack" => ints(&|at| i64::from(servers[at].rack.0)),
-        "gpu_type" => ints(&|at| i64::from(servers[at].gpu_type.0)),
-        "up" => (0..servers.len())
-            .map(|at| view.is_up(ServerId::new(at)))
-            .collect::<Vec<_>>()
-            .into_pyarray(py)
-            .into_any(),
-        "free_mask" => (0..servers.len())
-            .map(|at| view.free_mask(ServerId::new(at)))
-            .collect::<Vec<u64>>()
-            .into_pyarray(py)
-            .into_any(),
-        other => return Err(no_column(py, "servers", other, SERVER_COLUMNS)),
-    })
+    let rate = view.rate_alone(job, gpus) / view.inflation_on(job, batch, gpus);
+    let since = match (given, run) {
+        (None, Some(run)) => run.only().progress_start.max(view.now()),
+        _ => view.now() + view.overhead(job),
+    };
+    let work = view.remaining_work(job).map_err(CoreError::from)?;
+    let first = gpus.by_server()[0].server;
+    Ok(Some(Stay {
+        gpu_type: view.cluster().server(first).gpu_type,
+        finish: since + span_of_work(work, rate),
+        xi: 1.0,
+        bytes: view.memory_bytes(job, batch),
+    }))
 }
 
-/// What became of the last plan, and what happened since.
-#[pyclass(frozen, get_all, module = "gangline._core")]
-pub(crate) struct PolicyChanges {
-    started: Py<PyAny>,
-    preempted: Py<PyAny>,
-    moved: Py<PyAny>,
-    retimed: Py<PyAny>,
-    arrived: Py<PyAny>,
-    finished: Py<PyAny>,
-    requeued: Py<PyAny>,
-    parts_lost: Vec<(u32, u16)>,
-    servers_up: Py<PyAny>,
-    servers_down: Py<PyAny>,
-    timers: Vec<(Option<u32>, u32)>,
-    is_round: bool,
+/// A walk over the waiting jobs of an order: an iterator of Python.
+#[pyclass(frozen, module = "gangline._core")]
+pub(crate) struct OrderWalk {
+    view: Py<PolicyView>,
+    order: usize,
+    loan: u64,
+    state: Mutex<(Walk, FxHashSet<u32>)>,
 }
 
-impl PolicyChanges {
-    pub(crate) fn new(py: Python<'_>, changes: &Changes) -> Self {
-        let jobs = |jobs: &[JobId]| -> Py<PyAny> {
-            let ids: Vec<i64> = jobs.iter().map(|job| i64::from(job.0)).collect();
-            ids.into_pyarray(py).into_any().unbind()
-        };
-        let servers = |servers: &[ServerId]| -> Py<PyAny> {
-            let ids: Vec<i64> = servers.iter().map(|server| i64::from(server.0)).collect();
-            ids.into_pyarray(py).into_any().unbind()
-        };
-        Self {
-            started: jobs(&changes.started),
-            preempted: jobs(&changes.preempted),
-            moved: jobs(&changes.moved),
-            retimed: jobs(&changes.retimed),
-            arrived: jobs(&changes.arrived),
-            finished: jobs(&changes.finished),
-            requeued: jobs(&changes.requeued),
-            parts_lost: changes
-                .parts_lost
-                .iter()
-                .map(|&(job, part)| (job.0, part))
-                .collect(),
-            servers_up: servers(&changes.servers_up),
-            servers_down: servers(&changes.servers_down),
-            timers: changes.timers.iter().map(|tag| (None, tag.id)).collect(),
-            is_round: changes.is_round,
-        }
+#[pymethods]
+impl OrderWalk {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self) -> PyResult<Option<u32>> {
+        let view = self.view.get();
+        view.order_at(self.order, self.loan, |_, inner| {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let (walk, skipped) = &mut *state;
+            let next = walk.next(&inner.kept.queues[self.order], skipped);
+            Ok(next.map(|(rank, _)| rank.job))
+        })
+    }
+
+    /// Passes over all further jobs like this one.
+    fn skip_like(&self, job: u32) -> PyResult<()> {
+        let view = self.view.get();
+        view.order_at(self.order, self.loan, |view, inner| {
+            let class = inner.kept.alike.class(view, job_of(view, job)?);
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.1.insert(class);
+            Ok(())
+        })
+    }
+}
+
+/// The actions of a plan as a list, for [`parse`].
+pub(crate) fn items<'py>(list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    match list.cast::<PyList>() {
+        Ok(list) => Ok(list.iter().collect()),
+        Err(_) => Ok(list.cast::<PyTuple>()?.iter().collect()),
     }
 }

@@ -137,7 +137,7 @@ class Suited(gl.Policy):
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         plan = gl.Plan()
-        free, kind = view.servers("gpus_free"), view.servers("gpu_type")
+        free, kind = view.servers("gpus_free").copy(), view.servers("gpu_type")
         for job, types in zip(view.waiting("job"), view.waiting("gpu_types"), strict=True):
             self.types[int(job)] = int(types)
             at = (free * (types >> kind & 1)).nonzero()[0][0]

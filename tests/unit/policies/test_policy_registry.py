@@ -177,13 +177,6 @@ def test_plan_collects_actions() -> None:
         plan.start(1)
 
 
-def test_a_dead_view_says_so() -> None:
-    view = View(object())
-    view._kill()
-    with pytest.raises(PolicyError, match="a view is valid only"):
-        view.waiting("job")
-
-
 def outside(parameter: dict[str, Any]) -> list[Any]:
     """Return values that the declaration of a parameter forbids."""
     rule, bound = parameter["rule"], parameter["bound"]

@@ -45,5 +45,5 @@ mod running;
 mod walk;
 
 pub use crate::kit::Protection;
-pub use key::{Key, Measure};
+pub use key::{Key, Measure, Rank};
 pub use pass::Pass;

@@ -1,0 +1,213 @@
+"""Orders of jobs: `gl.orders.fifo(view)`, `gl.orders.srtf(view)` and others.
+
+An order names the waiting jobs one after the other, as far as it is asked. The core keeps it from
+decision to decision, so a decision costs what has changed and what is looked at, however many jobs
+wait. Orders with equal parameters are one.
+
+Examples
+--------
+>>> import gangline as gl
+>>> class ShortestFirst(gl.Policy):
+...     knowledge = "remaining"
+...
+...     def decide(self, view, changes):
+...         plan, order = gl.Plan(view), gl.orders.sjf(view)
+...         for job in order:
+...             if not plan.place(job):
+...                 order.skip_like(job)
+...         return plan
+>>> cluster = gl.Cluster.homogeneous(servers=2, gpus=4)
+>>> trace = gl.synth.pai(jobs=200, seed=1, max_gpus=8)
+>>> own = gl.simulate(cluster, trace, ShortestFirst())
+>>> own.log_hash == gl.simulate(cluster, trace, "sjf").log_hash
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline._core import OrderWalk
+    from gangline.policies.protocol import Plan, View
+
+__all__ = ["Order", "edf", "fifo", "las", "sjf", "srsf", "srtf", "ssf"]
+
+
+class Order:
+    """Waiting and running jobs in one order, valid during the decision that it was made in.
+
+    Iteration names the waiting jobs. Jobs that come equal are in the order of arrival.
+    """
+
+    __slots__ = ("_core", "_key", "_walk")
+
+    def __init__(
+        self,
+        view: View,
+        measure: str,
+        *,
+        by_gpus: bool = False,
+        limits: Sequence[float] = (),
+        lead: float = 0.0,
+        estimate_error: float = 0.0,
+    ) -> None:
+        self._core = view._core
+        self._key = self._core.order(measure, by_gpus, list(limits), lead, estimate_error)
+        self._walk: OrderWalk | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        self._walk = self._core.walk(*self._key)
+        return self._walk
+
+    def __len__(self) -> int:
+        return self._core.waiting_count()
+
+    @property
+    def first(self) -> int | None:
+        """The first waiting job; None if no job waits."""
+        return self._core.first(*self._key)
+
+    def skip_like(self, job: int) -> None:
+        """Pass over the further waiting jobs that differ from a job only in length.
+
+        They have the same gang, GPU types, model, batch and memory. Where a job finds no place, the
+        jobs like it find none in the same decision, as free GPUs only become fewer; only under the
+        placement rule `skew` may a gang that is wider than every rack fit in less room.
+        """
+        if self._walk is not None:
+            self._walk.skip_like(job)
+
+    def running(self) -> npt.NDArray[np.int64]:
+        """Return the running jobs in this order."""
+        return self._core.running_in(*self._key)
+
+    def behind(self, job: int) -> npt.NDArray[np.int64]:
+        """Return the running jobs that come after a job, the last first."""
+        return self._core.behind(*self._key, job)
+
+    def is_before(self, job: int, other: int) -> bool:
+        """Return whether a job comes before another, each waiting or running."""
+        return self._core.is_before(*self._key, job, other)
+
+    def admit(self) -> list[tuple[int, int | None]]:
+        """Return the jobs whose GPUs change if the first jobs in the order are to run.
+
+        In order, a job is admitted if enough GPUs of one of its types are left by number, wherever
+        they lie: first of the type that it runs on, then of its other types, fastest first.
+
+        Returns
+        -------
+        list of (job, GPU type or None)
+            In order, the running jobs that are not admitted where they run, and the waiting jobs
+            that are admitted, each with the type that admits it.
+        """
+        return self._core.admit(*self._key)
+
+    def repack(self, plan: Plan, rule: str = "consolidate", **params: object) -> None:
+        """Preempt, move and start jobs so that the first jobs in the order run.
+
+        This is the preemptive pass of `srtf`, `srsf` and `las`. Running jobs that `admit` does not
+        leave where they are give up their GPUs, and the jobs that it admits get theirs by a
+        placement rule. Then, in order, a job that ran takes its old GPUs back if all of them are
+        still free, and a waiting one any GPUs that the rule finds for it.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan of this decision.
+        rule : str
+            Placement rule, as for `Plan.place`.
+        **params
+            Its parameters.
+        """
+        waiting = self.admit()
+        ran = [job for job, _ in waiting if plan.release(job)]
+        placed = [
+            job
+            for job, kind in waiting
+            if kind is not None and plan.place(job, rule, types=kind, **params)  # type: ignore[arg-type]
+        ]
+        unplaced = sum(kind is not None for _, kind in waiting) - len(placed)
+        if not unplaced:
+            return
+        left = [job for job in ran if job not in placed]
+        for job in self:
+            while left and self.is_before(left[0], job):
+                plan.restore(left.pop(0))
+            if job not in placed and not plan.place(job, rule, **params):  # type: ignore[arg-type]
+                self.skip_like(job)
+        for job in left:
+            plan.restore(job)
+
+    def wake(self, plan: Plan, tag: int = 0) -> None:
+        """Have the policy woken when the first running job reaches its next limit.
+
+        Call it when the plan is complete; the policy must wake on "timer". For `las` alone: in the
+        other orders no running job changes its place at an instant that can be told.
+        """
+        self._core.wake(plan.actions, *self._key, tag)
+
+
+def fifo(view: View) -> Order:
+    """Return the order of arrival."""
+    return Order(view, "arrival")
+
+
+def sjf(view: View, *, estimate_error: float = 0.0) -> Order:
+    """Return the order of total duration, alone on the fastest GPU type.
+
+    Parameters
+    ----------
+    view : View
+        The view of this decision; its policy must declare `knowledge = "remaining"`.
+    estimate_error : float
+        Sigma of the log-normal error of the durations.
+    """
+    return Order(view, "duration", estimate_error=estimate_error)
+
+
+def ssf(view: View, *, estimate_error: float = 0.0) -> Order:
+    """Return the order of total service: duration times GPUs; parameters as for `sjf`."""
+    return Order(view, "duration", by_gpus=True, estimate_error=estimate_error)
+
+
+def srtf(view: View, *, estimate_error: float = 0.0) -> Order:
+    """Return the order of the time that is left; parameters as for `sjf`."""
+    return Order(view, "remaining", estimate_error=estimate_error)
+
+
+def srsf(view: View, *, estimate_error: float = 0.0) -> Order:
+    """Return the order of the service that is left: time times GPUs; parameters as for `sjf`."""
+    return Order(view, "remaining", by_gpus=True, estimate_error=estimate_error)
+
+
+def las(
+    view: View, *, limits: Sequence[float] = (), by_gpus: bool = True, lead: float = 0.0
+) -> Order:
+    """Return the order of attained service.
+
+    Parameters
+    ----------
+    view : View
+        The view of this decision.
+    limits : sequence of float
+        GPU-seconds at which a job goes down a queue. Inside a queue the first to have started is
+        first, jobs that have not started are last. Without limits the service itself counts.
+    by_gpus : bool
+        Count GPU-seconds; False counts seconds.
+    lead : float
+        Without limits: GPU-seconds per GPU that are taken off the service of a running job, so that
+        equal jobs do not take turns.
+    """
+    return Order(view, "attained", by_gpus=by_gpus, limits=limits, lead=lead)
+
+
+def edf(view: View) -> Order:
+    """Return the order of deadlines; jobs without one come last."""
+    return Order(view, "deadline")

@@ -1,0 +1,430 @@
+"""What a policy sees of jobs and servers: tables with a property for each column.
+
+An array is filled when it is first asked for at a decision, and is the same one until the next. It
+is read-only: copy it to work on it.
+
+Examples
+--------
+>>> import gangline as gl
+>>> class Look(gl.Policy):
+...     def decide(self, view, changes):
+...         plan = gl.Plan(view)
+...         for job, gpus in zip(view.waiting.job, view.waiting.gpus):
+...             if plan.place(job):
+...                 print(f"job {job} starts on {gpus} of {view.servers.gpus_free.sum()} GPUs")
+...         return plan
+>>> cluster = gl.Cluster.homogeneous(servers=1, gpus=4)
+>>> jobs = {"job_id": ["a"], "arrival_s": [0], "gpus": [2], "duration_s": [60]}
+>>> import pyarrow as pa
+>>> _ = gl.simulate(cluster, pa.table(jobs), Look())
+job 0 starts on 2 of 4 GPUs
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, overload
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline._core import PolicyView
+
+    _Bools: TypeAlias = npt.NDArray[np.bool_]
+    _Floats: TypeAlias = npt.NDArray[np.float64]
+    _Ints: TypeAlias = npt.NDArray[np.int64]
+    _Masks: TypeAlias = npt.NDArray[np.uint64]
+
+__all__ = ["Jobs", "Parts", "Residents", "RunningJobs", "Servers", "WaitingJobs"]
+
+_JobInts: TypeAlias = Literal[
+    "job",
+    "gpus",
+    "batch_size",
+    "model",
+    "user",
+    "vc",
+    "gpu_types",
+    "min_gpus",
+    "max_gpus",
+]
+_JobFloats: TypeAlias = Literal[
+    "arrival_s",
+    "attained_gpu_s",
+    "weight",
+    "memory_gb",
+    "deadline_s",
+    "remaining_s",
+    "work_remaining",
+]
+_RunningInts: TypeAlias = Literal[
+    "job",
+    "gpus",
+    "batch_size",
+    "model",
+    "user",
+    "vc",
+    "gpu_types",
+    "min_gpus",
+    "max_gpus",
+    "sub_batch",
+    "gpu_type",
+]
+_RunningFloats: TypeAlias = Literal[
+    "arrival_s",
+    "attained_gpu_s",
+    "weight",
+    "memory_gb",
+    "deadline_s",
+    "remaining_s",
+    "work_remaining",
+    "start_s",
+    "rate",
+    "locality",
+]
+_ServerInts: TypeAlias = Literal[
+    "gpus",
+    "gpus_free",
+    "rack",
+    "gpu_type",
+]
+_PartInts: TypeAlias = Literal[
+    "job",
+    "part",
+    "server",
+    "gpus",
+    "gpu_type",
+    "sub_batch",
+]
+_PartFloats: TypeAlias = Literal[
+    "rate",
+    "locality",
+    "xi",
+    "progress_start_s",
+]
+_ResidentInts: TypeAlias = Literal[
+    "server",
+    "slot",
+    "job",
+]
+
+
+class _Table:
+    """Columns of one kind of row."""
+
+    __slots__ = ("_core",)
+    _name: ClassVar[str] = ""
+
+    def __init__(self, core: PolicyView) -> None:
+        self._core = core
+
+    def _ints(self, name: str) -> _Ints:
+        found: _Ints = self._core.column(self._name, name)
+        return found
+
+    def _floats(self, name: str) -> _Floats:
+        found: _Floats = self._core.column(self._name, name)
+        return found
+
+
+class Jobs(_Table):
+    """Columns that waiting and running jobs have in common."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @property
+    def job(self) -> _Ints:
+        """Number by which plans name the job (int64)."""
+        return self._ints("job")
+
+    @property
+    def gpus(self) -> _Ints:
+        """GPUs of its gang (int64)."""
+        return self._ints("gpus")
+
+    @property
+    def batch_size(self) -> _Ints:
+        """Samples per GPU and step; 0 where it is not known (int64)."""
+        return self._ints("batch_size")
+
+    @property
+    def model(self) -> _Ints:
+        """Number of its model, -1 for none; `View.labels` has the names (int64)."""
+        return self._ints("model")
+
+    @property
+    def user(self) -> _Ints:
+        """Number of its user, -1 for none (int64)."""
+        return self._ints("user")
+
+    @property
+    def vc(self) -> _Ints:
+        """Number of its virtual cluster, -1 for none (int64)."""
+        return self._ints("vc")
+
+    @property
+    def gpu_types(self) -> _Ints:
+        """GPU types that it may use, as bits: bit 0 is type 0 (int64)."""
+        return self._ints("gpu_types")
+
+    @property
+    def min_gpus(self) -> _Ints:
+        """Fewest GPUs: of an elastic job its range, else its gang (int64)."""
+        return self._ints("min_gpus")
+
+    @property
+    def max_gpus(self) -> _Ints:
+        """Most GPUs: of an elastic job its range, else its gang (int64)."""
+        return self._ints("max_gpus")
+
+    @property
+    def arrival_s(self) -> _Floats:
+        """Arrival in seconds (float64)."""
+        return self._floats("arrival_s")
+
+    @property
+    def attained_gpu_s(self) -> _Floats:
+        """GPU-seconds that it has held so far, without overhead (float64)."""
+        return self._floats("attained_gpu_s")
+
+    @property
+    def weight(self) -> _Floats:
+        """Weight, 1 by default (float64)."""
+        return self._floats("weight")
+
+    @property
+    def memory_gb(self) -> _Floats:
+        """Memory per GPU at full batch in GiB; 0 where it is not known (float64)."""
+        return self._floats("memory_gb")
+
+    @property
+    def deadline_s(self) -> _Floats:
+        """Deadline in seconds; infinite without one (float64)."""
+        return self._floats("deadline_s")
+
+    @property
+    def remaining_s(self) -> _Floats:
+        """Seconds left alone on its fastest type, for `knowledge = "remaining"` (float64)."""
+        return self._floats("remaining_s")
+
+    @property
+    def work_remaining(self) -> _Floats:
+        """Iterations left, for policies with `knowledge = "remaining"` (float64)."""
+        return self._floats("work_remaining")
+
+    @property
+    def rates(self) -> _Floats:
+        """Iterations/s alone and consolidated, by job and GPU type; 0 if not usable (float64)."""
+        return self._floats("rates")
+
+
+class WaitingJobs(Jobs):
+    """The waiting jobs, in the order of arrival."""
+
+    __slots__ = ()
+    _name: ClassVar[str] = "waiting"
+
+    def __len__(self) -> int:
+        return self._core.waiting_count()
+
+    @overload
+    def __call__(self, column: _JobInts) -> _Ints: ...
+    @overload
+    def __call__(self, column: _JobFloats | Literal["rates"]) -> _Floats: ...
+    def __call__(self, column: str) -> _Ints | _Floats:
+        """Return a column by its name."""
+        found: _Ints | _Floats = self._core.column(self._name, column)
+        return found
+
+
+class RunningJobs(Jobs):
+    """The running jobs, in the order of their numbers."""
+
+    __slots__ = ()
+    _name: ClassVar[str] = "running"
+
+    @overload
+    def __call__(self, column: _RunningInts) -> _Ints: ...
+    @overload
+    def __call__(self, column: _RunningFloats | Literal["rates"]) -> _Floats: ...
+    def __call__(self, column: str) -> _Ints | _Floats:
+        """Return a column by its name."""
+        found: _Ints | _Floats = self._core.column(self._name, column)
+        return found
+
+    @property
+    def sub_batch(self) -> _Ints:
+        """Samples per GPU and pass; 0 is the full batch (int64)."""
+        return self._ints("sub_batch")
+
+    @property
+    def gpu_type(self) -> _Ints:
+        """GPU type that it runs on (int64)."""
+        return self._ints("gpu_type")
+
+    @property
+    def start_s(self) -> _Floats:
+        """Instant of its last start or move in seconds (float64)."""
+        return self._floats("start_s")
+
+    @property
+    def rate(self) -> _Floats:
+        """Progress per time outside of overhead, in iterations/s (float64)."""
+        return self._floats("rate")
+
+    @property
+    def locality(self) -> _Floats:
+        """Share of its speed that the gang keeps where it is; 1 on one server (float64)."""
+        return self._floats("locality")
+
+
+class Servers(_Table):
+    """The servers, in their order in the cluster."""
+
+    __slots__ = ()
+    _name: ClassVar[str] = "servers"
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+    @overload
+    def __call__(self, column: _ServerInts) -> _Ints: ...
+    @overload
+    def __call__(self, column: Literal["free_mask"]) -> _Masks: ...
+    @overload
+    def __call__(self, column: Literal["up"]) -> _Bools: ...
+    def __call__(self, column: str) -> _Ints | _Masks | _Bools:
+        """Return a column by its name."""
+        found: _Ints | _Masks | _Bools = self._core.column(self._name, column)
+        return found
+
+    @property
+    def gpus(self) -> _Ints:
+        """GPUs (int64)."""
+        return self._ints("gpus")
+
+    @property
+    def gpus_free(self) -> _Ints:
+        """Free GPUs; 0 while it is down (int64)."""
+        return self._ints("gpus_free")
+
+    @property
+    def rack(self) -> _Ints:
+        """Number of its rack (int64)."""
+        return self._ints("rack")
+
+    @property
+    def gpu_type(self) -> _Ints:
+        """Number of its GPU type (int64)."""
+        return self._ints("gpu_type")
+
+    @property
+    def free_mask(self) -> _Masks:
+        """Free slots as bits: bit 0 is slot 0 (uint64)."""
+        return self("free_mask")
+
+    @property
+    def up(self) -> _Bools:
+        """Whether it is up (bool)."""
+        return self("up")
+
+
+class Parts(_Table):
+    """The parts of running jobs, in the order of jobs and servers; one each without forks."""
+
+    __slots__ = ()
+    _name: ClassVar[str] = "parts"
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @overload
+    def __call__(self, column: _PartInts) -> _Ints: ...
+    @overload
+    def __call__(self, column: _PartFloats) -> _Floats: ...
+    def __call__(self, column: str) -> _Ints | _Floats:
+        """Return a column by its name."""
+        found: _Ints | _Floats = self._core.column(self._name, column)
+        return found
+
+    @property
+    def job(self) -> _Ints:
+        """Job of the part (int64)."""
+        return self._ints("job")
+
+    @property
+    def part(self) -> _Ints:
+        """Number of the part; 0 unless the policy forks jobs (int64)."""
+        return self._ints("part")
+
+    @property
+    def server(self) -> _Ints:
+        """Its first server (int64)."""
+        return self._ints("server")
+
+    @property
+    def gpus(self) -> _Ints:
+        """GPUs (int64)."""
+        return self._ints("gpus")
+
+    @property
+    def gpu_type(self) -> _Ints:
+        """GPU type (int64)."""
+        return self._ints("gpu_type")
+
+    @property
+    def sub_batch(self) -> _Ints:
+        """Samples per GPU and pass; 0 is the full batch (int64)."""
+        return self._ints("sub_batch")
+
+    @property
+    def rate(self) -> _Floats:
+        """Progress now, in iterations/s (float64)."""
+        return self._floats("rate")
+
+    @property
+    def locality(self) -> _Floats:
+        """Share of its speed that it keeps where it is (float64)."""
+        return self._floats("locality")
+
+    @property
+    def xi(self) -> _Floats:
+        """Present slowdown factor by co-runners; 1 without any (float64)."""
+        return self._floats("xi")
+
+    @property
+    def progress_start_s(self) -> _Floats:
+        """End of its overhead in seconds (float64)."""
+        return self._floats("progress_start_s")
+
+
+class Residents(_Table):
+    """The jobs on each GPU, in the order of servers and slots; a shared GPU has two rows."""
+
+    __slots__ = ()
+    _name: ClassVar[str] = "residents"
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def __call__(self, column: _ResidentInts) -> _Ints:
+        """Return a column by its name."""
+        return self._ints(column)
+
+    @property
+    def server(self) -> _Ints:
+        """Server (int64)."""
+        return self._ints("server")
+
+    @property
+    def slot(self) -> _Ints:
+        """Slot of the GPU on its server (int64)."""
+        return self._ints("slot")
+
+    @property
+    def job(self) -> _Ints:
+        """Job on it (int64)."""
+        return self._ints("job")

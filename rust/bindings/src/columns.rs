@@ -1,0 +1,263 @@
+//! The tables that a policy written in Python sees, column by column. An unused column is never filled, and one that is
+//! asked for twice at a decision is filled once: [`crate::view`] keeps it.
+
+use crate::error::raise;
+use gangline_engine::{ClusterView, Part, Run};
+use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, ServerId, SimSpan, SimTime};
+use numpy::{Element, IntoPyArray, PyArray2, PyArrayMethods};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// A column of a table: "waiting", "running", "servers", "parts" or "residents".
+pub(crate) fn column<'py>(
+    py: Python<'py>,
+    view: &ClusterView<'_>,
+    knows_work: bool,
+    (table, name): (&str, &str),
+) -> PyResult<Bound<'py, PyAny>> {
+    match table {
+        "waiting" => job_column(
+            py,
+            (view, knows_work),
+            &view.waiting().collect::<Vec<_>>(),
+            name,
+        ),
+        "running" => job_column(
+            py,
+            (view, knows_work),
+            &view.running().collect::<Vec<_>>(),
+            name,
+        ),
+        "parts" => part_column(py, view, name),
+        "residents" => resident_column(py, view, name),
+        "servers" => server_column(py, view, name),
+        other => Err(PyKeyError::new_err(format!("no table {other}"))),
+    }
+}
+
+/// Numbers as a read-only array.
+pub(crate) fn array<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyAny> {
+    let made = values.into_pyarray(py);
+    made.readwrite().make_nonwriteable();
+    made.into_any()
+}
+
+/// Indices of jobs or servers.
+pub(crate) fn indices<'py>(py: Python<'py>, ids: impl Iterator<Item = usize>) -> Bound<'py, PyAny> {
+    array(py, ids.map(|id| id as i64).collect())
+}
+
+const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, vc, memory_gb, \
+     deadline_s, gpu_types, rates, min_gpus, max_gpus, start_s, rate, locality, sub_batch, gpu_type, remaining_s, \
+     work_remaining";
+const PART_COLUMNS: &str = "job, part, server, gpus, gpu_type, sub_batch, rate, locality, xi, \
+     progress_start_s";
+const RESIDENT_COLUMNS: &str = "server, slot, job";
+const SERVER_COLUMNS: &str = "gpus, gpus_free, free_mask, rack, gpu_type, up";
+
+fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
+    let message = format!("no column `{name}` of {table}; known: {known}");
+    raise(py, "PolicyError", &message, &PyDict::new(py)).unwrap_or_else(|error| error)
+}
+
+/// Refuses to tell how much work is left to a policy that does not say that it looks.
+pub(crate) fn check_knowledge(py: Python<'_>, knows_work: bool) -> PyResult<()> {
+    if knows_work {
+        return Ok(());
+    }
+    let message = "this policy declares knowledge \"online\": it may not read how much \
+         work is left; set knowledge = \"remaining\"";
+    Err(raise(py, "PolicyError", message, &PyDict::new(py))?)
+}
+
+/// GPU-seconds without overhead that a job has had so far.
+fn gpu_seconds(view: &ClusterView<'_>, job: JobId) -> f64 {
+    view.attained_gpu_ns(job) as f64 / NANOS_PER_SECOND
+}
+
+/// Fewest and most GPUs that a job may have.
+fn gpu_range(view: &ClusterView<'_>, job: JobId) -> (u32, u32) {
+    let gang = view.jobs().gpus(job);
+    view.elastic(job).map_or((gang, gang), |model| {
+        (model.class().min_gpus, model.class().max_gpus)
+    })
+}
+
+/// A label as a number; -1 is none.
+fn label(column: Option<&Vec<u32>>, job: JobId) -> i64 {
+    let code = column.map(|codes| codes[job.index()]);
+    code.filter(|&code| code != u32::MAX).map_or(-1, i64::from)
+}
+
+fn job_column<'py>(
+    py: Python<'py>,
+    (view, knows_work): (&ClusterView<'_>, bool),
+    jobs: &[JobId],
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let floats = |value: &dyn Fn(JobId) -> f64| -> Bound<'py, PyAny> {
+        array(py, jobs.iter().map(|&job| value(job)).collect())
+    };
+    let ints = |value: &dyn Fn(JobId) -> i64| -> Bound<'py, PyAny> {
+        array(py, jobs.iter().map(|&job| value(job)).collect())
+    };
+    let columns = view.jobs().columns();
+    Ok(match name {
+        "job" => ints(&|job| i64::from(job.0)),
+        "gpus" => ints(&|job| i64::from(view.jobs().gpus(job))),
+        "batch_size" => ints(&|job| i64::from(view.jobs().batch_size(job))),
+        "model" => ints(&|job| view.jobs().model(job).map_or(-1, i64::from)),
+        "user" => ints(&|job| label(columns.user.as_ref(), job)),
+        "vc" => ints(&|job| label(columns.vc.as_ref(), job)),
+        "memory_gb" => floats(&|job| view.jobs().memory_bytes(job) as f64 / GIB),
+        "deadline_s" => floats(&|job| {
+            let deadline = columns.deadline.as_ref().map(|all| all[job.index()]);
+            let known = deadline.filter(|&deadline| deadline != SimTime::NEVER);
+            known.map_or(f64::INFINITY, SimTime::seconds)
+        }),
+        // signed, as the numbers of types are: numpy shifts only like by like
+        "gpu_types" => ints(&|job| {
+            let types = view.types_of(job);
+            types.fold(0, |mask, gpu_type| mask | 1 << gpu_type.index())
+        }),
+        "rates" => rates(py, view, jobs)?,
+        "sub_batch" => ints(&|job| i64::from(view.sub_batch(job))),
+        "gpu_type" => ints(&|job| {
+            let run = view.run(job);
+            run.map_or(-1, |run| run.gpu_type().index() as i64)
+        }),
+        "min_gpus" => ints(&|job| i64::from(gpu_range(view, job).0)),
+        "max_gpus" => ints(&|job| i64::from(gpu_range(view, job).1)),
+        "arrival_s" => floats(&|job| view.jobs().arrival(job).seconds()),
+        "attained_gpu_s" => floats(&|job| gpu_seconds(view, job)),
+        "weight" => floats(&|job| {
+            let weight = columns.weight.as_ref();
+            weight.map_or(1.0, |weight| weight[job.index()])
+        }),
+        "start_s" => floats(&|job| view.run(job).map_or(f64::NAN, |run| run.started.seconds())),
+        "locality" => floats(&|job| view.locality(job).unwrap_or(f64::NAN)),
+        "rate" => floats(&|job| view.run(job).map_or(0.0, |run| run.rate)),
+        "remaining_s" | "work_remaining" => {
+            check_knowledge(py, knows_work)?;
+            if name == "remaining_s" {
+                floats(&|job| view.remaining(job).map_or(f64::NAN, SimSpan::seconds))
+            } else {
+                floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN))
+            }
+        }
+        other => return Err(no_column(py, "jobs", other, JOB_COLUMNS)),
+    })
+}
+
+/// Base rates by job and GPU type; 0 where a job may not run.
+fn rates<'py>(
+    py: Python<'py>,
+    view: &ClusterView<'_>,
+    jobs: &[JobId],
+) -> PyResult<Bound<'py, PyAny>> {
+    let types = view.cluster().gpu_types().len();
+    let rate = |job: JobId, at: usize| {
+        let usable = view.usable_types(job) >> at & 1 == 1;
+        if usable {
+            view.base_rate(job, GpuTypeId::new(at))
+        } else {
+            0.0
+        }
+    };
+    let rows: Vec<Vec<f64>> = jobs
+        .iter()
+        .map(|&job| (0..types).map(|at| rate(job, at)).collect())
+        .collect();
+    if rows.is_empty() {
+        let none = PyArray2::<f64>::zeros(py, [0, types], false);
+        return Ok(none.into_any());
+    }
+    let made = PyArray2::from_vec2(py, &rows)?;
+    made.readwrite().make_nonwriteable();
+    Ok(made.into_any())
+}
+
+/// A column with a row per part of every running job, in the order of jobs and servers.
+fn part_column<'py>(
+    py: Python<'py>,
+    view: &ClusterView<'_>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let runs = view.running().filter_map(|job| view.run(job));
+    let parts: Vec<(&Run, &Part)> = runs
+        .flat_map(|run| run.parts().iter().map(move |part| (run, part)))
+        .collect();
+    let floats = |value: &dyn Fn(&Part) -> f64| -> Bound<'py, PyAny> {
+        array(py, parts.iter().map(|(_, part)| value(part)).collect())
+    };
+    let ints = |value: &dyn Fn(&Run, &Part) -> i64| -> Bound<'py, PyAny> {
+        array(
+            py,
+            parts.iter().map(|(run, part)| value(run, part)).collect(),
+        )
+    };
+    Ok(match name {
+        "job" => ints(&|run, _| i64::from(run.job.0)),
+        "part" => ints(&|_, part| i64::from(part.number)),
+        "server" => ints(&|_, part| i64::from(part.gpus.by_server()[0].server.0)),
+        "gpus" => ints(&|_, part| i64::from(part.gpus.gpus())),
+        "gpu_type" => ints(&|_, part| i64::from(part.gpu_type.0)),
+        "sub_batch" => ints(&|_, part| i64::from(part.sub_batch)),
+        "rate" => floats(&|part| part.rate),
+        "locality" => floats(&|part| part.locality),
+        "xi" => floats(&|part| part.xi),
+        "progress_start_s" => floats(&|part| part.progress_start.seconds()),
+        other => return Err(no_column(py, "parts", other, PART_COLUMNS)),
+    })
+}
+
+/// A column with a row per job on each GPU, in the order of servers and slots.
+fn resident_column<'py>(
+    py: Python<'py>,
+    view: &ClusterView<'_>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut rows: Vec<(usize, u32, JobId)> = Vec::new();
+    for (at, server) in view.cluster().servers().iter().enumerate() {
+        for slot in 0..server.gpus {
+            let residents = view.residents(ServerId::new(at), slot);
+            rows.extend(residents.map(|job| (at, slot, job)));
+        }
+    }
+    let ints = |value: &dyn Fn(&(usize, u32, JobId)) -> i64| -> Bound<'py, PyAny> {
+        array(py, rows.iter().map(value).collect())
+    };
+    Ok(match name {
+        "server" => ints(&|row| row.0 as i64),
+        "slot" => ints(&|row| i64::from(row.1)),
+        "job" => ints(&|row| i64::from(row.2.0)),
+        other => return Err(no_column(py, "residents", other, RESIDENT_COLUMNS)),
+    })
+}
+
+fn server_column<'py>(
+    py: Python<'py>,
+    view: &ClusterView<'_>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let servers = view.cluster().servers();
+    let ids = 0..servers.len();
+    let ints = |value: &dyn Fn(usize) -> i64| -> Bound<'py, PyAny> {
+        array(py, (0..servers.len()).map(value).collect())
+    };
+    Ok(match name {
+        "gpus" => ints(&|at| i64::from(servers[at].gpus)),
+        "gpus_free" => ints(&|at| i64::from(view.free_mask(ServerId::new(at)).count_ones())),
+        "rack" => ints(&|at| i64::from(servers[at].rack.0)),
+        "gpu_type" => ints(&|at| i64::from(servers[at].gpu_type.0)),
+        "up" => array(py, ids.map(|at| view.is_up(ServerId::new(at))).collect()),
+        "free_mask" => array::<u64>(
+            py,
+            ids.map(|at| view.free_mask(ServerId::new(at))).collect(),
+        ),
+        other => return Err(no_column(py, "servers", other, SERVER_COLUMNS)),
+    })
+}

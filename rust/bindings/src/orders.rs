@@ -1,0 +1,345 @@
+//! Orders of jobs for policies in Python. The waiting jobs of an order are kept from decision to decision: an update
+//! costs what changed, and a walk what it visits. Running jobs are few, and are put in order when they are asked for.
+
+use gangline_engine::{Changes, ClusterView, PolicyError};
+use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
+use gangline_policies::kit::Seen;
+use gangline_policies::preempt::Rank;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::Bound::{Excluded, Unbounded};
+
+/// Last in the order of first starts.
+const NEVER_STARTED: i64 = i64::MAX;
+
+/// What jobs are ordered by; ties by arrival, then job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// Arrival.
+    Arrival,
+    /// Isolated duration; times the gang if `by_gpus`.
+    Duration,
+    /// Isolated time that is left; times the gang, then by gang, if `by_gpus`.
+    Remaining,
+    /// Attained service: by queues, and inside a queue by first start; without limits by the service itself.
+    Attained,
+    /// Deadline.
+    Deadline,
+}
+
+/// An order with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Spec {
+    pub(crate) measure: Measure,
+    pub(crate) by_gpus: bool,
+    /// Attained services, GPU-ns, at which a job goes down a queue.
+    pub(crate) limits: Vec<i128>,
+    /// Head start of running jobs where there are no limits, GPU-ns per GPU.
+    pub(crate) lead: i128,
+    pub(crate) estimate_error: f64,
+}
+
+impl Spec {
+    fn rank(&self, view: &ClusterView<'_>, job: JobId) -> Result<Rank, PolicyError> {
+        let gpus = view.jobs().gpus(job);
+        let scale = if self.by_gpus { i128::from(gpus) } else { 1 };
+        let seen = Seen::new(self.estimate_error);
+        let (lead, value, tie) = match self.measure {
+            Measure::Arrival => (0, 0, 0),
+            Measure::Duration => (0, i128::from(seen.duration(view, job)?.0) * scale, 0),
+            Measure::Remaining => {
+                let tie = if self.by_gpus { gpus } else { 0 };
+                (0, i128::from(seen.remaining(view, job)?.0) * scale, tie)
+            }
+            Measure::Attained if self.limits.is_empty() => {
+                let head_start = if view.run(job).is_some() {
+                    self.lead * scale
+                } else {
+                    0
+                };
+                (0, self.attained(view, job) - head_start, 0)
+            }
+            Measure::Attained => {
+                let first = view.first_start(job).map_or(NEVER_STARTED, |time| time.0);
+                (self.queue(view, job) as u64, i128::from(first), 0)
+            }
+            Measure::Deadline => {
+                let deadline = view.jobs().columns().deadline.as_ref();
+                let deadline = deadline.map_or(SimTime::NEVER, |all| all[job.index()]);
+                (0, i128::from(deadline.0), 0)
+            }
+        };
+        Ok(Rank {
+            lead,
+            value,
+            gpus: tie,
+            job: job.0,
+        })
+    }
+
+    fn attained(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
+        i128::from(view.executed(job).0) * self.scale(view, job)
+    }
+
+    fn scale(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
+        if self.by_gpus {
+            i128::from(view.jobs().gpus(job))
+        } else {
+            1
+        }
+    }
+
+    /// The queue of a job: the limits that it has reached.
+    fn queue(&self, view: &ClusterView<'_>, job: JobId) -> usize {
+        let attained = self.attained(view, job);
+        self.limits.partition_point(|&limit| limit <= attained)
+    }
+
+    /// When a job that makes progress from an instant on reaches its next limit.
+    pub(crate) fn next_limit(
+        &self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        since: SimTime,
+    ) -> Option<SimTime> {
+        if self.measure != Measure::Attained {
+            return None;
+        }
+        let limit = self.limits.get(self.queue(view, job))?;
+        let missing = limit - self.attained(view, job);
+        let span = (missing - 1).div_euclid(self.scale(view, job)) + 1;
+        i64::try_from(span).ok().map(|span| since + SimSpan(span))
+    }
+}
+
+/// All that a placement may depend on, as numbers.
+type Likeness = SmallVec<[u64; 10]>;
+
+/// Jobs that differ in nothing that a placement depends on, as classes.
+#[derive(Debug, Default)]
+pub(crate) struct Alike {
+    numbers: FxHashMap<Likeness, u32>,
+    of: FxHashMap<JobId, u32>,
+}
+
+impl Alike {
+    pub(crate) fn class(&mut self, view: &ClusterView<'_>, job: JobId) -> u32 {
+        if let Some(&class) = self.of.get(&job) {
+            return class;
+        }
+        let jobs = view.jobs();
+        let model = jobs.model(job).map_or(u64::MAX, u64::from);
+        let mut key = Likeness::from_slice(&[
+            u64::from(jobs.gpus(job)),
+            u64::from(jobs.batch_size(job)),
+            jobs.memory_bytes(job),
+            model,
+            u64::from(view.pair_class(job)),
+            u64::from(view.elastic(job).is_some()),
+        ]);
+        for gpu_type in view.types_of(job) {
+            key.push(gpu_type.index() as u64);
+        }
+        let next = self.numbers.len() as u32;
+        let class = *self.numbers.entry(key).or_insert(next);
+        self.of.insert(job, class);
+        class
+    }
+}
+
+/// The waiting jobs in an order.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) spec: Spec,
+    /// By class.
+    sets: Vec<BTreeSet<Rank>>,
+    known: FxHashMap<JobId, (u32, Rank)>,
+}
+
+impl Queue {
+    fn add(
+        &mut self,
+        alike: &mut Alike,
+        view: &ClusterView<'_>,
+        job: JobId,
+    ) -> Result<(), PolicyError> {
+        self.remove(job);
+        let class = alike.class(view, job);
+        let rank = self.spec.rank(view, job)?;
+        if self.sets.len() <= class as usize {
+            self.sets.resize_with(class as usize + 1, BTreeSet::new);
+        }
+        self.sets[class as usize].insert(rank);
+        self.known.insert(job, (class, rank));
+        Ok(())
+    }
+
+    fn remove(&mut self, job: JobId) {
+        if let Some((class, rank)) = self.known.remove(&job) {
+            self.sets[class as usize].remove(&rank);
+        }
+    }
+
+    /// The first waiting job.
+    pub(crate) fn first(&self) -> Option<JobId> {
+        let heads = self.sets.iter().filter_map(BTreeSet::first);
+        heads.min().map(|rank| JobId(rank.job))
+    }
+
+    /// The rank of a job, waiting or running.
+    pub(crate) fn rank(&self, view: &ClusterView<'_>, job: JobId) -> Result<Rank, PolicyError> {
+        match self.known.get(&job) {
+            Some(&(_, rank)) => Ok(rank),
+            None => self.spec.rank(view, job),
+        }
+    }
+
+    /// Running jobs with their ranks, the first first.
+    pub(crate) fn running(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
+        let ranks = view.running().map(|job| self.spec.rank(view, job));
+        let mut ranks = ranks.collect::<Result<Vec<_>, _>>()?;
+        ranks.sort_unstable();
+        Ok(ranks)
+    }
+
+    /// A walk over the waiting jobs.
+    pub(crate) fn walk(&self) -> Walk {
+        let heads = self.sets.iter().enumerate();
+        let heads = heads.filter_map(|(class, set)| Some(Reverse((*set.first()?, class as u32))));
+        Walk {
+            heads: heads.collect(),
+            last: None,
+        }
+    }
+
+    /// Who has GPUs by number: in order, a job is admitted if enough GPUs of one of its types are left, first of the type
+    /// that it runs on. Returns, in order, the running jobs that are not admitted where they run and the waiting jobs that
+    /// are admitted, each with the type that admits it. O(running log running + classes log classes).
+    pub(crate) fn admit(
+        &self,
+        view: &ClusterView<'_>,
+    ) -> Result<Vec<(JobId, Option<GpuTypeId>)>, PolicyError> {
+        let types = (0..view.cluster().gpu_types().len()).map(GpuTypeId::new);
+        let mut left: Vec<u32> = types.map(|gpu_type| view.gpus_up(gpu_type)).collect();
+        let mut admit = |job: JobId, own: Option<GpuTypeId>| {
+            let gpus = view.jobs().gpus(job);
+            let others = view.types_of(job).filter(|&gpu_type| Some(gpu_type) != own);
+            let found = own
+                .into_iter()
+                .chain(others)
+                .find(|gpu_type| left[gpu_type.index()] >= gpus)?;
+            left[found.index()] -= gpus;
+            Some(found)
+        };
+        let mut running = self.running(view)?.into_iter().peekable();
+        let mut walk = self.walk();
+        let mut refused = FxHashSet::default();
+        let mut changed = Vec::new();
+        let mut head = walk.next(self, &refused);
+        loop {
+            let is_before = |rank: &Rank| head.is_none_or(|(head, _)| *rank < head);
+            if let Some(rank) = running.next_if(is_before) {
+                let job = JobId(rank.job);
+                let own = view.run(job).map(gangline_engine::Run::gpu_type);
+                let found = admit(job, own);
+                if found != own {
+                    changed.push((job, found));
+                }
+                continue;
+            }
+            let Some((rank, class)) = head else {
+                return Ok(changed);
+            };
+            let job = JobId(rank.job);
+            match admit(job, None) {
+                Some(found) => changed.push((job, Some(found))),
+                None => _ = refused.insert(class),
+            }
+            head = walk.next(self, &refused);
+        }
+    }
+}
+
+/// A walk over waiting jobs in order, class by class.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    heads: BinaryHeap<Reverse<(Rank, u32)>>,
+    /// The job that came last, whose class has not gone on yet.
+    last: Option<(Rank, u32)>,
+}
+
+impl Walk {
+    /// The next job, of a class that is not skipped.
+    pub(crate) fn next(&mut self, queue: &Queue, skipped: &FxHashSet<u32>) -> Option<(Rank, u32)> {
+        if let Some((rank, class)) = self.last.take()
+            && !skipped.contains(&class)
+            && let Some(&next) = queue.sets[class as usize]
+                .range((Excluded(rank), Unbounded))
+                .next()
+        {
+            self.heads.push(Reverse((next, class)));
+        }
+        loop {
+            let Reverse((rank, class)) = self.heads.pop()?;
+            if !skipped.contains(&class) {
+                self.last = Some((rank, class));
+                return self.last;
+            }
+        }
+    }
+}
+
+/// The orders of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) alike: Alike,
+    pub(crate) queues: Vec<Queue>,
+}
+
+impl Kept {
+    /// The number of an order, which is built where it is new.
+    pub(crate) fn find(
+        &mut self,
+        view: &ClusterView<'_>,
+        spec: Spec,
+    ) -> Result<usize, PolicyError> {
+        let known = self.queues.iter().position(|queue| queue.spec == spec);
+        if let Some(at) = known {
+            return Ok(at);
+        }
+        let mut queue = Queue {
+            spec,
+            sets: Vec::new(),
+            known: FxHashMap::default(),
+        };
+        for job in view.waiting() {
+            queue.add(&mut self.alike, view, job)?;
+        }
+        self.queues.push(queue);
+        Ok(self.queues.len() - 1)
+    }
+
+    /// Takes in what became of the last plan and what happened since.
+    pub(crate) fn update(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+    ) -> Result<(), PolicyError> {
+        let Self { alike, queues } = self;
+        for queue in queues {
+            for &job in changes.started.iter().chain(&changes.finished) {
+                queue.remove(job);
+            }
+            let come = changes.preempted.iter().chain(&changes.requeued);
+            for &job in come.chain(&changes.arrived) {
+                queue.add(alike, view, job)?;
+            }
+        }
+        for job in &changes.finished {
+            alike.of.remove(job);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+"""Policies of the registry in Python, of building blocks alone, after their pages in docs/policies.
+
+Each takes the placement rule and its parameters, as those of the registry do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gangline as gl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class _Placing(gl.Policy):
+    """What the twins have in common: where gangs go."""
+
+    def __init__(self, placement: str = "consolidate", **params: Any) -> None:
+        self.placement = placement
+        self.rule_params = params
+
+    def start(self, view: gl.View) -> Iterable[int]:
+        return gl.Plan(view).unplaceable(self.placement, **self.rule_params)  # type: ignore[arg-type]
+
+    def place(self, plan: gl.Plan, job: int, types: int | None = None) -> bool:
+        return plan.place(job, self.placement, types=types, **self.rule_params)  # type: ignore[arg-type]
+
+
+class Fifo(_Placing):
+    """Strict order of arrival: the first job that does not fit blocks all behind it."""
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan(view)
+        for job in gl.orders.fifo(view):
+            if not self.place(plan, job):
+                break
+        return plan
+
+
+class FifoSkip(_Placing):
+    """Order of arrival; jobs that do not fit are passed over."""
+
+    def order(self, view: gl.View) -> gl.orders.Order:
+        return gl.orders.fifo(view)
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan, order = gl.Plan(view), self.order(view)
+        for job in order:
+            if not self.place(plan, job):
+                order.skip_like(job)
+        return plan
+
+
+class Sjf(FifoSkip):
+    """Shortest first; jobs that do not fit are passed over."""
+
+    knowledge = "remaining"
+
+    def order(self, view: gl.View) -> gl.orders.Order:
+        return gl.orders.sjf(view)
+
+
+class Srtf(_Placing):
+    """Shortest remaining time first: who is not admitted makes way, who is gets GPUs."""
+
+    knowledge = "remaining"
+
+    def order(self, view: gl.View) -> gl.orders.Order:
+        return gl.orders.srtf(view)
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan, order = gl.Plan(view), self.order(view)
+        admitted = order.admit()
+        ran = [job for job, _ in admitted if plan.release(job)]
+        placed = {job for job, kind in admitted if kind is not None and self.place(plan, job, kind)}
+        if all(kind is None or job in placed for job, kind in admitted):
+            return plan
+        ran = [job for job in ran if job not in placed]
+        for job in order:  # those before it in the order come first
+            while ran and order.is_before(ran[0], job):
+                plan.restore(ran.pop(0))
+            if job not in placed and not self.place(plan, job):
+                order.skip_like(job)
+        for job in ran:
+            plan.restore(job)
+        return plan
+
+
+class Las(Srtf):
+    """Least attained service: queues by GPU-seconds, inside a queue the first start."""
+
+    knowledge = "online"
+    wake_on = ("arrival", "completion", "capacity", "timer")
+
+    def __init__(self, limits: Iterable[float] = (3250.0, 7200.0), **params: Any) -> None:
+        super().__init__(**params)
+        self.limits = tuple(limits)
+
+    def order(self, view: gl.View) -> gl.orders.Order:
+        return gl.orders.las(view, limits=self.limits)
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = super().decide(view, changes)
+        self.order(view).wake(plan)
+        return plan
+
+
+class SjfBsbf(gl.Policy):
+    """Shortest first; a job without free GPUs shares some where that pays for both."""
+
+    knowledge = "remaining"
+    max_share = 2
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan, arrived = gl.Plan(view), set(changes.arrived.tolist())
+        running = view.running
+        jobs = zip(running.job, running.sub_batch, running.batch_size, strict=True)
+        alone = {
+            job: gpus
+            for kind in set(view.servers.gpu_type.tolist())
+            for job, gpus in plan.sole_residents(kind).items()
+        }
+        for job, sub_batch, batch in jobs:
+            if 0 < sub_batch < batch and alone.get(int(job)) == view.gpus_of(job):
+                plan.keep(job, sub_batch=batch)
+        for job in gl.orders.sjf(view):
+            if changes.has_room or job in arrived:
+                self.try_job(view, plan, job)
+        return plan
+
+    def try_job(self, view: gl.View, plan: gl.Plan, job: int) -> bool:
+        row = view.waiting.job.tolist().index(job)
+        rates, gpus = view.waiting.rates[row], int(view.waiting.gpus[row])
+        for kind in sorted(rates.nonzero()[0].tolist(), key=lambda kind: -rates[kind]):
+            free = plan.free_mask.tolist()
+            servers = [s for s, of in enumerate(view.servers.gpu_type) if of == kind and free[s]]
+            if plan.place(job, types=kind, max_level="server"):
+                return True
+            if sum(free[s].bit_count() for s in servers) >= gpus:
+                servers.sort(key=lambda s: -free[s].bit_count())
+                plan.start(job, masks=take({}, gpus, ((s, free[s]) for s in servers)))
+                return True
+            own = take({}, gpus, ((s, free[s]) for s in servers))
+            batch = int(view.waiting.batch_size[row])
+            found = [
+                (score, at, masks, sub_batch)
+                for at, sub_batch in enumerate(halves(batch))
+                for score, masks in share(plan, job, gpus, own, kind, sub_batch)
+            ]
+            if found:
+                _, _, masks, sub_batch = min(found)
+                plan.start(job, masks=masks, sub_batch=sub_batch or None)
+                return True
+        return False
+
+
+def take(masks: dict[int, int], gpus: int, slots: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Add the lowest slots, server by server, until a gang is complete."""
+    masks = dict(masks)
+    missing = gpus - sum(mask.bit_count() for mask in masks.values())
+    for server, mask in slots:
+        while mask and missing:
+            masks[server] = masks.get(server, 0) | (mask & -mask)
+            mask, missing = mask & (mask - 1), missing - 1
+    return masks
+
+
+def share(
+    plan: gl.Plan, job: int, gpus: int, masks: dict[int, int], kind: int, sub_batch: int
+) -> Iterator[tuple[float, dict[int, int]]]:
+    """Yield the gang on free GPUs and those of the best partners, and the mean of their times."""
+    sole = plan.sole_residents(kind)
+    tests = [(plan.pair(job, other, sub_batch), other) for other in sole]
+    partners = sorted((test[0], other) for test, other in tests if test and test[2])
+    total = shared = 0.0
+    for mean_s, other in partners:
+        before = sum(mask.bit_count() for mask in masks.values())
+        theirs = sorted(sole[other].items(), key=lambda one: one[0] not in masks)
+        masks = take(masks, gpus, theirs)
+        count = sum(mask.bit_count() for mask in masks.values())
+        total, shared = total + mean_s * (count - before), shared + count - before
+        if count == gpus:
+            yield total / shared, masks
+            return
+
+
+def halves(batch: int) -> list[int]:
+    """Return the sub-batches: 0 for the full one, then 1/2, 1/4, ... rounded up."""
+    found, divisor = [0], 2
+    while batch > 1 and -(-batch // divisor) < (found[-1] or batch):
+        found.append(-(-batch // divisor))
+        divisor *= 2
+    return found
