@@ -1,4 +1,4 @@
-"""Tiny worlds, written as one says them: clusters, jobs and traces.
+"""Tiny worlds, written as one says them: clusters, jobs, traces and toy policies.
 
 A cluster is a line per block of servers: how many servers, GPUs each, GPU type, and where needed
 the speed of that type and the rack.
@@ -19,10 +19,14 @@ trace has stands in columns by name.
 
 `columns` returns these as lists, `jobs` as an Arrow table, `trace` as a `gl.Trace`. Arrivals and
 durations are seconds. A tuple does for a row that a test computes.
+
+The toy policies are `FirstFit`, `OneByOne` and `Together`; `module_of` writes one to a module, for
+tests that name a policy of a file.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +61,12 @@ def cluster(*blocks: str, **tables: Any) -> gl.Cluster:
     return gl.Cluster.from_dict(lab(*blocks, **tables))
 
 
+def servers_of_four(size: str, network: str) -> gl.Cluster:
+    """Return the cluster of a toy study: as many servers as `size` says, and no network."""
+    assert network == ""
+    return gl.Cluster.homogeneous(servers=int(size), gpus=4)
+
+
 def columns(*rows: Row, **more: Any) -> dict[str, Any]:
     """Return the columns of jobs like `0 2 10` or `A 0 2 10`: [name,] arrival, GPUs, duration."""
     words = (row.split() if isinstance(row, str) else row for row in rows)
@@ -78,3 +88,44 @@ def jobs(*rows: Row, **more: Any) -> pa.Table:
 def trace(*rows: Row, **more: Any) -> gl.Trace:
     """Return the trace of jobs that `columns` describes."""
     return gl.Trace.from_arrow(jobs(*rows, **more))
+
+
+class FirstFit(gl.Policy):
+    """In order of arrival, every job that fits on one server, on the first such server."""
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan, free = gl.Plan(), view.servers("gpus_free").copy()
+        for job, gpus in zip(view.waiting("job"), view.waiting("gpus"), strict=True):
+            room = (free >= gpus).nonzero()[0]
+            if len(room):
+                plan.start(job, {room[0]: gpus})
+                free[room[0]] -= gpus
+        return plan
+
+
+class OneByOne(gl.Policy):
+    """One job at a time, in order of arrival, on the first server."""
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if len(view.waiting("job")) and not len(view.running("job")):
+            plan.start(view.waiting("job")[0], {0: view.waiting("gpus")[0]})
+        return plan
+
+
+class Together(gl.Policy):
+    """Every job on the first GPU as it comes, two at a time."""
+
+    max_share = 2
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        for job in view.waiting("job").tolist():
+            plan.start(job, masks={0: 1})
+        return plan
+
+
+def module_of(policy: type[gl.Policy], name: str) -> str:
+    """Return the source of a module with a toy policy under another name."""
+    source = inspect.getsource(policy).replace(f"class {policy.__name__}", f"class {name}", 1)
+    return f"import gangline as gl\n\n\n{source}"

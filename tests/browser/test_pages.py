@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 import gangline as gl
+import worlds
 from gangline._support.look import style_of
 
 if TYPE_CHECKING:
@@ -110,19 +111,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def mixed_runs() -> list[gl.report.Digest]:
     """Return runs on two GPU types that use them differently."""
-    lab = gl.Cluster.from_dict(
-        {
-            "name": "mixed",
-            "gpu_types": [
-                {"name": "fast", "memory_gb": 16},
-                {"name": "slow", "memory_gb": 16, "speed": 0.5},
-            ],
-            "servers": [
-                {"count": 2, "gpu": "fast", "gpus": 4, "rack": 0},
-                {"count": 3, "gpu": "slow", "gpus": 4, "rack": 0},
-            ],
-        }
-    )
+    lab = worlds.cluster("2x4 fast @0", "3x4 slow*0.5 @0", name="mixed")
     trace = gl.synth.philly(jobs=200, seed=1, max_gpus=4, cluster_gpus=20, load=0.5)
     names = ("fastest", "slowest")
     policies = [gl.policies.YarnCs(gpu_pick=name) for name in names]

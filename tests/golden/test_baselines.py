@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import gangline as gl
+import worlds
 
 pytestmark = pytest.mark.shared
 
@@ -120,11 +121,7 @@ def simulate(
     restart_s: float = 0.0,
 ) -> gl.Result:
     world = {
-        "cluster": {
-            "gpu_types": [{"name": "gpu", "memory_gb": 16}],
-            "servers": [{"count": servers, "gpu": "gpu", "gpus": gpus, "rack": 0}],
-            "name": "golden",
-        },
+        "cluster": worlds.lab(f"{servers}x{gpus} gpu @0", name="golden"),
         "jobs": jobs,
         "run": {"restart_s": restart_s},
     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import _core, network
 from reference.network import Network as SlowNetwork
 from reference.world import GpuType, Server
@@ -47,10 +48,7 @@ BERT-large .9264 .1185 .9213 .9161 .1184
 
 
 def world(servers_per_rack: int, **keys: Any) -> gl.Cluster:
-    block = {"count": 16, "gpu": "g", "gpus": 8, "rack": f"fill:{servers_per_rack}"}
-    return gl.Cluster.from_dict(
-        {"gpu_types": [{"name": "g", "memory_gb": 16}], "servers": [block], "network": keys}
-    )
+    return worlds.cluster(f"16x8 g @fill:{servers_per_rack}", network=keys)
 
 
 def raws(label: str, shapes: list[str], servers_per_rack: int, **keys: Any) -> list[float]:

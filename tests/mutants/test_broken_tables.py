@@ -116,11 +116,7 @@ UNLIKE = worlds.cluster("2x4 g @0", "1x8 h*2 @0", name="unlike")
 @cache
 def run_of_copies() -> tuple[gl.Result, gl.Trace]:
     """Jobs of one GPU and of two, whose copies take whole servers and pause to be merged."""
-    rows = [
-        {"job_id": f"j{i}", "arrival_s": float(i), "gpus": 1 + i % 2, "duration_s": 60.0}
-        for i in range(4)
-    ]
-    trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+    trace = worlds.trace(*((f"j{i}", i, 1 + i % 2, 60) for i in range(4)))
     params = {"whole": True, "copies": 3, "merge_s": 0.5, "period_s": 4.0}
     return gl.simulate(UNLIKE, trace, "toy-fork", params=params, segments=True), trace
 

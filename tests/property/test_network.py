@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from gangline import _core, network
 
 SERVERS, GPUS, PER_RACK = 32, 8, 4
@@ -53,10 +54,7 @@ def networks(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def core_of(keys: dict[str, Any], *, servers: int = SERVERS) -> _core.Network:
-    block = {"count": servers, "gpu": "g", "gpus": GPUS, "rack": f"fill:{PER_RACK}"}
-    cluster = gl.Cluster.from_dict(
-        {"gpu_types": [{"name": "g", "memory_gb": 16}], "servers": [block], "network": keys}
-    )
+    cluster = worlds.cluster(f"{servers}x{GPUS} g @fill:{PER_RACK}", network=keys)
     core = network.to_core(cluster, ["m"])
     assert core is not None
     return core

@@ -388,9 +388,7 @@ def test_priced_types_are_priced() -> None:
 
 
 def test_time_by_model_and_gpu_type() -> None:
-    kinds = [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 16, "speed": 0.5}]
-    servers = [{"count": 1, "gpu": name, "gpus": 2, "rack": 0} for name in "AB"]
-    lab = gl.Cluster.from_dict({"name": "mixed", "gpu_types": kinds, "servers": servers})
+    lab = worlds.cluster("1x2 A @0", "1x2 B*0.5 @0", name="mixed")
     rows = worlds.trace("0 0 2 9", "1 0 1 9", "2 0 1 9", model=["<m>", "n", "<m>"])
     trace = rows
     # fifo fills A with job 0 for 9 s; the others take 18 s on one GPU of B each

@@ -6,7 +6,6 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,22 +17,24 @@ from gangline.analysis.report.page import render
 from gangline.analysis.report.stories import sentences, with_causes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
     from snapshots import Snapshot
 
 ONE = gl.Cluster.homogeneous(servers=1, gpus=1)
 
 
+def numbered(rows: Iterable[tuple[float, int, float]]) -> pa.Table:
+    return worlds.jobs(*((f"j{i}", *row) for i, row in enumerate(rows)))
+
+
 def digest(
     rows: list[tuple[float, int, float]], policy: Any, cluster: Any = ONE, **options: Any
 ) -> Any:
-    table = {
-        "job_id": [f"j{i}" for i in range(len(rows))],
-        "arrival_s": [float(arrival) for arrival, _, _ in rows],
-        "gpus": [gpus for _, gpus, _ in rows],
-        "duration_s": [float(length) for _, _, length in rows],
-    }
     options.setdefault("segments", True)
-    return gl.report.digest(gl.simulate(cluster, pa.table(table), policy, **options))
+    return gl.report.digest(gl.simulate(cluster, numbered(rows), policy, **options))
 
 
 def test_a_story_by_hand(snapshot: Snapshot) -> None:
@@ -121,11 +122,8 @@ def test_losses_of_a_story(snapshot: Snapshot) -> None:
     lab = worlds.lab("2x1 g @fill:1", network={"levels": {"*": [1.0, 0.5, 0.5]}})
     (story,) = digest([(0, 2, 10)], "fifo", lab).stories
     assert sentences(story) == "The distance between its GPUs cost 10 s."
-    kinds = [{"name": "g", "memory_gb": 16}, {"name": "slow", "memory_gb": 16, "speed": 0.5}]
-    servers = [{"count": 1, "gpu": kind["name"], "gpus": 1, "rack": 0} for kind in kinds]
-    (story,) = digest(
-        [(0, 1, 100), (1, 1, 10)], "fifo", {"gpu_types": kinds, "servers": servers}
-    ).stories
+    lab = worlds.lab("1x1 g @0", "1x1 slow*0.5 @0")
+    (story,) = digest([(0, 1, 100), (1, 1, 10)], "fifo", lab).stories
     snapshot(sentences(story))
 
 
@@ -153,16 +151,10 @@ JOB = st.tuples(st.integers(0, 90), st.integers(1, 6), st.integers(1, 90))
 @given(st.lists(JOB, min_size=1, max_size=12), st.sampled_from(["fifo", "srtf", "sjf-ffs"]))
 def test_bars_are_parts_of_segments(rows: list[tuple[int, int, int]], policy: str) -> None:
     lab = gl.Cluster.homogeneous(servers=3, gpus=2)
-    table = {
-        "job_id": [f"j{i}" for i in range(len(rows))],
-        "arrival_s": [float(arrival) for arrival, _, _ in rows],
-        "gpus": [gpus for _, gpus, _ in rows],
-        "duration_s": [float(length) for _, _, length in rows],
-    }
     options = {"sharing": {"xi": 2.0}} if policy == "sjf-ffs" else {}
-    run = gl.simulate(lab, pa.table(table), policy, segments=True, **options)
+    run = gl.simulate(lab, numbered(rows), policy, segments=True, **options)
     shown = gl.report.digest(run).excerpt
-    first = min(table["arrival_s"])
+    first = float(min(arrival for arrival, _, _ in rows))
     segments = run.segments.to_pylist()
     gpu_s = sum(bar.slots * (bar.end_s - bar.start_s) for bar in shown.bars)
     low, high = shown.from_s + first, shown.to_s + first

@@ -62,9 +62,7 @@ def test_where_others_overtake_the_head_nobody_is_behind_it() -> None:
 
 def test_idle_gpus_of_several_types_do_not_add_up() -> None:
     """One GPU of B is idle until 10 s; the head needs two of one type, the last job needs one."""
-    kinds = [{"name": name, "memory_gb": 16} for name in "AB"]
-    servers = [{"count": 1, "gpu": name, "gpus": 2, "rack": 0} for name in "AB"]
-    lab: dict[str, Any] = {"gpu_types": kinds, "servers": servers}
+    lab = worlds.lab("1x2 A @0", "1x2 B @0")
     rows = worlds.columns("0 2 10", "0 1 10", "1 2 10", "2 1 10")
     blocked, _ = shares(gl.simulate(lab, pa.table(rows), "fifo"), A=2, B=2)
     assert blocked == pytest.approx(8 / 17)
@@ -97,12 +95,7 @@ JOB = st.tuples(st.integers(0, 12), st.integers(1, 4), st.integers(1, 9))
 @settings(max_examples=40)
 @given(st.lists(JOB, min_size=1, max_size=12), st.sampled_from(["fifo", "fifo-skip", "sjf"]))
 def test_the_shares_equal_those_of_a_walk(rows: list[tuple[int, int, int]], policy: str) -> None:
-    table = {
-        "arrival_s": [float(arrival) for arrival, _, _ in rows],
-        "gpus": [gpus for _, gpus, _ in rows],
-        "duration_s": [float(length) for _, _, length in rows],
-    }
-    run = gl.simulate(gl.Cluster.homogeneous(servers=1, gpus=4), pa.table(table), policy)
+    run = gl.simulate(gl.Cluster.homogeneous(servers=1, gpus=4), worlds.jobs(*rows), policy)
     jobs = sorted(run.jobs.to_pylist(), key=lambda job: job["arrival_s"])
     end = int(max(job["finish_s"] for job in jobs))
     first = int(jobs[0]["arrival_s"])
@@ -186,9 +179,7 @@ def test_a_cluster_that_hardly_makes_jobs_wait_is_large_enough(snapshot: Snapsho
 
 def test_faster_gpus_are_no_less_waiting(snapshot: Snapshot) -> None:
     """Nobody waits; the types differ by 4: who differs runs, and policies do differ."""
-    kinds = [{"name": "slow", "memory_gb": 16, "speed": 0.25}, {"name": "fast", "memory_gb": 16}]
-    servers = [{"count": 1, "gpu": kind["name"], "gpus": 1, "rack": 0} for kind in kinds]
-    lab = {"gpu_types": kinds, "servers": servers}
+    lab = worlds.lab("1x1 slow*0.25 @0", "1x1 fast @0")
     rows = worlds.columns("0 1 10")
     fast, slow = digests(lab, rows, "fifo", "fifo")
     slow = dataclasses.replace(
@@ -232,11 +223,7 @@ def test_who_fares_worse_under_the_best_is_named(snapshot: Snapshot) -> None:
     first the long ones would be done sooner.
     """
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
-    rows = {
-        "arrival_s": [0.0] * 20,
-        "gpus": [1] * 20,
-        "duration_s": [7200.0] * 10 + [60.0] * 10,
-    }
+    rows = worlds.columns(*["0 1 7200"] * 10, *["0 1 60"] * 10)
     answered = said(digests(one, rows, "fifo", "sjf"))
     # long: (10 x 60 + 7200 x 5.5) s under sjf, 7200 x 5.5 s under fifo
     snapshot(answered)
@@ -337,14 +324,9 @@ WORLD = st.lists(
 def test_the_answer_is_true_in_any_world(
     rows: list[tuple[int, int, int]], restart_s: float | None
 ) -> None:
-    table = {
-        "arrival_s": [float(arrival) for arrival, _, _ in rows],
-        "gpus": [gpus for _, gpus, _ in rows],
-        "duration_s": [float(length) for _, _, length in rows],
-    }
     lab = gl.Cluster.homogeneous(servers=2, gpus=2)
     names = ["fifo", "fifo-skip", "srtf", "las"]
-    runs = [gl.simulate(lab, pa.table(table), name, restart_s=restart_s) for name in names]
+    runs = [gl.simulate(lab, worlds.jobs(*rows), name, restart_s=restart_s) for name in names]
     answered = said([gl.report.digest(run) for run in runs])
     assert not re.search(r"\b(nan|None|inf)\b", answered)
     jobs = {name: run.jobs.to_pylist() for name, run in zip(names, runs, strict=True)}

@@ -8,24 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import worlds
 from gangline.cli.app import main
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-OWN = """
-import gangline as gl
-
-class Own(gl.Policy):
-    def decide(self, view, changes):
-        plan, free = gl.Plan(), view.servers("gpus_free").copy()
-        for job, gpus in zip(view.waiting("job"), view.waiting("gpus")):
-            room = (free >= gpus).nonzero()[0]
-            if len(room):
-                plan.start(job, {room[WHICH]: gpus})
-                free[room[WHICH]] -= gpus
-        return plan
-"""
 
 
 @pytest.fixture
@@ -88,8 +75,9 @@ def test_a_policy_in_python_is_found_and_its_changes_are_seen(
     saved: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(saved)
+    own = worlds.module_of(worlds.FirstFit, "Own")
     for name, which in (("specone", "0"), ("spectwo", "-1")):
-        (saved / f"{name}.py").write_text(OWN.replace("WHICH", which))
+        (saved / f"{name}.py").write_text(own.replace("room[0]", f"room[{which}]"))
     words = [
         "--trace",
         "synth:philly?jobs=60&seed=1&max_gpus=4",

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 # A run that would take minutes, in which the policy decides often, or hardly ever: servers fail and
 # come back all the time, which wakes nobody, while job 0 is lost and the last job is far away.
@@ -97,31 +98,16 @@ def test_an_interrupt_reaches_the_policys_own_code() -> None:
     assert "decision 0" in rest  # the note on the user's exception
 
 
-class Counting(gl.Policy):
-    """Fills the servers from the first on."""
-
-    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
-        plan = gl.Plan()
-        free = view.servers("gpus_free").copy()
-        for job in view.waiting("job"):
-            fits = free.nonzero()[0]
-            if not len(fits):
-                break
-            plan.start(job, {int(fits[0]): 1})
-            free[fits[0]] -= 1
-        return plan
-
-
 def test_progress_ends_with_all_jobs_done() -> None:
     seen: list[tuple[float, int, int]] = []
     trace = gl.synth.philly(jobs=200, seed=1, max_gpus=1)
     lab = gl.Cluster.homogeneous(servers=2, gpus=8)
-    result = gl.simulate(lab, trace, Counting(), progress=lambda *row: seen.append(row))
+    result = gl.simulate(lab, trace, worlds.FirstFit(), progress=lambda *row: seen.append(row))
     assert seen[-1][1:] == (200, 200)
     assert seen[-1][0] == pytest.approx(max(result.jobs.column("finish_s").to_pylist()))
 
 
-class Thoughtful(Counting):
+class Thoughtful(worlds.FirstFit):
     """Takes longer for a decision than progress takes to be drawn again."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
@@ -145,14 +131,14 @@ def test_an_error_of_the_progress_callback_passes_through() -> None:
     trace = gl.synth.philly(jobs=20, seed=1, max_gpus=1)
     lab = gl.Cluster.homogeneous(servers=2, gpus=8)
     with pytest.raises(ZeroDivisionError, match="mine"):
-        gl.simulate(lab, trace, Counting(), progress=fail)
+        gl.simulate(lab, trace, worlds.FirstFit(), progress=fail)
 
 
 def test_looking_around_does_not_change_the_run() -> None:
     trace = gl.synth.philly(jobs=300, seed=5, max_gpus=1)
     lab = gl.Cluster.homogeneous(servers=2, gpus=4)
-    watched = gl.simulate(lab, trace, Counting(), progress=lambda *_: os.getpid())
-    alone = gl.simulate(lab, trace, Counting())
+    watched = gl.simulate(lab, trace, worlds.FirstFit(), progress=lambda *_: os.getpid())
+    alone = gl.simulate(lab, trace, worlds.FirstFit())
     assert watched.log_hash == alone.log_hash
     assert watched.summary["events"] == alone.summary["events"]
 

@@ -30,28 +30,13 @@ MODEL = {
 
 
 def lab(servers: int = 2, **changes: Any) -> gl.Cluster:
-    return gl.Cluster.from_dict(
-        {
-            "gpu_types": [{"name": "T4", "memory_gb": 16}],
-            "servers": [{"count": servers, "gpu": "T4", "gpus": 4}],
-            "elastic": {"models": {"cifar10": {**MODEL, **changes}}},
-        }
-    )
+    return worlds.cluster(f"{servers}x4 T4", elastic={"models": {"cifar10": {**MODEL, **changes}}})
 
 
 def trace(gpus: list[int], *, model: str = "cifar10", **columns: Any) -> gl.Trace:
-    import pyarrow as pa
-
-    jobs = len(gpus)
-    given = {
-        "job_id": [f"j{i}" for i in range(jobs)],
-        "arrival_s": [0.0] * jobs,
-        "gpus": gpus,
-        "duration_s": [3600.0] * jobs,
-        "model": [model] * jobs,
-        "batch_size": [128] * jobs,
-    }
-    return gl.Trace.from_arrow(pa.table(given | columns))
+    rows = ((f"j{i}", 0, gang, 3600) for i, gang in enumerate(gpus))
+    plain = {"model": [model] * len(gpus), "batch_size": [128] * len(gpus)}
+    return worlds.trace(*rows, **plain | columns)
 
 
 @pytest.mark.parametrize("noise", [None, [[0.0, 8.9, 5.0], [0.3, 0.1, 0.4], [0.9, 0.001, 0.3]]])

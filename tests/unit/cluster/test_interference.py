@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import _core
 from gangline.cluster.interference import resolve
 from gangline.cluster.rates import JobKeys
@@ -132,16 +133,13 @@ def test_an_unknown_model_is_named(tmp_path: Path) -> None:
 
 
 def lab(**sharing: Any) -> gl.Cluster:
-    kinds = [{"name": name, "memory_gb": 16} for name in ("v", "k")]
-    servers = [{"count": 1, "gpu": kind["name"], "gpus": 1} for kind in kinds]
-    return gl.Cluster.from_dict({"gpu_types": kinds, "servers": servers, "sharing": sharing})
+    return worlds.cluster("1x1 v", "1x1 k", sharing=sharing)
 
 
 def pair(on: str | None = None) -> pa.Table:
     """A job of model a, 100 s, and one of b, 60 s, on a type."""
     kinds = pa.array([[on]] * 2 if on else [None] * 2, pa.list_(pa.string()))
-    columns = {"arrival_s": [0.0] * 2, "gpus": [1] * 2, "duration_s": [100.0, 60.0]}
-    return pa.table({**columns, "model": ["a", "b"], "gpu_types": kinds})
+    return worlds.jobs("0 1 100", "0 1 60", model=["a", "b"], gpu_types=kinds)
 
 
 def test_a_matrix_and_utilisation_slow_jobs_down() -> None:
@@ -176,23 +174,11 @@ def test_rows_by_type_slow_jobs_down_on_that_type() -> None:
         gl.simulate(known, pair(), "toy-share")
 
 
-class Together(gl.Policy):
-    """Puts every job on the first GPU."""
-
-    max_share = 2
-
-    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
-        plan = gl.Plan()
-        for job in view.waiting("job").tolist():
-            plan.start(job, masks={0: 1})
-        return plan
-
-
 def test_a_pair_that_may_not_share_is_no_plan() -> None:
     rows = [{"model": "a", "co_model": "b", "xi": 1.5}]
     cluster = lab(interference="table", rows=rows, missing="infeasible")
     with pytest.raises(gl.PlanError) as caught:
-        gl.simulate(cluster, pair(), Together())
+        gl.simulate(cluster, pair(), worlds.Together())
     assert (caught.value.rule, caught.value.server) == ("infeasible_pair", 0)
 
 
@@ -203,7 +189,7 @@ def test_no_policy_shares_without_a_source() -> None:
     pairing = [entry for entry in _core.registry() if "packed" in _names(entry)]
     assert len(pairing) > 5
     policies: list[Any] = [
-        Together(),
+        worlds.Together(),
         *(make(entry["name"], {"packed": True}) for entry in pairing),
         make("gandiva", {"pack": True}),
         *(f"sjf-{kind}{more}" for kind in ("ffs", "bsbf") for more in ("", "-code")),

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 
 GOLDEN = {
     "model": "m", "kind": "alpha_beta",
@@ -40,23 +41,13 @@ class Small(gl.Policy):
 
 
 def world(*rows: dict[str, Any], servers: int = 1, gpus: int = 4, **keys: Any) -> gl.Cluster:
-    return gl.Cluster.from_dict(
-        {
-            "gpu_types": [{"name": "V", "memory_gb": 16.0}],
-            "servers": [{"gpu": "V", "gpus": gpus, "count": servers}],
-            "iter_time": list(rows),
-            **keys,
-        }
-    )
+    return worlds.cluster(f"{servers}x{gpus} V", iter_time=list(rows), **keys)
 
 
 def jobs(*gpus: int, model: str = "m") -> gl.Trace:
     count = len(gpus)
-    columns = {
-        "job_id": [f"j{i}" for i in range(count)], "arrival_s": [0.0] * count, "gpus": list(gpus),
-        "duration_s": [100.0] * count, "model": [model] * count, "batch_size": [32] * count,
-    }  # fmt: skip
-    return gl.Trace.from_arrow(pa.table(columns))
+    rows = ((f"j{i}", 0, gang, 100) for i, gang in enumerate(gpus))
+    return worlds.trace(*rows, model=[model] * count, batch_size=[32] * count)
 
 
 def run_s(cluster: gl.Cluster, trace: gl.Trace, *places: dict[int, int]) -> list[float]:

@@ -20,14 +20,7 @@ LINK = {"algo": "ring", "alpha_s": 1e-6, "port_bw": 1e9}
 
 
 def lab(**keys: Any) -> dict[str, Any]:
-    return {
-        "gpu_types": [{"name": "g", "memory_gb": 16}, {"name": "h", "memory_gb": 16}],
-        "servers": [
-            {"count": 4, "gpu": "g", "gpus": 4, "rack": "fill:2"},
-            {"count": 2, "gpu": "h", "gpus": 2, "rack": "fill:1"},
-        ],
-        **keys,
-    }
+    return worlds.lab("4x4 g @fill:2", "2x2 h @fill:1", **keys)
 
 
 def trace(*rows: dict[str, Any]) -> gl.Trace:

@@ -15,16 +15,10 @@ LAB = worlds.lab("8x4 g @fill:2", network={"levels": {"*": [1.0, 0.6, 0.3]}})
 
 def crowd(jobs: int = 60) -> gl.Trace:
     """More work than the cluster holds at once, in gangs of all sizes."""
-    rows = [
-        {
-            "job_id": f"j{i}",
-            "arrival_s": float(37 * i % 211),
-            "gpus": (1, 2, 3, 4, 6, 9)[i % 6],
-            "duration_s": 20.0 + 41 * i % 97,
-        }
-        for i in range(jobs)
-    ]
-    return gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+    sizes = (1, 2, 3, 4, 6, 9)
+    return worlds.trace(
+        *((f"j{i}", 37 * i % 211, sizes[i % 6], 20 + 41 * i % 97) for i in range(jobs))
+    )
 
 
 def run(**params: Any) -> gl.Result:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,11 +18,7 @@ ONE: dict[str, Any] = worlds.lab("1x2 g @0")
 
 def trace_of(rows: list[tuple[float, int, float]]) -> gl.Trace:
     """Jobs of (arrival, gang, duration)."""
-    jobs = [
-        {"job_id": f"j{i}", "arrival_s": float(arrival), "gpus": gpus, "duration_s": float(s)}
-        for i, (arrival, gpus, s) in enumerate(rows)
-    ]
-    return gl.Trace.from_arrow(pa.Table.from_pylist(jobs))
+    return worlds.trace(*((f"j{i}", *row) for i, row in enumerate(rows)))
 
 
 def crowd(jobs: int = 60) -> gl.Trace:

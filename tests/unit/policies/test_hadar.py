@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import gangline as gl
 import worlds
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 LAB = worlds.cluster("2x4 fast*2 @0", "2x4 slow*1 @1", name="lab")
 
 
 def jobs(gpus: list[int], duration_s: float = 5000.0) -> pa.Table:
-    count = len(gpus)
-    columns = {"arrival_s": [0.0] * count, "gpus": gpus, "duration_s": [duration_s] * count}
-    return pa.table(columns)
+    return worlds.jobs(*((0, gang, duration_s) for gang in gpus))
 
 
 def test_too_many_jobs_and_too_short_a_horizon_end_the_run() -> None:

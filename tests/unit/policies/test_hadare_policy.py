@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import gangline as gl
@@ -12,16 +11,14 @@ import worlds
 from parity.copies import world_of
 from parity.harness import assert_same, run_engine, run_reference
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 LAB = worlds.cluster("1x4 fast*2 @0", "2x2 slow*1 @1", name="lab")
 
 
 def jobs(count: int, duration_s: float = 5000.0, gpus: int = 2) -> pa.Table:
-    columns = {
-        "arrival_s": [0.0] * count,
-        "gpus": [gpus] * count,
-        "duration_s": [duration_s] * count,
-    }
-    return pa.table(columns)
+    return worlds.jobs(*[(0, gpus, duration_s)] * count)
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline.cli.app import main
 from lp.shares import Shares
 from parity.draws import PAIRING
@@ -19,21 +20,12 @@ PROGRAMS = tuple(name for name in PAIRING if name != "gavel-gandiva")
 
 def pool(gpus: int = 1, **sharing: Any) -> dict[str, Any]:
     """One server, and by how much jobs slow each other down."""
-    return {
-        "name": "pool",
-        "gpu_types": [{"name": "g", "memory_gb": 16}],
-        "servers": [{"count": 1, "gpu": "g", "gpus": gpus, "rack": 0}],
-        "sharing": {"xi": 1.25} | sharing,
-    }
+    return worlds.lab(f"1x{gpus} g @0", name="pool", sharing={"xi": 1.25} | sharing)
 
 
 def alike(count: int, length_s: float = 36000.0) -> gl.Trace:
     """Equal jobs of one GPU that arrive together."""
-    rows = [
-        {"job_id": str(i), "arrival_s": 0.0, "gpus": 1, "duration_s": length_s}
-        for i in range(count)
-    ]
-    return gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+    return worlds.trace(*((str(i), 0, 1, length_s) for i in range(count)))
 
 
 @pytest.mark.parametrize("policy", PROGRAMS)
@@ -97,23 +89,11 @@ def test_jobs_that_need_too_much_memory_together_take_turns() -> None:
     assert result.summary["makespan_s"] == 7200.0
 
 
-class Pairs(gl.Policy):
-    """Puts the jobs on the only GPU as they come."""
-
-    max_share = 2
-
-    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
-        plan = gl.Plan()
-        for job in view.waiting("job").tolist():
-            plan.start(job, masks={0: 1})
-        return plan
-
-
 SHARERS: dict[str, Any] = {
     "packed rounds": gl.policies.GavelLas(packed=True),
     "random pairs": "gavel-gandiva",
     "packing trials": gl.policies.Gandiva(pack=True),
-    "a policy in Python": Pairs(),
+    "a policy in Python": worlds.Together(),
 }
 
 
@@ -130,7 +110,7 @@ def test_sharing_needs_a_source_of_slowdown_factors(policy: Any) -> None:
         assert '`sharing={"xi": 1.25}` in Python' in str(caught.value)
     del silent["sharing"]
     # a comparison knows before its first run what a shipped policy needs, and not that of a class
-    error = gl.OptionError if isinstance(policy, Pairs) else gl.PolicyError
+    error = gl.OptionError if isinstance(policy, worlds.Together) else gl.PolicyError
     with pytest.raises(error, match=r"sharing\.xi"):
         gl.compare(silent, alike(2), [policy])
     assert gl.simulate(silent, alike(2), policy, sharing={"xi": 1.5}).summary["finished"] == 2
@@ -142,7 +122,7 @@ def test_policies_that_put_one_job_on_a_gpu_need_no_source() -> None:
         assert gl.simulate(plain, alike(2), policy).summary["finished"] == 2
     alone = plain | {"sharing": {"max_share": 1}}
     with pytest.raises(gl.PlanError):  # two jobs on a GPU, and the run allows one
-        gl.simulate(alone, alike(2), Pairs())
+        gl.simulate(alone, alike(2), worlds.Together())
 
 
 def test_the_spec_says_by_what_jobs_slow_each_other_down() -> None:

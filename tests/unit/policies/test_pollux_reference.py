@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import reference
+import worlds
 from reference import Keep, Move, Plan, Preempt, Start
 from reference.elastic import Config, efficiency
 from reference.pollux import Claim, Pollux
@@ -35,10 +36,7 @@ def row_of(label: str, **more: Any) -> World:
 def world_of(jobs: list[World], servers: int = 1, **run: Any) -> World:
     models = {label: row_of(label, noise_scale=4.0 * ROWS[label][7]) for label in ROWS}
     return {
-        "cluster": {
-            "gpu_types": [{"name": "g", "memory_gb": 16}],
-            "servers": [{"gpu": "g", "gpus": 4, "count": servers}],
-        },
+        "cluster": worlds.lab(f"{servers}x4 g"),
         "jobs": jobs,
         "elastic": {"models": models},
         "run": run,

@@ -20,10 +20,7 @@ def job(name: str, at: float, gpus: int, seconds: float, **more: Any) -> dict[st
 def world_of(jobs: Rows, servers: list[int], sharing: dict[str, Any], **more: Any) -> Any:
     """Servers of one GPU type with 16 GB."""
     return {
-        "cluster": {
-            "gpu_types": [{"name": "g", "memory_gb": 16}],
-            "servers": [{"count": 1, "gpu": "g", "gpus": gpus, "rack": 0} for gpus in servers],
-        },
+        "cluster": worlds.lab(*(f"1x{gpus} g @0" for gpus in servers)),
         "jobs": jobs,
         "sharing": sharing,
         **more,

@@ -22,7 +22,7 @@ RULES = next(
 
 
 def crowd(jobs: int) -> pa.Table:
-    return pa.table({"arrival_s": [0.0] * jobs, "gpus": [1] * jobs, "duration_s": [9.0] * jobs})
+    return worlds.jobs(*["0 1 9"] * jobs)
 
 
 def run(trace: pa.Table, **params: Any) -> gl.Result:

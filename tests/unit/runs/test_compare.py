@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline._support import formatting as words
 from gangline.runs.comparison import assumptions, headline
 
@@ -138,20 +139,14 @@ def test_jobs_that_a_later_policy_cannot_place_are_named_before_the_first_run() 
     assert seen == []
 
 
-class CountsStarts(gl.Policy):
-    """One job after the other."""
+class CountsStarts(worlds.OneByOne):
+    """Counts its runs."""
 
     def __init__(self) -> None:
         self.starts = 0
 
     def start(self, view: gl.View) -> None:
         self.starts += 1
-
-    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
-        plan = gl.Plan()
-        if not len(view.running("job")) and len(view.waiting("job")):
-            plan.start(view.waiting("job")[0], {0: 2})
-        return plan
 
 
 def test_a_policy_object_is_started_once_per_run() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import policies
 from gangline.cli.app import main
 from gangline.errors import ResultError
@@ -121,8 +122,7 @@ def test_a_user_of_a_queue_waits_behind_its_own_head() -> None:
 
 
 def table(*rows: tuple[float, int, float]) -> pa.Table:
-    arrival, gpus, duration = zip(*rows, strict=True)
-    return pa.table({"arrival_s": arrival, "gpus": gpus, "duration_s": duration})
+    return worlds.jobs(*rows)
 
 
 def said_of(policy: str, job: int, lab: Any, jobs: Any, **given: Any) -> Explanation:

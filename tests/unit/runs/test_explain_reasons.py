@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
+import worlds
 from gangline.cli.app import main
 from gangline.errors import PolicyError
 from unit.runs.explain_oracle import check_cause
@@ -197,14 +198,8 @@ def test_gavel_fifo_waits_for_the_next_allocation(snapshot: Snapshot) -> None:
     snapshot(str(late))
 
 
-class OneByOne(gl.Policy):
-    """One job at a time, in order of arrival."""
-
-    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
-        plan = gl.Plan()
-        if len(view.waiting("job")) and not len(view.running("job")):
-            plan.start(view.waiting("job")[0], {0: view.waiting("gpus")[0]})
-        return plan
+class OneByOne(worlds.OneByOne):
+    """Says in words who comes first."""
 
     def why(self, view: gl.View, job: int) -> str | gl.Reason | None:
         first = view.running("job")[0]
@@ -298,13 +293,7 @@ def test_a_policy_of_a_module_says_its_reasons(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_reasons.py").write_text(
-        "import gangline as gl\n"
-        "class Mine(gl.Policy):\n"
-        "    def decide(self, view, changes):\n"
-        "        plan = gl.Plan()\n"
-        "        if len(view.waiting('job')) and not len(view.running('job')):\n"
-        "            plan.start(view.waiting('job')[0], {0: view.waiting('gpus')[0]})\n"
-        "        return plan\n"
+        worlds.module_of(worlds.OneByOne, "Mine") + "\n"
         "    def why(self, view, job):\n"
         "        return 'one at a time'\n"
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline.runs.inputs import as_cluster
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def test_a_wrong_kind_of_object_is_named(call: Any, error: type[Exception], word
         call()
 
 
-class Recorded(gl.Policy):
-    """Starts jobs one after the other; what it records is the caller's."""
+class Recorded(worlds.OneByOne):
+    """What it records is the caller's."""
 
     def __init__(self, params: Any = None, label: Any = "recorded") -> None:
         self._params = params
@@ -112,12 +113,6 @@ class Recorded(gl.Policy):
 
     def label(self) -> Any:
         return self._label
-
-    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
-        plan = gl.Plan()
-        if len(view.waiting("job")) and not len(view.running("job")):
-            plan.start(view.waiting("job")[0], {0: 2})
-        return plan
 
 
 def test_what_a_policy_records_can_be_saved(tmp_path: Path) -> None:

@@ -6,22 +6,22 @@ A run that would end is never accused.
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import gangline as gl
 import worlds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ONE = gl.Cluster.homogeneous(servers=1, gpus=1)
 CHECKPOINTS = 1000.0
 
 
 def jobs(*durations: float, **columns: list[Any]) -> pa.Table:
-    count = len(durations)
-    whole = {"arrival_s": [0.0] * count, "gpus": [1] * count, "duration_s": list(durations)}
-    return pa.table({**whole, **columns})
+    return worlds.jobs(*((0, 1, duration) for duration in durations), **columns)
 
 
 class Turns(gl.Policy):
@@ -208,10 +208,7 @@ def drawn(seed: int) -> tuple[dict[str, Any], pa.Table, dict[str, Any]]:
     draw = random.Random(seed)
     types = draw.choice([["g"], ["g"], ["g", "h"]])
     server = {"count": draw.randint(1, 3), "gpus": draw.choice([1, 2, 4])}
-    cluster: dict[str, Any] = {
-        "gpu_types": [{"name": name, "memory_gb": 16} for name in types],
-        "servers": [{"gpu": name, **server} for name in types],
-    }
+    cluster = worlds.lab(*(f"{server['count']}x{server['gpus']} {name}" for name in types))
     if draw.random() < 0.25:
         times = {"mtbf_hours": draw.choice([2.0, 24.0]), "mttr_hours": draw.choice([0.1, 1.0])}
         cluster["failures"] = times

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import _core
 from gangline.cli.app import main
 from gangline.policies.choice import resolve_policy
@@ -28,9 +29,7 @@ NEVER: list[str] = []
 
 
 def lab(**keys: Any) -> gl.Cluster:
-    two = [{"name": "fast", "memory_gb": 16}, {"name": "slow", "memory_gb": 16}]
-    blocks = [{"count": 2, "gpu": kind["name"], "gpus": 4} for kind in two]
-    return gl.Cluster.from_dict({"gpu_types": two, "servers": blocks, **keys})
+    return worlds.cluster("2x4 fast", "2x4 slow", **keys)
 
 
 def jobs(**columns: Any) -> gl.Trace:

@@ -16,13 +16,8 @@ def jobs(**columns: Any) -> gl.Trace:
 
 
 def failing(servers: int, *, mtbf_hours: float, mttr_hours: float) -> gl.Cluster:
-    return gl.Cluster.from_dict(
-        {
-            "gpu_types": [{"name": "g", "memory_gb": 16}],
-            "servers": [{"count": servers, "gpu": "g", "gpus": 1}],
-            "failures": {"mtbf_hours": mtbf_hours, "mttr_hours": mttr_hours},
-        }
-    )
+    failures = {"mtbf_hours": mtbf_hours, "mttr_hours": mttr_hours}
+    return worlds.cluster(f"{servers}x1 g", failures=failures)
 
 
 def test_shares_of_a_stopped_run_are_those_of_its_length() -> None:

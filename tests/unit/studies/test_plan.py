@@ -444,22 +444,13 @@ def test_a_policy_of_its_own_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "own_for_plan.py").write_text(
-        "import gangline as gl\n"
-        "class Own(gl.Policy):\n"
+        worlds.module_of(worlds.FirstFit, "Fits") + "class Own(Fits):\n"
         "    def __init__(self, patience=3):\n"
         "        self.patience = patience\n"
         "    def params(self):\n"
         "        return {'patience': self.patience}\n"
         "    def label(self):\n"
-        "        return f'own{self.patience}'\n"
-        "    def decide(self, view, changes):\n"
-        "        plan, free = gl.Plan(), view.servers('gpus_free').copy()\n"
-        "        for job, gpus in zip(view.waiting('job'), view.waiting('gpus')):\n"
-        "            room = (free >= gpus).nonzero()[0]\n"
-        "            if len(room):\n"
-        "                plan.start(job, {room[0]: gpus})\n"
-        "                free[room[0]] -= gpus\n"
-        "        return plan\n",
+        "        return f'own{self.patience}'\n",
         encoding="utf-8",
     )
     monkeypatch.chdir(tmp_path)

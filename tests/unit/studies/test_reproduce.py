@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import policies, reproduce
 from gangline.cli.app import main
 from gangline.studies.reproduce import reading, runs
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
 
 SMALL: dict[str, Any] = {"clusters": ["2x4"], "networks": ["dally-2024"], "workloads": ["batch"]}
 PAIR = ["tiresias-oracle", "dally"]
-
-
-def plain_cluster(size: str, network: str) -> gl.Cluster:
-    assert network == ""
-    return gl.Cluster.homogeneous(servers=int(size), gpus=4)
 
 
 # A paper with no network of its own: what a new study needs.
@@ -47,7 +43,7 @@ TOY = Study(
     home="",
     networks=(),
     workloads={"plain": "synth:uniform?jobs=60&rate_per_h=30&max_gpus=4&seed={seed}"},
-    cluster=plain_cluster,
+    cluster=worlds.servers_of_four,
     quick=Choice(clusters=("2",), workloads=("plain",), seeds=(3,)),
     full=Choice(clusters=("2", "3"), workloads=("plain",), seeds=(3, 4)),
 )
@@ -136,7 +132,7 @@ def test_a_study_of_another_kind_fits_in() -> None:
         contender = TOY.contender(one["policy"])
         values = [
             gl.simulate(
-                plain_cluster(one["cluster"], ""),
+                worlds.servers_of_four(one["cluster"], ""),
                 TOY.workloads["plain"].format(seed=seed),
                 contender.policy,
                 params=contender.params,

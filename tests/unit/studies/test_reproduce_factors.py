@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import gangline as gl
+import worlds
 from gangline import policies, reproduce
 from gangline.cli.app import main
 from gangline.studies.reproduce import ratios, runs, variations
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
 
 JCT = Factor("jct_mean_s", "mean JCT", 1.5, "Mean JCT 1.5 times", "srtf", ("fifo", "las"))
 USED = Factor("gpu_utilization", "GPU use", 1.1, "GPU use 1.1 times", "srtf", ("fifo",), more=True)
-
-
-def plain_cluster(size: str, network: str) -> gl.Cluster:
-    assert network == ""
-    return gl.Cluster.homogeneous(servers=int(size), gpus=4)
 
 
 TOY = Study(
@@ -55,7 +51,7 @@ TOY = Study(
         "plain": "synth:uniform?jobs=40&rate_per_h=30&max_gpus=4&seed={seed}",
         "small": "synth:uniform?jobs=20&rate_per_h=30&max_gpus=4&seed={seed}",
     },
-    cluster=plain_cluster,
+    cluster=worlds.servers_of_four,
     quick=Choice(clusters=("2",), workloads=("plain",), seeds=(3,)),
     full=Choice(clusters=("2", "3"), workloads=("plain", "small"), seeds=(3, 4)),
     measures=("jct_mean_s", "gpu_utilization"),
@@ -257,14 +253,20 @@ def test_a_study_with_factors_and_variations() -> None:
     by_label = {run["variation"]: run for run in made.varied
              if (run["policy"], run["seed"]) == ("srtf", 3)}  # fmt: skip
     address = TOY.workloads["plain"].format(seed=3)
+    two, three = (worlds.servers_of_four(size, "") for size in "23")
     by_hand = {
         "restart 1 h": gl.simulate(
-            plain_cluster("2", ""), address, "srtf", restart_s=3600, first_start_s=3600, seed=3
+            two,
+            address,
+            "srtf",
+            restart_s=3600,
+            first_start_s=3600,
+            seed=3,
         ),
         "placement spread": gl.simulate(
-            plain_cluster("2", ""), address, "srtf", params={"placement": "spread"}, seed=3
+            two, address, "srtf", params={"placement": "spread"}, seed=3
         ),
-        "cluster 3": gl.simulate(plain_cluster("3", ""), address, "srtf", seed=3),
+        "cluster 3": gl.simulate(three, address, "srtf", seed=3),
     }
     for label, result in by_hand.items():
         assert by_label[label]["log_hash"] == result.log_hash

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
+import worlds
 from gangline._support import toml
 from gangline.cli.app import main
 from gangline.errors import ClusterError, OptionError, PolicyError
@@ -34,21 +35,10 @@ GRID: dict[str, Any] = {
 DECISIONS = ("decision_p50_us", "decision_p99_us", "decision_max_us")
 CLOCK = ("wall_s", *DECISIONS, "solver_s")
 
-OWN = '''
+OWN = (
+    worlds.module_of(worlds.FirstFit, "Own")
+    + '''
 import os
-import gangline as gl
-
-class Own(gl.Policy):
-    """The oldest jobs that fit on one server."""
-
-    def decide(self, view, changes):
-        plan, free = gl.Plan(), view.servers("gpus_free").copy()
-        for job, gpus in zip(view.waiting("job"), view.waiting("gpus")):
-            room = (free >= gpus).nonzero()[0]
-            if len(room):
-                plan.start(job, {room[0]: gpus})
-                free[room[0]] -= gpus
-        return plan
 
 class Choosy(Own):
     """Its parameter changes nothing but its digest."""
@@ -74,6 +64,7 @@ class Dying(Own):
     def decide(self, view, changes):
         os._exit(9)
 '''
+)
 
 
 def write_policies(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
