@@ -454,6 +454,7 @@ PARTS = {
     "decisions": lambda arguments, _: decisions(arguments.repeats),
     "elastic": lambda *_: script("pollux_rounds"),
     "rounds": lambda *_: script("rounds"),
+    "python": lambda arguments, _: script("python_policies", str(max(5, arguments.repeats))),
     "venus-network": lambda arguments, _: script("venus_network", str(min(3, arguments.repeats))),
     "venus-rounds": lambda *_: script("venus_rounds"),
     "peers": lambda arguments, _: peers(10_000 if arguments.quick else 100_000),

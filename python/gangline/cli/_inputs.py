@@ -353,23 +353,17 @@ def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], dict[str,
 
 
 def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
-    """Build a policy: one of the registry, or the `module:Class` of one in Python.
+    """Build a policy: one of the registry, an installed one, or the `module:Class` of another.
 
     Modules in the working directory are found, as `python -m` finds them.
     """
-    if ":" not in name:
-        return make(name, params)
-    from gangline.policies.protocol import Policy as Base
-    from gangline.runs.spec import PolicyReference
+    from gangline.policies.own import is_own, make_own
+    from gangline.policies.registry import presets, registry
 
+    if name in registry or name in presets or not is_own(name):
+        return make(name, params)
     find_modules_here()
-    try:
-        made = PolicyReference(name=name, params=params, python=name).build()
-    except TypeError as error:
-        raise PolicyError(f"{name}: cannot be made: {error}", policy=name) from None
-    if not isinstance(made, Base):
-        raise PolicyError(f"{name}: expected a subclass of gangline.Policy", policy=name)
-    return made
+    return make_own(name, params)
 
 
 def find_modules_here() -> None:
@@ -420,4 +414,10 @@ def policies(
 
 def _parameters(name: str) -> Collection[str]:
     """Return the names of a policy's parameters."""
-    return policy(name, {}).params() if ":" in name else find(name)().params()
+    from gangline.policies.own import is_own, load, parameters
+    from gangline.policies.registry import presets, registry
+
+    if name in registry or name in presets or not is_own(name):
+        return find(name)().params()
+    find_modules_here()
+    return parameters(load(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from gangline._support.builtin_values import to_builtins
 from gangline.cli import _console
 from gangline.cli._inputs import Json  # noqa: TC001 - cyclopts reads the annotations
 from gangline.policies.registry import find, make, registry
@@ -24,13 +25,17 @@ def policies(name: str | None = None, /, *, json: Json = False) -> int:
         Print one JSON document instead of a table.
     """
     from gangline import _core
+    from gangline.policies.own import installed, is_own
 
     entries = {entry["name"]: entry for entry in _core.registry() if entry["name"] in registry}
+    if name is not None and name not in registry and is_own(name):
+        return _own(name, json=json)
     if name is not None:
         return _one(entries[find(name).name], name, json=json)
     listed = [entries[key] for key in registry if key in entries]
+    others = [_entry(key) for key in installed() if key not in registry]
     if json:
-        _console.document(listed)
+        _console.document([*listed, *others])
         return 0
     rows = [[entry["name"], entry["knowledge"], entry["summary"]] for entry in listed]
     _console.table(["policy", "knows", "what it does"], rows)
@@ -43,7 +48,45 @@ def policies(name: str | None = None, /, *, json: Json = False) -> int:
         for preset, values in entry["presets"].items()
     ]
     _console.table(["preset", "of", "what it sets"], presets)
+    if others:
+        rows = [[one["name"], one["knowledge"], one["summary"]] for one in others]
+        _console.table(["policy of a package", "knows", "what it does"], rows)
     _console.say("gangline policies NAME shows the parameters of a policy or a preset")
+    return 0
+
+
+def _entry(name: str) -> dict[str, Any]:
+    """Return what is listed of a policy in Python; one that cannot be imported says why."""
+    from gangline.errors import PolicyError
+    from gangline.policies.own import load, parameters
+
+    try:
+        kind = load(name)
+    except PolicyError as error:
+        return {"name": name, "knowledge": "", "summary": str(error), "parameters": []}
+    parts = [
+        {"name": key, "default": None if default is ... else to_builtins(default)}
+        for key, default in parameters(kind).items()
+    ]
+    summary = (kind.__doc__ or "").strip().partition("\n")[0]
+    python = f"{kind.__module__}:{kind.__qualname__}"
+    declared = {"knowledge": kind.knowledge, "summary": summary, "python": python}
+    return {"name": name, **declared, "parameters": parts}
+
+
+def _own(name: str, *, json: bool) -> int:
+    from gangline.cli._inputs import find_modules_here
+    from gangline.policies.own import load
+
+    find_modules_here()
+    load(name)  # asked for by name: what is wrong with it is an error
+    entry = _entry(name)
+    if json:
+        _console.document(entry)
+        return 0
+    rows = [[item["name"], _default(item["default"])] for item in entry["parameters"]]
+    title = f"{name}: {entry['summary']} ({entry['python']})"
+    _console.table(["parameter", "default"], rows, title=title)
     return 0
 
 
@@ -86,7 +129,7 @@ def _meaning(item: Mapping[str, Any]) -> str:
 def _default(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(_default, value))}]"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

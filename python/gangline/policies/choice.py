@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -41,6 +40,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         PolicyError
             If there is none of this name, or its class cannot be imported.
         """
+        from gangline.policies.own import make_own
         from gangline.policies.registry import make, presets, registry
 
         if not self.python:
@@ -48,22 +48,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
                 return self.name
             config = make(self.name, self.params)
             return config.known_as(self.alias) if self.alias else config
-        module, _, name = self.python.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            how = "its module must be in the working folder or on PYTHONPATH"
-            if module.endswith(".py"):
-                how = f"give the module without `.py`: {module.removesuffix('.py')}:{name}"
-            message = f"{self.python}: cannot be imported ({error}); {how}"
-            raise PolicyError(message, policy=self.name) from None
-        try:
-            made: Policy = found(**self.params)
-        except TypeError as error:
-            how = "params() must return what __init__ takes"
-            message = f"{self.python}: cannot be made from its params(): {error}; {how}"
-            raise PolicyError(message, policy=self.name) from None
-        return made
+        return make_own(self.python, self.params)
 
     @cached_property
     def text(self) -> str:
@@ -125,10 +110,13 @@ def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:
 
 def resolve_policy(policy: PolicyLike, params: Mapping[str, Any] | None = None) -> ChosenPolicy:
     """Accept a policy's name with its parameters, a configuration, or an object of the user's."""
+    from gangline.policies.own import is_own, make_own
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy, check_declaration
     from gangline.policies.registry import find, make, presets, registry
 
+    if isinstance(policy, str) and policy not in registry and is_own(policy):
+        policy, params = make_own(policy, params), None
     if isinstance(policy, str):
         if policy not in registry and policy not in presets:
             from gangline import _core

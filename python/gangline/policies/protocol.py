@@ -22,6 +22,7 @@ Examples
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import operator
 from abc import ABC, abstractmethod
@@ -797,12 +798,31 @@ class Policy(ABC):
         return None
 
     def label(self) -> str:
-        """Return the name shown in tables."""
-        return self.name or type(self).__name__
+        """Return the name shown in tables; of a dataclass with the parameters that were set."""
+        name = self.name or type(self).__name__
+        if not dataclasses.is_dataclass(self):
+            return name
+        shown = [
+            f"{field.name}={value}"
+            for field in dataclasses.fields(self)
+            if field.init and (value := getattr(self, field.name)) != _default(field)
+        ]
+        return f"{name}({', '.join(shown)})" if shown else name
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters to be recorded with results."""
-        return {}
+        """Return the parameters to be recorded with results: those of `__init__`.
+
+        Of a dataclass they are its fields; any other class with parameters says them itself.
+        """
+        if not dataclasses.is_dataclass(self):
+            return {}
+        fields = [field for field in dataclasses.fields(self) if field.init]
+        return {field.name: getattr(self, field.name) for field in fields}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
 _KINDS = ("arrival", "completion", "capacity", "timer", "round")

@@ -33,7 +33,10 @@ def find(name: str) -> type[PolicyBase]:
         return registry[name]
     if name in presets:
         return type(presets[name])
-    hint = did_you_mean(name, [*registry, *presets], "gangline policies", cutoff=0.5)
+    from gangline.policies.own import installed
+
+    known = [*registry, *presets, *installed()]
+    hint = did_you_mean(name, known, "gangline policies", cutoff=0.5)
     raise PolicyError(f"unknown policy `{name}`{hint}", policy=name, value=name)
 
 

@@ -91,7 +91,7 @@ def test_presets_are_listed_and_have_their_own_values(capsys: pytest.CaptureFixt
     ("tokens", "hint"),
     [
         ("bench --quick --policies las,nosuchpolicy", "unknown policy `nosuchpolicy`"),
-        (f"{RUN} my.py:P", "give the module without `.py`: my:P"),
+        (f"{RUN} a/my.py:P", "give it from the folder a as my:P"),
         (f"{RUN} las --set limits=5", "`limits=[200, 1000]`"),
         ("compar", "did you mean `compare`?"),
         ("trace infos own.csv", "did you mean `info`?"),

@@ -210,9 +210,6 @@ class Plan:
         }
         policy = keys["policy"]
         with self._naming("policy"):
-            if isinstance(policy, str) and ":" in policy:
-                policy = PolicyReference(name=policy, params=params, python=policy).build()
-                params = {}
             chosen = resolve_policy(policy, params or None)
             if chosen.own is not None:
                 _check_made_anew(chosen.reference)

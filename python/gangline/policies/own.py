@@ -1,0 +1,149 @@
+"""Policies in Python by name: `module:Class`, or the names that installed packages give them.
+
+A package gives its policies names in its `pyproject.toml`::
+
+    [project.entry-points."gangline.policies"]
+    quota = "mypackage.policies:Quota"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import msgspec
+
+from gangline._support.formatting import did_you_mean
+from gangline.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangline.policies.protocol import Policy
+
+__all__ = ["installed", "is_own", "load", "make_own", "parameters"]
+
+_GROUP = "gangline.policies"
+
+
+@cache
+def installed() -> dict[str, EntryPoint]:
+    """Return the policies of installed packages, by name."""
+    return {entry.name: entry for entry in entry_points(group=_GROUP)}
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name stands for a policy in Python."""
+    return ":" in name or name in installed()
+
+
+def load(name: str) -> type[Policy]:
+    """Return the class of a policy in Python.
+
+    Parameters
+    ----------
+    name : str
+        `module:Class`, `file.py:Class` of a file in the working folder, or an installed name.
+
+    Raises
+    ------
+    PolicyError
+        If it cannot be imported, or is no subclass of `gangline.Policy`.
+    """
+    from gangline.policies.protocol import Policy
+
+    where = name if ":" in name else installed()[name].value
+    module, _, attribute = where.partition(":")
+    how = "its module must be in the working folder or on PYTHONPATH"
+    if module.endswith(".py"):
+        folder, _, module = module.removesuffix(".py").replace("\\", "/").rpartition("/")
+        if folder:
+            how = f"give it from the folder {folder} as {module}:{attribute}"
+    try:
+        if "/" in where:
+            raise ImportError("a file elsewhere is no module")
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise PolicyError(f"{name}: cannot be imported ({error}); {how}", policy=name) from None
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise PolicyError(f"{name}: expected a subclass of gangline.Policy", policy=name)
+    return found
+
+
+def parameters(kind: type[Policy]) -> dict[str, Any]:
+    """Return the parameters that a class takes, each with its default; none is `...`."""
+    if kind.__init__ is object.__init__:
+        return {}
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {
+        key: ... if one.default is one.empty else _default(kind, key, one.default)
+        for key, one in inspect.signature(kind).parameters.items()
+        if one.kind in named
+    }
+
+
+def _default(kind: type[Policy], key: str, default: Any) -> Any:
+    """Return a default; that of a dataclass may come from a factory."""
+    if dataclasses.is_dataclass(kind):
+        for field in dataclasses.fields(kind):
+            if field.name == key and field.default_factory is not dataclasses.MISSING:
+                return field.default_factory()
+    return default
+
+
+def make_own(name: str, params: Mapping[str, Any] | None = None) -> Policy:
+    """Make a policy in Python from its name and its parameters.
+
+    Parameters are checked by name and, in a dataclass, by type.
+
+    Raises
+    ------
+    PolicyError
+        If it cannot be imported or made; it names the parameter.
+    """
+    kind, given = load(name), dict(params or {})
+    known = parameters(kind)
+    takes_any = any(
+        one.kind is one.VAR_KEYWORD for one in inspect.signature(kind).parameters.values()
+    )
+    hints = _hints(kind) if dataclasses.is_dataclass(kind) else {}
+    for key, value in given.items():
+        if key not in known and not takes_any:
+            hint = did_you_mean(key, known) if known else f"; {kind.__name__} takes none"
+            message = f"{name}: unknown parameter `{key}`{hint}"
+            raise PolicyError(message, policy=name, field=key, value=value)
+        if key in hints:
+            given[key] = _fit(name, key, value, hints[key])
+    missing = [key for key, default in known.items() if default is ... and key not in given]
+    if missing:
+        message = f"{name}: {missing[0]}: this parameter is required"
+        raise PolicyError(message, policy=name, field=missing[0])
+    try:
+        return kind(**given)
+    except TypeError as error:
+        how = "params() must return what __init__ takes"
+        message = f"{name}: cannot be made from its parameters: {error}; {how}"
+        raise PolicyError(message, policy=name) from None
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(kind)
+    except (NameError, TypeError):  # names that only type checkers see: nothing to check by
+        return {}
+
+
+def _fit(policy: str, key: str, value: Any, hint: Any) -> Any:
+    """Return a value as the type of its field, such as a whole number for a float."""
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        said = str(error)
+        message = f"{policy}: {key} = {value!r}: {said[:1].lower()}{said[1:]}"
+        raise PolicyError(message, policy=policy, field=key, value=value) from None
+    except TypeError:  # a type of the policy's own
+        return value
