@@ -20,7 +20,7 @@ from lines import Line, told
 import gangline as gl
 from gangline import _core
 from gangline.policies.registry import make
-from gangline.runs.options import RunOptions
+from gangline.runs.options import CheckedOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ def world(jobs: int, gpus: int) -> tuple[gl.Cluster, gl.Trace]:
 def measured(jobs: int, gpus: int) -> list[float]:
     """CPU milliseconds of each round."""
     cluster, trace = world(jobs, gpus)
-    options = RunOptions(restart_s=30.0, first_start_s=30.0, skip_rounds=False, timeline="off")
+    options = CheckedOptions(restart_s=30.0, first_start_s=30.0, skip_rounds=False, timeline="off")
     simulation = _core.Simulation(
         cluster.to_core(),
         trace.to_core(cluster),

@@ -55,9 +55,11 @@ if TYPE_CHECKING:
     from gangline.runs.comparison import Comparison
     from gangline.runs.load import load_result
     from gangline.runs.offered_load import OfferedLoad, offered_load
+    from gangline.runs.options import RunOptions
     from gangline.runs.result import Result
     from gangline.runs.simulate import run, simulate
     from gangline.runs.spec import RunSpec
+    from gangline.runs.summary import RunSummary
     from gangline.studies.capacity import plan_capacity
     from gangline.studies.sweep import Sweep, sweep
     from gangline.trace import Trace, read_trace, write_trace
@@ -90,7 +92,9 @@ __all__ = [
     "Reason",
     "Result",
     "ResultError",
+    "RunOptions",
     "RunSpec",
+    "RunSummary",
     "Sharing",
     "SolverError",
     "StalledError",
@@ -142,9 +146,11 @@ _HOMES = {
     "gangline.runs.comparison": "Comparison",
     "gangline.runs.load": "load_result",
     "gangline.runs.offered_load": "OfferedLoad offered_load",
+    "gangline.runs.options": "RunOptions",
     "gangline.runs.result": "Result",
     "gangline.runs.simulate": "run simulate",
     "gangline.runs.spec": "RunSpec",
+    "gangline.runs.summary": "RunSummary",
     "gangline.studies.capacity": "plan_capacity",
     "gangline.studies.sweep": "Sweep sweep",
     "gangline.trace": "Trace read_trace write_trace",

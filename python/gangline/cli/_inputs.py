@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 
@@ -14,7 +14,7 @@ from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cyclopts import Token
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
     from gangline.runs.inputs import ClusterLike
+    from gangline.runs.options import SharingOptions
     from gangline.runs.premises import Lack
     from gangline.trace.jobs.table import Trace
 
@@ -234,7 +235,7 @@ def say_lacks(
     trace: Trace,
     cluster: ClusterLike,
     policies: Sequence[PolicyLike],
-    sharing: Mapping[str, Any] | None = None,
+    sharing: SharingOptions | None = None,
     *,
     drops: bool = False,
 ) -> None:
@@ -339,7 +340,7 @@ def seeds(text: str, flag: str = "--seeds") -> list[int]:
     return found
 
 
-def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], SharingOptions]:
     """Split settings into those of the policy and those of the cluster's sharing table."""
     policy: dict[str, Any] = {}
     sharing: dict[str, Any] = {}
@@ -349,7 +350,7 @@ def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], dict[str,
             sharing[key.removeprefix(_SHARING)] = value
         else:
             policy[key] = value
-    return policy, sharing
+    return policy, cast("SharingOptions", sharing)  # checked with the cluster
 
 
 def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
@@ -378,7 +379,7 @@ def find_modules_here() -> None:
 
 def policies(
     names: str, settings: list[str] | None
-) -> tuple[list[PolicyBase | Policy], dict[str, Any]]:
+) -> tuple[list[PolicyBase | Policy], SharingOptions]:
     """Build the policies of `--policies a,b` with `--set a.key=value`; also the sharing keys.
 
     A setting without a policy's name goes to every policy that has the parameter.

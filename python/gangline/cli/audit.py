@@ -73,6 +73,8 @@ def audit(
     chosen = choice or TraceChoice()
     if trace is None and chosen != TraceChoice():
         raise TraceError("options of a trace need one: --trace")
+    is_number = copy_gpus is not None and copy_gpus.isdecimal()
+    copies: Any = int(copy_gpus or 0) if is_number else copy_gpus  # another word is refused there
     found = look(
         table,
         cluster,
@@ -81,7 +83,7 @@ def audit(
         columns=_mapping(columns),
         max_share=max_share,
         max_parts=max_parts,
-        copy_gpus=int(copy_gpus) if copy_gpus and copy_gpus.isdecimal() else copy_gpus,
+        copy_gpus=copies,
         max_idle_s=max_idle_s,
         tolerance_s=tolerance_s,
         first=first,

@@ -23,6 +23,7 @@ from gangline.studies.capacity.contest import CapacityContest
 from gangline.studies.capacity.result import in_words
 
 if TYPE_CHECKING:
+    from gangline.runs.options import SharingOptions
     from gangline.studies.capacity import CapacityPlan
     from gangline.trace.jobs.table import Trace
 
@@ -143,7 +144,7 @@ def plan(
     return _exit.DONE if any(one.answer is not None for one in plans) else _exit.REFUSED
 
 
-def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], dict[str, Any]]:
+def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], SharingOptions]:
     """Build the policies; also the sharing keys."""
     if "," in names:
         return _inputs.policies(names, settings)

@@ -128,7 +128,7 @@ def run(
     if json:
         _console.document({"summary": result.summary, "spec": result.spec})
     else:
-        summary = result.summary
+        summary = dict[str, Any](result.summary)
         rows = [[said, form(summary[key]), key] for said, key, form in _SHOWN if key in summary]
         if result.offered_load is not None:
             rows.append(["offered load", result.offered_load.text(), "offered_load"])

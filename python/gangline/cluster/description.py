@@ -144,21 +144,27 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         return load_tables(cluster, path)
 
     @classmethod
-    def from_file(cls, path: str | Path, **options: Any) -> Cluster:
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        format: str | None = None,  # noqa: A002
+        **options: object,
+    ) -> Cluster:
         """Read a cluster from a TOML file or from the node list of a public trace.
 
         Parameters
         ----------
         path : str or Path
             A TOML file, or what `gangline.read_cluster` knows.
-        **options
+        format, **options
             Those of `read_cluster`; none with TOML.
         """
-        if "format" not in options and _is_toml(Path(path)):
+        if format is None and _is_toml(Path(path)):
             if options:
                 raise ClusterError(f"{path}: a TOML file takes no options", key=next(iter(options)))
             return cls.from_toml(path)
-        return read_cluster(path, **options)
+        return read_cluster(path, format=format, **options)
 
     @classmethod
     def preset(cls, name: str) -> Cluster:
@@ -257,7 +263,7 @@ def read_cluster(
     path: str | PathLike[str],
     *,
     format: str | None = None,  # noqa: A002
-    **options: Any,
+    **options: object,
 ) -> Cluster:
     """Read a cluster from a node list of a public trace.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from gangline.errors import OptionError, PolicyError
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.runs.comparison import Comparison
     from gangline.runs.inputs import ClusterLike, Progress, TraceLike
+    from gangline.runs.options import CompareOptions
     from gangline.runs.result import Result
     from gangline.trace.reference import TraceReference
 
@@ -27,11 +28,11 @@ def compare(
     seeds: Iterable[int] = (0,),
     trace_seeds: Iterable[int] = (),
     workers: int = 1,
-    params: Mapping[str, Mapping[str, Any]] | None = None,
+    params: Mapping[str, Mapping[str, object]] | None = None,
     progress: bool | Progress = False,
     each: Callable[[Result], None] | None = None,
     keep: bool = True,
-    **options: Any,
+    **options: Unpack[CompareOptions],
 ) -> Comparison:
     """Run every policy with every seed and put the summaries side by side.
 

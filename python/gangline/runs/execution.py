@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack
 
 import msgspec
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gangline.runs.explain.watched import Watched
     from gangline.runs.inputs import ClusterLike, Progress, TraceLike
     from gangline.runs.offered_load import OfferedLoad
-    from gangline.runs.options import RunOptions
+    from gangline.runs.options import CheckedOptions, RunOptions
     from gangline.runs.result import Result
     from gangline.runs.spec import RunSpec
     from gangline.runs.store import Store
@@ -253,8 +253,8 @@ class Worlds:
         trace: TraceLike,
         policy: PolicyLike,
         *,
-        params: Mapping[str, Any] | None = None,
-        **options: Any,
+        params: Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> Run:
         """Return the run that `gangline.simulate` makes of these arguments; the trace is kept."""
         from gangline.policies.protocol import Policy
@@ -385,7 +385,7 @@ class _World:
     ) -> tuple[Result, Watched]:
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
 
-    def _facts(self, chosen: ChosenPolicy, options: RunOptions) -> dict[str, Any]:
+    def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> dict[str, Any]:
         """Return what a result says of a run beside its spec, as far as it is known before."""
         notes = {
             "xi_clamped": 0 if self._pairs is None else self._pairs.clamped,
@@ -429,7 +429,7 @@ class _World:
             _core.check_start(*arguments)
 
     def _arguments(
-        self, chosen: ChosenPolicy, options: RunOptions, watch: Sequence[int] = ()
+        self, chosen: ChosenPolicy, options: CheckedOptions, watch: Sequence[int] = ()
     ) -> tuple[_core.Cluster, _core.Jobs, str | Policy, dict[str, Any], _core.RunOptions]:
         """Return what the core is given."""
         from gangline.runs.arrival_window import require_jobs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from gangline._support.builtin_values import to_builtins
+from gangline._support.formatting import did_you_mean
 from gangline.errors import ClusterError, OptionError
 
 if TYPE_CHECKING:
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from gangline.cluster.description import Cluster
-    from gangline.runs.options import RunOptions
+    from gangline.runs.options import CheckedOptions
     from gangline.trace.jobs.table import ArrowStream, Trace
 
     Progress: TypeAlias = Callable[[float, int, int], None]
     TraceLike: TypeAlias = Trace | ArrowStream | str | PathLike[str]
-    ClusterLike: TypeAlias = Cluster | Mapping[str, Any] | str | PathLike[str]
+    ClusterLike: TypeAlias = Cluster | Mapping[str, object] | str | PathLike[str]
 
 T = TypeVar("T")
 SEEDS_MAX = 10_000  # ours: of one command; more runs than anybody waits for, and a slip of the keys
@@ -32,27 +33,26 @@ __all__ = [
 ]
 
 
-def make_options(values: Mapping[str, Any]) -> RunOptions:
+def make_options(values: Mapping[str, object]) -> CheckedOptions:
     """Build and check run options from keyword arguments."""
     import msgspec
 
     from gangline.files.decode import from_validation_error
     from gangline.runs.arrival_window import parse
-    from gangline.runs.options import RunOptions
+    from gangline.runs.options import CheckedOptions
 
-    known = RunOptions.__struct_fields__
+    known = CheckedOptions.__struct_fields__
     for name in values:
         if name not in known:
-            raise OptionError(
-                f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
-            )
+            near = did_you_mean(name, (*known, "sharing"))
+            raise OptionError(f"unknown run option `{name}`{near}", field=name)
     given: dict[str, Any] = to_builtins(values)
     if isinstance(given.get("count_arrivals"), str):
         given["count_arrivals"] = parse(given["count_arrivals"])
     try:
-        options = msgspec.convert(given, RunOptions)
+        options = msgspec.convert(given, CheckedOptions)
     except msgspec.ValidationError as error:
-        made = from_validation_error(error, given, RunOptions, None)
+        made = from_validation_error(error, given, CheckedOptions, None)
         raise OptionError(f"run option {made}", field=made.key, value=made.value) from None
     options.check()
     return options
@@ -82,7 +82,7 @@ def as_cluster(value: ClusterLike) -> Cluster:
     return Cluster.from_dict(value)
 
 
-def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
+def override(cluster: Cluster, sharing: Mapping[str, object] | None) -> Cluster:
     """Return the cluster with some keys of its sharing table replaced."""
     from gangline.cluster.description import Cluster
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gangline.errors import ResultError
 from gangline.runs import result_folder, result_tables
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gangline.cluster.description import Cluster
+    from gangline.runs.summary import RunSummary
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["load_result"]
@@ -50,7 +51,7 @@ def load_result(folder: str | PathLike[str]) -> Result:
     # JSON has no number for the mean of nothing; of the keys only these have none
     known = {key: math.nan if value is None else value for key, value in summary.items()}
     return Result(
-        known,
+        cast("RunSummary", known),
         spec,
         jobs=reader("jobs"),
         timeline=reader("timeline"),

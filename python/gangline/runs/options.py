@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
@@ -13,7 +13,7 @@ from gangline.errors import OptionError
 from gangline.runs import arrival_window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -23,13 +23,84 @@ if TYPE_CHECKING:
     from gangline.cluster.interference import Pairs
     from gangline.cluster.iteration import Fit, Inflations
 
-__all__ = ["RunOptions"]
+__all__ = [
+    "CheckedOptions",
+    "CompareOptions",
+    "PlanOptions",
+    "RunOptions",
+    "SharingOptions",
+    "Timeline",
+]
 
 _HOUR_S = 3600.0
 
 
-class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Options of a run besides cluster, jobs and policy; see `gangline.simulate`."""
+Timeline = Literal["auto", "change", "off"]
+"""Where the timeline has rows, besides every so many seconds."""
+
+
+class SharingOptions(TypedDict, total=False):
+    """Keys of the table `sharing` that a run may override; see `gangline.Sharing`."""
+
+    max_share: int | None
+    interference: Literal["constant", "table", "matrix", "gavel", "analytic"]
+    xi: float | None
+    table: str | None
+    rows: Sequence[Mapping[str, str | float]] | None
+    missing: Literal["error", "constant", "infeasible"]
+    gang_fallback: Literal["single", "infeasible"]
+    gang_xi: Literal["max", "mean"]
+    combine: Literal["sum", "product", "max"]
+    memory_fixed_fraction: float
+    acc_cost: float
+    overhead_interferes: bool
+    models: Sequence[str] | None
+    matrix: Sequence[Sequence[float]] | None
+    util: Mapping[str, float] | None
+    kappa: float
+    symmetric: bool
+
+
+class PlanOptions(TypedDict, total=False):
+    """Options of the runs of `gangline.plan_capacity`, as keywords."""
+
+    restart_s: float | None
+    first_start_s: float | None
+    restart_by_model: Mapping[str, float] | None
+    checkpoint_interval_s: float | None
+    check_invariants: bool
+    skip_rounds: bool
+    count_arrivals: tuple[float, float] | str | None
+
+
+class CompareOptions(PlanOptions, total=False):
+    """Options of the runs of `gangline.compare`, as keywords."""
+
+    on_infeasible: Literal["error", "drop"]
+    segments: bool
+    timeline: Timeline | float
+    until_s: float | None
+    max_events: int | None
+    sharing: SharingOptions | None
+
+
+class RunOptions(CompareOptions, total=False):
+    """Options of `gangline.simulate`, as keywords.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> options: gl.RunOptions = {"restart_s": 30.0, "segments": True}
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> gl.simulate(lab, "synth:philly?jobs=20&seed=1&max_gpus=8", **options).has_segments
+    True
+    """
+
+    seed: int
+
+
+class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Options of a run besides cluster, jobs and policy, with their defaults."""
 
     seed: int = 0
     restart_s: float | None = None

@@ -19,7 +19,7 @@ from gangline._support.statistics import interval, range_of
 from gangline.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from matplotlib.axes import Axes
@@ -54,7 +54,9 @@ _IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}  # tables
 class Drawn(Protocol):
     """What is drawn of a `Result`."""
 
-    summary: dict[str, Any]
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """The numbers of the run."""
 
     @property
     def policy(self) -> str:
@@ -377,7 +379,7 @@ def _numbers(table: pa.Table, name: str, column: str) -> npt.NDArray[np.float64]
     return values
 
 
-def _key(row: dict[str, Any], key: str) -> float:
+def _key(row: Mapping[str, Any], key: str) -> float:
     value = row.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         known = [name for name, other in row.items() if isinstance(other, (int, float))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gangline._support.builtin_values import finite
 from gangline._support.safe import safe
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gangline.runs.inputs import Progress
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.spec import RunSpec
+    from gangline.runs.summary import RunSummary
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["Result"]
@@ -38,7 +39,7 @@ class Result:
 
     Attributes
     ----------
-    summary : dict
+    summary : RunSummary
         Averages, percentiles and totals; seconds unless the name says otherwise.
     spec : dict
         Everything needed to repeat the run, and under `measured` what it cost.
@@ -57,7 +58,7 @@ class Result:
 
     def __init__(
         self,
-        summary: dict[str, Any],
+        summary: RunSummary,
         spec: dict[str, Any],
         *,
         jobs: Callable[[], pa.Table],
@@ -67,7 +68,7 @@ class Result:
         load: OfferedLoad | None = None,
         again: Again | None = None,
     ) -> None:
-        self.summary = summary
+        self.summary: RunSummary = summary
         self.spec = spec
         self._jobs = jobs
         self._timeline = timeline
@@ -118,7 +119,7 @@ class Result:
         }
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
-            summary,
+            cast("RunSummary", summary),  # tests hold its keys against the type
             {**finite(known), "cluster": keys},  # as a saved one is read back
             jobs=lambda: result_tables.jobs(output.jobs(), trace),
             timeline=lambda: result_tables.timeline(output.timeline(), types),
@@ -312,10 +313,11 @@ class Result:
         from gangline._support import formatting
         from gangline._support.html import more, table
 
-        rows = [["Jobs finished", formatting.count(self.summary.get("finished"))]]
-        rows += [[one.title, one.form(self.summary.get(one.key))] for one in formatting.MEASURES]
-        every = table(["key", "value"], list(self.summary.items()))
-        return table(["", ""], rows, caption=repr(self)) + more("every number", every)
+        every = dict[str, Any](self.summary)
+        rows = [["Jobs finished", formatting.count(self.summary["finished"])]]
+        rows += [[one.title, one.form(every.get(one.key))] for one in formatting.MEASURES]
+        numbers = table(["key", "value"], list(every.items()))
+        return table(["", ""], rows, caption=repr(self)) + more("every number", numbers)
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

@@ -30,7 +30,7 @@ from gangline.files.places import (
     unsealed,
     workplace,
 )
-from gangline.runs.options import RunOptions
+from gangline.runs.options import CheckedOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +83,7 @@ class Spec(msgspec.Struct):
     policy: _Policy
     trace: _Trace
     cluster: dict[str, Any]
-    options: RunOptions
+    options: CheckedOptions
     notes: dict[str, int]
     memory_model: str
     log_hash: str
@@ -321,7 +321,7 @@ def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
         cluster = Cluster.from_dict(
             {key: value for key, value in kept.items() if value is not None}
         )
-        msgspec.convert({**spec["options"], "seed": spec["seed"]}, RunOptions).check()
+        msgspec.convert({**spec["options"], "seed": spec["seed"]}, CheckedOptions).check()
     except (ClusterError, OptionError) as error:
         raise ResultError(f"{path}: {error}", path=str(path)) from None
     for part in ("throughput", "sharing"):

@@ -5,7 +5,7 @@ Heavy modules are imported when a run starts, so that the command line stays lig
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gangline.policies.choice import PolicyLike
     from gangline.runs.explain.watched import Watched
     from gangline.runs.inputs import ClusterLike, Progress, TraceLike
+    from gangline.runs.options import RunOptions
     from gangline.runs.result import Result
     from gangline.runs.spec import RunSpec
     from gangline.trace.jobs.table import Trace
@@ -27,9 +28,9 @@ def simulate(
     trace: TraceLike,
     policy: PolicyLike = "fifo",
     *,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
     progress: bool | Progress = False,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Simulate one policy on one trace and one cluster.
 
@@ -47,10 +48,10 @@ def simulate(
         True draws a bar on stderr if that is a terminal, in a notebook one line below the cell; a
         callable gets (simulated seconds, jobs done, jobs) at most ten times a second.
     **options
-        seed (0), restart_s and first_start_s (seconds without progress; 0), restart_by_model (label
-        to seconds; labels that no job has are counted in the notes of the spec),
-        checkpoint_interval_s (seconds of progress; default none: a preempted job keeps all),
-        on_infeasible ("error" or "drop"), segments (False; True keeps that table),
+        The keys of `gangline.RunOptions`: seed (0), restart_s and first_start_s (seconds without
+        progress; 0), restart_by_model (label to seconds; labels that no job has are counted in the
+        notes of the spec), checkpoint_interval_s (seconds of progress; default none: a preempted
+        job keeps all), on_infeasible ("error" or "drop"), segments (False; True keeps that table),
         timeline ("auto", "change", "off" or a sampling time in seconds), check_invariants (False),
         skip_rounds (True), until_s and max_events (where to stop; default never), count_arrivals
         (two times such as (172800, 777600), or "2d,9d": all jobs are run, and the summary's
@@ -91,7 +92,7 @@ def simulate(
 
 
 def run(
-    spec: RunSpec | Mapping[str, Any] | str | PathLike[str],
+    spec: RunSpec | Mapping[str, object] | str | PathLike[str],
     *,
     trace: TraceLike | None = None,
     policy: PolicyLike | None = None,

@@ -8,8 +8,9 @@ import json
 import math
 import platform
 from functools import cache, cached_property
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -23,11 +24,11 @@ from gangline.trace.reference import TraceReference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from os import PathLike
 
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import PolicyLike
-    from gangline.runs.options import RunOptions
+    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.options import CheckedOptions, RunOptions
 
 __all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "read_spec", "versions"]
 
@@ -78,13 +79,12 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @classmethod
     def make(
         cls,
-        cluster: Any,
-        trace: Any,
-        policy: Any = "fifo",
+        cluster: ClusterLike,
+        trace: TraceLike | TraceReference,
+        policy: PolicyLike = "fifo",
         *,
-        params: Mapping[str, Any] | None = None,
-        sharing: Mapping[str, Any] | None = None,
-        **options: Any,
+        params: Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> RunSpec:
         """Return the spec of the run that `gangline.simulate` would make of the same arguments.
 
@@ -93,11 +93,11 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         from gangline.runs.inputs import as_cluster, make_options, override
         from gangline.trace.read import as_trace, refer
 
-        if isinstance(trace, str) or hasattr(trace, "__fspath__"):
+        if isinstance(trace, (str, PathLike)):
             trace = refer(trace)
         elif not isinstance(trace, TraceReference):
             trace = as_trace(trace).reference
-        chosen = resolve_policy(policy, params).reference
+        chosen, sharing = resolve_policy(policy, params).reference, options.pop("sharing", None)
         lab = keys_of(override(as_cluster(cluster), sharing))
         return cls.of(lab, trace, chosen, make_options(options))
 
@@ -107,7 +107,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         cluster: dict[str, Any],
         trace: TraceReference,
         policy: PolicyReference,
-        options: RunOptions,
+        options: CheckedOptions,
     ) -> RunSpec:
         """Return the spec of parts that are checked already, with the versions that run now.
 
@@ -210,7 +210,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the cluster."""
         return cluster_of({"cluster": self.cluster})
 
-    def build_options(self) -> RunOptions:
+    def build_options(self) -> CheckedOptions:
         """Return the run options, checked."""
         from gangline.runs.inputs import make_options
 

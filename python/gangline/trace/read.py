@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def read_trace(path: str | PathLike[str], *, format: str | None = None, **options: Any) -> Trace:  # noqa: A002
+def read_trace(path: str | PathLike[str], *, format: str | None = None, **options: object) -> Trace:  # noqa: A002
     """Read a trace of any known format.
 
     Parameters
@@ -94,7 +94,7 @@ def refer(
     path: str | PathLike[str],
     *,
     format: str | None = None,  # noqa: A002
-    **options: Any,
+    **options: object,
 ) -> TraceReference:
     """Return the reference of the trace that `read_trace` would return, without its jobs.
 

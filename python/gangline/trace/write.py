@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangline.errors import TraceError
 from gangline.files.places import is_free, landing, whole
@@ -32,7 +32,7 @@ def write_trace(
     *,
     format: str | None = None,  # noqa: A002
     strict: bool = False,
-    **options: Any,
+    **options: object,
 ) -> tuple[Loss, ...]:
     """Write a trace in one of the formats of `gangline trace formats`.
 

@@ -13,7 +13,7 @@ from gangline import _core
 from gangline.cluster.description import Cluster
 from gangline.errors import ClusterError, OptionError
 from gangline.runs.inputs import make_options, override
-from gangline.runs.options import RunOptions
+from gangline.runs.options import CheckedOptions
 from gangline.trace.jobs.to_core import pairs_of
 
 
@@ -30,7 +30,7 @@ def cluster(**changes: Any) -> Cluster:
 def given(lab: gl.Cluster, labels: list[str], **options: Any) -> dict[str, Any]:
     """Return the arguments that the core gets."""
     with patch.object(_core, "RunOptions", lambda _, **arguments: arguments):
-        return cast("dict[str, Any]", RunOptions(**options).to_core(lab, labels, None))
+        return cast("dict[str, Any]", CheckedOptions(**options).to_core(lab, labels, None))
 
 
 def test_tables_become_arrays_by_label() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,7 +105,7 @@ def audit(
     columns: Mapping[str, str] | None = None,
     max_share: int | None = None,
     max_parts: int = 1,
-    copy_gpus: str | int | None = None,
+    copy_gpus: Literal["gang", "server"] | int | None = None,
     max_idle_s: float = MAX_IDLE_S,
     tolerance_s: float = TOLERANCE_S,
     first: int = 100,

@@ -21,6 +21,8 @@ from gangline.runs.arrival_window import counted, of_spec
 from gangline.runs.explain.life import Segments
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -188,7 +190,7 @@ class Digest:
     """
 
     spec: dict[str, Any]
-    summary: dict[str, Any]
+    summary: Mapping[str, Any]
     curves: dict[str, Floats]
     lines: dict[str, Steps]
     gangs: list[Group]
@@ -407,7 +409,7 @@ def curve(values: Floats) -> Floats:
     return np.asarray(values[picks])
 
 
-def _is_fine(timeline: pa.Table, summary: dict[str, Any], gpu_s: float) -> bool:
+def _is_fine(timeline: pa.Table, summary: Mapping[str, Any], gpu_s: float) -> bool:
     """Tell whether a timeline, which may be sampled or thinned, still gives the GPU time in use."""
     if timeline.num_rows < 2:
         return False

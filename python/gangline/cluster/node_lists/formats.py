@@ -98,7 +98,7 @@ def read_keys(
     path: str | PathLike[str],
     *,
     format: str | None = None,  # noqa: A002
-    **options: Any,
+    **options: object,
 ) -> tuple[dict[str, Any], str]:
     """Return the keys of the cluster that a node list describes, and the name of the list.
 

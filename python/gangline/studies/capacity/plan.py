@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import msgspec
 
@@ -30,10 +30,30 @@ if TYPE_CHECKING:
     from gangline.runs.arrival_window import Window
     from gangline.runs.inputs import ClusterLike, TraceLike
     from gangline.runs.offered_load import OfferedLoad
+    from gangline.runs.options import PlanOptions, SharingOptions
     from gangline.runs.spec import RunSpec
     from gangline.studies.capacity.targets import Target
     from gangline.studies.sweep import Sweep
     from gangline.trace.reference import TraceReference
+
+    class PlanKeywords(PlanOptions, total=False):
+        """What `plan_capacity` takes besides its first four arguments."""
+
+        gpu: str | None
+        vary: Literal["servers", "load"]
+        step: float | None
+        most: float | None
+        exhaustive: bool
+        allow_overload: bool
+        seeds: Iterable[int]
+        trace_seeds: Iterable[int]
+        price_per_hour: float | None
+        params: Mapping[str, object] | None
+        sharing: SharingOptions | None
+        out: str | PathLike[str] | None
+        workers: int | None
+        progress: bool
+
 
 __all__ = ["plan_capacity"]
 
@@ -53,7 +73,7 @@ def plan_capacity(
     policy: PolicyLike = "fifo",
     *,
     keep: str | Sequence[str],
-    **options: Any,
+    **keywords: Unpack[PlanKeywords],
 ) -> CapacityPlan: ...
 
 
@@ -64,7 +84,7 @@ def plan_capacity(
     policy: list[PolicyLike] | tuple[PolicyLike, ...],
     *,
     keep: str | Sequence[str],
-    **options: Any,
+    **keywords: Unpack[PlanKeywords],
 ) -> CapacityContest: ...
 
 
@@ -83,12 +103,12 @@ def plan_capacity(
     seeds: Iterable[int] = (0,),
     trace_seeds: Iterable[int] = (),
     price_per_hour: float | None = None,
-    params: Mapping[str, Any] | None = None,
-    sharing: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
+    sharing: SharingOptions | None = None,
     out: str | PathLike[str] | None = None,
     workers: int | None = None,
     progress: bool = False,
-    **options: Any,
+    **options: Unpack[PlanOptions],
 ) -> CapacityPlan | CapacityContest:
     """Find the fewest servers, or the largest load, that keep targets.
 
@@ -160,9 +180,9 @@ def plan_capacity(
     if not texts:
         raise OptionError("keep: expected a target such as p95_wait<1h", field="keep")
     targets = [parse(text) for text in texts]
-    for name in _NOT_HERE:
-        if name in options:
-            raise OptionError(f"{name}: not an option of a plan", field=name, value=options[name])
+    for name, value in options.items():
+        if name in _NOT_HERE:
+            raise OptionError(f"{name}: not an option of a plan", field=name, value=value)
     chosen, is_one = _chosen(policy, params)
     question = _Question((cluster, trace, sharing), options, seeds, trace_seeds)
     axis = _axis(question, gpu, vary, step, most, price_per_hour)

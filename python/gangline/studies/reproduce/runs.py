@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster.description import Cluster
     from gangline.runs.inputs import Progress
-    from gangline.runs.options import RunOptions
+    from gangline.runs.options import CheckedOptions
     from gangline.runs.result import Result
     from gangline.studies.reproduce.claims import Table
     from gangline.studies.reproduce.study import Choice, Contender, Factor, Study
@@ -397,7 +397,7 @@ class _World(NamedTuple):
     cluster: Cluster
     own: Mapping[str, dict[str, Any]]  # keys of the cluster as contenders have it
     trace: TraceReference
-    options: RunOptions
+    options: CheckedOptions
     contenders: Sequence[Contender]
     variation: str  # its label; empty = as in the study
 

@@ -20,7 +20,7 @@ from gangline._support.builtin_values import flaw, to_builtins
 from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.runs.inputs import as_cluster, make_options, override
-from gangline.runs.options import RunOptions
+from gangline.runs.options import CheckedOptions
 from gangline.runs.spec import PolicyReference, RunSpec, keys_of
 from gangline.runs.store import SAVED
 from gangline.studies.sweep.clusters import derived
@@ -309,7 +309,9 @@ def _check_made_anew(reference: PolicyReference) -> None:
         raise PolicyError(message, policy=reference.name)
 
 
-def read_plan(source: str | PathLike[str] | Mapping[str, Any], *, save: str | None = None) -> Plan:
+def read_plan(
+    source: str | PathLike[str] | Mapping[str, object], *, save: str | None = None
+) -> Plan:
     """Read the description of a sweep and check its keys; `save` replaces the one in it.
 
     Raises
@@ -400,7 +402,7 @@ def _axes(where: str, table: str, given: Mapping[str, Any]) -> Keys:
 def _options(where: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise _wrong(where, "options", "a table [options]", given)
-    known = ("format", *_TRACE_OPTIONS, *RunOptions.__struct_fields__)
+    known = ("format", *_TRACE_OPTIONS, *CheckedOptions.__struct_fields__)
     for key in given:
         if key not in known:
             raise _wrong(where, f"options.{key}", f"one of {', '.join(known)}", key)

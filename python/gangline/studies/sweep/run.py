@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gangline.runs.execution import Run, Worlds, carry_out
 from gangline.runs.executors import check_executor, check_workers
@@ -157,11 +157,11 @@ class Sweep:
 
 
 def sweep(
-    spec: str | PathLike[str] | Mapping[str, Any],
+    spec: str | PathLike[str] | Mapping[str, object],
     *,
     out: str | PathLike[str] | None = None,
-    save: str | None = None,
-    executor: str = "local",
+    save: Literal["summary", "jobs", "segments"] | None = None,
+    executor: Literal["local", "dask"] = "local",
     workers: int | None = None,
     address: str | None = None,
     progress: bool | Callable[[int, int, int], None] = False,

@@ -78,7 +78,7 @@ class Trace:
         self._read_from = reference
 
     @classmethod
-    def from_arrow(cls, data: ArrowStream | pa.Table, **options: Any) -> Trace:
+    def from_arrow(cls, data: ArrowStream | pa.Table, **options: object) -> Trace:
         """Take a table of the native columns from any Arrow producer.
 
         Parameters

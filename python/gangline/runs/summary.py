@@ -1,0 +1,65 @@
+"""The numbers of a run, as a type: what docs/reference/columns.md lists under `summary`."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+__all__ = ["RunSummary"]
+
+
+class _Always(TypedDict):
+    """What every run has."""
+
+    jobs: int
+    finished: int
+    dropped: int
+    makespan_s: float
+    jct_mean_s: float
+    jct_p50_s: float
+    jct_p90_s: float
+    jct_p95_s: float
+    jct_p99_s: float
+    jct_max_s: float
+    queue_mean_s: float
+    queue_p99_s: float
+    wait_mean_s: float
+    gpu_utilization: float
+    useful_utilization: float
+    node_utilization: float
+    ftf_mean: float
+    ftf_p99: float
+    ftf_max: float
+    preemptions: int
+    migrations: int
+    comm_fraction: float
+    overhead_fraction: float
+    share_fraction: float
+    fragmentation: float
+    gpu_hours: float
+    decisions: int
+    decision_p50_us: float
+    decision_p99_us: float
+    decision_max_us: float
+    events: int
+    failures: int
+    wall_s: float
+
+
+class RunSummary(_Always, total=False):
+    """Averages, percentiles and totals of a run; seconds unless the name says otherwise.
+
+    NaN where there is nothing to average. Keys that not every run has are there where they mean
+    something: a cost where GPU types have a price, for instance.
+    """
+
+    cost: float
+    deadlines: int
+    deadlines_met: int
+    deadlines_dropped: int
+    share_gpu_fraction: float
+    xi_mean: float
+    packing_gain: float
+    shares_started: int
+    shares_refused: int
+    sub_batch_starts: int
+    solver_s: float
