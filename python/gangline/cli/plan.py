@@ -155,10 +155,12 @@ def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], Sharin
 
 def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
     """Draw the table of the sizes, or that of the policies."""
+    first = found.plans[0] if isinstance(found, CapacityContest) else found
+    title = f"{first.traces} draws of {jobs!r}" if first.traces > 1 else repr(jobs)
     if isinstance(found, CapacityContest):
-        _console.table(found.titles(), found.cells(), title=repr(jobs), best=found.marks())
+        _console.table(found.titles(), found.cells(), title=title, best=found.marks())
     else:
-        _console.table(found.titles(), found.cells(), title=f"{found.policy}: {jobs!r}")
+        _console.table(found.titles(), found.cells(), title=f"{found.policy}: {title}")
 
 
 def _check_figure(path: Path) -> None:

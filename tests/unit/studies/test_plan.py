@@ -351,6 +351,20 @@ def test_seeds_that_change_nothing_are_named() -> None:
     found = gl.plan_capacity(LAB, TRACE, keep="queue_p95_s<=1800", seeds=range(5), workers=1)
     assert found.interval is None
     assert any("same values" in line for line in found.sentences())
+    assert "95 % interval" not in found.titles()
+
+
+def test_draws_that_all_keep_a_target_fully_have_an_interval() -> None:
+    # on a server for each job nothing ever waits, so that all five draws have the same value, 0
+    tiny = "synth:philly?jobs=5&max_gpus=1"
+    found = gl.plan_capacity(
+        gl.Cluster.homogeneous(servers=5, gpus=1), tiny,
+        keep="wait_p95_s<=0", trace_seeds=range(5), workers=1, allow_overload=True,
+    )  # fmt: skip
+    assert found.answer is not None
+    assert found.interval is not None
+    assert "95 % interval" in found.titles()
+    assert not any("no intervals" in line for line in found.sentences())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import worlds
 from gangline import policies, reproduce
 from gangline.cli.app import main
 from gangline.studies.reproduce import ratios, runs, variations
-from gangline.studies.reproduce.claims import claim_tables, mix, reach
+from gangline.studies.reproduce.claims import claim_tables, legend, mix, reach
 from gangline.studies.reproduce.study import Choice, Contender, Factor, Setting, Study, Variation
 from reference import philox
 from reference.philox import Purpose
@@ -204,6 +204,13 @@ def test_a_table_of_a_claim() -> None:
     assert head == ["against", "times better", "share", "by world", "verdict"]
     assert cells == [["fifo", "1.20 (1.20-1.20)", "40 %", "1.03-1.40", "does not hold"]]
     assert mix([found]) == []  # no world reaches it
+    assert "in parentheses the 95 % interval" in legend([found])[0]
+    assert "The claim holds if" in legend([found])[1]
+    (quick,) = ratios.factor_rows(ratios.ratios(study, made[:4]), "one seed: not conclusive")
+    assert legend([quick]) == [
+        "Times better: above 1 the policy in the title is better.",
+        "Share: how much of the claimed gain the mean reaches.",
+    ]
     lower = dataclasses.replace(JCT, times=1.3)
     (some,) = ratios.factor_rows(ratios.ratios(dataclasses.replace(TOY, factors=(lower,)), made))
     assert "in 1 of 2, from 1.03 (v, plain) to 1.40 (w, plain)" in mix([some])[0]

@@ -551,3 +551,19 @@ def test_numbers_are_found_where_all_values_are_numbers() -> None:
     assert numbers([True, False], ["true", "false"]) is None
     assert numbers(["a", "b"], ["x=1", "y=2"]) is None
     assert numbers(["a", "b"], ["x=1", "x=e"]) is None
+
+
+def test_one_draw_and_one_seed_are_not_told_of_as_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "one.toml"
+    spec.write_text(
+        f'name = "one"\n[grid]\ntrace = ["{LOADS.format(trace_seed=0)}"]\n'
+        'rescale = [1.0, 0.8]\ncluster = ["pollux-64"]\npolicy = ["fifo", "srtf"]\n'
+    )
+    assert main(["sweep", str(spec), "--out", str(tmp_path / "one"), "--workers", "1"]) == 0
+    out, errors = capsys.readouterr()
+    assert "The offered load is above 1 also at rescale 1." in out
+    assert "draws" not in out
+    assert "difference: to fifo\n" in errors
+    assert "less in" not in out + errors

@@ -382,9 +382,9 @@ class _Question:
         self.traces = traces or {None: reference}
         self._worlds = Worlds(_PAIRS_MAX, max(_PAIRS_MAX, len(self.traces)))
         self._worlds.hold(self.jobs)
-        by_trace = len(self.traces) > 1
-        self.replicates = len(self.traces) if by_trace else len(drawn)
-        self.group = "trace_seed" if by_trace else "seed"
+        self.by_trace = len(self.traces) > 1
+        self.replicates = len(self.traces) if self.by_trace else len(drawn)
+        self.group = "trace_seed" if self.by_trace else "seed"
         self._loads: dict[int, list[OfferedLoad]] = {}
         self._largest: list[float] = []
 
@@ -487,7 +487,9 @@ class _Evaluations:
 
     @property
     def seeds_matter(self) -> bool:
-        """Whether some number differs between seeds."""
+        """Whether the traces or some number differ between seeds."""
+        if self.question.by_trace:
+            return True
         each = [values for row in self._raw.values() for values in row.values()]
         return any(len(set(values)) > 1 for values in each)
 

@@ -115,7 +115,7 @@ class CapacityPlan:
     seeds : int
         Values in each mean.
     seeds_matter : bool
-        Whether any number differs between seeds.
+        Whether seeds draw other traces, or any number differs between them.
     limit, hardest : int or float
         How far the search could go towards sizes that keep more targets, and fewer.
     preempts : bool
@@ -318,7 +318,8 @@ class CapacityPlan:
 
     @property
     def _has_ends(self) -> bool:
-        return any(one.low is not None for point in self.points for one in point.values.values())
+        values = (one for point in self.points for one in point.values.values())
+        return self.seeds_matter and any(one.low is not None for one in values)
 
     @property
     def _what(self) -> str:
@@ -429,7 +430,8 @@ class CapacityPlan:
         large = self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY
         share = formatting.percent(self.largest_share)
         said += f".{suggestion(self.steady_window)}"
-        more = f" The 10 largest of {self.jobs:,} jobs hold {share} of the work"
+        mean = " on average" if self.traces > 1 else ""
+        more = f" The 10 largest of {self.jobs:,} jobs hold {share} of the work{mean}"
         return [f"{said}{more}: the answer depends on when they arrive." if large else said]
 
     def only_by_the_end(self) -> list[str]:

@@ -22,24 +22,32 @@ def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return how the tables of claims are read."""
     lines = []
     if any("times_better" in row for row in rows):
+        has_ends = any(row.get("low") is not None for row in rows)
         lines.append(
-            "Times better: above 1 the policy in the title is better; in brackets the 95 % "
-            "interval."
+            "Times better: above 1 the policy in the title is better"
+            + "; in parentheses the 95 % interval." * has_ends
+            + "." * (not has_ends)
         )
     claimed = [row for row in rows if row["claimed"] is not None]
     fair = next((row["against"] for row in claimed if "best" in row and row["verdict"]), None)
+    is_judged = not any(row["verdict"].endswith("not conclusive") for row in claimed)
     if any("times_better" in row for row in claimed):
-        lines.append(
-            "Share: how much of the claimed gain the mean reaches. The claim holds if the whole "
-            "interval reaches the claimed gain, and in part if the whole interval reaches half of "
-            "it."
-        )
+        lines.append("Share: how much of the claimed gain the mean reaches.")
+        if is_judged:
+            lines[-1] += (
+                " The claim holds if the whole interval reaches the claimed gain, and in part if "
+                "the whole interval reaches half of it."
+            )
     if fair is not None:
         lines.append(
-            'Share of a claim of "up to": how much of it the largest saving reaches. The verdict '
-            f"is against {fair}, the fair rival: the claim holds if the mean is a saving and the "
-            "largest reaches the claimed one, and in part if the largest reaches half of it."
+            'Share of a claim of "up to": how much of it the largest saving reaches. The fair '
+            f"rival is {fair}."
         )
+        if is_judged:
+            lines[-1] += (
+                " Against it the claim holds if the largest saving reaches the claimed one, and in "
+                "part if it reaches half; in both cases the mean must be a saving of at least 1 %."
+            )
     return lines
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gangline._support.formatting import Measure
-    from gangline._support.statistics import Estimate
+    from gangline._support.statistics import Difference, Estimate
     from gangline.runs.offered_load import OfferedLoad
     from gangline.studies.sweep.means import Group, Line, Means
 
@@ -45,6 +45,11 @@ _LIGHT = (
     "of GPUs, so most policies look the same."
 )
 _VALUES_TOLD = 8  # of a key, before its values are counted
+
+
+def _in_seeds(differences: Sequence[Difference | None]) -> bool:
+    """Whether a difference is taken in several seeds, which are counted."""
+    return any(one.seeds > 1 for one in differences if one)
 
 
 def title(means: Means, measure: str) -> str:
@@ -80,7 +85,7 @@ def columns(means: Means, measure: str) -> list[Column]:
     if any(apart):
         points = ", points" * (how.form is share)
         found.append(_of_estimates(f"difference{points}", apart, _signed(form)))
-        if any(one.seeds > 1 for one in apart if one):
+        if _in_seeds(apart):
             less = [f"{one.less_in} of {one.seeds}" if one else "" for one in apart]
             found.append(
                 Column("less in", less, [None if one is None else one.less_in for one in apart])
@@ -107,9 +112,11 @@ def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
         tie = "not told from it by the seeds" if has_intervals(lines) else "within 1 % of it"
         where = " where the other keys are the same" if len(means.worlds) > 1 else ""
         said.append(f"{mark}: the best{where}, and all that are {tie}")
-    if any(line.difference for line in lines):
+    apart = [line.difference for line in lines if line.difference]
+    if apart:
         word = "difference" if mark == "*" else "Difference"
-        said.append(f"{word}: to {means.baseline}, seed by seed; less in: of the seeds")
+        seeds = ", seed by seed; less in: of the seeds" if _in_seeds(apart) else ""
+        said.append(f"{word}: to {means.baseline}{seeds}")
     return said
 
 
@@ -253,9 +260,8 @@ def _loads(means: Means) -> list[str]:
     said = [f"At {worst}, {told[0].lower()}{told[1:]}" if worst else told]
     rest = [name for name in over if name != worst]
     if rest:
-        said.append(
-            f"The offered load is above 1 also at {_places(rest)}, in some draws or in all."
-        )
+        draws = ", in some draws or in all" if any(len(loads[name]) > 1 for name in rest) else ""
+        said.append(f"The offered load is above 1 also at {_places(rest)}{draws}.")
     return said
 
 
