@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gangline.runs.result import Result
 
 LEGEND = """\
-*: best value of the column, and all values within 1 % of it or shown alike
 JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
 over that on an equal share of the cluster (rho); preempt.: running jobs stopped"""
 
@@ -121,8 +120,7 @@ def compare(
     load = f", offered load {shown(comparison.offered_loads)}" if comparison.offered_loads else ""
     title = f"{draws}{jobs!r} on {comparison.cluster.name}{load}"
     _console.table(titles, cells, title=title, best=best, is_formatted=True)
-    is_marked = any(any(row) for row in best)
-    _console.say(*LEGEND.splitlines()[0 if is_marked else 1 :])
+    _console.say(*_legend(comparison, is_marked=any(any(row) for row in best)))
     _show_statistics(comparison, baseline)
     _console.paragraphs(*comparison.sentences(baseline=baseline))
     _inputs.say_about(jobs, comparison.cluster, configs)
@@ -130,6 +128,14 @@ def compare(
         if path is not None:
             _console.say(f"saved {path}")
     return 0
+
+
+def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:
+    """Return what the signs and titles of the table mean."""
+    by_seeds = "all that the seeds do not tell from it"
+    tie = by_seeds if comparison.tied() else "all values within 1 % of it or shown alike"
+    mark = f"*: best value of the column, and {tie}"
+    return [*[mark] * is_marked, *LEGEND.splitlines()]
 
 
 def _show_statistics(comparison: Comparison, baseline: str | None) -> None:

@@ -491,3 +491,16 @@ def test_gpu_types_that_the_cluster_lacks_are_named(
     trace.write_text(rows.replace("|T40", ""), encoding="utf-8")
     assert main(["run", *start, "--policy", "fifo"]) == 0
     assert "lacks" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seeds", "told"), [("0..9", "all that the seeds do not tell from it"), ("0..3", "within 1 %")]
+)
+def test_the_legend_says_by_what_values_tie(
+    seeds: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = "synth:helios?jobs=100&max_gpus=8&load=1.5&cluster_gpus=16"
+    words = ["--trace", trace, "--cluster", "4x4xV100", "--policies", "fifo,srtf"]
+    assert main(["compare", *words, "--trace-seeds", seeds]) == 0
+    legend = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("*: "))
+    assert told in legend
