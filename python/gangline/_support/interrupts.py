@@ -20,7 +20,7 @@ def uninterrupted() -> Iterator[None]:
 
     The conditions of `threading`, and so the futures of a pool, take their lock in Python code. An
     interrupt between the lock and the block that would release it leaves it locked for good: a
-    thread that needs it waits for ever, and so does any thread that joins it.
+    thread that needs it waits for ever, and so does the main thread, which waits for that thread.
     """
     handler = signal.getsignal(signal.SIGINT)
     is_here = threading.current_thread() is threading.main_thread()

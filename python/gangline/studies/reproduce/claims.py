@@ -30,7 +30,7 @@ def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
         )
     claimed = [row for row in rows if row["claimed"] is not None]
     fair = next((row["against"] for row in claimed if "best" in row and row["verdict"]), None)
-    is_judged = not any(row["verdict"].endswith("not conclusive") for row in claimed)
+    is_judged = not any((row["verdict"] or "").endswith("not conclusive") for row in claimed)
     if any("times_better" in row for row in claimed):
         lines.append("Share: how much of the claimed gain the mean reaches.")
         if is_judged:
