@@ -26,8 +26,13 @@ def to_builtins(value: Any) -> Any:
     return type(value)(map(to_builtins, value)) if type(value) in (list, tuple) else value
 
 
+_PLAIN = {str, int, bool, type(None)}
+
+
 def finite(value: Any) -> Any:
     """Return the value with NaN and infinities replaced by None, which JSON can hold."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, dict):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

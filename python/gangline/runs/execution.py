@@ -269,7 +269,7 @@ class Worlds:
 
     def run(self, run: Run, *, progress: bool | Progress = False) -> Result:
         """Carry out a run; `progress` as for `gangline.simulate`."""
-        return self._world(run.spec).watch(run, (), progress)[0]
+        return self._world(run.spec).carry_out(run, (), progress)[0]
 
     def watch(
         self, run: Run, jobs: Sequence[int], *, progress: bool | Progress = False
@@ -355,9 +355,16 @@ class _World:
     def watch(
         self, run: Run, jobs: Sequence[int], progress: bool | Progress
     ) -> tuple[Result, Watched]:
+        from gangline.runs.explain.watched import Watched
+
+        result, output = self.carry_out(run, jobs, progress)
+        return result, Watched.of(output)
+
+    def carry_out(
+        self, run: Run, jobs: Sequence[int], progress: bool | Progress
+    ) -> tuple[Result, _core.RunOutput]:
         from gangline import _core
         from gangline.runs.bar import bar
-        from gangline.runs.explain.watched import Watched
         from gangline.runs.result import Result
 
         chosen, options = run.spec.policy.resolve(run.policy), run.spec.build_options()
@@ -378,7 +385,7 @@ class _World:
             load=self._loads.get(_key(window), lambda: self._offered_load(window)),
             again=partial(self._again, run),
         )
-        return result, Watched.of(output)
+        return result, output
 
     def _again(
         self, run: Run, jobs: Sequence[int], progress: bool | Progress

@@ -7,7 +7,7 @@ docs/concepts/metrics.md.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangline._support import formatting
@@ -154,7 +154,7 @@ class OfferedLoad:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values; windows only if there are some."""
-        fields = {**asdict(self), "middle": self.steady_window}
+        fields = {**vars(self), "by_type": dict(self.by_type), "middle": self.steady_window}
         return {
             name: value
             for name, value in fields.items()

@@ -274,7 +274,10 @@ def versions() -> dict[str, str]:
 
 
 def _canonical(data: object) -> str:
-    return json.dumps(finite(data), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # some number is not finite, which is rare
+        return _canonical(finite(data))
 
 
 def _with_nan(value: Any) -> Any:

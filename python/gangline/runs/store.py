@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -81,14 +82,14 @@ class Store:
         """
         folder = self.place(digest)
         try:
-            folder.lstat()
+            os.lstat(folder)
+        except FileNotFoundError:
+            return False
+        try:
             spec, _, files, _ = result_folder.read(folder)
             if spec.get("digest") == digest:
                 return not self._has_tables or "jobs.parquet" in files
-        except FileNotFoundError:
-            if not folder.is_symlink():
-                return False
-        except ResultError:
+        except (FileNotFoundError, ResultError):
             pass
         except OSError as error:
             if error.errno not in result_folder.NO_RESULT:
