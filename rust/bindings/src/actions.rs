@@ -198,13 +198,23 @@ fn tag(id: u32) -> TimerTag {
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Free slots of the servers that were looked at.
-    pub(crate) free: FxHashMap<u32, u64>,
+    free: FxHashMap<u32, u64>,
+    /// Servers whose free slots may have changed since they were last asked for.
+    touched: Vec<ServerId>,
     /// Parts that leave their GPUs, with the server of each, and the slots that came free there.
     released: FxHashMap<(JobId, ServerId), u64>,
 }
 
 impl Scratch {
+    /// Servers whose free slots may have changed since the last call, with these slots.
+    pub(crate) fn changed(&mut self) -> impl Iterator<Item = (ServerId, u64)> {
+        let free = &self.free;
+        let touched = self.touched.drain(..);
+        touched.filter_map(|server| Some((server, *free.get(&server.0)?)))
+    }
+
     fn free_of(&mut self, view: &ClusterView<'_>, server: ServerId) -> &mut u64 {
+        self.touched.push(server);
         self.free
             .entry(server.0)
             .or_insert_with(|| view.free_mask(server))

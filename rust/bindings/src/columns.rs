@@ -46,7 +46,7 @@ pub(crate) fn array<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyA
 }
 
 /// Indices of jobs or servers.
-pub(crate) fn indices<'py>(py: Python<'py>, ids: impl Iterator<Item = usize>) -> Bound<'py, PyAny> {
+pub(crate) fn indices(py: Python<'_>, ids: impl Iterator<Item = usize>) -> Bound<'_, PyAny> {
     array(py, ids.map(|id| id as i64).collect())
 }
 

@@ -5,7 +5,7 @@ use crate::actions::Parser;
 use crate::error::CoreError;
 use crate::options::params;
 use gangline_engine::{ClusterView, Mark, Plan};
-use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
+use gangline_model::{GpuSet, GpuTypeId, JobId};
 use gangline_policies::ParamReader;
 use gangline_policies::place::{Demand, PlacementParams, Placer, Rule};
 use pyo3::prelude::*;
@@ -50,9 +50,8 @@ impl Draft {
     }
 
     /// Brings the engine's draft in line with the plan.
-    fn show(&self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        for (&server, &mask) in &self.parser.scratch.free {
-            let server = ServerId(server);
+    fn show(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        for (server, mask) in self.parser.scratch.changed() {
             if view.is_up(server) && plan.free().free_mask(server) != mask {
                 plan.free().set_free_mask(server, mask);
             }

@@ -56,6 +56,10 @@ pub(crate) enum Loan<'a, 'b> {
     Decide(&'a Changes, &'a mut Plan<'b>),
 }
 
+/// Sub-batch, overhead, quota and accum of an action, as Python gave them.
+type GivenTerms = (Given, Given, Given, Given);
+type Given = Option<Py<PyAny>>;
+
 struct Guard<'a>(&'a PolicyView, Option<Kept>);
 
 impl Drop for Guard<'_> {
@@ -125,15 +129,13 @@ impl PolicyView {
         read: impl FnOnce(&ClusterView<'_>, &mut Inner) -> PyResult<R>,
     ) -> PyResult<R> {
         let mut inner = self.lock();
-        match inner.lent {
-            Some(lent) => read(&lent.view, &mut inner),
-            None => {
-                drop(inner);
-                Err(policy_error(
-                    "a view is valid only during `decide`; copy the values that you need later",
-                ))
-            }
+        if let Some(lent) = inner.lent {
+            return read(&lent.view, &mut inner);
         }
+        drop(inner);
+        Err(policy_error(
+            "a view is valid only during `decide`; copy the values that you need later",
+        ))
     }
 
     /// Works on the draft of the plan whose actions are in a list.
@@ -318,12 +320,7 @@ impl PolicyView {
         params: Option<&Bound<'_, PyDict>>,
         types: Option<Vec<u32>>,
         gpus: Option<u32>,
-        terms: (
-            Option<Py<PyAny>>,
-            Option<Py<PyAny>>,
-            Option<Py<PyAny>>,
-            Option<Py<PyAny>>,
-        ),
+        terms: GivenTerms,
     ) -> PyResult<bool> {
         self.draw(list, |view, plan, inner| {
             let allowed = types.map_or(u64::MAX, |types| {
@@ -481,6 +478,7 @@ impl PolicyView {
     // Orders, by number
 
     /// The number of an order; it is kept from the first call on.
+    #[allow(clippy::needless_pass_by_value)]
     fn order(
         &self,
         measure: &str,
