@@ -14,22 +14,29 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # names are loaded on first use: the pytest plug-in must cost nothing
 if TYPE_CHECKING:
-    from gangline.testing.conformance import check_policy
+    from gangline.testing.conformance import Counterexample, check_policy, counterexample
+    from gangline.testing.laws import CLAIMS, LAWS, Law
     from gangline.testing.safety import LAW_NAMES, LawBroken, broken_laws, check_result
     from gangline.testing.worlds import World, small_worlds
 
 __all__ = [
+    "CLAIMS",
+    "LAWS",
     "LAW_NAMES",
+    "Counterexample",
+    "Law",
     "LawBroken",
     "World",
     "broken_laws",
     "check_policy",
     "check_result",
+    "counterexample",
     "small_worlds",
 ]
 
 _HOMES = {
-    "conformance": "check_policy",
+    "conformance": "Counterexample check_policy counterexample",
+    "laws": "CLAIMS LAWS Law",
     "safety": "LAW_NAMES LawBroken broken_laws check_result",
     "worlds": "World small_worlds",
 }
@@ -39,7 +46,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 def __getattr__(name: str) -> object:
     import importlib
 
-    if name not in _HOME_OF and name not in ("strategies", "machine"):
+    if name not in _HOME_OF and name not in ("gallery", "machine", "strategies"):
         raise AttributeError(f"module 'gangline.testing' has no attribute '{name}'")
     module = importlib.import_module(f"gangline.testing.{_HOME_OF.get(name, name)}")
     value: object = module if name not in _HOME_OF else getattr(module, name)

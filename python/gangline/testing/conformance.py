@@ -1,55 +1,67 @@
-"""`check_policy`: runs a policy in many worlds and checks each run."""
+"""`check_policy`: runs a policy in many worlds, checks each run, and shows the smallest failure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gangline.errors import GanglineError, MissingExtraError, OptionError
+from gangline.testing import picture
+from gangline.testing.laws import Evidence, laws_of
 from gangline.testing.safety import LawBroken, check_result
-from gangline.testing.worlds import small_worlds
+from gangline.testing.worlds import World, small_worlds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gangline.policies.choice import PolicyLike
     from gangline.runs.result import Result
+    from gangline.testing.laws import Law
     from gangline.testing.worlds import WorldLike
 
-__all__ = ["check_policy"]
+__all__ = ["Counterexample", "check_policy", "counterexample"]
 
 EVENTS_MAX = 100_000
-"""After so many events a run of `check_policy` counts as endless. Ours: our own policies need less
-than a hundredth of it on `small_worlds`."""
+"""After this many events a run of `check_policy` counts as endless. Our own choice: the built-in
+policies need less than a hundredth of it on `small_worlds`."""
+
+DRAWN_EVENTS_MAX = 5_000
+"""The same in drawn worlds, which have at most 14 jobs."""
 
 
 def check_policy(
     policy: PolicyLike,
-    worlds: Iterable[WorldLike] | None = None,
+    worlds: int | Iterable[WorldLike] | None = None,
     *,
+    laws: Iterable[str | Law] = (),
     params: Mapping[str, Any] | None = None,
     max_share: int | None = None,
-    work_conserving: bool = False,
     max_events: int | None = None,
+    seed: int = 0,
 ) -> None:
-    """Run a policy on small worlds and check each run; run it twice to see that it repeats.
-
-    An answer that breaks a rule of the engine, and a run that stalls, raise what `simulate` raises.
+    """Run a policy in many small worlds and check each run, twice to see that it repeats.
 
     Parameters
     ----------
     policy : policy
         A name, a configuration or a gangline.Policy object.
-    worlds : iterable of (cluster, trace, run options), optional
-        Default: `small_worlds()`.
+    worlds : int or iterable of World or of (cluster, trace, run options), optional
+        The number of worlds to draw, by `strategies.any_worlds`, which needs the extra `testing`;
+        or the worlds. Default: `small_worlds()`.
+    laws : iterable of str or Law
+        Laws that the policy claims, beyond those that every run must keep: names of `LAWS`, or
+        `LAWS[name].within(bound)`.
     params : mapping, optional
         Parameters of a policy given by name.
     max_share : int, optional
-        Most jobs on one GPU; default what the policy declares.
-    work_conserving : bool
-        Whether the policy claims that no job waits while enough GPUs of a type that it may use are
-        free.
+        Maximum number of jobs on one GPU; default what the policy declares.
     max_events : int, optional
-        A run with jobs left after so many events counts as endless, unless its options set a limit
-        of their own; default `EVENTS_MAX` on `small_worlds()`, none on worlds of yours.
+        A run with jobs left after this many events counts as endless, unless its options set a
+        limit; default `EVENTS_MAX` on `small_worlds()`, `DRAWN_EVENTS_MAX` in drawn worlds, none in
+        worlds of yours.
+    seed : int
+        Seed of the drawn worlds: the same seed draws the same worlds.
 
     Raises
     ------
@@ -59,6 +71,12 @@ def check_policy(
         If a plan breaks a rule of the engine.
     StalledError
         If jobs wait and nothing will start them.
+
+    Notes
+    -----
+    If worlds are drawn, the error is that of the smallest failing world that was found, and has a
+    note: a program that repeats it and a Gantt chart. `counterexample` returns the same as an
+    object. In a `World`, jobs that can never run are dropped unless its options say otherwise.
 
     Examples
     --------
@@ -72,33 +90,187 @@ def check_policy(
     ...         return plan
     >>> gl.testing.check_policy(Sleepy(), max_events=1000)
     Traceback (most recent call last):
-    gangline.testing.LawBroken: ends: after 1000 events 40 of 40 jobs are not done: job-0, ...
-    """
-    from gangline.runs.execution import Worlds
+    gangline.testing.safety.LawBroken: ends: after 1000 events 40 of 40 jobs are not done: ...
 
+    >>> gl.testing.check_policy("fifo", 20, laws=["no-overtaking", "idle"])
+    """
+    trial = _Trial(policy, laws_of(laws), params, max_share, max_events)
+    if isinstance(worlds, int):
+        found = _draw(trial, worlds, seed)
+        if found is not None:
+            raise _noted(found.error, str(found))
+        return
     if worlds is None:
-        worlds, max_events = small_worlds(), max_events or EVENTS_MAX
-    for cluster, trace, options in worlds:
+        worlds, trial.max_events = small_worlds(), max_events or EVENTS_MAX
+    for number, world in enumerate(worlds):
+        try:
+            trial.check(world)
+        except Exception as error:  # noqa: BLE001 - raised again, also of the user's own code
+            if isinstance(world, World):
+                raise _noted(error, str(trial.found(world, error))) from None
+            raise _noted(error, f"in world {number}, counted from 0") from None
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A small world in which a policy fails.
+
+    Attributes
+    ----------
+    world : World
+        The world.
+    error : Exception
+        What it raises there.
+    program : str
+        A program of at most ten lines that repeats it.
+    headline : str
+        How large the world is, and what goes wrong there.
+    picture : str
+        The run up to the failure as a Gantt chart in text.
+    """
+
+    world: World
+    error: Exception
+    program: str
+    headline: str
+    picture: str
+
+    def __str__(self) -> str:
+        return f"{self.headline}\n\n{self.picture}\n\n{self.program}"
+
+
+def counterexample(
+    policy: PolicyLike,
+    worlds: int = 1000,
+    *,
+    laws: Iterable[str | Law] = (),
+    params: Mapping[str, Any] | None = None,
+    max_share: int | None = None,
+    max_events: int | None = None,
+    seed: int = 0,
+) -> Counterexample | None:
+    """Draw worlds until a policy fails in one, and return the smallest like it.
+
+    Parameters
+    ----------
+    policy, laws, params, max_share, max_events, seed
+        As for `check_policy`.
+    worlds : int
+        Number of worlds to draw.
+
+    Returns
+    -------
+    Counterexample or None
+        None if the policy fails in no world.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> print(gl.testing.counterexample("fifo", 200, laws=["work-conserving"]).headline)
+    3 jobs, 1 server, 2 GPUs: segments, 0 s: a job of 1 GPUs waits while 1 GPUs of a type ...
+    """
+    return _draw(_Trial(policy, laws_of(laws), params, max_share, max_events), worlds, seed)
+
+
+def _noted(error: Exception, note: str) -> Exception:
+    error.add_note(note)
+    return error
+
+
+@dataclass
+class _Trial:
+    """What is checked of a policy in each world."""
+
+    policy: PolicyLike
+    laws: Sequence[Law]
+    params: Mapping[str, Any] | None
+    max_share: int | None
+    max_events: int | None
+
+    def check(self, world: WorldLike) -> None:
+        """Raise what is wrong with the policy in a world."""
+        from gangline.cluster.description import Cluster
+        from gangline.runs.execution import Worlds
+
+        cluster, trace, options = world
         here = Worlds()
         is_ours = options.get("until_s") is None and options.get("max_events") is None
-        options = {**options, "segments": True, "check_invariants": True}
-        options |= {"max_events": max_events} if is_ours else {}
-        run = here.take(cluster, trace, policy, params=params, **options)
+        drops = {"on_infeasible": "drop"} if isinstance(world, World) else {}
+        options = {**drops, **options, "segments": True, "check_invariants": True}
+        options |= {"max_events": self.max_events} if is_ours else {}
+        run = here.take(cluster, trace, self.policy, params=self.params, **options)
         results: list[Result] = []
         for _ in range(2):
             results.append(here.run(run))
             if is_ours and results[-1].spec["outcome"] == "limit":
                 raise LawBroken([("ends", _unfinished(results[-1]))])
-        check_result(
-            results[0],
-            run.spec.build_cluster(),
-            here.trace(run.spec.trace),
-            max_share=max_share,
-            work_conserving=work_conserving,
-        )
+        lab = run.spec.build_cluster()
+        if isinstance(cluster, Cluster) and not options.get("sharing"):
+            lab = cluster  # it is the same, and need not be made again
+        jobs = here.trace(run.spec.trace)
+        check_result(results[0], lab, jobs, max_share=self.max_share)
         same = results[0].log_hash == results[1].log_hash
         if not same or not results[0].jobs.equals(results[1].jobs):
             raise LawBroken([("repeats", "two runs with one seed differ")])
+        if not self.laws or results[0].spec["outcome"] == "limit":
+            return
+
+        def simulate(**changes: Any) -> Result:
+            named = {"cluster": lab, "policy": self.policy, "params": self.params}
+            if "policy" in changes:
+                named["params"] = None
+            given: dict[str, Any] = {**named, **options, **changes}
+            return here.run(here.take(given.pop("cluster"), jobs, given.pop("policy"), **given))
+
+        evidence = Evidence(lab, jobs, options, results[0], simulate, self.max_share)
+        broken = [(law.name, words) for law in self.laws if (words := law.broken(evidence))]
+        if broken:
+            raise LawBroken(broken)
+
+    def found(self, world: World, error: Exception) -> Counterexample:
+        """Show a failure to people."""
+        result = picture.last_run(world, self.policy, error, self.params)
+        waiting = list(vars(error).get("job_ids", [])) if hasattr(error, "waiting") else []
+        return Counterexample(
+            world,
+            error,
+            picture.program(
+                world,
+                self.policy,
+                self.laws,
+                params=self.params,
+                max_share=self.max_share,
+                max_events=self.max_events if getattr(error, "law", "") == "ends" else None,
+            ),
+            picture.headline(world, error),
+            picture.gantt(world, result, for_ever=waiting),
+        )
+
+    def furnish(self, world: World) -> None:
+        """Add to a drawn world what the policy asks of every world: slowdown factors, prices."""
+        if "sharing" in self._needs:
+            world.cluster_keys.setdefault("sharing", {"xi": 1.5})
+        if "price" in self._needs:
+            for row in world.cluster_keys["gpu_types"]:
+                row.setdefault("price_per_hour", 1.0)
+
+    @cached_property
+    def _needs(self) -> set[str]:
+        """What the policy misses in a world of one GPU and one job."""
+        alone = World(
+            {
+                "gpu_types": [{"name": "A", "memory_gb": 16}],
+                "servers": [{"count": 1, "gpu": "A", "gpus": 1}],
+            },
+            [{"job_id": "a", "arrival_s": 0.0, "gpus": 1, "duration_s": 1.0}],
+        )
+        try:
+            alone.simulate(self.policy, params=self.params, max_events=100)
+        except GanglineError as error:
+            return {what for what in ("sharing", "price") if what in str(error)}
+        except Exception:  # noqa: BLE001 - of the user's code: the drawn worlds tell more of it
+            return set()
+        return set()
 
 
 def _unfinished(result: Result) -> str:
@@ -108,3 +280,25 @@ def _unfinished(result: Result) -> str:
     names = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
     many = f"{len(left)} of {len(jobs)} jobs are not done"
     return f"after {result.summary['events']} events {many}: {names}"
+
+
+def _draw(trial: _Trial, count: int, seed: int) -> Counterexample | None:
+    """Draw worlds until the policy fails in one, and make that one as small as can be."""
+    from gangline.testing.search import smallest
+
+    if count < 1:
+        raise OptionError(f"worlds: expected at least 1, got {count}", field="worlds", value=count)
+    trial.max_events = trial.max_events or DRAWN_EVENTS_MAX
+
+    def fails(world: World) -> Exception | None:
+        trial.furnish(world)
+        try:
+            trial.check(world)
+        except MissingExtraError:
+            raise
+        except Exception as error:  # noqa: BLE001 - also of the user's own code
+            return error
+        return None
+
+    found = smallest(fails, count, seed)
+    return None if found is None else trial.found(*found)

@@ -109,6 +109,8 @@ def _broken(
     run: Run,
     max_share: int,
     copy_gpus: str | int,
+    *,
+    max_idle_s: float = math.inf,
 ) -> list[Broken]:
     """Go through the rules of the audit; return the first finding of each."""
     world = Tables(
@@ -119,7 +121,7 @@ def _broken(
         max_share=max_share,
         max_parts=1,
         copy_gpus=copy_gpus,
-        max_idle_s=math.inf,
+        max_idle_s=max_idle_s,
         tolerance_s=TOLERANCE_S,
         run=run,
     )
@@ -153,7 +155,22 @@ def check_result(
     >>> result = gl.simulate(lab, trace, "las", segments=True)
     >>> gl.testing.check_result(result, lab, trace)
     """
-    found = _broken(
+    found = _broken_by(result, cluster, trace, max_share, work_conserving=work_conserving)
+    if found:
+        raise LawBroken(found)
+
+
+def _broken_by(
+    result: Result,
+    cluster: Cluster,
+    trace: Trace,
+    max_share: int | None,
+    *,
+    work_conserving: bool = False,
+    max_idle_s: float = math.inf,
+) -> list[Broken]:
+    """Return the rules that a run breaks."""
+    return _broken(
         result.jobs,
         result.segments,
         cluster,
@@ -161,6 +178,21 @@ def check_result(
         Run.of(result, claims_work_conserving=work_conserving),
         jobs_per_gpu(result, max_share),
         result.spec["policy"].get("copy_gpus", "gang"),
+        max_idle_s=max_idle_s,
     )
-    if found:
-        raise LawBroken(found)
+
+
+def claims_broken(
+    result: Result, cluster: Cluster, trace: Trace, rule: str, *, max_share: int | None = None
+) -> str | None:
+    """Return what breaks a rule that a policy may claim, "work-conserving" or "idle"; else None."""
+    is_idle = rule == "idle"
+    found = _broken_by(
+        result,
+        cluster,
+        trace,
+        max_share,
+        work_conserving=not is_idle,
+        max_idle_s=TOLERANCE_S if is_idle else math.inf,
+    )
+    return dict(found).get(rule)

@@ -51,11 +51,14 @@ __all__ = [
 
 _MODELS = ("x", "vgg16", "resnet50", "bert")
 _DEFAULT_MODELS = ("vgg16", "ResNet18")
-_IDS = "abcdefghijklmnopqrstuvwxyz"
+IDS = "abcdefghijklmnopqrstuvwxyz"
 _LENGTHS = st.sampled_from([1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 1e-9]) | st.floats(1e-6, 30.0)
-_TIMES = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 5.0, 7.0, 10.0]) | st.floats(0.0, 20.0).map(
-    lambda s: round(s, 3)
-)
+_GAPS = {  # seconds from one arrival to the next
+    "at once": (0.0,),
+    "stream": (1.0, 2.0),
+    "batches": (0.0, 0.0, 0.0, 5.0),
+    "any": (0.0, 1.0, 0.0, 2.0, 0.0, 5.0, 0.125, 0.0, 1.0, 7.3, 0.001, 3.0),
+}
 _OF_CLUSTERS = ("types", "prices", "racks", "outages", "capacity")
 _OF_JOBS = (
     *("model", "weight", "user", "vc", "batch_size", "memory_gb", "deadline_s"),
@@ -134,23 +137,25 @@ def _outages(draw: st.DrawFn, servers: int) -> list[dict[str, Any]]:
 def _jobs(
     draw: st.DrawFn, features: frozenset[str], types: Sequence[str], gpus: int
 ) -> list[dict[str, Any]]:
-    """Draw up to twelve rows of a trace, which arrive in one of several patterns."""
-    pattern = draw(st.sampled_from(["at once", "stream", "batches", "any", "any"]))
-    arrivals = {"at once": st.just(0.0), "batches": st.sampled_from([0.0, 5.0, 7.0])}
-    job = st.fixed_dictionaries(
-        {
-            "arrival_s": arrivals.get(pattern, _TIMES),
-            "gpus": st.sampled_from([1, 1, 1, 2, 2, 3, 4, 6, gpus]),
-            "duration_s": _LENGTHS,
-        }
-    )
+    """Draw up to twelve rows of a trace, which arrive in one of several patterns.
+
+    A row draws as much in each pattern, so that a failing example can change its pattern as it
+    shrinks.
+    """
+    gaps = draw(st.sampled_from([*_GAPS.values()]))
+    same_length, same_gang = draw(st.booleans()), draw(st.booleans())
+    job = st.tuples(st.integers(0, 11), st.sampled_from([1, 1, 1, 2, 2, 3, 4, 6, gpus]), _LENGTHS)
     rows = draw(st.lists(job, min_size=1, max_size=12))
-    step_s = draw(st.sampled_from([1.0, 2.0])) if pattern == "stream" else 0.0
     found: list[dict[str, Any]] = []
-    for i, drawn in enumerate(rows):
-        row: dict[str, Any] = {"job_id": _IDS[i], **drawn}
-        if pattern == "stream":
-            row["arrival_s"] = i * step_s
+    at_s = 0.0
+    for i, (gap, gang, length) in enumerate(rows):
+        at_s += gaps[gap % len(gaps)]
+        row: dict[str, Any] = {
+            "job_id": IDS[i],
+            "arrival_s": at_s,
+            "gpus": rows[0][1] if same_gang else gang,
+            "duration_s": rows[0][2] if same_length else length,
+        }
         for name in _OF_JOBS:
             if name in features and not draw(st.booleans()):
                 row[name] = draw(_value(name, row, types))
@@ -473,7 +478,7 @@ def sharing_worlds(draw: st.DrawFn) -> World:
         },
     )
     rows = draw(st.lists(job, min_size=2, max_size=14))
-    jobs: list[dict[str, Any]] = [{"job_id": _IDS[i], **row} for i, row in enumerate(rows)]
+    jobs: list[dict[str, Any]] = [{"job_id": IDS[i], **row} for i, row in enumerate(rows)]
     for row in jobs:
         if _one_in(draw, 6):
             row["gpu_types"] = [draw(st.sampled_from(names))]

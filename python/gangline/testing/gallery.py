@@ -1,0 +1,195 @@
+"""Policies that are wrong on purpose: what `check_policy` says of each is in the guide.
+
+Examples
+--------
+>>> import gangline as gl
+>>> from gangline.testing import gallery
+>>> print(gl.testing.counterexample(gallery.Forgetful(), 100).headline)
+2 jobs, 1 server, 1 GPU: job b waits for ever
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangline.policies.protocol import Plan, Policy
+
+if TYPE_CHECKING:
+    from gangline.policies.protocol import Changes, View
+
+__all__ = ["BREAKS", "Sound"]
+
+
+class Sound(Policy):
+    """Backfills in the order of arrival and breaks no law of fifo-skip; the others are made of it.
+
+    `order` ranks the waiting jobs, `may_start` holds one back, `is_done` ends a decision early.
+    """
+
+    def decide(self, view: View, changes: Changes) -> Plan:  # noqa: ARG002 - for subclasses
+        """Start each job that fits, on the first servers of one type that have room."""
+        plan = Plan()
+        free = view.servers("gpus_free").astype(int)
+        kinds, names = view.servers("gpu_type"), ("job", "gpus", "gpu_types", "arrival_s")
+        waiting = list(zip(*(view.waiting(name).tolist() for name in names), strict=True))
+        for job, gpus, allowed, _ in self.order(waiting):
+            if self.is_done(view, plan):
+                break
+            for kind in sorted(set(kinds.tolist())):
+                suits = (kinds == kind) & bool(allowed >> kind & 1)
+                if free[suits].sum() >= gpus and self.may_start(job, gpus, view):
+                    taken: dict[int, int] = {}
+                    for server in suits.nonzero()[0].tolist():
+                        here = min(int(free[server]), gpus - sum(taken.values()))
+                        if here:
+                            taken[server] = here
+                            free[server] -= here
+                    plan.start(job, taken)
+                    break
+        return plan
+
+    def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return (job, gpus, allowed types, arrival) of the waiting jobs, first come first."""
+        return waiting
+
+    def may_start(self, job: int, gpus: int, view: View) -> bool:  # noqa: ARG002
+        """Whether a job that fits starts."""
+        return True
+
+    def is_done(self, view: View, plan: Plan) -> bool:  # noqa: ARG002
+        """Whether no further job starts in this decision."""
+        return False
+
+
+class Forgetful(Sound):
+    """Never gets round to the second job."""
+
+    def may_start(self, job: int, gpus: int, view: View) -> bool:  # noqa: ARG002
+        """Start all but one."""
+        return job != 1
+
+
+class Moody(Sound):
+    """Does something else in every second run."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def start(self, view: View) -> None:  # noqa: ARG002
+        """Count the runs."""
+        self.runs += 1
+
+    def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return the waiting jobs, last come first in every second run."""
+        return waiting[::-1] if self.runs % 2 else waiting
+
+
+class Sleepless(Sound):
+    """Takes every job off its GPUs once a second, and pays for the restart each time."""
+
+    wake_on = ("arrival", "completion", "capacity", "timer")
+
+    def decide(self, view: View, changes: Changes) -> Plan:
+        """Preempt all, start all, in turns."""
+        if len(view.running("job")):
+            plan = Plan()
+            for job in view.running("job").tolist():
+                plan.preempt(job)
+        else:
+            plan = super().decide(view, changes)
+        plan.wake_at(view.now_s + 0.001)
+        return plan
+
+
+class OneAtATime(Sound):
+    """Runs one job at a time."""
+
+    def is_done(self, view: View, plan: Plan) -> bool:
+        """Whether some job runs."""
+        return bool(len(view.running("job")) or plan.actions)
+
+
+class SmallestGangFirst(Sound):
+    """Starts the smallest gangs first, so that a wide one waits while small ones come."""
+
+    def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return the waiting jobs, fewest GPUs first."""
+        return sorted(waiting, key=lambda row: row[1])
+
+
+class LastComeFirstServed(Sound):
+    """Starts the job that arrived last."""
+
+    def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return the waiting jobs, last come first."""
+        return waiting[::-1]
+
+
+class LongestFirst(Sound):
+    """Starts the longest job first."""
+
+    knowledge = "remaining"
+    left: dict[int, float]
+
+    def decide(self, view: View, changes: Changes) -> Plan:
+        """Note how long jobs run."""
+        pairs = zip(view.waiting("job"), view.waiting("remaining_s"), strict=True)
+        self.left = {int(job): float(left) for job, left in pairs}
+        return super().decide(view, changes)
+
+    def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return the waiting jobs, longest first."""
+        return sorted(waiting, key=lambda row: -self.left[row[0]])
+
+
+class Committee(Sound):
+    """Decides at meetings alone, which are n x n x 100 s apart where there are n servers."""
+
+    wake_on = ("arrival", "timer")
+    is_called: bool
+
+    def decide(self, view: View, changes: Changes) -> Plan:
+        """Start jobs at a meeting, and call the next while there are jobs."""
+        is_meeting = bool(changes.timers)
+        plan = super().decide(view, changes) if is_meeting else Plan()
+        if is_meeting or not self.is_called:
+            plan.wake_at(view.now_s + 100.0 * len(view.servers("gpus")) ** 2)
+        self.is_called = True
+        return plan
+
+    def start(self, view: View) -> None:  # noqa: ARG002
+        """Begin without a meeting called."""
+        self.is_called = False
+
+
+class InBatches(Sound):
+    """Starts jobs only when none runs, so that GPUs wait for the longest job of each batch."""
+
+    def is_done(self, view: View, plan: Plan) -> bool:  # noqa: ARG002
+        """Whether some job runs."""
+        return bool(len(view.running("job")))
+
+
+def _random() -> Any:
+    from gangline.policies.registry import make
+
+    return make("fifo", {"placement": "random"})
+
+
+BREAKS: dict[str, Any] = {
+    "StalledError": Forgetful,
+    "repeats": Moody,
+    "ends": Sleepless,
+    "work-conserving": InBatches,
+    "idle": OneAtATime,
+    "bounded-starvation": SmallestGangFirst,
+    "no-overtaking": SmallestGangFirst,
+    "arrival-order": LastComeFirstServed,
+    "shortest-first": LongestFirst,
+    "more-capacity": Committee,
+    "as-good-as-fifo-skip": LongestFirst,
+    "sharing-incentive": LongestFirst,
+    "no-envy": LastComeFirstServed,
+    "seed-independence": _random,
+}
+"""A policy that breaks each law; for one that stalls, the error in place of a law."""

@@ -1,0 +1,437 @@
+"""Laws that a policy may claim, beyond those that every run must keep.
+
+Each has a name, a sentence and a measure of one run; a run breaks the law if the measure is above
+the bound. `LAWS` lists them, `CLAIMS` says which of our policies claim which.
+
+Examples
+--------
+>>> import gangline as gl
+>>> gl.testing.LAWS["more-capacity"].within(1.5).says
+'with one more server the makespan is at most 1.5 times as long'
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline.errors import OptionError
+from gangline.testing.safety import claims_broken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gangline.cluster.description import Cluster
+    from gangline.runs.result import Result
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["CLAIMS", "LAWS", "Evidence", "Law", "laws_of"]
+
+_SLACK_S = 2e-9  # times are whole nanoseconds, and differences of two of them in seconds
+_SLACK = 1e-9  # relative, of sums of times in seconds
+
+
+class Measured(NamedTuple):
+    """How far a run went towards breaking a law."""
+
+    amount: float
+    words: str
+    """What is wrong, if the amount is above the bound."""
+
+
+NOTHING = Measured(-math.inf, "")
+
+
+@dataclass(frozen=True)
+class Law:
+    """A law that a policy may claim.
+
+    Attributes
+    ----------
+    name : str
+        What `check_policy` is given.
+    sentence : str
+        What it demands; `{bound}` stands for the bound.
+    measure : callable
+        From `Evidence` of one run to an amount and words.
+    bound : float
+        The amount that is allowed.
+    needs_plain : bool
+        Whether it is checked in plain worlds alone: one GPU type, every job at rate 1 wherever it
+        runs, no overhead, no outage.
+    """
+
+    name: str
+    sentence: str
+    measure: Callable[[Evidence], Measured]
+    bound: float = 0.0
+    needs_plain: bool = False
+
+    @property
+    def says(self) -> str:
+        """What the law demands, with its bound."""
+        return self.sentence.format(bound=f"{self.bound:g}")
+
+    def within(self, bound: float) -> Law:
+        """Return the law with another bound.
+
+        Raises
+        ------
+        OptionError
+            If the law has none, or the bound is not a number >= 0.
+        """
+        if "{bound}" not in self.sentence:
+            raise OptionError(f"the law `{self.name}` has no bound", field="bound", value=bound)
+        if not 0.0 <= bound < math.inf:
+            message = f"{self.name}: bound: expected a number >= 0, got {bound!r}"
+            raise OptionError(message, field="bound", value=bound)
+        return dataclasses.replace(self, bound=bound)
+
+    def applies(self, evidence: Evidence) -> bool:
+        """Whether the law says anything about this world."""
+        return evidence.is_plain or not self.needs_plain
+
+    def broken(self, evidence: Evidence) -> str | None:
+        """Return what breaks the law in a run, None if nothing does."""
+        if not self.applies(evidence):
+            return None
+        amount, words = self.measure(evidence)
+        return words if amount > self.bound * (1.0 + _SLACK) else None
+
+
+class Job(NamedTuple):
+    """A job that finished."""
+
+    name: str
+    gpus: int
+    duration_s: float
+    arrival_s: float
+    start_s: float
+    finish_s: float
+    run_s: float
+
+    @property
+    def wait_s(self) -> float:
+        """Time from its arrival to its first start."""
+        return self.start_s - self.arrival_s
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One run, and a way to repeat it with something changed.
+
+    Attributes
+    ----------
+    cluster, trace, options
+        The world.
+    result : Result
+        Of the run, with its segments.
+    simulate : callable
+        Runs the same policy in the same world; `cluster`, `policy` and options of
+        `gangline.simulate` replace what they name.
+    max_share : int or None
+        Most jobs on one GPU.
+    """
+
+    cluster: Cluster
+    trace: Trace
+    options: dict[str, Any]
+    result: Result
+    simulate: Callable[..., Result]
+    max_share: int | None = None
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether only time and GPUs count."""
+        keys = self.cluster.to_dict()
+        tables = ("network", "failures", "capacity", "throughput", "iter_time", "elastic")
+        columns = ("gpu_types", "memory_gb", "iterations", "min_gpus", "max_gpus")
+        costs = ("restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s")
+        return (
+            len(keys["gpu_types"]) == 1
+            and not any(keys.get(name) for name in tables)
+            and not any(name in self.trace.columns for name in columns)
+            and not any(self.options.get(name) for name in costs)
+            and set(self.result.jobs["status"].to_pylist()) <= {"finished"}
+        )
+
+    @cached_property
+    def jobs(self) -> list[Job]:
+        """The jobs in the order of arrival, ties in the order of the trace."""
+        columns = ("job_id", "gpus", "arrival_s", "first_start_s", "finish_s", "run_s")
+        rows = self.result.jobs.select(list(columns)).to_pylist()
+        found = [
+            Job(
+                name=row["job_id"],
+                gpus=row["gpus"],
+                duration_s=duration,
+                arrival_s=row["arrival_s"],
+                start_s=row["first_start_s"],
+                finish_s=row["finish_s"],
+                run_s=row["run_s"],
+            )
+            for row, duration in zip(rows, self.trace.numbers("duration_s"), strict=True)
+        ]
+        return sorted(found, key=lambda job: job.arrival_s)
+
+    @cached_property
+    def pace(self) -> dict[str, list[tuple[float, float, float]]]:
+        """When each job ran, and at which rate: (start, end, rate)."""
+        names = ("job_id", "part", "start_s", "end_s", "rate")
+        rows = self.result.segments.select(list(names)).to_pylist()
+        found: dict[str, list[tuple[float, float, float]]] = {}
+        for row in dict.fromkeys(tuple(row[name] for name in names) for row in rows):
+            found.setdefault(row[0], []).append(row[2:])
+        return {name: sorted(spans) for name, spans in found.items()}
+
+
+def _rule(rule: str) -> Callable[[Evidence], Measured]:
+    """Return the measure of a rule of the audit: broken or not."""
+
+    def measure(evidence: Evidence) -> Measured:
+        found = claims_broken(
+            evidence.result, evidence.cluster, evidence.trace, rule, max_share=evidence.max_share
+        )
+        return NOTHING if found is None else Measured(1.0, found)
+
+    return measure
+
+
+def _starvation(evidence: Evidence) -> Measured:
+    longest = max((job.run_s for job in evidence.jobs), default=0.0)
+    worst = NOTHING
+    for at, job in enumerate(evidence.jobs):
+        earlier = sum(other.finish_s > job.arrival_s for other in evidence.jobs[:at])
+        amount = job.wait_s / ((earlier + 1) * longest) if job.wait_s > _SLACK_S else 0.0
+        if amount > worst.amount:
+            words = (
+                f"job {job.name} waits {job.wait_s:g} s for its first start; {earlier} earlier "
+                f"jobs were not done when it arrived, and no job holds GPUs for more than "
+                f"{longest:g} s"
+            )
+            worst = Measured(amount, words)
+    return worst
+
+
+def _ordered(key: Callable[[Job], float], words: str) -> Callable[[Evidence], Measured]:
+    """Return the measure of an order of first starts among jobs of one gang size."""
+
+    def measure(evidence: Evidence) -> Measured:
+        ranked = sorted(enumerate(evidence.jobs), key=lambda pair: (key(pair[1]), pair[0]))
+        for place, (_, first) in enumerate(ranked):
+            for _, later in ranked[place + 1 :]:
+                overtakes = (
+                    later.gpus == first.gpus
+                    and first.arrival_s <= later.start_s < first.start_s - _SLACK_S
+                )
+                if overtakes:
+                    what = f"{later.name} starts at {later.start_s:g} s while job {first.name}"
+                    return Measured(1.0, f"job {what}, which {words}, waits")
+        return NOTHING
+
+    return measure
+
+
+def _overtaking(evidence: Evidence) -> Measured:
+    for at, job in enumerate(evidence.jobs):
+        for later in evidence.jobs[at + 1 :]:
+            if later.start_s < job.start_s - _SLACK_S:
+                what = f"job {later.name} starts at {later.start_s:g} s while job {job.name}"
+                return Measured(1.0, f"{what}, which arrived before it, waits")
+    return NOTHING
+
+
+def _more_capacity(evidence: Evidence) -> Measured:
+    keys = evidence.cluster.to_dict()
+    last = keys["servers"][-1]
+    keys["servers"] = [*keys["servers"][:-1], {**last, "count": last["count"] + 1}]
+    more = evidence.simulate(cluster=type(evidence.cluster).from_dict(keys))
+    before, after = (run.summary["makespan_s"] for run in (evidence.result, more))
+    words = f"the makespan is {before:g} s, and {after:g} s with one more server of the last kind"
+    return Measured(after / before if before else 0.0, words)
+
+
+def _against_fifo_skip(evidence: Evidence) -> Measured:
+    other = evidence.simulate(policy="fifo-skip")
+    mine, theirs = (run.summary["jct_mean_s"] for run in (evidence.result, other))
+    return Measured(mine / theirs, f"the mean JCT is {mine:g} s, under fifo-skip {theirs:g} s")
+
+
+def _sharing_incentive(evidence: Evidence) -> Measured:
+    jobs = evidence.jobs
+    gangs = {job.gpus for job in jobs}
+    if len(gangs) != 1:
+        return NOTHING
+    at_once = int(evidence.cluster.server_arrays()["gpus"].sum()) // gangs.pop()
+    worst = NOTHING
+    for job in jobs:
+        alone_s = job.duration_s * max(1.0, len(jobs) / at_once)
+        took_s = job.finish_s - job.arrival_s
+        if took_s / alone_s > worst.amount and took_s > alone_s + _SLACK_S:
+            words = (
+                f"job {job.name} takes {took_s:g} s, and would take {alone_s:g} s on an equal "
+                f"share of the GPUs, one of {len(jobs)}"
+            )
+            worst = Measured(took_s / alone_s, words)
+    return worst
+
+
+def _envy(evidence: Evidence) -> Measured:
+    worst = NOTHING
+    for at, job in enumerate(evidence.jobs):
+        for other in evidence.jobs[at + 1 :]:
+            if other.gpus != job.gpus:
+                continue
+            done_s = _done_at(evidence.pace.get(other.name, []), job.duration_s)
+            if done_s is None or done_s >= job.finish_s - _SLACK_S:
+                continue
+            amount = (job.finish_s - job.arrival_s) / (done_s - job.arrival_s)
+            if amount > worst.amount:
+                words = (
+                    f"job {job.name} finishes at {job.finish_s:g} s; with the GPU time of job "
+                    f"{other.name}, which asks for as many GPUs and came after it, it would have "
+                    f"finished at {done_s:g} s"
+                )
+                worst = Measured(amount, words)
+    return worst
+
+
+def _done_at(spans: list[tuple[float, float, float]], work: float) -> float | None:
+    """Return when a job that runs like this has done some work, None if it never has."""
+    left = work
+    for start, end, rate in spans:
+        if rate * (end - start) >= left - _SLACK_S:
+            return start + left / rate
+        left -= rate * (end - start)
+    return None
+
+
+def _seed(evidence: Evidence) -> Measured:
+    if evidence.cluster.to_dict().get("failures", {}).get("mtbf_hours"):
+        return NOTHING  # the seed draws the outages
+    seed = int(evidence.options.get("seed", 0))
+    other = evidence.simulate(seed=seed + 1)
+    if other.segments.equals(evidence.result.segments):
+        return NOTHING
+    return Measured(1.0, f"the runs with the seeds {seed} and {seed + 1} differ")
+
+
+_ALL = (
+    Law(
+        "work-conserving",
+        "no job waits while enough GPUs of a type that it may use are free, wherever they are",
+        _rule("work-conserving"),
+    ),
+    Law(
+        "idle",
+        "no GPU that a waiting gang could use is idle while every waiting gang fits",
+        _rule("idle"),
+    ),
+    Law(
+        "bounded-starvation",
+        "no job waits longer for its first start than {bound} times the longest time that any job "
+        "holds GPUs, for itself and for each earlier job not done when it arrived",
+        _starvation,
+        bound=1.0,
+        needs_plain=True,
+    ),
+    Law(
+        "no-overtaking",
+        "no job starts before a job that arrived earlier",
+        _overtaking,
+        needs_plain=True,
+    ),
+    Law(
+        "arrival-order",
+        "of two waiting jobs that ask for the same number of GPUs, the first to arrive starts "
+        "first",
+        _ordered(lambda job: job.arrival_s, "asks for as many GPUs and arrived earlier"),
+        needs_plain=True,
+    ),
+    Law(
+        "shortest-first",
+        "of two waiting jobs that ask for the same number of GPUs, the shorter starts first",
+        _ordered(lambda job: job.duration_s, "asks for as many GPUs and is no longer"),
+        needs_plain=True,
+    ),
+    Law(
+        "more-capacity",
+        "with one more server the makespan is at most {bound} times as long",
+        _more_capacity,
+        bound=2.0,
+        needs_plain=True,
+    ),
+    Law(
+        "as-good-as-fifo-skip",
+        "the mean JCT is at most {bound} times that of fifo-skip",
+        _against_fifo_skip,
+        bound=1.5,
+        needs_plain=True,
+    ),
+    Law(
+        "sharing-incentive",
+        "no job takes more than {bound} times as long as on an equal share of the GPUs; checked "
+        "where all jobs ask for the same number of GPUs",
+        _sharing_incentive,
+        bound=2.0,
+        needs_plain=True,
+    ),
+    Law(
+        "no-envy",
+        "no job would have finished more than {bound} times as fast with the GPU time of "
+        "a later job that asks for as many GPUs",
+        _envy,
+        bound=1.0,
+        needs_plain=True,
+    ),
+    Law("seed-independence", "the seed of the run changes nothing", _seed),
+)
+
+LAWS: dict[str, Law] = {law.name: law for law in _ALL}
+"""The laws that a policy may claim, by name."""
+
+_SKIPPING = ("fifo-skip", "sjf", "ssf", "srtf", "srsf", "las", "gittins", "themis")
+_BY_LENGTH = ("sjf", "sjf-strict", "ssf", "srtf", "srsf")
+_BY_ARRIVAL = ("fifo", "yarn-cs")
+
+CLAIMS: dict[str, tuple[str, ...]] = {
+    "work-conserving": _SKIPPING,
+    "idle": (*_BY_ARRIVAL, "easy", "sjf-strict", *_SKIPPING),
+    # a head of the queue waits for the jobs that run when it gets there, and for no later one
+    "bounded-starvation": (*_BY_ARRIVAL, "easy"),
+    "no-overtaking": _BY_ARRIVAL,
+    "arrival-order": (*_BY_ARRIVAL, "fifo-skip"),
+    "shortest-first": _BY_LENGTH,
+    # greedy schedules of gangs are at most twice as long as the best (Graham 1969; Naroska and
+    # Schwiegelshohn 2002), and the best is no longer with more servers
+    "more-capacity": ("fifo-skip", "sjf", "ssf", "srtf", "srsf"),
+    "as-good-as-fifo-skip": ("fifo-skip", "srtf", "srsf"),
+    # only jobs with less left go first: at most as much of each as the job itself needs
+    "sharing-incentive": ("srtf", "srsf"),
+    # a later job of the same size goes first only if it is shorter
+    "no-envy": (*_BY_ARRIVAL, "fifo-skip", *_BY_LENGTH),
+    "seed-independence": (*_BY_ARRIVAL, "easy", "sjf-strict", *_SKIPPING),
+}
+"""Which policies, with their default parameters, claim which law."""
+
+
+def laws_of(claimed: Iterable[str | Law]) -> list[Law]:
+    """Return laws by name, or as they are.
+
+    Raises
+    ------
+    OptionError
+        If there is no such law; it names the nearest.
+    """
+    from gangline._support.formatting import did_you_mean
+
+    found = []
+    for law in claimed:
+        if isinstance(law, str) and law not in LAWS:
+            hint = did_you_mean(law, LAWS)
+            raise OptionError(f"laws: no law `{law}`{hint}", field="laws", value=law)
+        found.append(LAWS[law] if isinstance(law, str) else law)
+    return found

@@ -1,0 +1,152 @@
+"""Draws worlds by hypothesis, and makes a failing one as small as can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, Verbosity
+from hypothesis.errors import Flaky
+
+from gangline.testing import strategies
+from gangline.testing.safety import LawBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hypothesis.strategies import SearchStrategy
+
+    from gangline.testing.worlds import World
+
+__all__ = ["smallest"]
+
+
+_SHRINKS_MAX = 150
+"""Tries of hypothesis to make a failing world smaller. Our own choice: a few seconds; what is
+left out afterwards helps more."""
+
+
+class _Found(Exception):  # noqa: N818 - no error: it tells hypothesis that a world fails
+    pass
+
+
+def smallest(
+    fails: Callable[[World], Exception | None],
+    count: int,
+    seed: int,
+    drawn: SearchStrategy[World] | None = None,
+) -> tuple[World, Exception] | None:
+    """Return a world that fails, and how, made as small as can be; None if none of them does.
+
+    Parameters
+    ----------
+    fails : callable
+        From a world to what is wrong there, or None.
+    count : int
+        Number of worlds to draw.
+    seed : int
+        The same seed draws the same worlds.
+    drawn : strategy, optional
+        Default: `strategies.any_worlds()`.
+    """
+    last: list[tuple[World, Exception]] = []
+    tries: list[bool] = []
+
+    def like_the_first(world: World) -> Exception | None:
+        error = fails(world)
+        is_like = error is not None and (not last or _kind(error) == _kind(last[0][1]))
+        return error if is_like else None
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=[Phase.generate, Phase.shrink],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    @hypothesis.given(world=strategies.any_worlds() if drawn is None else drawn)
+    def look(world: World) -> None:
+        tries.append(bool(last))
+        error = None if sum(tries) > _SHRINKS_MAX else like_the_first(world)
+        if error is not None:
+            last[:] = [(world, error)]
+            raise _Found
+
+    try:
+        look()
+    except (_Found, Flaky):  # flaky: a policy that does not repeat, or too many tries
+        return _without_parts(*last[0], like_the_first)
+    return None
+
+
+def _kind(error: Exception) -> tuple[object, ...]:
+    """Return what two failures have in common that are the same mistake."""
+    law = error.law if isinstance(error, LawBroken) else None
+    return type(error), law, getattr(error, "rule", None)
+
+
+def _without_parts(
+    world: World, error: Exception, fails: Callable[[World], Exception | None]
+) -> tuple[World, Exception]:
+    """Leave out of a failing world all that can be left out, one part after the other.
+
+    Hypothesis makes values small; this removes what does not matter, such as tables, columns and
+    servers, and names the jobs that are left a, b, c.
+    """
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for candidate in _smaller(world):
+            found = fails(candidate)
+            if found is not None:
+                world, error, is_smaller = candidate, found, True
+                break
+    renamed = replace(
+        world,
+        jobs=[{**row, "job_id": strategies.IDS[i]} for i, row in enumerate(world.jobs)],
+    )
+    found = fails(renamed)
+    return (world, error) if found is None else (renamed, found)
+
+
+def _smaller(world: World) -> Iterator[World]:
+    """Yield the world without one of its parts."""
+    keys, jobs, options = world.cluster_keys, world.jobs, world.options
+    for i in range(len(jobs) if len(jobs) > 1 else 0):
+        yield replace(world, jobs=jobs[:i] + jobs[i + 1 :])
+    for name in options:
+        yield replace(world, options=_less(options, name))
+    for name in [name for name in keys if name not in ("gpu_types", "servers")]:
+        yield replace(world, cluster_keys=_less(keys, name))
+    for name in dict.fromkeys(name for row in jobs for name in row):
+        if name not in ("job_id", "arrival_s", "gpus", "duration_s"):
+            yield replace(world, jobs=[_less(row, name) for row in jobs])
+    narrower = [{**row, "gpus": max(row["gpus"] - 1, 1)} for row in jobs]
+    for name in ("servers", "gpu_types"):
+        for rows in _fewer(keys[name]):
+            yield replace(world, cluster_keys={**keys, name: rows})
+            if name == "servers" and narrower != jobs:
+                yield replace(world, cluster_keys={**keys, name: rows}, jobs=narrower)
+
+
+def _fewer(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield rows of a cluster without one of them, with a smaller number, or without a key."""
+    for i, row in enumerate(rows):
+        before, after = rows[:i], rows[i + 1 :]
+        if len(rows) > 1:
+            yield before + after
+        for name in ("count", "gpus"):
+            if row.get(name, 1) > 1:
+                yield [*before, {**row, name: row[name] - 1}, *after]
+        for name in ("speed", "price_per_hour"):
+            if name in row:
+                yield [*before, _less(row, name), *after]
+
+
+def _less(row: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}
