@@ -64,10 +64,13 @@ def levels(
     pair_rates: np.ndarray | None = None,
 ) -> np.ndarray:
     """Normalised rates of all jobs; with `pair_rates`, two jobs of one gang size may share GPUs."""
-    beside = None if pair_rates is None else pair_rates[np.ix_(kind, kind)]
+    beside = None
+    if kind is not None and pair_rates is not None:
+        beside = pair_rates[np.ix_(kind.astype(int), kind.astype(int))]
     with decimal.localcontext(prec=DIGITS):
+        pairs = _pairs(rates, scale, capacity, beside)
         world = [np.vectorize(Decimal)(own) for own in (rates, scale, capacity, weight)]
-        return _levels(*world, _pairs(rates, scale, capacity, beside))
+        return _levels(*world, pairs=pairs)
 
 
 # Two jobs on a type, and the rates of both there.
@@ -96,6 +99,7 @@ def _levels(
     scale: np.ndarray,
     capacity: np.ndarray,
     weight: np.ndarray,
+    *,
     pairs: list[Pair],
 ) -> np.ndarray:
     jobs, types = rates.shape
@@ -110,9 +114,9 @@ def _levels(
         level[m][at] = -rates[m, k] / prop[m] / speed[m]
     for at, (m, n, k, *both) in enumerate(pairs, len(cells)):
         held[k][at] = scale[m] / capacity[k]
-        for own, rate in zip((m, n), both, strict=True):
-            time[own][at] = Decimal(1)
-            level[own][at] = -rate / prop[own] / speed[own]
+        for job, rate in zip((m, n), both, strict=True):
+            time[job][at] = Decimal(1)
+            level[job][at] = -rate / prop[job] / speed[job]
     for own in level:
         own[rise] = Decimal(1)
     right = [Decimal(1)] * (types + jobs) + [Decimal(0)] * jobs

@@ -27,6 +27,9 @@ POLICIES = (
 # Of the objective, and of the second stage. Searches by HiGHS end at 1e-8 of rho, whose last digits
 # are the whole time left where jobs are old.
 EXACT, SEARCHED = (1e-9, 1e-6), (1e-7, 1e-4)
+# HiGHS ends a rise where a row is off by 1e-9 of it, and gives up as much of each level afterwards.
+# A multiplier of 8,900 was seen. The core is held against levels of 150 digits as well.
+RISING = (1e-8, 1e-5)
 TYPES = 3
 # Worlds of `tied` in which a search by prices once went astray.
 TIES = (392, 1003, 1090, 1865, 2178, 2376, 3919)
@@ -106,7 +109,8 @@ def test_no_order_of_jobs_or_kinds_changes_a_packed_objective(
     turned["weight"] = turned["weight"] * (1.0 + 1e-15 * (np.arange(len(order)) % 2))
     turned["kind"] = np.argsort(names)[ask["kind"]][order]
     turned["pair_rates"] = ask["pair_rates"][np.ix_(names, names)]
-    assert gl.lp.solve(policy, **turned).objective == pytest.approx(one, rel=precision(policy)[0])
+    same = (SEARCHED if policy.startswith("gavel-ftf") else EXACT)[0]
+    assert gl.lp.solve(policy, **turned).objective == pytest.approx(one, rel=same)
 
 
 def test_water_filling_needs_no_highs() -> None:
@@ -147,6 +151,12 @@ def check_against_highs(policy: str, ask: dict[str, np.ndarray], **settings: Any
     ours = gl.lp.solve(policy, **given_)
     highs = gl.lp.solve(policy, solver="simplex", **given_)
     assert (ours.solver, highs.solver) == ("core", "simplex")
+    if policy == "gavel-water-filling":
+        names = ("rates", "scale", "capacity", "weight")
+        names += ("kind", "pair_rates") if "packed" in settings else ()
+        wanted = exact.levels(**{name: ask[name] for name in names})
+        assert ours.levels == pytest.approx(wanted, rel=1e-12)
+        assert highs.levels == pytest.approx(wanted, rel=1e-5)
     same, same_then = precision(policy)
     assert ours.objective == pytest.approx(highs.objective, rel=same)
     reached = [second_stage(policy, ask, found) for found in (ours, highs)]
@@ -158,6 +168,8 @@ def check_against_highs(policy: str, ask: dict[str, np.ndarray], **settings: Any
 
 def precision(policy: str) -> tuple[float, float]:
     """Of the objective, and of the second stage."""
+    if policy.startswith("gavel-water-filling"):
+        return RISING
     return SEARCHED if policy.startswith("gavel-ftf") else EXACT
 
 

@@ -19,7 +19,7 @@ DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 SEEDS = [73, 117, 119, 172, 177, 205, 207, 217, *range(2_000 if DEEP else 12)]
 
 
-def world_of_decades(seed: int) -> dict[str, object]:
+def world_of_decades(seed: int) -> dict[str, Any]:
     """Rates over three decades, weights of jobs and of entities over four."""
     draw = np.random.default_rng(seed)
     types, kinds, many = (int(draw.integers(*ends)) for ends in ((1, 5), (1, 9), (2, 60)))
@@ -29,7 +29,7 @@ def world_of_decades(seed: int) -> dict[str, object]:
     kind = draw.integers(0, kinds, many)
     gangs = draw.choice([1.0, 1.0, 2.0, 4.0, 8.0], kinds)
     kept = draw.choice([0.0, 0.4, 0.55, 0.7, 0.9, 1.0], size=(kinds, kinds, types))
-    world: dict[str, object] = {
+    world: dict[str, Any] = {
         "rates": rates[kind],
         "scale": gangs[kind],
         "capacity": draw.integers(1, 40, types).astype(float),
@@ -88,6 +88,24 @@ def test_levels_over_four_decades_are_exact(seed: int) -> None:
     found = gl.lp.solve("gavel-water-filling", **world)
     assert found.solver == "core"
     assert found.levels == pytest.approx(exact.levels(**world), rel=1e-7)
+    check_reached(world, found)
+
+
+# Plain weights, and few jobs that may share GPUs: the reference has a column for each pair of jobs.
+FEW = [
+    seed
+    for seed in range(2, 20_000 if DEEP else 260, 2)
+    if seed % 3 and len(world_of_decades(seed)["weight"]) < 10
+]
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_packed_levels_over_decades_are_exact(seed: int) -> None:
+    world = world_of_decades(seed)
+    found = gl.lp.solve("gavel-water-filling", **world)
+    assert found.solver == "core"
+    wanted = exact.levels(**{name: own for name, own in world.items() if name != "packed"})
+    assert found.levels == pytest.approx(wanted, rel=1e-9)
     check_reached(world, found)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     _Way: TypeAlias = tuple[str, dict[str, object]]  # a method, and options beyond its own
 
-__all__ = ["F64", "SIMPLEX_ROWS", "TOLERANCE", "Solution", "options", "rows", "solve", "version"]
+__all__ = ["F64", "SIMPLEX_ROWS", "TOLERANCE", "Solution", "options", "solve", "version"]
 
 F64: TypeAlias = npt.NDArray[np.float64]
 I32: TypeAlias = npt.NDArray[np.int32]
@@ -124,7 +124,7 @@ def solve(
     row_lower, row_upper : float64 arrays, shape (rows,)
         Bounds of the rows.
     start, index, value : arrays
-        Entries row by row, see `rows`.
+        Entries row by row: where each row starts, and its columns and factors.
     maximise : bool
         Direction; otherwise the objective is minimised.
     is_integer : bool
@@ -177,14 +177,6 @@ def solve(
                 break
     assert failed is not None, "there is a way at least"
     raise failed
-
-
-def rows(row: I64, column: I64, value: F64, count: int) -> dict[str, Any]:
-    """Return the entries of that many rows for `solve`; the order within a row is kept."""
-    order = np.argsort(row, kind="stable")
-    start = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum(np.bincount(row, minlength=count), out=start[1:])
-    return {"start": start, "index": column[order].astype(np.int32), "value": value[order]}
 
 
 def options(chosen: str, time_limit_s: float = 60.0, seed: int = 0) -> dict[str, object]:

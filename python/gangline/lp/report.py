@@ -49,8 +49,8 @@ def report(told: dict[str, Any]) -> Report:
         "programs": told["programs"],
         "iterations": told["iterations"],
         "fallbacks": told["fallbacks"],
-        **{name: told[name] for name in ("prices_failed", "retried") if name in told},
     }
+    solver |= {name: told[name] for name in ("prices_failed", "retried") if name in told}
     summary: dict[str, float | int] = {"solver_s": told["solver_s"]}
     if told["missing_deadlines"] is not None:
         summary = {"deadlines_dropped": told["dropped_deadlines"], **summary}

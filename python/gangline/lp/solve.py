@@ -150,12 +150,12 @@ def _settings(policy: str, given: dict[str, Any]) -> Settings:
     return Settings(**given)
 
 
+# Words of the settings that are parameters of policies as well.
 _CHOICES = {
-    "solver": ("auto", "simplex", "ipx", "dual"),
-    "tie_break": ("max_sum", "none"),
-    "on_solver_error": ("raise", "isolated"),
-    "normalise": ("none", "proportional"),
-    "agnostic_rate": ("mean", "reference"),
+    parameter["name"]: parameter["choices"]
+    for entry in _ENTRIES.values()
+    for parameter in entry["parameters"]
+    if "choices" in parameter and parameter["name"] != "entity_policy"  # here one for each entity
 }
 _PASSED_ON = (
     "solver",

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gangline import _core
 from gangline._support import formatting
 from gangline.errors import OptionError
 from gangline.runs import arrival_window
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from gangline import _core
     from gangline.cluster.description import Cluster
     from gangline.lp.highs import F64
     from gangline.runs.arrival_window import Window
@@ -420,8 +420,6 @@ def _measure(
 ) -> OfferedLoad:
     import numpy as np
 
-    from gangline.lp.even import even_loads
-
     arrival, gpus = trace.numbers("arrival_s"), trace.numbers("gpus").astype(np.float64)
     seconds = _seconds(cluster, trace, core_cluster, core_jobs)
     fits: Bools = np.asarray(np.isfinite(seconds).any(axis=1))
@@ -434,7 +432,7 @@ def _measure(
     total = float(work.sum())
     largest = np.partition(work, len(work) - _LARGEST)[-_LARGEST:] if len(work) > _LARGEST else work
     capacity = _capacity(cluster, begin, end)
-    loads = even_loads(need, work, capacity) if end > begin and len(work) else None
+    loads = _core.lp_even_loads(need, work, capacity) if end > begin and len(work) else None
     by_type: dict[str, float] = {}
     if loads is not None:
         by_type = {
@@ -472,8 +470,6 @@ def _early_load(
     """
     import numpy as np
 
-    from gangline.lp.even import even_loads
-
     if cluster.sharing is not None or cluster.elastic is not None or not end > begin:
         return None
     seconds = np.where(np.isfinite(seconds), np.minimum(seconds, left_s), np.inf)
@@ -482,7 +478,7 @@ def _early_load(
     cut = (seconds == left_s).any(axis=1) & (work > 0.0)
     # Jobs that would end on some types only have many ratios: few are left, the load no larger.
     need[cut] = work[cut, None] * np.floor(need[cut] / work[cut, None] * _STEPS) / _STEPS
-    loads = even_loads(need, work, _capacity(cluster, begin, end, is_drawn=False))
+    loads = _core.lp_even_loads(need, work, _capacity(cluster, begin, end, is_drawn=False))
     return None if loads is None else float(loads.max())
 
 
@@ -524,8 +520,6 @@ def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = Tr
     """Return the GPU-seconds of each type between two instants, without drawn failures if asked."""
     import numpy as np
 
-    from gangline.lp.even import sums
-
     servers = cluster.server_arrays()
     up = np.full(cluster.servers_total, end - begin)
     server, down_s, up_s = _absences(cluster)
@@ -539,7 +533,9 @@ def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = Tr
         and drawn.mttr_hours is not None
     ):
         up *= drawn.mtbf_hours / (drawn.mtbf_hours + drawn.mttr_hours)
-    return sums(servers["type"].astype(np.int64), servers["gpus"] * up, len(cluster.gpu_types))
+    gpu_s = servers["gpus"] * up
+    total = np.bincount(servers["type"], weights=gpu_s, minlength=len(cluster.gpu_types))
+    return total.astype(np.float64, copy=False)
 
 
 def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:

@@ -16,6 +16,7 @@ mod even;
 mod facts;
 mod frontier;
 mod levels;
+mod loads;
 mod master;
 mod model;
 mod objective;
@@ -41,6 +42,7 @@ pub use dual::{MaxMin, PriceSolution};
 pub use even::Spread;
 pub use facts::{Facts, Inside, Seen};
 pub use levels::{Filling, Levels};
+pub use loads::even_loads;
 pub use model::{
     Algorithm, Failed, How, Keeps, Model, Next, NoSolver, Rows, Solution, Solved, Solver,
     SolverError,

@@ -6,10 +6,10 @@ use crate::options::params;
 use crate::py_policy::Raised;
 use crate::py_solver::{PySolver, refused};
 use crate::registry;
-use gangline_allocation::{Answer, Ask, Facts, Inside, Settings, SolverError, Table};
+use gangline_allocation::{Answer, Ask, Facts, Inside, Settings, SolverError, Table, even_loads};
 use gangline_model::{GpuTypeId, JobId, ServerId, Tier};
 use gangline_policies::themis::{AuctionAsk, Bid, Offer, Room, award};
-use numpy::{IntoPyArray, IxDyn, PyArrayMethods};
+use numpy::{IntoPyArray, IxDyn, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -18,7 +18,8 @@ use std::sync::PoisonError;
 /// Adds the functions of this file.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_solve, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_award, module)?)
+    module.add_function(wrap_pyfunction!(lp_award, module)?)?;
+    module.add_function(wrap_pyfunction!(lp_even_loads, module)?)
 }
 
 /// What a policy gives to jobs, by name; `columns` are the arrays of `gangline.lp.solve`, `given` its parameters as in a run,
@@ -122,6 +123,26 @@ fn lp_award(
     match py.detach(|| award(&ask, &mut solver, how, choices_max)) {
         Ok((awards, _)) => Ok(awards.iter().map(|own| (own.bid, own.room)).collect()),
         Err(error) => Err(own_or_refused(py, "themis", &raised, &error)),
+    }
+}
+
+/// The load of each GPU type at the most even division of work; none if some work fits nowhere. `need` has the GPU-seconds of
+/// each job on each type, infinite where it cannot run, `work` its least over the types.
+#[pyfunction]
+fn lp_even_loads<'py>(
+    py: Python<'py>,
+    need: PyReadonlyArray2<'py, f64>,
+    work: PyReadonlyArray1<'py, f64>,
+    capacity: PyReadonlyArray1<'py, f64>,
+) -> PyResult<Option<Bound<'py, PyArray1<f64>>>> {
+    let need: Vec<f64> = need.as_array().iter().copied().collect();
+    let [work, capacity] = [work, capacity].map(|own| own.as_array().to_vec());
+    let raised = Raised::default();
+    let who = "offered load";
+    let mut solver = PySolver::new(who, &raised);
+    match py.detach(|| even_loads(&need, &work, &capacity, &mut solver)) {
+        Ok(loads) => Ok(loads.map(|own| own.into_pyarray(py))),
+        Err(error) => Err(own_or_refused(py, who, &raised, &error)),
     }
 }
 

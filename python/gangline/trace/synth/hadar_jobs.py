@@ -179,12 +179,12 @@ def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats 
 def _arrivals(given: HadarParameters, need: _Floats) -> _Floats:
     """Return seconds, whole microseconds; `need` is the GPU-seconds of each job on each type."""
     from gangline import _core
-    from gangline.lp.even import even_loads
 
     if given.arrivals == "static":
         return np.zeros(given.jobs, dtype=np.float64)
     load = 1.0 if given.load is None else given.load
-    busy_s = even_loads(need, need.min(axis=1), np.full(len(_GPU_TYPES), float(_GPUS_PER_TYPE)))
+    each = np.full(len(_GPU_TYPES), float(_GPUS_PER_TYPE))
+    busy_s = _core.lp_even_loads(need, need.min(axis=1), each)
     assert busy_s is not None, "every model has a rate on every type"
     span_s = float(f"{busy_s.max() / load:.{_DIGITS}g}")
     if not _SHORTEST_SPAN_S <= span_s <= _LAST_ARRIVAL_S:
