@@ -121,8 +121,8 @@ fn by_programs(
     };
     while is_free.contains(&true) {
         let model = lowering(&cells, many, unit, &loads, &is_free);
-        let mut solved = solver.solve(&model, &[], how)?;
-        let found = solved.solutions.pop().ok_or(SolverError::Input {
+        let mut optima = solver.solve(&model, &[], how)?.solutions;
+        let found = optima.pop().ok_or(SolverError::Input {
             what: "solutions",
             expected: "one for each objective",
         })?;
@@ -196,7 +196,7 @@ fn sum(values: &[f64]) -> f64 {
             *part += value;
         }
     }
-    let [a, b, c, d, e, f, g, h] = parts;
-    let all = ((a + b) + (c + d)) + ((e + f) + (g + h));
+    let [first, second, third, fourth] = [0, 2, 4, 6].map(|at| parts[at] + parts[at + 1]);
+    let all = (first + second) + (third + fourth);
     rest.iter().fold(all, |all, value| all + value)
 }

@@ -129,6 +129,7 @@ fn lp_award(
 /// The load of each GPU type at the most even division of work; none if some work fits nowhere. `need` has the GPU-seconds of
 /// each job on each type, infinite where it cannot run, `work` its least over the types.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // as PyO3 hands arrays over
 fn lp_even_loads<'py>(
     py: Python<'py>,
     need: PyReadonlyArray2<'py, f64>,

@@ -305,7 +305,9 @@ def chain(lower: float, upper: float, cost: list[float]) -> dict[str, Any]:
         "upper": np.full(2, INF),
         "row_lower": np.array([lower]),
         "row_upper": np.array([upper]),
-        **highs.rows(np.zeros(2, dtype=np.int64), np.arange(2), np.array([1.0, -1.0]), 1),
+        "start": np.array([0, 2], dtype=np.int32),
+        "index": np.array([0, 1], dtype=np.int32),
+        "value": np.array([1.0, -1.0]),
     }
 
 
