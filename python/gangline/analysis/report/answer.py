@@ -32,8 +32,6 @@ _INSIDE = re.compile(
 )
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?: \d+)?")  # with its value
 _ENOUGH = 5  # ours: jobs of a group that a sentence may speak of, and at least 1 % of all
-_SMALL = 0.01  # ours: shares of GPU time below this are no reason for anything
-_BLOCKED = 0.05  # ours: shares of the waiting below this are chance, not a queue behind its head
 _MOST = 0.9  # ours: from this part of a difference on it is said to be the difference
 _PRICED = 3  # ours: policies that tie for the best and are spoken of one by one
 
@@ -92,7 +90,7 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
 
 def in_short(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> str:
     """Return price and reasons in a few sentences, as a list in HTML."""
-    lines = _single(means[0], runs) if len(means) == 1 else _several(means, rows, runs)
+    lines = _single(means[0]) if len(means) == 1 else _several(means, rows, runs)
     items = "".join(f"<li>{lead}{_kept_together(line)}</li>" for lead, line in lines if line)
     return f'<ul class="findings" aria-label="In short">{items}</ul>' if items else ""
 
@@ -121,7 +119,7 @@ def _result(row: Row) -> str:
     )
 
 
-def _single(row: Row, runs: Sequence[Digest]) -> list[tuple[str, str]]:
+def _single(row: Row) -> list[tuple[str, str]]:
     if not row.get("finished"):
         return []
     wait, used = words.duration(row.get("wait_mean_s")), words.share(row.get("gpu_utilization"))
@@ -131,8 +129,7 @@ def _single(row: Row, runs: Sequence[Digest]) -> list[tuple[str, str]]:
     why += "time was in use."
     return [
         (_lead("Price"), comparison.price(row, tables.name)),
-        (_lead("Waiting"), _joined(why, _shares([row], "behind_head", "idle_while_waiting"))),
-        (_lead("Large and small jobs"), _sizes([row], _groups(runs))),
+        (_lead("Waiting"), why),
     ]
 
 
@@ -142,14 +139,12 @@ def _several(
     best, others = comparison.ranking(means, statistics.tied(rows))
     if not others or _is_one_schedule(runs):
         return []
-    groups = _groups(runs)
     charged = [comparison.price(row, tables.name) for row in best[:_PRICED]]
-    charged.append(_losers(best, others, groups))
+    charged.append(_losers(best, others, _groups(runs)))
     pair = [comparison.reference(means, others) or others[-1], best[0]]
     return [
-        (_lead("Why"), _joined(_difference(*pair), _shares(pair))),
+        (_lead("Why"), _difference(*pair)),
         (_lead("Price"), _joined(*charged)),
-        (_lead("Large and small jobs"), _sizes(pair, groups)),
     ]
 
 
@@ -214,41 +209,6 @@ def _difference(worst: Row, best: Row) -> str:
 
 
 _ALL_WAITING = "all time without GPUs"
-_HEAD = (
-    "Head-of-line blocking (waiting although enough GPUs are idle, behind an earlier job that "
-    "needs more)"
-)
-_SHARES = (  # lead, key, whole, what is less than chance
-    ("Lost to the distance between the GPUs of a job", "comm_fraction",
-     "the GPU time that jobs held", _SMALL),
-    ("Lost to co-runners on the same GPUs", "share_fraction", "the GPU time that jobs held",
-     _SMALL),
-    (_HEAD, "behind_head", "all waits to start", _BLOCKED),
-    ("GPUs idle while jobs waited", "idle_while_waiting", "all GPU time", _SMALL),
-)  # fmt: skip
-
-
-def _shares(pair: Sequence[Row], *keys: str) -> str:
-    """Say which shares of time were lost, blocked or idle: those of `keys`, or all."""
-    told = [
-        (lead, _figures(pair, key, whole, small))
-        for lead, key, whole, small in _SHARES
-        if not keys or key in keys
-    ]
-    return " ".join(f"{lead}: {figures}." for lead, figures in told if figures)
-
-
-def _figures(pair: Sequence[Row], key: str, whole: str, small: float) -> str:
-    """Return a share per policy in words; nothing if it is small for all or not known."""
-    known = [(row[key], row["policy"]) for row in pair if row.get(key) is not None]
-    if not known or max(share for share, _ in known) < small:
-        return ""
-    figures = [words.percent(share) for share, _ in known]
-    figures[0] += f" of {whole}"
-    if len(pair) == 1:
-        return figures[0]
-    named = zip(figures, known, strict=True)
-    return ", ".join(f"{figure} under {tables.name(policy)}" for figure, (_, policy) in named)
 
 
 Means = dict[str, tuple[int, float]]  # of a group's name: jobs, mean time to finish
@@ -268,23 +228,6 @@ def _groups(runs: Sequence[Digest]) -> Groups:
                 if group.jobs >= enough
             }
     return found
-
-
-def _sizes(pair: Sequence[Row], groups: Groups) -> str:
-    """Say how the smallest and the largest jobs fared, by GPUs and by length."""
-    labels = [row["policy"] for row in pair]
-    said = []
-    for kind, phrase in _KINDS.items():
-        means = [groups[kind][label] for label in labels]
-        names = [name for name in means[0] if all(name in own for own in means)]
-        for name in (names[0], names[-1]) if len(names) > 1 else ():
-            took = ", ".join(words.duration(own[name][1]) for own in means)
-            said.append(f"{phrase(name)} ({means[0][name][0]:,}): {took}")
-    if not said:
-        return ""
-    under = " and ".join(tables.name(label) for label in labels)
-    lead = f" under {under}" if pair[1:] else ""
-    return f"Mean time to finish{lead}: {'; '.join(said)}."
 
 
 def _losers(best: Sequence[Row], others: Sequence[Row], groups: Groups) -> str:
