@@ -137,22 +137,6 @@ def load(matrix: Path, jobs: int, repeats: int, policies: tuple[str, ...]) -> li
     ]
 
 
-def replay(matrix: Path, jobs: int, repeats: int, policies: tuple[str, ...]) -> list[Line]:
-    """The engine alone: plans of a saturated run given again, so that decisions are free."""
-    names = ",".join(policy for policy in ("fifo", *PREEMPTIVE) if policy in policies)
-    rows = json_lines([str(matrix), "replay", str(jobs), str(repeats), names]) if names else []
-    return [
-        Line(
-            f"{row['policy']}, saturated, decisions free: time over bare loop",
-            row["replay_ns_per_job"] / row["bare_fifo_ns_per_job"],
-            None,
-            f"{row['replay_ns_per_job']:.0f} of {row['ns_per_job']:.0f} ns per job; bare loop "
-            f"{row['bare_fifo_ns_per_job']:.0f}",
-        )
-        for row in rows
-    ]
-
-
 def contention(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
     """Cost per event of up-links that gangs share: never full, and mostly full."""
     lines = []
@@ -426,12 +410,6 @@ PARTS = {
     ),
     "scaling": lambda arguments, _: scaling(build(), min(3, arguments.repeats), arguments.policies),
     "load": lambda arguments, _: load(
-        build(),
-        100_000 if arguments.quick else 300_000,
-        min(3, arguments.repeats),
-        arguments.policies,
-    ),
-    "replay": lambda arguments, _: replay(
         build(),
         100_000 if arguments.quick else 300_000,
         min(3, arguments.repeats),

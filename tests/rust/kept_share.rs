@@ -1,13 +1,11 @@
 //! The share of its speed that a job kept, as the engine adds it up for a policy that watches locality.
 
+mod tiny;
+
 use gangline_engine::{
-    Changes, ClusterView, Control, Engine, Next, Plan, Policy, PolicyError, PolicyTraits,
-    RunConfig, Silent, WakeOn, World,
+    Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, RunConfig, WakeOn,
 };
-use gangline_model::{
-    ClusterSpec, GpuSet, GpuType, GpuTypeId, JobColumns, JobId, JobTable, RackId, RateTable,
-    Server, ServerId, SimSpan, SimTime, TierTable, TimerTag,
-};
+use gangline_model::{GpuSet, JobId, ServerId, SimSpan, SimTime, TierTable, TimerTag};
 use std::sync::Arc;
 
 const SECOND: i64 = 1_000_000_000;
@@ -71,29 +69,6 @@ impl Policy for Mover {
 }
 
 fn moved(restart: i64) -> Mover {
-    let gpu_type = GpuType {
-        name: "g".to_owned(),
-        memory_bytes: u64::MAX,
-        price_per_hour: 0.0,
-        speed: 1.0,
-    };
-    let server = Server {
-        gpu_type: GpuTypeId(0),
-        gpus: 2,
-        rack: RackId(0),
-    };
-    let cluster = ClusterSpec::new(vec![gpu_type], vec![server; 2]).expect("valid");
-    let jobs = JobTable::new(JobColumns {
-        arrival: vec![SimTime(0)],
-        gpus: vec![2],
-        work: vec![1e4],
-        ..JobColumns::default()
-    });
-    let world = World {
-        rates: Arc::new(RateTable::from_speeds(&cluster)),
-        cluster: Arc::new(cluster),
-        jobs: Arc::new(jobs.expect("valid")),
-    };
     let tiers = TierTable::new(vec![[1.0, 0.5, 0.25]]).expect("factors");
     let config = RunConfig {
         locality: Some(Arc::new(tiers)),
@@ -104,11 +79,7 @@ fn moved(restart: i64) -> Mover {
         restart,
         ..Mover::default()
     };
-    let mut engine = Engine::new(&world, config, policy.traits()).expect("valid");
-    engine.start(&mut policy).expect("starts");
-    engine
-        .run(&mut policy, &Control::default(), &mut Silent)
-        .expect("ends");
+    tiny::run(&tiny::world(2, 2, 2, &[1e4]), config, &mut policy).expect("ends");
     policy
 }
 

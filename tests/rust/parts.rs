@@ -1,14 +1,12 @@
 //! What a plan may do with the parts of a job: each on one server, no two on the same, and one alone without forks.
 
+mod tiny;
+
 use gangline_engine::{
-    Changes, ClusterView, Control, Engine, EngineError, Next, Plan, Policy, PolicyError,
-    PolicyTraits, Rule, RunConfig, Silent, World,
+    Changes, ClusterView, EngineError, Next, Plan, Policy, PolicyError, PolicyTraits, Rule,
+    RunConfig,
 };
-use gangline_model::{
-    Action, ClusterSpec, GpuSet, GpuType, GpuTypeId, JobColumns, JobId, JobTable, RackId,
-    RateTable, Server, ServerId, SimTime,
-};
-use std::sync::Arc;
+use gangline_model::{Action, GpuSet, JobId, ServerId};
 
 /// Orders these actions at the arrival of the only job.
 struct Order {
@@ -47,38 +45,13 @@ impl Policy for Order {
 
 /// Runs a job of two GPUs on two servers with four.
 fn run(actions: &[Action], forks: bool) -> Result<(), EngineError> {
-    let gpu_type = GpuType {
-        name: "A".to_owned(),
-        memory_bytes: u64::MAX,
-        price_per_hour: 0.0,
-        speed: 1.0,
-    };
-    let server = Server {
-        gpu_type: GpuTypeId(0),
-        gpus: 4,
-        rack: RackId(0),
-    };
-    let cluster = ClusterSpec::new(vec![gpu_type], vec![server, server]).expect("valid");
-    let columns = JobColumns {
-        arrival: vec![SimTime(0)],
-        gpus: vec![2],
-        work: vec![10.0],
-        ..JobColumns::default()
-    };
-    let world = World {
-        rates: Arc::new(RateTable::from_speeds(&cluster)),
-        cluster: Arc::new(cluster),
-        jobs: Arc::new(JobTable::new(columns).expect("valid")),
-    };
-    let config = RunConfig {
-        check_invariants: true,
-        ..RunConfig::default()
-    };
     let actions = actions.to_vec();
     let mut policy = Order { actions, forks };
-    let mut engine = Engine::new(&world, config, policy.traits())?;
-    engine.start(&mut policy)?;
-    engine.run(&mut policy, &Control::default(), &mut Silent)?;
+    tiny::run(
+        &tiny::world(2, 4, 2, &[10.0]),
+        RunConfig::default(),
+        &mut policy,
+    )?;
     Ok(())
 }
 

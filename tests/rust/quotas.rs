@@ -1,14 +1,12 @@
 //! Iteration quotas: what a running job may do until it holds its GPUs without progress. By hand.
 
+mod tiny;
+
 use gangline_engine::{
-    Changes, ClusterView, Control, Engine, EngineError, Next, Output, Plan, Policy, PolicyError,
-    PolicyTraits, Rule, RunConfig, Silent, WakeOn, World,
+    Changes, ClusterView, EngineError, Next, Output, Plan, Policy, PolicyError, PolicyTraits, Rule,
+    RunConfig, WakeOn,
 };
-use gangline_model::{
-    Action, ClusterSpec, GpuSet, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable,
-    RackId, RateTable, Server, ServerId, SimTime, Terms, TimerTag,
-};
-use std::sync::Arc;
+use gangline_model::{Action, GpuSet, Interference, JobId, ServerId, SimTime, Terms, TimerTag};
 
 /// What is ordered at a whole second.
 #[derive(Clone, Copy)]
@@ -83,31 +81,7 @@ impl Policy for Script {
 
 /// Runs jobs of these iterations, one per second alone, on one GPU.
 fn run(works: &[f64], shares: u32, orders: &[(i64, &[Order])]) -> Result<Output, EngineError> {
-    let gpu_type = GpuType {
-        name: "A".to_owned(),
-        memory_bytes: u64::MAX,
-        price_per_hour: 0.0,
-        speed: 1.0,
-    };
-    let server = Server {
-        gpu_type: GpuTypeId(0),
-        gpus: 1,
-        rack: RackId(0),
-    };
-    let cluster = ClusterSpec::new(vec![gpu_type], vec![server]).expect("valid");
-    let columns = JobColumns {
-        arrival: vec![SimTime(0); works.len()],
-        gpus: vec![1; works.len()],
-        work: works.to_vec(),
-        ..JobColumns::default()
-    };
-    let world = World {
-        rates: Arc::new(RateTable::from_speeds(&cluster)),
-        cluster: Arc::new(cluster),
-        jobs: Arc::new(JobTable::new(columns).expect("valid")),
-    };
     let config = RunConfig {
-        check_invariants: true,
         segments: true,
         interference: Some(Interference::constant(1.25, 1).expect(">= 1")),
         ..RunConfig::default()
@@ -118,10 +92,7 @@ fn run(works: &[f64], shares: u32, orders: &[(i64, &[Order])]) -> Result<Output,
         next: 0,
         shares,
     };
-    let mut engine = Engine::new(&world, config, script.traits())?;
-    engine.start(&mut script)?;
-    engine.run(&mut script, &Control::default(), &mut Silent)?;
-    engine.output()
+    tiny::run(&tiny::world(1, 1, 1, works), config, &mut script)
 }
 
 /// Start and end in seconds, and rate, of each segment of a job.

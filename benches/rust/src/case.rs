@@ -7,7 +7,6 @@ use gangline_engine::{Policy, RunConfig, World};
 use gangline_model::Interference;
 use gangline_network::Contention;
 use gangline_policies::{ParamValue, Params, Services, build};
-use gangline_testkit::policies;
 
 use crate::contender::{options, policy};
 use crate::fork::FloorFork;
@@ -16,22 +15,12 @@ use crate::uplinks::{NARROW, network, wide_gangs, world_of_small_racks};
 use crate::workload::{Cluster, Jobs, Load, philly_like};
 use crate::worlds::world;
 
-/// Cases that are not a registered policy.
-const OTHERS: [&str; 6] = [
-    "floor",
-    "floor-fork",
-    "floor-share",
-    "floor-share-off",
-    "gandiva-pack",
-    "fifo-uplinks",
-];
 /// Slowdown factor of every pair.
 const XI: f64 = 1.25;
 
 /// What one case runs.
 pub struct Case {
-    /// The workload that the world was made of; kept through the run, as `benches/against.py` compares the
-    /// memory of the process with that of other revisions.
+    /// The workload that the world was made of, kept through the run.
     pub jobs: Jobs,
     /// Cluster, jobs and rates.
     pub world: World,
@@ -39,14 +28,6 @@ pub struct Case {
     pub policy: Box<dyn Policy>,
     /// Options of the run.
     pub config: RunConfig,
-}
-
-/// Names of all cases that run without a solver.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    let registered = policies().filter(|info| info.objective.is_none());
-    OTHERS
-        .into_iter()
-        .chain(registered.map(|info| info.name).collect::<Vec<_>>())
 }
 
 /// A case by name, with so many jobs; `None` if there is none.
@@ -130,11 +111,30 @@ fn sharing(max_share: u32) -> RunConfig {
 mod tests {
     use super::*;
     use crate::contender::{run, summary};
+    use gangline_testkit::policies;
+
+    /// Cases that are not a registered policy.
+    const OTHERS: [&str; 6] = [
+        "floor",
+        "floor-fork",
+        "floor-share",
+        "floor-share-off",
+        "gandiva-pack",
+        "fifo-uplinks",
+    ];
 
     const CLUSTER: Cluster = Cluster {
         servers: 25,
         gpus_per_server: 8,
     };
+
+    /// Names of all cases that run without a solver.
+    fn names() -> impl Iterator<Item = &'static str> {
+        let registered = policies().filter(|info| info.objective.is_none());
+        OTHERS
+            .into_iter()
+            .chain(registered.map(|info| info.name).collect::<Vec<_>>())
+    }
 
     fn outcome(name: &str, load: Load) -> gangline_engine::Output {
         let mut case = case(name, 2_000, CLUSTER, load).expect("a case");

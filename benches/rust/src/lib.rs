@@ -8,7 +8,6 @@ pub mod case;
 pub mod contender;
 pub mod floor;
 pub mod fork;
-pub mod replay;
 pub mod share;
 pub mod uplinks;
 pub mod workload;

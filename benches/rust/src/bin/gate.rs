@@ -1,16 +1,16 @@
 //! One case of the instruction gate: runs it once, prints how much there was to do.
 //!
 //! `gate NAME LOAD JOBS [SERVERS]`, for instance `gate bare-fifo light 10000`, or `gate NAME SHAPE SIZE`: a
-//! stretch of a run with SIZE jobs waiting or on SIZE servers, per decision. `gate list` prints the names
-//! of all. Under callgrind only the functions `measured_*` are counted, so making the
-//! workload costs nothing (`benches/instructions.py`). With SERVERS it also prints its CPU time; 2,000 is one
-//! run of the published table, for a profiler.
+//! stretch of a run with SIZE jobs waiting or on SIZE servers, per decision. Under callgrind
+//! only the functions `measured_*` are counted, so making the workload costs nothing
+//! (`benches/instructions.py`). With SERVERS it also prints its CPU time; 2,000 is one run of the
+//! published table, for a profiler.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
 
 use std::process::ExitCode;
 
 use gangline_benches::bare::{self, Times};
-use gangline_benches::case::{Case, case, case_policy, config_of, names};
+use gangline_benches::case::{Case, case, case_policy, config_of};
 use gangline_benches::contender::{run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
 use gangline_benches::worlds::world;
@@ -165,10 +165,6 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        ["list"] => {
-            names().for_each(|name| println!("{name}"));
-            ExitCode::SUCCESS
-        }
         [name, load, count] if let Some(load) = load_of(load) => whole_run(name, load, count, None),
         [name, load, count, servers] if let Some(load) = load_of(load) => {
             whole_run(name, load, count, Some(servers))
@@ -183,7 +179,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: gate list | gate NAME light|saturated JOBS [SERVERS] | gate NAME waiting|queue|arrivals|refused|servers|residents SIZE"
+        "usage: gate NAME light|saturated JOBS [SERVERS] | gate NAME waiting|queue|arrivals|refused|servers|residents SIZE"
     );
     ExitCode::from(2)
 }

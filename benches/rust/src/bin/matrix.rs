@@ -1,7 +1,7 @@
 //! The matrix of the published table: jobs x load x policy, engine and bare loop in turns.
 //!
 //! `matrix speed JOBS REPEATS POLICIES [SERVERS]`, `matrix waiting REPEATS POLICIES`, `matrix servers REPEATS
-//! POLICIES`, `matrix load|replay JOBS REPEATS POLICIES`, `matrix contention REPEATS POLICIES`; one JSON object per line
+//! POLICIES`, `matrix load JOBS REPEATS POLICIES`, `matrix contention REPEATS POLICIES`; one JSON object per line
 //! on stdout, made into a table by `benches/run.py`. Times are the least CPU time of several interleaved runs
 //! in one process: neighbours on the machine only ever add to it, and their mood meets all of the runs alike.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
@@ -10,8 +10,6 @@
 mod contention;
 #[path = "matrix/load.rs"]
 mod load;
-#[path = "matrix/replayed.rs"]
-mod replayed;
 
 use std::process::ExitCode;
 
@@ -47,10 +45,6 @@ fn main() -> ExitCode {
             (Ok(jobs), Ok(repeats)) => load::measure(jobs, repeats, &names(policies)),
             _ => return usage(),
         },
-        ["replay", jobs, repeats, policies] => match (jobs.parse(), repeats.parse()) {
-            (Ok(jobs), Ok(repeats)) => replayed::measure(jobs, repeats, &names(policies)),
-            _ => return usage(),
-        },
         ["waiting", repeats, policies] => match repeats.parse() {
             Ok(repeats) => waiting(repeats, &names(policies)),
             Err(_) => return usage(),
@@ -70,7 +64,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: matrix speed|load|replay JOBS REPEATS A,B,.. | speed JOBS REPEATS A,B,.. SERVERS | waiting|servers|contention REPEATS A,B,.."
+        "usage: matrix speed|load JOBS REPEATS A,B,.. | speed JOBS REPEATS A,B,.. SERVERS | waiting|servers|contention REPEATS A,B,.."
     );
     ExitCode::from(2)
 }
