@@ -272,36 +272,15 @@ def assert_job(row: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def assert_segments(result: gl.Result, outcome: reference.Outcome) -> None:
+    names = ("job_id", "part", "server", "gpu_mask", "tier", "rate", "end_reason")
+
+    def told(row: dict[str, Any], start_ns: int, end_ns: int) -> tuple[Any, ...]:
+        return start_ns, end_ns, row["co_runner"] or "", *(row[name] for name in names)
+
     ours = [
-        (
-            row["job_id"],
-            row["part"],
-            nanos(row["start_s"]),
-            nanos(row["end_s"]),
-            row["server"],
-            row["gpu_mask"],
-            row["tier"],
-            row["rate"],
-            row["co_runner"] or "",
-            row["end_reason"],
-        )
-        for row in result.segments.to_pylist()
+        told(row, nanos(row["start_s"]), nanos(row["end_s"])) for row in result.segments.to_pylist()
     ]
-    theirs = [
-        (
-            row["job_id"],
-            row["part"],
-            row["start_ns"],
-            row["end_ns"],
-            row["server"],
-            row["gpu_mask"],
-            row["tier"],
-            row["rate"],
-            row["co_runner"] or "",
-            row["end_reason"],
-        )
-        for row in outcome.segments
-    ]
+    theirs = [told(row, row["start_ns"], row["end_ns"]) for row in outcome.segments]
     assert sorted(ours) == sorted(theirs)
 
 

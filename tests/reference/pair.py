@@ -30,12 +30,3 @@ def threshold(xi_a: float, xi_b: float, g: float = 1.0) -> float:
 def shares(a: float, b: float, xi_a: float, xi_b: float, g: float = 1.0) -> bool:
     """Whether the two should overlap now; a tie in decimals waits."""
     return b - threshold(xi_a, xi_b, g) * a > 1e-12 * (a + b)
-
-
-def joined_at(kappa: float, a: float, b: float, xi_a: float, xi_b: float, g: float = 1.0) -> float:
-    """Mean completion if the newcomer joins ``kappa`` seconds from now, told second by second."""
-    alone_a, left_b = g * a, b - kappa
-    both = min(alone_a * xi_a, left_b * xi_b)  # how long they run side by side
-    left_a, left_b = alone_a - both / xi_a, left_b - both / xi_b
-    end = kappa + both
-    return (end + max(left_a, 0.0) + end + max(left_b, 0.0)) / 2

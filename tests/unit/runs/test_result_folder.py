@@ -83,9 +83,6 @@ def test_a_mixture_of_two_runs_is_no_result(tmp_path: Path) -> None:
     assert gl.load_result(tmp_path / "a").policy == "fifo"
 
 
-CALLS = ("os.replace", "os.rename", "os.unlink")
-
-
 def dies_at(call: int, place: Path) -> bool:
     """Save `srtf` in a process that is killed at its so-many-th rename or removal in the folder."""
     code = f"""

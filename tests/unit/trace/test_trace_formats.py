@@ -29,8 +29,9 @@ def read(folder: Path, content: str, **options: Any) -> Trace:
     return read_trace(put(folder, "trace.txt", content), **options)
 
 
-def rows(trace: Trace, *names: str) -> dict[str, list[Any]]:
-    return {name: trace.column(name).to_pylist() for name in names}
+def holds(trace: Trace, **columns: list[Any]) -> None:
+    """Hold columns of a trace against what they should be."""
+    assert {name: trace.column(name).to_pylist() for name in columns} == columns
 
 
 @pytest.mark.parametrize("name", samples.SAMPLES)
@@ -61,25 +62,27 @@ def test_every_format_has_a_row_in_the_documentation() -> None:
 
 def test_native_lists_and_gaps(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.NATIVE)
-    assert rows(trace, "job_id", "iterations", "gpu_types", "batch_size", "stage_times") == {
-        "job_id": ["a", "b"],
-        "iterations": [100.0, None],
-        "gpu_types": [["A", "B"], None],
-        "batch_size": [32, None],
-        "stage_times": [[0.5, 1.0], None],
-    }
+    holds(
+        trace,
+        job_id=["a", "b"],
+        iterations=[100.0, None],
+        gpu_types=[["A", "B"], None],
+        batch_size=[32, None],
+        stage_times=[[0.5, 1.0], None],
+    )
     with pytest.raises(TraceError, match=r':2: stage_times: expected numbers joined by \|, got "0'):
         read(tmp_path, samples.NATIVE.replace("0.5|1", "0.5|x"))
 
 
 def test_philly_csv(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.PHILLY_CSV)
-    assert rows(trace, "job_id", "arrival_s", "duration_s", "vc") == {
-        "job_id": ["0", "1", "2"],
-        "arrival_s": [0.0, 5420.0, 5420.0],
-        "duration_s": [30.5, 60.0, 60.0],
-        "vc": ["vc-a", "vc-b", "vc-b"],
-    }
+    holds(
+        trace,
+        job_id=["0", "1", "2"],
+        arrival_s=[0.0, 5420.0, 5420.0],
+        duration_s=[30.5, 60.0, 60.0],
+        vc=["vc-a", "vc-b", "vc-b"],
+    )
     assert trace.notes == {"repeated_hour": 2}  # counted, not repaired
     assert trace.metadata["epoch"] == "2017-11-04T23:59:50 local time"
 
@@ -102,14 +105,8 @@ def test_a_zone_makes_local_times_comparable(tmp_path: Path) -> None:
 
 def test_philly_json_adds_up_attempts(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.PHILLY_JSON)
-    assert rows(
-        trace, "job_id", "arrival_s", "gpus", "duration_s", "start_s", "servers"
-    ) == worlds.columns("j4 0 1 9", "j1 5 3 90", start_s=[0.0, 60.0], servers=[1, 2])
-    assert rows(trace, "vc", "user", "trace_status") == {
-        "vc": ["v1", "v1"],
-        "user": ["u1", "u1"],
-        "trace_status": ["failed", "finished"],
-    }
+    holds(trace, **worlds.columns("j4 0 1 9", "j1 5 3 90", start_s=[0.0, 60.0], servers=[1, 2]))
+    holds(trace, vc=["v1", "v1"], user=["u1", "u1"], trace_status=["failed", "finished"])
     assert trace.notes == {"no_attempt": 1, "still_running": 1}
     span = read(tmp_path, samples.PHILLY_JSON, run_time="span")
     assert span.numbers("duration_s").tolist() == [9.0, 570.0]
@@ -117,17 +114,19 @@ def test_philly_json_adds_up_attempts(tmp_path: Path) -> None:
 
 def test_helios(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.HELIOS)
-    assert rows(
-        trace, "job_id", "arrival_s", "gpus", "duration_s", "trace_status"
-    ) == worlds.columns(
-        "10 0 1 55", "7 10 3 100", "11 20 1 10", trace_status=["failed", "finished", "running"]
+    holds(
+        trace,
+        **worlds.columns(
+            "10 0 1 55", "7 10 3 100", "11 20 1 10", trace_status=["failed", "finished", "running"]
+        ),
     )
-    assert rows(trace, "start_s", "servers", "cpus", "vc") == {
-        "start_s": [5.0, 40.0, 20.0],
-        "servers": [1, 2, 1],
-        "cpus": [4.0, 12.0, 4.0],
-        "vc": ["v2", "v1", "v2"],
-    }
+    holds(
+        trace,
+        start_s=[5.0, 40.0, 20.0],
+        servers=[1, 2, 1],
+        cpus=[4.0, 12.0, 4.0],
+        vc=["v2", "v1", "v2"],
+    )
     assert trace.notes == {"cpu_job": 1, "zero_duration": 1}
     assert trace.metadata["epoch"] == "2020-04-01T00:00:00 UTC+8"
 
@@ -136,19 +135,14 @@ def test_cpu_jobs_can_be_errors_and_zero_durations_can_be_lifted(tmp_path: Path)
     with pytest.raises(TraceError, match=r':3: gpu_num: expected an integer from 1 .*got "0"'):
         read(tmp_path, samples.HELIOS, cpu_jobs="error")
     trace = read(tmp_path, samples.HELIOS, min_duration_s=1.0, status="killed")
-    assert rows(trace, "job_id", "duration_s") == {"job_id": ["9"], "duration_s": [1.0]}
+    holds(trace, job_id=["9"], duration_s=[1.0])
     assert trace.notes == {"cpu_job": 1, "lifted_duration": 1, "other_status": 3}
 
 
 def test_acme_uses_offsets_and_measured_durations(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.ACME)
-    assert rows(
-        trace, "job_id", "arrival_s", "duration_s", "gpus", "trace_status"
-    ) == worlds.columns("k2 0 8 5", "k1 10 16 60", trace_status=["failed", "finished"])
-    assert rows(trace, "start_s", "host_memory_gb") == {
-        "start_s": [5.0, 20.0],
-        "host_memory_gb": [100.0, 1000.0],
-    }
+    holds(trace, **worlds.columns("k2 0 8 5", "k1 10 16 60", trace_status=["failed", "finished"]))
+    holds(trace, start_s=[5.0, 20.0], host_memory_gb=[100.0, 1000.0])
     assert trace.notes == {"cpu_job": 1, "duration_differs": 1, "never_ran": 1, "still_running": 1}
 
 
@@ -194,13 +188,14 @@ def test_every_counter_is_said_in_words() -> None:
 
 def test_windows_add_up_intervals_before_anything_is_dropped(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.WINDOWS)
-    assert rows(trace, "job_id", "arrival_s", "gpus", "wait_limit_s", "trace_status") == {
-        "job_id": ["1", "3"],
-        "arrival_s": [0.0, 20.0],
-        "gpus": [8, 2],
-        "wait_limit_s": [None, 90.0],
-        "trace_status": ["failed", "killed"],
-    }
+    holds(
+        trace,
+        job_id=["1", "3"],
+        arrival_s=[0.0, 20.0],
+        gpus=[8, 2],
+        wait_limit_s=[None, 90.0],
+        trace_status=["failed", "killed"],
+    )
     assert trace.notes == {"cpu_job": 1, "zero_duration": 1}
 
 
@@ -216,19 +211,23 @@ def test_a_bad_interval_spoils_its_own_row_only(tmp_path: Path) -> None:
 
 def test_pai_tasks(tmp_path: Path) -> None:
     trace = read_trace(put(tmp_path, "pai_task_table.csv", samples.PAI))
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "gpu_types") == worlds.columns(
-        "j4-worker 0 4 30",
-        "j2-tensorflow 30 1 30",
-        "j1-worker 80 4 300",
-        gpu_types=[["P100"], None, ["V100"]],
+    holds(
+        trace,
+        **worlds.columns(
+            "j4-worker 0 4 30",
+            "j2-tensorflow 30 1 30",
+            "j1-worker 80 4 300",
+            gpu_types=[["P100"], None, ["V100"]],
+        ),
     )
-    assert rows(trace, "gpu_fraction", "servers", "cpus", "host_memory_gb", "trace_status") == {
-        "gpu_fraction": [None, 0.25, None],
-        "servers": [4, 1, 2],
-        "cpus": [4.0, 1.0, 12.0],
-        "host_memory_gb": [20.0, 5.0, 58.0],
-        "trace_status": ["finished", "failed", "finished"],
-    }
+    holds(
+        trace,
+        gpu_fraction=[None, 0.25, None],
+        servers=[4, 1, 2],
+        cpus=[4.0, 1.0, 12.0],
+        host_memory_gb=[20.0, 5.0, 58.0],
+        trace_status=["finished", "failed", "finished"],
+    )
     assert trace.notes == {"cpu_job": 1, "gpus_rounded_up": 2, "no_times": 1}
 
 
@@ -237,15 +236,19 @@ def test_pai_folder_by_jobs(tmp_path: Path) -> None:
     put(tmp_path, "pai_task_table.csv", tasks)
     put(tmp_path, "pai_job_table.csv", "j1,i1,u1,Terminated,70,410\nj5,i5,u5,Running,4,30\n")
     trace = read_trace(tmp_path, unit="job")
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "user") == worlds.columns(
-        "j5 0 5 25", "j4 16 4 30", "j2 46 1 30", "j1 66 4 320", user=["u5", None, None, "u1"]
+    holds(
+        trace,
+        **worlds.columns(
+            "j5 0 5 25", "j4 16 4 30", "j2 46 1 30", "j1 66 4 320", user=["u5", None, None, "u1"]
+        ),
     )
-    assert rows(trace, "gpu_types", "gpu_fraction", "trace_status", "servers") == {
-        "gpu_types": [None, ["P100"], None, ["V100"]],
-        "gpu_fraction": [None, None, 0.25, None],
-        "trace_status": ["running", "finished", "failed", "finished"],
-        "servers": [3, 4, 1, 3],
-    }
+    holds(
+        trace,
+        gpu_types=[None, ["P100"], None, ["V100"]],
+        gpu_fraction=[None, None, 0.25, None],
+        trace_status=["running", "finished", "failed", "finished"],
+        servers=[3, 4, 1, 3],
+    )
     assert trace.notes["no_times"] == 1
     assert trace.notes["mixed_gpu_types"] == 1
     assert len(trace.sha256) == 64
@@ -268,30 +271,30 @@ def test_pai_header_files_and_empty_folders(tmp_path: Path) -> None:
 
 def test_openb(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.OPENB)
-    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "gpu_types") == worlds.columns(
-        "p0 0 1 480", "p1 10 1 100", gpu_types=[["V100M16", "V100M32"], None]
+    holds(
+        trace,
+        **worlds.columns("p0 0 1 480", "p1 10 1 100", gpu_types=[["V100M16", "V100M32"], None]),
     )
-    assert rows(trace, "gpu_fraction", "trace_status", "cpus", "host_memory_gb", "start_s") == {
-        "gpu_fraction": [None, 0.46],
-        "trace_status": ["running", "finished"],
-        "cpus": [12.0, 6.0],
-        "host_memory_gb": [16.0, 12.0],
-        "start_s": [20.0, 10.0],
-    }
+    holds(
+        trace,
+        gpu_fraction=[None, 0.46],
+        trace_status=["running", "finished"],
+        cpus=[12.0, 6.0],
+        host_memory_gb=[16.0, 12.0],
+        start_s=[20.0, 10.0],
+    )
     assert trace.notes == {"cpu_job": 1, "never_ran": 1}
 
 
 def test_swf(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.SWF)
-    assert rows(
-        trace, "job_id", "arrival_s", "gpus", "duration_s", "trace_status", "user"
-    ) == worlds.columns(
-        "3 0 3 30", "1 5 6 60", trace_status=["failed", "finished"], user=[None, "3"]
+    holds(
+        trace,
+        **worlds.columns(
+            "3 0 3 30", "1 5 6 60", trace_status=["failed", "finished"], user=[None, "3"]
+        ),
     )
-    assert rows(trace, "wait_limit_s", "start_s") == {
-        "wait_limit_s": [None, 120.0],
-        "start_s": [5.0, 15.0],
-    }
+    holds(trace, wait_limit_s=[None, 120.0], start_s=[5.0, 15.0])
     assert trace.notes == {
         "partial_execution": 1,
         "processors_as_gpus": 2,
@@ -321,14 +324,13 @@ def test_swf_errors_name_the_line_of_the_file(tmp_path: Path) -> None:
 
 def test_batsim_reads_all_spellings(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.BATSIM)
-    assert rows(
-        trace, "job_id", "arrival_s", "gpus", "duration_s", "wait_limit_s"
-    ) == worlds.columns("x 0 4 3", "3 1.5 1 62", "1 4.5 2 12.5", wait_limit_s=[None, None, 100.0])
-    assert rows(trace, "gpu_types", "model", "batch_size") == {
-        "gpu_types": [None, None, ["T4"]],
-        "model": ["m", None, None],
-        "batch_size": [None, 32, None],
-    }
+    holds(
+        trace,
+        **worlds.columns("x 0 4 3", "3 1.5 1 62", "1 4.5 2 12.5", wait_limit_s=[None, None, 100.0]),
+    )
+    holds(
+        trace, gpu_types=[None, None, ["T4"]], model=["m", None, None], batch_size=[None, 32, None]
+    )
 
 
 @pytest.mark.parametrize("kind", ["parallel_homogeneous", "ptask_homogeneous", "msg_par_hg"])
@@ -397,39 +399,29 @@ def test_broken_json_names_the_line(tmp_path: Path) -> None:
 
 def test_gavel_in_three_widths(tmp_path: Path) -> None:
     seven = read(tmp_path, samples.GAVEL_7)
-    assert rows(seven, "model", "arrival_s", "gpus", "iterations", "batch_size") == {
-        "model": ["A3C", "ResNet-18 (batch size 16)"],
-        "arrival_s": [0.0, 30.5],
-        "gpus": [1, 2],
-        "iterations": [900.0, 5000.0],
-        "batch_size": [None, 16],
-    }
+    holds(
+        seven,
+        model=["A3C", "ResNet-18 (batch size 16)"],
+        arrival_s=[0.0, 30.5],
+        gpus=[1, 2],
+        iterations=[900.0, 5000.0],
+        batch_size=[None, 16],
+    )
     assert "duration_s" not in seven.columns
     ten = read(tmp_path, samples.GAVEL_10)
-    assert rows(ten, "gpus", "weight", "batch_size") == {
-        "gpus": [1, 4],
-        "weight": [1.0, 5.0],
-        "batch_size": [80, 5],
-    }
+    holds(ten, gpus=[1, 4], weight=[1.0, 5.0], batch_size=[80, 5])
     assert ten.notes == {"slo_without_duration": 1}
     twelve = read(tmp_path, samples.GAVEL_12)
-    assert rows(twelve, "arrival_s", "duration_s", "deadline_s") == {
-        "arrival_s": [0.0, 3.0],
-        "duration_s": [50.0, 300.0],
-        "deadline_s": [None, 603.0],
-    }
+    holds(twelve, arrival_s=[0.0, 3.0], duration_s=[50.0, 300.0], deadline_s=[None, 603.0])
     with pytest.raises(TraceError, match="expected 7, 10, 12 columns separated by tabs"):
         read(tmp_path, "a\tb\n", format="gavel")
 
 
 def test_chronus_deadlines(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.CHRONUS)
-    assert rows(trace, "job_id", "arrival_s", "deadline_s", "user") == {
-        "job_id": ["1", "0"],
-        "arrival_s": [0.0, 40.0],
-        "deadline_s": [None, 120.0],
-        "user": ["v2", "v1"],
-    }
+    holds(
+        trace, job_id=["1", "0"], arrival_s=[0.0, 40.0], deadline_s=[None, 120.0], user=["v2", "v1"]
+    )
     assert trace.notes == {"best_effort": 1, "cpu_job": 1}
     with pytest.raises(TraceError, match=r':2: expect_time_list: .*joined by -, got "x-1"'):
         read(tmp_path, samples.CHRONUS.replace("80-120-300", "x-1"))
@@ -441,12 +433,13 @@ def test_pollux_needs_durations(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"no duration for application bert;"):
         read(tmp_path, samples.POLLUX, durations={"cifar": 1.0})
     trace = read(tmp_path, samples.POLLUX, **samples.OPTIONS["pollux"])
-    assert rows(trace, "job_id", "arrival_s", "duration_s", "batch_size") == {
-        "job_id": ["b-1", "a-0"],
-        "arrival_s": [0.0, 87.0],
-        "duration_s": [60.0, 900.0],
-        "batch_size": [12, 342],
-    }
+    holds(
+        trace,
+        job_id=["b-1", "a-0"],
+        arrival_s=[0.0, 87.0],
+        duration_s=[60.0, 900.0],
+        batch_size=[12, 342],
+    )
     assert trace.notes == {"batch_rounded_up": 1}
     with pytest.raises(TraceError, match=r"durations\.bert: expected seconds > 0"):
         read(tmp_path, samples.POLLUX, durations={"bert": 0})
