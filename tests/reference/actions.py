@@ -12,21 +12,27 @@ if TYPE_CHECKING:
 Tag = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Start:
-    """Give a part its GPUs; no sub-batch means the full batch, no overhead the run's.
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How a part runs: no sub-batch means the full batch, no overhead the run's.
 
-    No configuration of an elastic job means its traced total batch.
+    No configuration of an elastic job means its traced total batch. With a quota it does at most so
+    much more work, then holds its GPUs idle.
     """
 
-    job: int
-    gpus: tuple[Gpu, ...]
-    _: KW_ONLY
     part: int = 0
     sub_batch: int | None = None
     config: Config | None = None
     overhead_ns: int | None = None
     quota: float | None = None
+
+
+@dataclass(frozen=True)
+class Start(Terms):
+    """Give a part its GPUs."""
+
+    job: int
+    gpus: tuple[Gpu, ...]
 
 
 @dataclass(frozen=True)
@@ -39,34 +45,18 @@ class Preempt:
 
 
 @dataclass(frozen=True)
-class Move:
+class Move(Terms):
     """Take a part to other GPUs; to its own it is the same as Keep."""
 
     job: int
     gpus: tuple[Gpu, ...]
-    _: KW_ONLY
-    part: int = 0
-    sub_batch: int | None = None
-    config: Config | None = None
-    overhead_ns: int | None = None
-    quota: float | None = None
 
 
 @dataclass(frozen=True)
-class Keep:
-    """Change a part where it is.
-
-    With a quota it does at most so much more work, then holds its GPUs idle. With an overhead it
-    pauses for so long, and what it has done so far is safe.
-    """
+class Keep(Terms):
+    """Change a part where it is: an overhead pauses it, and what it has done so far is safe."""
 
     job: int
-    _: KW_ONLY
-    part: int = 0
-    sub_batch: int | None = None
-    config: Config | None = None
-    overhead_ns: int | None = None
-    quota: float | None = None
 
 
 Action = Start | Preempt | Move | Keep
