@@ -211,7 +211,7 @@ class View:
         >>> class Shares(gl.Policy):
         ...     def decide(self, view, changes):
         ...         plan = gl.Plan(view)
-        ...         if not len(view.running):
+        ...         if len(view.waiting) and not len(view.running):
         ...             print(gl.lp.solve("gavel-las", **view.lp_inputs()).shares.ravel())
         ...         for job in gl.orders.fifo(view):
         ...             plan.place(job)
