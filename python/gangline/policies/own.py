@@ -110,7 +110,7 @@ def make_own(name: str, params: Mapping[str, Any] | None = None) -> Policy:
     takes_any = any(
         one.kind is one.VAR_KEYWORD for one in inspect.signature(kind).parameters.values()
     )
-    hints = _hints(kind) if dataclasses.is_dataclass(kind) else {}
+    hints = _hints(kind)
     for key, value in given.items():
         if key not in known and not takes_any:
             hint = did_you_mean(key, known) if known else f"; {kind.__name__} takes none"
@@ -131,6 +131,9 @@ def make_own(name: str, params: Mapping[str, Any] | None = None) -> Policy:
 
 
 def _hints(kind: type) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass; those of any other class say little."""
+    if not dataclasses.is_dataclass(kind):
+        return {}
     try:
         return get_type_hints(kind)
     except (NameError, TypeError):  # names that only type checkers see: nothing to check by

@@ -200,7 +200,7 @@ class View:
         pair = _number(job, "job"), _number(beside, "job")
         return self._core.slowdown(*pair, _number(gpu_type, "gpu_type"))
 
-    def lp_inputs(self) -> dict[str, npt.NDArray[Any]]:
+    def lp_inputs(self) -> dict[str, npt.NDArray[np.float64]]:
         """Return the active jobs as `gl.lp.solve` takes them, waiting ones first.
 
         The steps left are among them for a policy that declares `knowledge = "remaining"`.
@@ -228,10 +228,10 @@ class View:
         tables = (self.waiting, self.running)
         kinds, gpus, up = self.servers.gpu_type, self.servers.gpus, self.servers.up
         types = len(self.labels("gpu_type"))
-        inputs: dict[str, npt.NDArray[Any]] = {
+        inputs: dict[str, npt.NDArray[np.float64]] = {
             "rates": np.concatenate([table.rates for table in tables]),
-            "scale": np.concatenate([table.gpus for table in tables]),
-            "capacity": np.bincount(kinds, weights=gpus * up, minlength=types),
+            "scale": np.concatenate([table.gpus for table in tables]).astype(np.float64),
+            "capacity": np.bincount(kinds, gpus * up, types).astype(np.float64),
             "weight": np.concatenate([table.weight for table in tables]),
             "age_s": self.now_s - np.concatenate([table.arrival_s for table in tables]),
         }
