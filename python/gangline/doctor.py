@@ -33,6 +33,7 @@ GIVES = {
     "dask": "sweeps on a Dask cluster",
     "report": "Gantt charts",
     "plot": "figures for papers",
+    "testing": "property tests of policies",
     "browser": "development: reports in a browser",
     "examples": "the data of the programs in examples/",
 }

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gangline.testing import strategies  # says what to install where hypothesis is missing
+
+# isort: split
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky
 
-from gangline.testing import strategies
 from gangline.testing.safety import LawBroken
 
 if TYPE_CHECKING:

@@ -287,6 +287,8 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = False, random_failures: bool 
     names += ["checkpoint_interval_s"] if checkpoints else []
     features = draw(_some(names))
     features |= {"random failures"} if random_failures else set()
+    if features & {*_OF_PLACES, "restart_by_model"}:  # what depends on the model of a job
+        features |= {"model"}
     keys = draw(_cluster(features))
     jobs = draw(_jobs(features, _types(keys), _gpus(keys)))
     if "network" in features:

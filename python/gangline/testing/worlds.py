@@ -85,7 +85,7 @@ class World:
         policy : policy
             As for `gangline.simulate`.
         **more
-            Further arguments of `gangline.simulate`.
+            Further arguments of `gangline.simulate`; `segments` is True if it is not given.
 
         Returns
         -------
@@ -94,7 +94,20 @@ class World:
         """
         from gangline.runs.simulate import simulate
 
-        return simulate(self.cluster, self.trace, policy, **{**self.options, **more})
+        given = {"segments": True, **self.options, **more}
+        result = simulate(self.cluster, self.trace, policy, **given)
+        if given["segments"]:
+            self._runs[:] = [result]
+        return result
+
+    @cached_property
+    def _runs(self) -> list[Result]:
+        return []
+
+    @property
+    def last(self) -> Result | None:
+        """The last result of `simulate` here that has its segments, for pictures."""
+        return self._runs[-1] if self._runs else None
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:

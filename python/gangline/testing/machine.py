@@ -1,0 +1,206 @@
+"""A state machine of hypothesis that drives any policy step by step while servers fail.
+
+Rules ask the policy for one decision, or let a server fail and come back. After each step the state
+of the engine is checked, and at the end all jobs must finish.
+
+Examples
+--------
+>>> from hypothesis import settings
+>>> from hypothesis.stateful import run_state_machine_as_test
+>>> from gangline.testing.machine import machine
+>>> few = settings(max_examples=5, stateful_step_count=10, database=None, derandomize=True)
+>>> run_state_machine_as_test(machine("fifo"), settings=few)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangline.testing import strategies  # says what to install where hypothesis is missing
+
+# isort: split
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from gangline import _core
+from gangline.policies.choice import resolve_policy
+from gangline.runs.inputs import make_options
+from gangline.testing.safety import LawBroken
+from gangline.trace.jobs.to_core import codes, pairs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hypothesis.strategies import SearchStrategy
+
+    from gangline.policies.choice import PolicyLike
+    from gangline.testing.worlds import World
+
+__all__ = ["PolicyMachine", "machine"]
+
+DECISIONS_MAX = 5_000
+"""After this many further decisions a run counts as endless. Our own choice: worlds have at most 14
+jobs."""
+
+
+class PolicyMachine(RuleBasedStateMachine):
+    """Drives one policy; `machine` makes the class for yours.
+
+    Attributes
+    ----------
+    policy, params
+        As for `gangline.simulate`.
+    worlds : strategy of World
+        Where it runs; outages of a world itself are left out.
+    """
+
+    policy: PolicyLike = "fifo"
+    params: Mapping[str, Any] | None = None
+    worlds: SearchStrategy[World] = strategies.any_worlds()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_over = True
+        self.outages: list[tuple[int, int, int, bool]] = []  # time, number, server, up
+        self.now_ns = 0
+        self.seen: set[int] = set()
+        self.gone: set[int] = set()
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        """Begin a run in a drawn world."""
+        world = data.draw(self.worlds, label="world")
+        own = {"failures", "capacity"}
+        keys = {name: value for name, value in world.cluster_keys.items() if name not in own}
+        keys.setdefault("sharing", {"xi": 1.5})
+        world = type(world)(keys, world.jobs, world.options)
+        cluster, trace = world.cluster, world.trace
+        options = make_options(
+            {"on_infeasible": "drop", **world.options, "check_invariants": True, "segments": True}
+        ).to_core(cluster, codes(trace, "model")[1], pairs_of(trace, cluster))
+        chosen = resolve_policy(self.policy, self.params)
+        params = chosen.params if chosen.own is None else {}
+        self.engine = _core.Simulation(
+            cluster.to_core(), trace.to_core(cluster), options, chosen.policy, params
+        )
+        self.servers = len(cluster.server_arrays()["gpus"])
+        self.is_elastic = "elastic" in keys
+        self.gangs = trace.numbers("gpus").astype(int).tolist()
+        self.arrivals = [round(at_s * 1e9) for at_s in trace.numbers("arrival_s").tolist()]
+        self.is_over = False
+
+    def _step(self) -> None:
+        self.is_over = self.engine.advance() == "done"
+        if not self.is_over:
+            self.engine.decide()
+
+    @precondition(lambda self: not self.is_over)
+    @rule()
+    def step(self) -> None:
+        """Go to the next decision, and let the policy decide."""
+        self._step()
+
+    @precondition(lambda self: not self.is_over)
+    @rule(
+        server=st.integers(0, 63),
+        after_s=st.sampled_from([1.0, 0.5, 3.0, 1e-9]),
+        lasts_s=st.sampled_from([1.0, 4.0, 20.0]),
+    )
+    def fail(self, server: int, after_s: float, lasts_s: float) -> None:
+        """Let a server fail some time from now, and come back."""
+        server %= self.servers
+        down_ns = self.engine.now_ns + round(after_s * 1e9)
+        for at_ns, is_up in ((down_ns, False), (down_ns + round(lasts_s * 1e9), True)):
+            self.engine.inject_capacity(server, is_up, at_ns)
+            self.outages.append((at_ns, len(self.outages), server, is_up))
+
+    @precondition(lambda self: self.is_over)
+    @rule()
+    def rest(self) -> None:
+        """Do nothing: the run is over, and some rule must be possible."""
+
+    @invariant()
+    def state_is_sound(self) -> None:
+        """Check what the engine holds now."""
+        if self.is_over:
+            return
+        state = self.engine.snapshot()
+        running, waiting = state["running"], set(state["waiting"])
+        broken: list[tuple[str, str]] = []
+        if state["now_ns"] < self.now_ns:
+            broken.append(("times", f"time goes back to {state['now_ns']} ns"))
+        self.now_ns = state["now_ns"]
+        down = {}
+        for at_ns, _, server, is_up in sorted(self.outages):
+            if at_ns <= self.now_ns:
+                down[server] = not is_up
+        held: dict[tuple[int, int], list[int]] = {}
+        for job, (parts, _, finish_ns) in running.items():
+            for _, places, _, _ in parts:
+                gpus = sum(mask.bit_count() for _, mask in places)
+                if gpus != self.gangs[job] and not self.is_elastic:
+                    broken.append(("gang", f"job {job} of {self.gangs[job]} GPUs holds {gpus}"))
+                for server, mask in places:
+                    if down.get(server):
+                        broken.append(("down", f"job {job} runs on server {server}"))
+                    if mask & state["free_mask"][server]:
+                        broken.append(("capacity", f"GPUs of job {job} count as free"))
+                    for slot in range(mask.bit_length()):
+                        if mask >> slot & 1:
+                            held.setdefault((server, slot), []).append(job)
+            if finish_ns < self.now_ns:
+                broken.append(("finish", f"job {job} should have finished"))
+        broken += [
+            ("double-booking", f"GPU {gpu} holds the jobs {jobs}")
+            for gpu, jobs in held.items()
+            if len(jobs) > 2
+        ]
+        active = waiting | set(running)
+        broken += [
+            ("before-arrival", f"job {job} is there before it arrives")
+            for job in active
+            if self.arrivals[job] > self.now_ns
+        ]
+        broken += [("finish", f"job {job} is both") for job in waiting & set(running)]
+        broken += [("finish", f"job {job} comes back") for job in active & self.gone]
+        self.seen |= active
+        self.gone |= self.seen - active
+        if broken:
+            raise LawBroken(broken)
+
+    def teardown(self) -> None:
+        """Go on to the end, after all repairs: every job must finish."""
+        decisions = 0
+        while not self.is_over:
+            self._step()
+            decisions += 1
+            if decisions > DECISIONS_MAX:
+                raise LawBroken([("ends", f"after {decisions} more decisions jobs are not done")])
+
+
+def machine(
+    policy: PolicyLike,
+    *,
+    params: Mapping[str, Any] | None = None,
+    worlds: SearchStrategy[World] | None = None,
+) -> type[PolicyMachine]:
+    """Return a state machine that drives a policy step by step while servers fail.
+
+    Parameters
+    ----------
+    policy : policy
+        A name, a configuration or a gangline.Policy object.
+    params : mapping, optional
+        Parameters of a policy given by name.
+    worlds : strategy of World, optional
+        Default: `strategies.any_worlds()`.
+
+    Returns
+    -------
+    type
+        A `hypothesis.stateful.RuleBasedStateMachine`. Its attribute `TestCase` is what pytest runs.
+    """
+    found: dict[str, Any] = {"policy": policy, "params": params}
+    if worlds is not None:
+        found["worlds"] = worlds
+    return type("PolicyMachine", (PolicyMachine,), found)
