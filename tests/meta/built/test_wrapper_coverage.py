@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Used by tests alone, each with its reason.
 TESTS_ONLY = {
+    "lp_award": "single auctions, against every choice there is; the reference asks it for winners",
     "philox4x32": "test vectors of the random numbers",
     "Simulation": "drives a run step by step beside the reference",
     "pow": "the reference takes the same mathematics",
