@@ -30,7 +30,7 @@ from gangline.studies.bench.standings import standings
 from gangline.studies.bench.suite import Suite, World
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from gangline.studies.bench.entries import Entry
 
@@ -134,7 +134,7 @@ def measure(part: Iterable[Cell], labels: Collection[str]) -> list[dict[str, Any
         for label in labels:
             run = Run(RunSpec.of(cluster, trace, known[label].reference, options))
             began = time.process_time()
-            summary = here.run(run).summary
+            summary: Mapping[str, Any] = here.run(run).summary
             cpu_s = time.process_time() - began
             keys = ("jobs", "jct_mean_s", "preemptions")
             row = {"policy": label, "world": world, "seed": seed, "cpu_s": cpu_s}

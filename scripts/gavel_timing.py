@@ -56,11 +56,13 @@ def measure(table: str) -> list[dict[str, Any]]:
             trace = gl.read_trace(address)
             for name in policies:
                 plain, public = (
-                    gl.simulate(place, trace, name, params={"compat": is_public})
+                    dict[str, Any](
+                        gl.simulate(place, trace, name, params={"compat": is_public}).summary
+                    )
                     for is_public in (False, True)
                 )
                 for key in MEASURES:
-                    ratio = plain.summary[key] / public.summary[key]
+                    ratio = plain[key] / public[key]
                     change.setdefault((name, key), []).append(100.0 * (ratio - 1.0))
         for (name, key), values in change.items():
             low, high = statistics.interval(values, _CHANGES) or (min(values), max(values))

@@ -89,14 +89,15 @@ def summary(name: str, policy: str) -> dict[str, Any]:
     world = declared()["worlds"][name]
     options: dict[str, Any] = {"sharing": {"xi": world["xi"]}} if "xi" in world else {}
     params = LABELS.get((policy, name))
-    return gl.simulate(
+    result = gl.simulate(
         _cluster(world["cluster"]),
         _jobs(world["trace"], world.get("max_gpus")),
         policy,
         params=params,
         restart_s=world.get("restart_s", 0),
         **options,
-    ).summary
+    )
+    return dict(result.summary)
 
 
 def shown(policy: str) -> tuple[Shown, Shown]:

@@ -49,7 +49,8 @@ class RunSummary(_Always, total=False):
     """Averages, percentiles and totals of a run; seconds unless the name says otherwise.
 
     NaN where there is nothing to average. Keys that not every run has are there where they mean
-    something: a cost where GPU types have a price, for instance.
+    something: a cost where GPU types have a price, for instance. Where a key is a variable, a type
+    checker wants a mapping: `numbers: Mapping[str, Any] = result.summary`.
     """
 
     cost: float
