@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gangline.errors import GanglineError, StalledError
@@ -58,8 +59,9 @@ def _in_words(policy: PolicyLike) -> tuple[list[str], str]:
     arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
     if not is_own:
         return [], f"gl.policies.{kind.__name__}({arguments})"
-    hidden = kind.__module__ in ("__main__", "builtins") or "<locals>" in kind.__qualname__
-    imports = [] if hidden else [f"from {kind.__module__} import {kind.__name__}"]
+    module = sys.modules.get(kind.__module__)
+    is_there = getattr(module, kind.__name__, None) is kind and kind.__module__ != "__main__"
+    imports = [] if not is_there else [f"from {kind.__module__} import {kind.__name__}"]
     return imports, f"{kind.__name__}({arguments})"
 
 

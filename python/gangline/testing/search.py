@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from gangline.testing import strategies  # says what to install where hypothesis is missing
@@ -119,8 +120,14 @@ def _without_parts(
 def _smaller(world: World) -> Iterator[World]:
     """Yield the world without one of its parts."""
     keys, jobs, options = world.cluster_keys, world.jobs, world.options
-    for i in range(len(jobs) if len(jobs) > 1 else 0):
-        yield replace(world, jobs=jobs[:i] + jobs[i + 1 :])
+    half = len(jobs) // 2
+    if half > 1:
+        yield replace(world, jobs=jobs[:half])
+        yield replace(world, jobs=jobs[half:])
+    for count in (2, 1):
+        for kept in combinations(jobs, max(len(jobs) - count, 0)):
+            if kept:
+                yield replace(world, jobs=list(kept))
     for name in options:
         yield replace(world, options=_less(options, name))
     for name in [name for name in keys if name not in ("gpu_types", "servers")]:
@@ -128,6 +135,10 @@ def _smaller(world: World) -> Iterator[World]:
     for name in dict.fromkeys(name for row in jobs for name in row):
         if name not in ("job_id", "arrival_s", "gpus", "duration_s"):
             yield replace(world, jobs=[_less(row, name) for row in jobs])
+    for name, least in (("gpus", 1), ("duration_s", 1.0), ("arrival_s", 0.0)):
+        for i, row in enumerate(jobs):
+            if row[name] != least:
+                yield replace(world, jobs=[*jobs[:i], {**row, name: least}, *jobs[i + 1 :]])
     narrower = [{**row, "gpus": max(row["gpus"] - 1, 1)} for row in jobs]
     for name in ("servers", "gpu_types"):
         for rows in _fewer(keys[name]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import gangline as gl
 from gangline import _core
 from gangline.testing import CLAIMS, LAWS, LawBroken, World, gallery
 
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "test-a-policy.md"
 POLICIES = sorted({name for names in CLAIMS.values() for name in names})
 
 
@@ -55,6 +57,8 @@ def test_a_wrong_policy_is_told_and_the_program_repeats_it(name: str) -> None:
     kind = gallery.BREAKS[name]
     found = gl.testing.counterexample(kind(), 400, laws=[name] if name in LAWS else [])
     assert found is not None
+    row = f"| `{name}` | `{kind.__name__.strip('_')}` | {found.headline} |"
+    assert row in GUIDE.read_text("utf-8").splitlines()
     lines = found.program.splitlines()
     assert len(lines) <= 10
     assert len(found.world.jobs) <= 6
