@@ -9,17 +9,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from parity import twins
+from parity import blocks
 from parity.harness import cluster_of, trace_of
 from parity.worlds import crowded, sharing_worlds, worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 TWINS = {
-    "fifo": twins.Fifo,
-    "fifo-skip": twins.FifoSkip,
-    "sjf": twins.Sjf,
-    "srtf": twins.Srtf,
-    "las": twins.Las,
+    "fifo": blocks.Fifo,
+    "fifo-skip": blocks.FifoSkip,
+    "sjf": blocks.Sjf,
+    "srtf": blocks.Srtf,
+    "las": blocks.Las,
 }
 # `skew` is left out: under it a gang wider than every rack may fit in less room, and the twins
 # pass over the jobs that are like one that did not fit
@@ -53,4 +53,4 @@ def test_a_twin_of_blocks_is_the_policy(policy: str, data: st.DataObject) -> Non
 @settings(suppress_health_check=QUIET)
 @given(world=sharing_worlds())
 def test_a_twin_of_blocks_shares_as_the_policy_does(world: dict[str, Any]) -> None:
-    assert outcome(world, twins.SjfBsbf(), {}) == outcome(world, "sjf-bsbf", {})
+    assert outcome(world, blocks.SjfBsbf(), {}) == outcome(world, "sjf-bsbf", {})
