@@ -115,10 +115,11 @@ def resolve_policy(policy: PolicyLike, params: Mapping[str, Any] | None = None) 
     from gangline.policies.protocol import Policy, check_declaration
     from gangline.policies.registry import find, make, presets, registry
 
-    if isinstance(policy, str) and policy not in registry and is_own(policy):
+    is_ours = isinstance(policy, str) and (policy in registry or policy in presets)
+    if isinstance(policy, str) and not is_ours and is_own(policy):
         policy, params = make_own(policy, params), None
     if isinstance(policy, str):
-        if policy not in registry and policy not in presets:
+        if not is_ours:
             from gangline import _core
 
             if policy in {entry["name"] for entry in _core.registry()}:
