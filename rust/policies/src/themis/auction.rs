@@ -4,7 +4,7 @@ use super::exact::Exact;
 use super::fairness::{Fairness, Rho, Standing};
 use crate::kit::Places;
 use gangline_engine::{ClusterView, Plan, PolicyError};
-use gangline_model::{GpuSet, JobId, SimSpan};
+use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan};
 use gangline_rng::{Purpose, Stream};
 use rustc_hash::FxHashSet;
 use std::cmp::Ordering;
@@ -128,7 +128,9 @@ impl Auction {
         lease_left: SimSpan,
     ) {
         self.bids.clear();
-        for &standing in invited {
+        let has_room = rooms(plan, places);
+        let may_bid = |one: &&Standing| has_room[one.class] || view.run(one.job).is_some();
+        for &standing in invited.iter().filter(may_bid) {
             if let Some((value, _)) = bid(view, plan, places, &standing, lease_left) {
                 let rho = fairness.fraction(view, &standing);
                 self.bids.push(Bid {
@@ -138,7 +140,8 @@ impl Auction {
                 });
             }
         }
-        while let Some(highest) = self.bids.pop() {
+        // where no GPU is left the others bid in vain
+        while let Some(highest) = self.bids.pop().filter(|_| has_any(plan)) {
             let standing = highest.standing;
             let Some((value, gpus)) = bid(view, plan, places, &standing, lease_left) else {
                 continue;
@@ -167,10 +170,10 @@ impl Auction {
         (standings, fairness): (&[Standing], &Fairness),
         lease_left: SimSpan,
     ) {
-        let classes = places.classes().len();
-        let has_room: Vec<bool> = (0..classes)
-            .map(|class| places.can(plan.free(), class))
-            .collect();
+        if !has_any(plan) {
+            return;
+        }
+        let has_room = rooms(plan, places);
         let mut others: Vec<Standing> = standings
             .iter()
             .filter(|standing| has_room[standing.class] || view.run(standing.job).is_some())
@@ -218,6 +221,20 @@ impl Auction {
         }
         more
     }
+}
+
+/// Whether any GPU is left.
+fn has_any(plan: &mut Plan<'_>) -> bool {
+    let free = plan.free();
+    (0..free.types()).any(|at| free.pool(GpuTypeId::new(at)).free_total() > 0)
+}
+
+/// By class, whether a gang might have a place.
+fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
+    let classes = 0..places.classes().len();
+    classes
+        .map(|class| places.can(plan.free(), class))
+        .collect()
 }
 
 /// The best place that a job can have now and ln(v) / d for it. Its own GPUs, if all of them are free, go

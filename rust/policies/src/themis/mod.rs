@@ -54,6 +54,8 @@ pub struct Themis {
     auction: Auction,
     /// Waiting jobs by class: whether a job fits is asked once per class.
     waiting_by_class: Vec<u32>,
+    /// Time left and isolated duration of each job that waits: they stand still until it starts.
+    spans: Vec<(SimSpan, SimSpan)>,
     standings: Vec<Standing>,
 }
 
@@ -76,6 +78,7 @@ impl Themis {
             fairness: Fairness::default(),
             auction: Auction::new(fairness, leftover, exact),
             waiting_by_class: Vec::new(),
+            spans: Vec::new(),
             standings: Vec::new(),
         }
     }
@@ -101,38 +104,45 @@ impl Themis {
             .any(|(class, _)| self.places.can(plan.free(), class))
     }
 
-    fn standing(&self, view: &ClusterView<'_>, job: JobId) -> Result<Standing, PolicyError> {
+    /// Time left and isolated duration of a job.
+    fn spans_of(
+        &self,
+        view: &ClusterView<'_>,
+        job: JobId,
+    ) -> Result<(SimSpan, SimSpan), PolicyError> {
         // an estimate may come to nothing; no time is shorter than the clock can tell
         let left = self.seen.remaining(view, job)?.max(SimSpan(1));
-        let duration = self.seen.duration(view, job)?.max(SimSpan(1));
+        Ok((left, self.seen.duration(view, job)?.max(SimSpan(1))))
+    }
+
+    fn standing(&self, view: &ClusterView<'_>, job: JobId, spans: (SimSpan, SimSpan)) -> Standing {
         let age = view.now() - view.jobs().arrival(job);
-        Ok(Standing {
+        Standing {
             job,
             class: self.places.class_of(job),
             age,
-            left,
-            duration,
-            rho: self.fairness.rho(view, job, age, (left, duration)),
-        })
+            left: spans.0,
+            duration: spans.1,
+            rho: self.fairness.rho(view, job, age, spans),
+        }
     }
 
     /// All jobs that may get GPUs now: waiting jobs, and at a boundary the running ones too.
     fn gather(&mut self, view: &ClusterView<'_>, is_boundary: bool) -> Result<(), PolicyError> {
         let mut standings = std::mem::take(&mut self.standings);
         standings.clear();
-        for job in view.waiting() {
-            standings.push(self.standing(view, job)?);
-        }
+        let waiting = view.waiting();
+        standings.extend(waiting.map(|job| self.standing(view, job, self.spans[job.index()])));
         if is_boundary {
             for job in view.running() {
-                standings.push(self.standing(view, job)?);
+                standings.push(self.standing(view, job, self.spans_of(view, job)?));
             }
         }
         self.standings = standings;
         Ok(())
     }
 
-    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         self.fairness.update(view, changes);
         for &job in &changes.started {
             self.count(job, -1);
@@ -140,7 +150,9 @@ impl Themis {
         let stopped = changes.preempted.iter().chain(&changes.requeued);
         for &job in stopped.chain(&changes.arrived) {
             self.count(job, 1);
+            self.spans[job.index()] = self.spans_of(view, job)?;
         }
+        Ok(())
     }
 }
 
@@ -160,6 +172,7 @@ impl Policy for Themis {
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
         self.waiting_by_class = vec![0; self.places.classes().len()];
+        self.spans = vec![(SimSpan(1), SimSpan(1)); view.jobs().len()];
         self.fairness.start(view);
         check_length(view, "themis", "lease_s", self.lease, &unplaceable)?;
         Ok(unplaceable)
@@ -171,7 +184,7 @@ impl Policy for Themis {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        self.update(view, changes);
+        self.update(view, changes)?;
         let mut waiting = view.waiting_count();
         let now = view.now();
         let is_boundary = now.0 % self.lease.0 == 0;
