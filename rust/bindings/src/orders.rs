@@ -3,8 +3,8 @@
 
 use gangline_engine::{Changes, ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
+use gangline_policies::Rank;
 use gangline_policies::kit::Seen;
-use gangline_policies::preempt::Rank;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cmp::Reverse;

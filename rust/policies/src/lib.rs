@@ -5,25 +5,26 @@
 //! their names. Nothing here changes the state of a run: a policy reads a view and fills a plan.
 #![forbid(unsafe_code)]
 
-pub mod baselines;
-pub mod dally;
-pub mod gandiva;
-pub mod gavel_timing;
-pub mod hadar;
-pub mod hadare;
+mod baselines;
+mod dally;
+mod gandiva;
+mod gavel_timing;
+mod hadar;
+mod hadare;
 pub mod kit;
 pub mod params;
 pub mod place;
-pub mod pollux;
-pub mod preempt;
+mod pollux;
+mod preempt;
 mod registry;
-pub mod round;
+mod round;
 pub mod sharing;
 pub mod themis;
-pub mod tiresias;
-pub mod yarn;
+mod tiresias;
+mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params};
+pub use preempt::Rank;
 #[doc(hidden)]
 pub use registry::with_shares;
 pub use registry::{

@@ -169,20 +169,20 @@ pub const fn choice(
 macro_rules! words {
     (
         $(#[$meta:meta])*
-        pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }
+        $vis:vis enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
+        $vis enum $name {
             $($(#[$doc])* $variant,)+
         }
 
         impl $name {
             /// The words, as parameters spell them.
-            pub const NAMES: &[&str] = &[$($word),+];
+            $vis const NAMES: &[&str] = &[$($word),+];
 
             /// The variant of a word.
-            pub fn named(word: &str) -> Option<Self> {
+            $vis fn named(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)+
                     _ => None,
@@ -190,7 +190,8 @@ macro_rules! words {
             }
 
             /// The word of a variant.
-            pub fn name(self) -> &'static str {
+            #[allow(dead_code)] // few parameters are written back
+            $vis fn name(self) -> &'static str {
                 Self::NAMES[self as usize]
             }
         }

@@ -4,19 +4,13 @@
 //! Candidates for backfill are found per class: the first waiting job that is short enough to end before the
 //! reservation; or simply the first one, if the gang fits beside the reserved GPUs. O((starts + classes) log n).
 
-mod backlog;
-mod min_tree;
-
-use crate::kit::Places;
-use crate::kit::Seen;
 use crate::kit::why::NO_PLACE;
+use crate::kit::{Classes, Places, Seen};
 use crate::place::PlacementParams;
-use backlog::Backlog;
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
-use min_tree::MinTree;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -47,7 +41,7 @@ struct Shadow {
 
 /// EASY backfill.
 #[derive(Debug)]
-pub struct Easy {
+pub(crate) struct Easy {
     seen: Seen,
     /// Whether a job ends when its estimate says: no error is drawn, and no job changes its rate by itself.
     is_exact: bool,
@@ -65,7 +59,7 @@ pub struct Easy {
 
 impl Easy {
     /// EASY with a placement rule. An estimate that has run out becomes `extend` times the time since the start.
-    pub fn new(placement: PlacementParams, seen: Seen, extend: f64) -> Self {
+    pub(crate) fn new(placement: PlacementParams, seen: Seen, extend: f64) -> Self {
         Self {
             seen,
             is_exact: seen.is_exact(),
@@ -450,5 +444,194 @@ impl Policy for Easy {
         } else {
             Cause::new(&NO_PLACE)
         })
+    }
+}
+
+// Waiting jobs of `easy` by class and arrival, with their estimated times on each type of the class, ns.
+
+/// Waiting jobs. A job's position in its class follows arrival.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    /// Per class, its jobs in order of arrival.
+    members: Vec<Vec<JobId>>,
+    /// Per class and type of the class, estimates by position.
+    trees: Vec<Vec<MinTree>>,
+    position: Vec<u32>,
+    waiting: Vec<u32>,
+    is_waiting: Vec<bool>,
+}
+
+impl Backlog {
+    pub(super) fn new(jobs: usize, classes: &Classes) -> Self {
+        let mut members: Vec<Vec<JobId>> = vec![Vec::new(); classes.len()];
+        let mut position = Vec::with_capacity(jobs);
+        for job in (0..jobs).map(JobId::new) {
+            let class = &mut members[classes.of(job)];
+            position.push(class.len() as u32);
+            class.push(job);
+        }
+        let trees = classes
+            .iter()
+            .zip(&members)
+            .map(|(class, members)| vec![MinTree::new(members.len()); class.types.len()])
+            .collect();
+        let waiting = vec![0; classes.len()];
+        Self {
+            members,
+            trees,
+            position,
+            waiting,
+            is_waiting: vec![false; jobs],
+        }
+    }
+
+    #[inline]
+    pub(super) fn position(&self, job: JobId) -> usize {
+        self.position[job.index()] as usize
+    }
+
+    #[inline]
+    pub(super) fn job(&self, class: usize, position: usize) -> JobId {
+        self.members[class][position]
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self, class: usize) -> bool {
+        self.waiting[class] == 0
+    }
+
+    /// Notes the estimate of a waiting job on type number `at` of its class.
+    pub(super) fn insert(&mut self, job: JobId, class: usize, at: usize, estimate: i64) {
+        let position = self.position(job);
+        self.trees[class][at].set(position, estimate);
+        if !self.is_waiting[job.index()] {
+            self.is_waiting[job.index()] = true;
+            self.waiting[class] += 1;
+        }
+    }
+
+    /// Takes a job out.
+    pub(super) fn remove(&mut self, job: JobId, places: &Places) {
+        let class = places.class_of(job);
+        if std::mem::take(&mut self.is_waiting[job.index()]) {
+            self.waiting[class] -= 1;
+            let position = self.position(job);
+            for tree in &mut self.trees[class] {
+                tree.set(position, MinTree::NONE);
+            }
+        }
+    }
+
+    /// The first waiting job of a class from a position on whose estimate on a type is at most `bound`.
+    pub(super) fn first_at_most(
+        &self,
+        class: usize,
+        at: usize,
+        from: usize,
+        bound: i64,
+    ) -> Option<usize> {
+        self.trees[class][at].first_at_most(from, bound)
+    }
+}
+
+// Minima over an array, sixteen to a node: the leftmost value that is at most a bound.
+
+const WIDTH: usize = 16;
+
+/// Values by position, all [`MinTree::NONE`] at first.
+#[derive(Clone, Debug)]
+pub(super) struct MinTree {
+    /// Level 0 holds the values, each level above the minima of groups of sixteen.
+    levels: Vec<Vec<i64>>,
+}
+
+impl MinTree {
+    /// No value.
+    pub(super) const NONE: i64 = i64::MAX;
+
+    /// So many positions without a value.
+    pub(super) fn new(len: usize) -> Self {
+        let mut levels = Vec::new();
+        let mut len = len.max(1);
+        loop {
+            len = len.next_multiple_of(WIDTH);
+            levels.push(vec![Self::NONE; len]);
+            if len == WIDTH {
+                return Self { levels };
+            }
+            len /= WIDTH;
+        }
+    }
+
+    /// Sets a value.
+    pub(super) fn set(&mut self, at: usize, value: i64) {
+        self.levels[0][at] = value;
+        let mut at = at;
+        for level in 1..self.levels.len() {
+            let group = at / WIDTH;
+            let below = &self.levels[level - 1][group * WIDTH..(group + 1) * WIDTH];
+            let least = *below.iter().min().expect("sixteen values");
+            if self.levels[level][group] == least {
+                return;
+            }
+            self.levels[level][group] = least;
+            at = group;
+        }
+    }
+
+    /// The leftmost position from `from` on whose value is at most `bound`.
+    pub(super) fn first_at_most(&self, from: usize, bound: i64) -> Option<usize> {
+        let mut at = from;
+        let mut level = 0;
+        loop {
+            let values = &self.levels[level];
+            let end = (at / WIDTH + 1) * WIDTH;
+            if at >= values.len() {
+                return None;
+            }
+            if let Some(found) = values[at..end].iter().position(|&value| value <= bound) {
+                at += found;
+                break;
+            }
+            level += 1;
+            if level == self.levels.len() {
+                return None;
+            }
+            at = end / WIDTH;
+        }
+        while level > 0 {
+            level -= 1;
+            let values = &self.levels[level][at * WIDTH..(at + 1) * WIDTH];
+            let found = values.iter().position(|&value| value <= bound);
+            at = at * WIDTH + found.expect("the node's minimum is one of them");
+        }
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn equals_a_scan(
+            len in 1_usize..600,
+            steps in prop::collection::vec((any::<u16>(), 0_i64..50), 0..300),
+            asks in prop::collection::vec((0_usize..700, 0_i64..50), 1..40),
+        ) {
+            let mut tree = MinTree::new(len);
+            let mut oracle = vec![MinTree::NONE; len];
+            for (at, value) in steps {
+                let value = if value == 0 { MinTree::NONE } else { value };
+                tree.set(at as usize % len, value);
+                oracle[at as usize % len] = value;
+            }
+            for (from, bound) in asks {
+                let scan = (from..len).find(|&at| oracle[at] <= bound);
+                prop_assert_eq!(tree.first_at_most(from, bound), scan);
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use gangline_model::JobId;
 
 /// Strict FIFO.
 #[derive(Debug)]
-pub struct Fifo {
+pub(crate) struct Fifo {
     places: Places,
     /// Whether the head was tried and nothing has come free since.
     is_blocked: bool,
@@ -16,7 +16,7 @@ pub struct Fifo {
 
 impl Fifo {
     /// FIFO with a placement rule.
-    pub fn new(placement: PlacementParams) -> Self {
+    pub(crate) fn new(placement: PlacementParams) -> Self {
         Self {
             places: Places::new(placement),
             is_blocked: false,

@@ -20,7 +20,7 @@ const OPEN: u64 = 1;
 
 /// Shortest remaining first.
 #[derive(Debug)]
-pub struct ShortestRemaining {
+pub(crate) struct ShortestRemaining {
     seen: Seen,
     /// For how long a job may not be preempted after a start or move.
     protection: Protection,
@@ -34,7 +34,7 @@ pub struct ShortestRemaining {
 
 impl ShortestRemaining {
     /// `srsf` if `by_service`, else `srtf`.
-    pub fn new(
+    pub(crate) fn new(
         by_service: bool,
         placement: PlacementParams,
         seen: Seen,

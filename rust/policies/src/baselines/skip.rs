@@ -1,11 +1,12 @@
-//! `fifo-skip`, `sjf` and `ssf`: a queue in some order, where jobs that do not fit are skipped.
+//! `fifo-skip`, `sjf` and `ssf`: a queue in some order, where jobs that do not fit are skipped; and `sjf-strict`, where a
+//! head that does not fit blocks all jobs behind it: there all jobs are one class.
 //!
 //! Free capacity only shrinks inside a decision, so a class whose first job does not fit is done for it: the first
 //! jobs of the classes in one small heap give the same starts as a walk of the whole queue. An arrival is tried only
 //! if no job of its class waits already. Cost O((starts + classes) log n).
 
 use crate::kit::Seen;
-use crate::kit::why::NO_PLACE;
+use crate::kit::why::{BEHIND, NO_PLACE, at_head};
 use crate::kit::{ByClass, Places};
 use crate::place::PlacementParams;
 use gangline_engine::{
@@ -18,7 +19,7 @@ use std::collections::BinaryHeap;
 
 /// What the queue is ordered by; then arrival, job index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkipOrder {
+pub(crate) enum SkipOrder {
     /// Arrival.
     Arrival,
     /// Total isolated duration.
@@ -29,14 +30,16 @@ pub enum SkipOrder {
 
 /// A queue with skipping.
 #[derive(Debug)]
-pub struct Skip {
+pub(crate) struct Skip {
     order: SkipOrder,
+    /// Whether the head blocks.
+    is_strict: bool,
     seen: Seen,
     places: Places,
     /// Waiting jobs by duration, ns (0 in order of arrival), then index.
     queues: ByClass<(i64, JobId)>,
     /// First jobs of classes, in the order of the queue.
-    heads: BinaryHeap<Reverse<(i128, JobId, usize)>>,
+    heads: BinaryHeap<Reverse<(i128, JobId)>>,
     /// Whether each decision walks the whole queue: see [`Places::has_non_monotone`].
     walks: bool,
     /// Whether that was asked since the last failure or repair.
@@ -44,16 +47,31 @@ pub struct Skip {
 }
 
 impl Skip {
-    /// A queue in an order, with a placement rule.
-    pub fn new(order: SkipOrder, placement: PlacementParams, seen: Seen) -> Self {
+    /// A queue in an order, with a placement rule; `is_strict` = its head blocks.
+    pub(crate) fn new(
+        order: SkipOrder,
+        is_strict: bool,
+        placement: PlacementParams,
+        seen: Seen,
+    ) -> Self {
         Self {
             order,
+            is_strict,
             seen,
             places: Places::new(placement),
             queues: ByClass::new(0),
             heads: BinaryHeap::new(),
             walks: false,
             is_checked: false,
+        }
+    }
+
+    /// The queue of a job.
+    fn queue_of(&self, job: JobId) -> usize {
+        if self.is_strict {
+            0
+        } else {
+            self.places.class_of(job)
         }
     }
 
@@ -65,21 +83,21 @@ impl Skip {
         })
     }
 
-    /// The key of a job of a class among all jobs.
-    fn rank(&self, class: usize, (length, job): (i64, JobId)) -> (i128, JobId, usize) {
+    /// The key of a job among all jobs.
+    fn rank(&self, (length, job): (i64, JobId)) -> (i128, JobId) {
         let gpus = match self.order {
             SkipOrder::Arrival | SkipOrder::Duration => 1,
-            SkipOrder::Area => self.places.classes().get(class).gpus,
+            SkipOrder::Area => self.places.class(job).gpus,
         };
-        (i128::from(length) * i128::from(gpus), job, class)
+        (i128::from(length) * i128::from(gpus), job)
     }
 
-    /// Puts the first job of a class among those to try.
-    fn try_class(&mut self, plan: &mut Plan<'_>, class: usize) {
-        if let Some(first) = self.queues.first(class)
-            && self.places.can(plan.free(), class)
+    /// Puts the first job of a queue among those to try.
+    fn try_queue(&mut self, plan: &mut Plan<'_>, queue: usize) {
+        if let Some(first) = self.queues.first(queue)
+            && self.places.can(plan.free(), self.places.class_of(first.1))
         {
-            self.heads.push(Reverse(self.rank(class, first)));
+            self.heads.push(Reverse(self.rank(first)));
         }
     }
 
@@ -87,12 +105,11 @@ impl Skip {
     fn walk(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<(), PolicyError> {
         let mut order = Vec::with_capacity(view.waiting_count());
         for job in view.waiting() {
-            let class = self.places.class_of(job);
-            order.push(self.rank(class, self.key(view, job)?));
+            order.push(self.rank(self.key(view, job)?));
         }
         order.sort_unstable();
-        for (_, job, class) in order {
-            self.places.start_job(plan, class, job);
+        for (_, job) in order {
+            self.places.start_job(plan, self.places.class_of(job), job);
         }
         Ok(())
     }
@@ -126,9 +143,10 @@ impl Policy for Skip {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        let has_room = changes.has_room();
+        // what comes before a head that blocks may fit although that does not
+        let has_room = self.is_strict || changes.has_room();
         self.is_checked &= !changes.has_servers();
-        if !std::mem::replace(&mut self.is_checked, true) {
+        if !self.is_strict && !std::mem::replace(&mut self.is_checked, true) {
             self.walks |= self.places.has_non_monotone(plan.free());
         }
         if self.walks {
@@ -143,34 +161,44 @@ impl Policy for Skip {
             }
             return Ok(Next::Ask);
         }
-        let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
+        let mut queues: SmallVec<[usize; 16]> = SmallVec::new();
         for &job in changes.requeued.iter().chain(&changes.arrived) {
-            let class = self.places.class_of(job);
-            if !has_room && self.queues.first(class).is_none() {
-                classes.push(class);
+            let queue = self.queue_of(job);
+            if !has_room && self.queues.first(queue).is_none() {
+                queues.push(queue);
             }
-            self.queues.push(class, self.key(view, job)?);
+            self.queues.push(queue, self.key(view, job)?);
         }
         if has_room {
-            classes.extend(self.queues.busy());
+            queues.extend(self.queues.busy());
         }
-        for class in classes {
-            self.try_class(plan, class);
+        for queue in queues {
+            self.try_queue(plan, queue);
         }
-        while let Some(Reverse((_, job, class))) = self.heads.pop() {
-            if self.places.start_job(plan, class, job) {
-                self.queues.pop(class);
-                self.try_class(plan, class);
+        while let Some(Reverse((_, job))) = self.heads.pop() {
+            if self.places.start_job(plan, self.places.class_of(job), job) {
+                let queue = self.queue_of(job);
+                self.queues.pop(queue);
+                self.try_queue(plan, queue);
             }
         }
         Ok(Next::Ask)
     }
 
     fn reasons(&self) -> Vec<&'static Reason> {
-        vec![&NO_PLACE]
+        if self.is_strict {
+            vec![&BEHIND, &NO_PLACE]
+        } else {
+            vec![&NO_PLACE]
+        }
     }
 
-    fn why(&self, _view: &ClusterView<'_>, _job: JobId) -> Option<Cause> {
-        Some(Cause::new(&NO_PLACE))
+    fn why(&self, _view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let head = if self.is_strict {
+            self.queues.first(0)?.1
+        } else {
+            job
+        };
+        Some(at_head(head, job))
     }
 }

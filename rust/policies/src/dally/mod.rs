@@ -12,19 +12,16 @@
 //! | Nw | [`queue::Rank::score`] | mean locality so far, in 10^-12 |
 //! | G, Gr | [`offer::Extent`] | largest up server, most up GPUs of one rack |
 //!
-//! The rules: [`offer`] (one decision), [`rooms`] and [`claims`] (where there is room), [`tuner`]
-//! (timers), [`leases`] (boundaries), [`queue`] (waiting jobs), [`score`] (priority). The policy itself is in [`walk`].
+//! The rules: [`offer`] (one decision), [`rooms`] (where there is room, and the GPUs that jobs claim), [`tuner`]
+//! (timers), [`leases`] (boundaries), [`queue`] (waiting jobs). The policy itself is in [`walk`].
 
-mod claims;
 mod leases;
 mod offer;
 mod params;
 mod queue;
 mod rooms;
-mod score;
 mod tuner;
 mod walk;
-mod wide;
 
-pub use params::{DallyParams, Mode};
-pub use walk::Dally;
+pub(crate) use params::DallyParams;
+pub(crate) use walk::Dally;

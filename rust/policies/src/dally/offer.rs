@@ -1,9 +1,9 @@
 //! One decision: which jobs it is about, and what each is offered, in order of damage.
 
-use super::claims::{Claim, Claims, Masks};
 use super::params::DallyParams;
 use super::queue::{Rank, Waiting};
 use super::rooms::{self, Seeker};
+use super::rooms::{Claim, Claims, Masks};
 use super::tuner::{Delays, Tuner};
 use crate::kit::TypeList;
 use crate::place::{Level, PlacementParams};
@@ -100,7 +100,7 @@ pub(super) struct Up {
 
 /// Classes, tuners and the scratch of a decision.
 #[derive(Debug, Default)]
-pub(super) struct Offer {
+pub(super) struct Decision {
     pub(super) classes: Vec<Class>,
     pub(super) tuners: Vec<Tuner>,
     /// Classes with waiting jobs, ascending.
@@ -120,7 +120,7 @@ enum Candidate {
     Up,
 }
 
-impl Offer {
+impl Decision {
     pub(super) fn new(placement: PlacementParams) -> Self {
         Self {
             placement,

@@ -7,7 +7,7 @@ use gangline_model::SimSpan;
 
 /// Where delay timers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Tuned by what jobs of the same size waited before.
     Auto,
     /// A fixed pair.
@@ -21,7 +21,7 @@ pub enum Mode {
 /// Parameters of [`super::Dally`].
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools)] // switches of the policy as users know them
-pub struct DallyParams {
+pub(crate) struct DallyParams {
     /// Length of a lease.
     pub lease: SimSpan,
     /// Where delay timers come from.
@@ -82,10 +82,7 @@ impl Default for DallyParams {
 
 impl DallyParams {
     /// Reads the parameters.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for a value out of range.
-    pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+    pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let mode = match params.word("mode") {
             "manual" => Mode::Manual,
             "no_wait" => Mode::NoWait,

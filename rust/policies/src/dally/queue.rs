@@ -63,38 +63,3 @@ impl Waiting {
             .map(|&(since, _)| since)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn equals_a_sorted_list(
-            steps in prop::collection::vec((any::<bool>(), 0_u64..4, 0_i64..20, 0_u32..60), 0..200),
-            bounds in prop::collection::vec(-1_i64..22, 1..20),
-        ) {
-            let mut tree = Waiting::default();
-            let mut list: Vec<Rank> = Vec::new();
-            for (adds, score, since, job) in steps {
-                if let Some(at) = list.iter().position(|rank| rank.job == job) {
-                    tree.remove(list.swap_remove(at));
-                }
-                if adds {
-                    let rank = Rank { score, since, job };
-                    tree.insert(rank);
-                    list.push(rank);
-                }
-            }
-            list.sort_unstable();
-            prop_assert_eq!(tree.is_empty(), list.is_empty());
-            for bound in bounds.into_iter().chain([i64::MAX]) {
-                let first = list.iter().find(|rank| rank.since <= bound);
-                prop_assert_eq!(tree.first_since(bound), first.copied());
-                let next = list.iter().map(|rank| rank.since).filter(|since| *since > bound).min();
-                prop_assert_eq!(tree.next_since(bound), next);
-            }
-        }
-    }
-}

@@ -1,20 +1,18 @@
 //! The policy: follows the cluster, makes the offer of each decision, arms the next one.
 
 use super::leases::Leases;
-use super::offer::{Class, Extent, Offer, Start, Up, Verdict};
+use super::offer::{Class, Decision, Extent, Start, Up, Verdict};
 use super::params::DallyParams;
 use super::queue::Rank;
-use super::score::mean_share;
 use super::tuner::Tuner;
-use crate::kit::check_length;
 use crate::kit::why::NO_PLACE;
-use crate::kit::{Alarm, Places};
+use crate::kit::{Alarm, Places, check_length};
 use crate::place::{Level, PlacementParams};
 use gangline_engine::{
     BitSet, Cause, Changes, ClusterView, Counted, FreeIndex, Next, Plan, Policy, PolicyError,
     PolicyTraits, Reason, WakeOn,
 };
-use gangline_model::{GpuTypeId, JobId, SimTime, Tier};
+use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime, Tier};
 
 /// There are enough GPUs, but for now it waits for a placement no wider than a tier.
 pub(crate) static DELAYED: Reason = Reason::new(
@@ -28,10 +26,10 @@ pub(crate) static DELAYED: Reason = Reason::new(
 
 /// Delay scheduling by level of the topology.
 #[derive(Debug)]
-pub struct Dally {
+pub(crate) struct Dally {
     params: DallyParams,
     places: Places,
-    offer: Offer,
+    offer: Decision,
     leases: Option<Leases>,
     score: Vec<u64>,
     /// Since when a waiting job waits, ns.
@@ -43,14 +41,14 @@ pub struct Dally {
 
 impl Dally {
     /// The policy.
-    pub fn new(params: DallyParams) -> Self {
+    pub(crate) fn new(params: DallyParams) -> Self {
         let placement = PlacementParams {
             fit: params.fit,
             ..PlacementParams::default()
         };
         Self {
             places: Places::new(placement.clone()),
-            offer: Offer::new(placement),
+            offer: Decision::new(placement),
             leases: None,
             score: Vec::new(),
             since: Vec::new(),
@@ -308,5 +306,41 @@ impl Policy for Dally {
             let until = SimTime(since.saturating_add(delay));
             Cause::new(&DELAYED).number(tier as u32).until(until)
         }))
+    }
+}
+
+/// Mean share in 10^-12, rounded down, of a sum over nanoseconds; 0 before any progress.
+fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
+    if time.0 == 0 {
+        return 0;
+    }
+    (kept_ns / i128::from(time.0)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: i128 = 1_000_000_000_000;
+    const SECOND: i64 = 1_000_000_000;
+
+    #[test]
+    fn the_published_example() {
+        // S = 1 for 100 s, then 0.5 for 300 s: 250 / 400
+        let kept = ONE * 100 * i128::from(SECOND) + ONE / 2 * 300 * i128::from(SECOND);
+        let score = mean_share(kept, SimSpan(400 * SECOND));
+        assert_eq!(score, 625_000_000_000);
+        assert_eq!(mean_share(0, SimSpan(0)), 0);
+    }
+
+    /// 0.3 all the time, and 0.2 and 0.4 for equal times.
+    #[test]
+    fn means_that_are_equal_in_decimals_tie() {
+        let unit = |share: f64| (share * 1e12).round() as i128;
+        let time = 7 * i128::from(SECOND);
+        let (even, mixed) = (2 * time * unit(0.3), time * (unit(0.2) + unit(0.4)));
+        let score = |kept| mean_share(kept, SimSpan(14 * SECOND));
+        assert_eq!(score(even), score(mixed));
+        assert_eq!(score(even), 300_000_000_000);
     }
 }

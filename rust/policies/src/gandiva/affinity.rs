@@ -13,7 +13,7 @@ type ByFree = BTreeSet<(u32, u32)>;
 
 /// What is kept of a server.
 #[derive(Clone, Copy, Debug, Default)]
-struct Claim {
+struct Host {
     /// Groups on it.
     hosts: u32,
     kind: Option<usize>,
@@ -32,7 +32,7 @@ enum At {
 /// Servers by the kind that has claimed them; empty where affinity is not asked for.
 #[derive(Debug, Default)]
 pub(super) struct Affinity {
-    servers: Vec<Claim>,
+    servers: Vec<Host>,
     idle: Vec<ByFree>,
     claimed: Vec<ByFree>,
 }
@@ -41,7 +41,7 @@ impl Affinity {
     /// All servers of the index, none with a group.
     pub(super) fn new(free: &FreeIndex, count: usize, kinds: usize) -> Self {
         let mut affinity = Self {
-            servers: vec![Claim::default(); count],
+            servers: vec![Host::default(); count],
             idle: vec![ByFree::new(); free.types()],
             claimed: vec![ByFree::new(); kinds],
         };
@@ -60,7 +60,7 @@ impl Affinity {
 
     /// Notes how many GPUs of a server are free now.
     pub(super) fn refresh(&mut self, free: &FreeIndex, server: ServerId) {
-        let Some(&Claim { kind, listed, .. }) = self.servers.get(server.index()) else {
+        let Some(&Host { kind, listed, .. }) = self.servers.get(server.index()) else {
             return;
         };
         let (gpu_type, position) = (free.type_of(server), free.position(server));

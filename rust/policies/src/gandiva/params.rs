@@ -5,7 +5,7 @@ use gangline_model::SimSpan;
 
 /// Parameters of [`super::Gandiva`].
 #[derive(Clone, Debug)]
-pub struct GandivaParams {
+pub(crate) struct GandivaParams {
     /// Most residents of a group, at least 1.
     pub max_residents: usize,
     /// Length of a turn, counted in progress.

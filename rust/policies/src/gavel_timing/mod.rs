@@ -35,7 +35,7 @@ const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 
 /// Parameters of the mechanism.
 #[derive(Clone, Debug)]
-pub struct GavelTimingParams {
+pub(crate) struct GavelTimingParams {
     /// Name of the policy, for messages.
     pub policy: String,
     /// Seconds that a micro-task may take.
@@ -58,7 +58,7 @@ struct Task {
 }
 
 /// A policy with the public simulator's timing.
-pub struct GavelTiming {
+pub(crate) struct GavelTiming {
     params: GavelTimingParams,
     places: Places,
     allocator: Box<dyn Allocator>,
@@ -89,7 +89,7 @@ impl std::fmt::Debug for GavelTiming {
 
 impl GavelTiming {
     /// A policy with a placement rule and an allocator.
-    pub fn new(
+    pub(crate) fn new(
         params: GavelTimingParams,
         placement: PlacementParams,
         allocator: Box<dyn Allocator>,

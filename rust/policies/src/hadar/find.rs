@@ -5,11 +5,12 @@
 use super::facts::Facts;
 use super::params::{CostHorizon, HadarParams, Objective, Pick};
 use super::price::Prices;
-use super::rank::Rank;
+use super::queue::Rank;
 use crate::kit::{Counts, Servers};
-use gangline_engine::{ClusterView, PolicyError};
-use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in};
+use gangline_engine::{ClusterView, Plan, PolicyError};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 /// Values that differ by less than this share count as equal. From the text; it absorbs float noise.
 const TOLERANCE: f64 = 1e-12;
@@ -57,7 +58,7 @@ impl Live {
 
 /// A place for a job, and what it is worth.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Offer {
+pub(super) struct Quote {
     pub(super) places: Counts,
     pub(super) payoff: f64,
     pub(super) cost: f64,
@@ -71,10 +72,10 @@ pub(super) struct Offer {
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) rank: Rank,
-    pub(super) offer: Offer,
+    pub(super) offer: Quote,
 }
 
-impl Offer {
+impl Quote {
     /// Utility in whole percent of the cost, for an offer that does not pay.
     pub(super) fn percent(&self) -> u32 {
         (100.0 * self.utility / self.cost) as u32
@@ -106,13 +107,13 @@ impl Finder<'_> {
         facts: &Facts,
         live: &Live,
         goal: Goal,
-    ) -> Option<Offer> {
+    ) -> Option<Quote> {
         let stay = self.stay(servers, facts, live);
         let mut others = self.others(servers, facts);
         // the GPUs that it holds are no other place
         others.retain(|places| live.held.as_ref() != Some(places));
         let offer = |places: Counts| self.offer(servers, facts, live, places, live.start_s);
-        let offers: SmallVec<[Offer; 8]> = others.into_iter().map(offer).collect();
+        let offers: SmallVec<[Quote; 8]> = others.into_iter().map(offer).collect();
         if let Some(mut stay) = stay {
             if self.params.stay && !offers.iter().any(|other| above(other.rate, stay.rate)) {
                 stay.by_stay_rule = true;
@@ -137,8 +138,8 @@ impl Finder<'_> {
         }
     }
 
-    fn best(&self, first: Offer, rest: impl IntoIterator<Item = Offer>, goal: Goal) -> Offer {
-        let keys = |offer: &Offer| match goal {
+    fn best(&self, first: Quote, rest: impl IntoIterator<Item = Quote>, goal: Goal) -> Quote {
+        let keys = |offer: &Quote| match goal {
             Goal::Utility => (offer.utility, -offer.cost),
             Goal::Objective if self.params.objective == Objective::MinCost => {
                 (-offer.cost, offer.payoff)
@@ -153,7 +154,7 @@ impl Finder<'_> {
     }
 
     /// Candidate 0: the GPUs it holds.
-    fn stay(&self, servers: &Servers, facts: &Facts, live: &Live) -> Option<Offer> {
+    fn stay(&self, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
         let held = live.held.as_ref()?;
         let is_free = held
             .iter()
@@ -282,7 +283,7 @@ impl Finder<'_> {
         live: &Live,
         places: Counts,
         overhead_s: f64,
-    ) -> Offer {
+    ) -> Quote {
         let masks = places
             .iter()
             .map(|&(server, gpus)| (ServerId(server), u64::MAX >> (64 - gpus)));
@@ -304,7 +305,7 @@ impl Finder<'_> {
         if places.len() > 1 {
             cost *= 1.0 + self.params.spread_surcharge;
         }
-        Offer {
+        Quote {
             payoff: utility - cost,
             places,
             cost,
@@ -326,4 +327,47 @@ fn is_before(a: (f64, u32, u32), b: (f64, u32, u32)) -> bool {
 fn several(mut places: Counts) -> Option<Counts> {
     places.sort_unstable();
     (places.len() > 1).then_some(places)
+}
+
+// From GPUs per server to slots, and from the whole allocation to the actions that differ from the present one.
+
+/// Fills the plan: preemptions, then starts and moves in order of the queue. A job that keeps its number of GPUs on a
+/// server keeps its slots there; the others get the lowest free ones.
+pub(super) fn emit(view: &ClusterView<'_>, plan: &mut Plan<'_>, chosen: &[Chosen]) {
+    let next: BTreeMap<JobId, &Chosen> = chosen.iter().map(|one| (one.rank.job, one)).collect();
+    let mut free: BTreeMap<ServerId, u64> = BTreeMap::new();
+    for run in view.running().filter_map(|job| view.run(job)) {
+        let kept = next.get(&run.job).map(|one| &one.offer.places);
+        for one in run.gpus().by_server() {
+            let same = (one.server.0, gpus_in(one.mask));
+            if !kept.is_some_and(|places| places.contains(&same)) {
+                let mask = free.entry(one.server);
+                *mask.or_insert_with(|| view.free_mask(one.server)) |= one.mask;
+            }
+        }
+        if kept.is_none() {
+            plan.preempt(run.job);
+        }
+    }
+    for one in chosen {
+        let held = view.run(one.rank.job).map(gangline_engine::Run::gpus);
+        let mut gpus = GpuSet::new();
+        for &(server, count) in &one.offer.places {
+            let server = ServerId(server);
+            let before = held.map_or(0, |held| held.mask_on(server));
+            if gpus_in(before) == count {
+                gpus.insert(server, before);
+                continue;
+            }
+            let free = free.entry(server).or_insert_with(|| view.free_mask(server));
+            let mask = mask_of_lowest(*free, count);
+            *free &= !mask;
+            gpus.insert(server, mask);
+        }
+        match held {
+            None => plan.start(one.rank.job, gpus),
+            Some(held) if *held == gpus => {}
+            Some(_) => plan.move_to(one.rank.job, gpus),
+        }
+    }
 }

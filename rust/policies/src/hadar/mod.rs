@@ -8,45 +8,39 @@
 //! | `gamma_h` | `capacity - free` | GPUs of a server given out in this decision |
 //! | `j`, `a_j`, `W_j` | `Facts::{job, arrival, gpus}` | job, arrival, gang size |
 //! | `E_j N_j` | `view.work(job)` | all its work, iterations |
-//! | `x_j W_j` | `Offer::rate` | the engine's rate of the very set of GPUs, alone |
+//! | `x_j W_j` | `Quote::rate` | the engine's rate of the very set of GPUs, alone |
 //! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
 //! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time per type, most slots |
 //! | `k_h` | `Prices::of` | price of a GPU |
-//! | `mu_j` | `Offer::payoff` | utility less cost |
+//! | `mu_j` | `Quote::payoff` | utility less cost |
 //! | `U_min`, `U_max^r` | `Prices::{floor, ceiling}` | bounds of the prices |
 //!
 //! It is asked at round boundaries. A decision costs O(jobs looked at x (types x groups of servers + gang)), and does
 //! not depend on the number of servers.
 
-mod emit;
 pub(crate) mod facts;
 mod find;
-mod kinetic;
 pub(crate) mod params;
-mod pass;
 pub(crate) mod price;
 mod queue;
-mod rank;
 mod search;
 #[cfg(test)]
 mod tests;
 
-pub use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier, Utility};
+pub(crate) use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier, Utility};
 
 use crate::kit::Servers;
 use crate::kit::why::{OUTRANKED, PRICE, SEARCH, has_enough, largest};
 use facts::Facts;
-use find::{Chosen, Finder, Goal};
+use find::{Chosen, Finder, Goal, emit};
 use gangline_engine::{
     Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
     Reason, Run, WakeOn,
 };
 use gangline_model::{JobId, Server, SimTime};
-use pass::{Rejected, pass};
 use price::Pricing;
-use queue::Waiting;
-use rank::Rank;
-use search::Search;
+use queue::{Rank, Waiting};
+use search::{Rejected, Search, pass};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// When its turn came it was worth less than the price of the GPUs, and a job behind it took some of them.
@@ -67,7 +61,7 @@ pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
 
 /// The policy.
 #[derive(Debug)]
-pub struct Hadar {
+pub(crate) struct Hadar {
     params: HadarParams,
     /// All healthy GPUs free, between decisions.
     servers: Servers,
@@ -87,7 +81,7 @@ pub struct Hadar {
 
 impl Hadar {
     /// The policy with its settings.
-    pub fn new(params: HadarParams) -> Self {
+    pub(crate) fn new(params: HadarParams) -> Self {
         Self {
             servers: Servers::default(),
             pricing: Pricing::new(0),
@@ -296,7 +290,7 @@ impl Policy for Hadar {
             self.choose(view)?
         };
         (self.decided_at, self.chosen) = (view.now(), chosen.iter().map(|one| one.rank).collect());
-        emit::emit(view, plan, &chosen);
+        emit(view, plan, &chosen);
         self.dequeue(view, plan)?;
         let all_stay = chosen.iter().all(|one| one.offer.by_stay_rule);
         self.is_held =

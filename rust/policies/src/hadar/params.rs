@@ -6,7 +6,7 @@ use gangline_model::SimSpan;
 
 words! {
     /// What a completion time is worth: `U = A / d`, and this says what A is.
-    pub enum Utility {
+    pub(crate) enum Utility {
         /// A = work: mean iterations per second.
         EffectiveThroughput = "effective_throughput",
         /// A = the shortest isolated time.
@@ -22,7 +22,7 @@ words! {
 
 words! {
     /// Which job is looked at first.
-    pub enum Order {
+    pub(crate) enum Order {
         /// The oldest.
         Arrival = "arrival",
         /// The one with the largest utility per GPU.
@@ -34,7 +34,7 @@ words! {
 
 words! {
     /// How the dual subroutine searches for the jobs to take.
-    pub enum Tier {
+    pub(crate) enum Tier {
         /// Every choice of jobs.
         Exact = "exact",
         /// The best few states after each job.
@@ -46,7 +46,7 @@ words! {
 
 words! {
     /// For how long a job pays.
-    pub enum CostHorizon {
+    pub(crate) enum CostHorizon {
         /// One round.
         Round = "round",
         /// All the rounds that it has left.
@@ -56,7 +56,7 @@ words! {
 
 words! {
     /// Which server with room for a whole gang.
-    pub enum Pick {
+    pub(crate) enum Pick {
         /// The one with the lowest price.
         Cheapest = "cheapest",
         /// The one with the fewest free GPUs.
@@ -66,7 +66,7 @@ words! {
 
 words! {
     /// Which place of a job is best.
-    pub enum Objective {
+    pub(crate) enum Objective {
         /// The one with the largest payoff.
         MaxPayoff = "max_payoff",
         /// The cheapest.
@@ -76,7 +76,7 @@ words! {
 
 words! {
     /// When it decides.
-    pub enum Replan {
+    pub(crate) enum Replan {
         /// In every round in which the plan may change.
         Round = "round",
         /// In rounds after an arrival, a completion or a change of capacity.
@@ -103,7 +103,7 @@ pub(super) enum Sorting {
     reason = "each is a parameter of its own"
 )]
 #[derive(Clone, Debug)]
-pub struct HadarParams {
+pub(crate) struct HadarParams {
     /// The name it goes by in messages.
     pub policy: String,
     /// Length of a round.
@@ -155,10 +155,7 @@ pub(crate) struct Terms<'a> {
 
 impl HadarParams {
     /// Reads them.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for times that no clock can tell.
-    pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+    pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let limit = params.number("scan_limit");
         Ok(Self {
             policy: params.policy().to_owned(),

@@ -140,9 +140,6 @@ impl Pricing {
     }
 
     /// `U_min`, and `U_max` by type, at an instant with active jobs and so many GPUs.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] if the horizon is shorter than the age of the oldest job.
     pub(crate) fn bounds(
         &mut self,
         terms: &Terms<'_>,
@@ -176,9 +173,6 @@ impl Pricing {
     }
 
     /// Prices at an instant with active jobs.
-    ///
-    /// # Errors
-    /// Those of [`Pricing::bounds`].
     pub(super) fn prices(
         &mut self,
         params: &HadarParams,

@@ -4,11 +4,11 @@
 //! has none until GPUs come free. Running jobs, at most one per GPU, are ranked anew in each decision. Cost of a
 //! decision: O(running jobs + classes + (jobs looked at + lines that crossed) x log jobs).
 
-use super::facts::Facts;
-use super::kinetic::Lines;
+use super::facts::{Facts, Line};
 use super::params::Sorting;
-use super::rank::Rank;
-use gangline_model::SimTime;
+use crate::kit::Total;
+use gangline_model::{JobId, NANOS_PER_SECOND, SimTime};
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
@@ -153,6 +153,267 @@ impl Merge<'_> {
             if fits(types, gpus) {
                 self.advance(at);
                 return Some(rank);
+            }
+        }
+    }
+}
+
+// The place of a job in the queue.
+
+/// Place of a job in the queue at one instant; smaller comes first. Exact: no tolerance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    main: Total,
+    narrow: u32,
+    /// Jobs are numbered by arrival.
+    pub(super) job: JobId,
+}
+
+impl Rank {
+    /// The rank of a job with so much work left.
+    pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
+        // whole nanoseconds, so that times that are equal in decimals tie
+        let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
+        let main = match sorting {
+            Sorting::Density => return Self::dense(&facts.line(remaining), now),
+            Sorting::Arrival => 0.0,
+            Sorting::ShortestRemaining => left_ns(),
+            Sorting::LongestRemaining => -left_ns(),
+        };
+        Self {
+            main: Total(main),
+            narrow: 0,
+            job: facts.job,
+        }
+    }
+
+    /// Largest utility per GPU first, then the larger gang.
+    pub(super) fn dense(line: &Line, now: SimTime) -> Self {
+        Self {
+            main: Total(-line.density(now)),
+            narrow: u32::MAX - line.gpus,
+            job: line.job,
+        }
+    }
+}
+
+// The best of many jobs whose utilities per GPU fall at different speeds.
+//
+// A tournament whose nodes remember until when their outcome is certain: the inverse of a utility per GPU is linear
+// in time, so two jobs change places at most once. Outcomes are those of the exact ranks; near a crossing, where
+// rounding may decide, a node is played again each time. Nodes are played when they are asked for: n jobs that come
+// at once cost O(n). Cost: O(log jobs) per job that comes, goes or is looked at, and per outcome that runs out.
+
+/// Two lines closer than this share may swap by rounding. Ours: far above the noise of a few operations.
+const MARGIN: f64 = 1e-9;
+const NONE: u32 = u32::MAX;
+/// Before any time of a run.
+const UNKNOWN: SimTime = SimTime(i64::MIN);
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    /// Leaf of the best job below.
+    best: u32,
+    /// Until when that is certain.
+    until: SimTime,
+}
+
+const EMPTY: Node = Node {
+    best: NONE,
+    until: SimTime::NEVER,
+};
+
+/// Waiting jobs of one class.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// Leaves; jobs keep theirs.
+    jobs: Vec<Option<Line>>,
+    leaf_of: FxHashMap<JobId, u32>,
+    unused: Vec<u32>,
+    /// A binary tree in an array: node 1 is the root, the children of n are 2 n and 2 n + 1, leaves are the last half.
+    nodes: Vec<Node>,
+    /// Leaves that this walk has passed.
+    passed: Vec<u32>,
+}
+
+impl Lines {
+    fn leaves(&self) -> usize {
+        self.nodes.len() / 2
+    }
+
+    /// A job comes.
+    pub(super) fn insert(&mut self, line: Line) {
+        let leaf = self.unused.pop().unwrap_or_else(|| {
+            self.jobs.push(None);
+            self.jobs.len() as u32 - 1
+        });
+        self.leaf_of.insert(line.job, leaf);
+        self.jobs[leaf as usize] = Some(line);
+        if leaf as usize >= self.leaves() {
+            self.grow();
+        }
+        self.set(leaf, leaf);
+    }
+
+    /// A job goes, if it is here.
+    pub(super) fn remove(&mut self, job: JobId) {
+        if let Some(leaf) = self.leaf_of.remove(&job) {
+            self.jobs[leaf as usize] = None;
+            self.unused.push(leaf);
+            self.set(leaf, NONE);
+        }
+    }
+
+    /// The best job that was not passed; from now on it is.
+    pub(super) fn pop(&mut self, now: SimTime) -> Option<Line> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        self.refresh(1, now);
+        let leaf = self.nodes[1].best;
+        if leaf == NONE {
+            return None;
+        }
+        self.passed.push(leaf);
+        self.set(leaf, NONE);
+        self.jobs[leaf as usize]
+    }
+
+    /// Forgets which jobs were passed.
+    pub(super) fn restore(&mut self) {
+        for leaf in std::mem::take(&mut self.passed) {
+            if self.jobs[leaf as usize].is_some() {
+                self.set(leaf, leaf);
+            }
+        }
+    }
+
+    /// Twice the leaves. All outcomes are played again when they are next asked for.
+    fn grow(&mut self) {
+        let leaves = (2 * self.leaves()).max(2);
+        self.nodes = vec![EMPTY; 2 * leaves];
+        for node in &mut self.nodes[1..leaves] {
+            node.until = UNKNOWN;
+        }
+        self.passed.clear();
+        for (at, _) in self
+            .jobs
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| line.is_some())
+        {
+            self.nodes[leaves + at].best = at as u32;
+        }
+    }
+
+    /// A job enters or leaves its leaf; what is above is played again when it is asked for.
+    fn set(&mut self, leaf: u32, best: u32) {
+        let mut at = self.leaves() + leaf as usize;
+        self.nodes[at].best = best;
+        at /= 2;
+        // above a node that is not known none is
+        while at > 0 && self.nodes[at].until != UNKNOWN {
+            self.nodes[at].until = UNKNOWN;
+            at /= 2;
+        }
+    }
+
+    /// Plays again what is not certain any more, below a node and there.
+    fn refresh(&mut self, at: usize, now: SimTime) {
+        if self.nodes[at].until >= now {
+            return;
+        }
+        self.refresh(2 * at, now);
+        self.refresh(2 * at + 1, now);
+        self.nodes[at] = self.play(at, now);
+    }
+
+    /// The outcome of a node by its children, certain no longer than theirs.
+    fn play(&self, at: usize, now: SimTime) -> Node {
+        let (left, right) = (self.nodes[2 * at], self.nodes[2 * at + 1]);
+        let until = left.until.min(right.until);
+        let line = |leaf: u32| self.jobs.get(leaf as usize).copied().flatten();
+        let (best, limit) = match (line(left.best), line(right.best)) {
+            (Some(a), Some(b)) if Rank::dense(&a, now) < Rank::dense(&b, now) => {
+                (left.best, certain_until(&a, &b, now))
+            }
+            (Some(a), Some(b)) => (right.best, certain_until(&b, &a, now)),
+            (Some(_), None) => (left.best, SimTime::NEVER),
+            (None, _) => (right.best, SimTime::NEVER),
+        };
+        Node {
+            best,
+            until: until.min(limit),
+        }
+    }
+}
+
+/// Until when `first` comes before `second` for certain, given that it does now.
+fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
+    let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
+    if same(first.numerator, second.numerator)
+        && same(first.left_s, second.left_s)
+        && first.arrival == second.arrival
+    {
+        return SimTime::NEVER; // equal for ever: the index decides
+    }
+    // the inverse of a utility now, and what it gains per second
+    let level = |line: &Line| ((now - line.arrival).seconds() + line.left_s) / line.numerator;
+    let (level_a, level_b) = (level(first), level(second));
+    let (slope_a, slope_b) = (1.0 / first.numerator, 1.0 / second.numerator);
+    let gap = level_b - level_a - MARGIN * (level_a + level_b);
+    let closing = slope_a - slope_b + MARGIN * (slope_a + slope_b);
+    if gap.is_nan() || gap <= 0.0 {
+        return now;
+    }
+    let seconds = if closing > 0.0 {
+        gap / closing
+    } else {
+        f64::INFINITY
+    };
+    // a cast of what is too large gives the largest number
+    SimTime(now.0.saturating_add((seconds * NANOS_PER_SECOND) as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gangline_testkit::conformance::Numbers;
+
+    #[test]
+    fn a_walk_is_a_sort() {
+        let second = 1_000_000_000;
+        for seed in 0..60 {
+            let mut numbers = Numbers::new(seed);
+            let (mut lines, mut plain) = (Lines::default(), Vec::new());
+            let mut now = SimTime::ZERO;
+            for step in 0..120 {
+                now = SimTime(now.0 + numbers.below(30) as i64 * second / 3);
+                let is_common = numbers.once_in(3); // many alike, some equal
+                let line = Line {
+                    job: JobId(step),
+                    arrival: if is_common { SimTime::ZERO } else { now },
+                    gpus: 2,
+                    numerator: numbers.pick(&[1.0, 1.0, 2.0, 7.0, 1e4 / 3.0]),
+                    left_s: numbers.pick(&[0.1, 3.0, 30.0, 1000.0 / 7.0]),
+                };
+                lines.insert(line);
+                plain.push(line);
+                if numbers.once_in(3) {
+                    let at = numbers.below(plain.len() as u64) as usize;
+                    lines.remove(plain.swap_remove(at).job);
+                }
+                lines.restore();
+                let passed = 1 + numbers.below(12) as usize;
+                let walked = (0..passed).map_while(|_| lines.pop(now));
+                let walked: Vec<JobId> = walked.map(|line| line.job).collect();
+                plain.sort_by_key(|line| Rank::dense(line, now));
+                let sorted = plain.iter().take(passed).map(|line| line.job);
+                assert_eq!(
+                    walked,
+                    sorted.collect::<Vec<_>>(),
+                    "seed {seed}, step {step}"
+                );
             }
         }
     }

@@ -4,15 +4,15 @@
 //! first in the queue. States differ in the free GPUs of servers; they are kept as what they took.
 
 use super::facts::Facts;
-use super::find::{Chosen, Finder, Goal, Live, Offer, above, equal};
+use super::find::{Chosen, Finder, Goal, Live, Quote, above, equal};
 use super::queue::Merge;
-use super::rank::Rank;
+use super::queue::Rank;
 use crate::kit::{Counts, Servers};
 use gangline_engine::PolicyError;
 use gangline_model::JobId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// GPUs given out, by server.
@@ -27,7 +27,7 @@ struct Worth {
 }
 
 impl Worth {
-    fn with(self, offer: &Offer) -> Self {
+    fn with(self, offer: &Quote) -> Self {
         Self {
             payoff: self.payoff + offer.payoff,
             jobs: self.jobs + 1,
@@ -45,7 +45,7 @@ impl Worth {
 
 /// One job of the queue.
 #[derive(Debug)]
-struct Entry<'a> {
+struct Queued<'a> {
     rank: Rank,
     facts: &'a Facts,
     live: Live,
@@ -55,14 +55,14 @@ struct Entry<'a> {
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     finder: &'a Finder<'a>,
-    entries: Vec<Entry<'a>>,
+    entries: Vec<Queued<'a>>,
 }
 
 /// The jobs that a state took, the last first.
 #[derive(Debug)]
 struct Taken {
     rank: Rank,
-    offer: Offer,
+    offer: Quote,
     before: Option<Rc<Taken>>,
 }
 
@@ -92,25 +92,25 @@ impl<'a> Search<'a> {
         active: &'a BTreeMap<JobId, Facts>,
     ) -> Result<Self, PolicyError> {
         let entry = |rank: &Rank| {
-            Ok(Entry {
+            Ok(Queued {
                 rank: *rank,
                 facts: &active[&rank.job],
                 live: Live::new(finder.view, rank.job)?,
             })
         };
-        let entries: Result<Vec<Entry<'_>>, PolicyError> = queue.iter().map(entry).collect();
+        let entries: Result<Vec<Queued<'_>>, PolicyError> = queue.iter().map(entry).collect();
         let entries = entries?;
         Ok(Self { finder, entries })
     }
 
-    fn offer(&self, servers: &Servers, at: usize) -> Option<Offer> {
-        let Entry { facts, live, .. } = &self.entries[at];
+    fn offer(&self, servers: &Servers, at: usize) -> Option<Quote> {
+        let Queued { facts, live, .. } = &self.entries[at];
         let free = servers.free_by_type();
         let fits = self.finder.fits(free, facts.type_mask(), facts.gpus);
         fits.then(|| paying(self.finder, servers, facts, live))?
     }
 
-    fn chosen(&self, at: usize, offer: Offer) -> Chosen {
+    fn chosen(&self, at: usize, offer: Quote) -> Chosen {
         let rank = self.entries[at].rank;
         Chosen { rank, offer }
     }
@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
 }
 
 /// The offer for a job that has room, if it passes the gate.
-fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) -> Option<Offer> {
+fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
     let offer = finder.find(servers, facts, live, Goal::Objective);
     offer.filter(|offer| offer.payoff > 0.0)
 }
@@ -237,7 +237,7 @@ pub(super) fn beam(
 }
 
 impl State {
-    fn take(&self, servers: &Servers, rank: Rank, offer: Offer) -> Self {
+    fn take(&self, servers: &Servers, rank: Rank, offer: Quote) -> Self {
         let mut free = self.free.clone();
         for &(server, gpus) in &offer.places {
             free[servers.type_of(server).index()] -= gpus;
@@ -311,4 +311,57 @@ fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
         kept.binary_search(&(at - 1)).is_ok()
     });
     states
+}
+
+// One pass over the queue: every job that passes takes its best place at once.
+
+/// The jobs that a pass looked at and found worth no more than their GPUs cost.
+#[derive(Debug, Default)]
+pub(super) struct Rejected {
+    /// With their utility in percent of the cost.
+    pub(super) jobs: Vec<(JobId, u32)>,
+    /// The job at which it gave up, if it looks at so many only.
+    pub(super) last: Option<Rank>,
+}
+
+/// Looks at jobs in order until no GPU is free; what is chosen is taken from the servers. Without a gate in the
+/// backfill pass, [`Goal::Utility`], which leaves out the jobs that the first one took.
+pub(super) fn pass(
+    finder: &Finder<'_>,
+    servers: &mut Servers,
+    mut queue: Merge<'_>,
+    active: &BTreeMap<JobId, Facts>,
+    taken: &BTreeSet<JobId>,
+    goal: Goal,
+    rejected: &mut Rejected,
+) -> Result<Vec<Chosen>, PolicyError> {
+    let mut chosen = Vec::new();
+    while servers.free_total() > 0 {
+        let Some(rank) = queue.next(|types, gpus| finder.fits(servers.free_by_type(), types, gpus))
+        else {
+            break;
+        };
+        let facts = &active[&rank.job];
+        if taken.contains(&rank.job)
+            || !finder.fits(servers.free_by_type(), facts.type_mask(), facts.gpus)
+        {
+            continue;
+        }
+        let live = Live::new(finder.view, rank.job)?;
+        let Some(offer) = finder.find(servers, facts, &live, goal) else {
+            continue;
+        };
+        if goal == Goal::Objective && offer.payoff <= 0.0 {
+            rejected.jobs.push((rank.job, offer.percent()));
+            let limit = finder.params.scan_limit;
+            if limit.is_some_and(|most| rejected.jobs.len() >= most) {
+                rejected.last = Some(rank);
+                break;
+            }
+            continue;
+        }
+        servers.take_all(&offer.places);
+        chosen.push(Chosen { rank, offer });
+    }
+    Ok(chosen)
 }

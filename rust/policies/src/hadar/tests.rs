@@ -7,8 +7,7 @@ use super::{Chosen, Hadar, price};
 use crate::kit::Servers;
 use crate::params::{ParamReader, ParamValue, Params};
 use gangline_engine::{
-    Advance, Engine, EngineError, OnInfeasible, Output, Policy, PolicyError, PolicyTraits,
-    RunConfig, World,
+    Advance, Engine, OnInfeasible, Output, Policy, PolicyTraits, RunConfig, World,
 };
 use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, ServerId,
@@ -231,62 +230,6 @@ fn sums_of_payoffs_as_in_the_text() {
     }
 }
 
-fn run_golden(given: &[(&str, ParamValue)]) -> Output {
-    let overhead = SimSpan::from_seconds(10.0).expect(SPEC);
-    let config = RunConfig {
-        restart: overhead,
-        first_start: overhead,
-        check_invariants: true,
-        ..RunConfig::default()
-    };
-    let world = golden_world();
-    let case = Case { world, config };
-    conformance::run(&case, &mut Hadar::new(params(given))).expect("it ends")
-}
-
-#[test]
-fn whole_runs_as_worked_out_in_the_text() {
-    let jct = [("utility", word("inverse_jct"))];
-    let paper = [
-        ("utility", word("effective_throughput")),
-        ("order", word("arrival")),
-        ("tier", word("beam")),
-        ("backfill", ParamValue::Bool(false)),
-    ];
-    let exact = [
-        ("utility", word("effective_throughput")),
-        ("tier", word("exact")),
-    ];
-    let expect =
-        |given: &[(&str, ParamValue)], finish: [f64; 4], first: [f64; 4], moves: [i32; 4]| {
-            let output = run_golden(given);
-            assert_eq!(output.finish_s, finish, "{given:?}");
-            assert_eq!(output.first_start_s, first, "{given:?}");
-            assert_eq!(output.migrations, moves, "{given:?}");
-            assert!(output.preemptions.iter().all(|&n| n == 0), "{given:?}");
-        };
-    for given in [&[][..], &jct] {
-        let finish = [4480.0, 1810.0, 1810.0, 8562.5];
-        expect(given, finish, [0.0, 0.0, 0.0, 2160.0], [1, 0, 0, 1]);
-    }
-    let finish = [3610.0, 2010.0, 4875.0, 7482.5];
-    expect(&paper, finish, [0.0, 0.0, 2160.0, 0.0], [0, 0, 1, 1]);
-    let finish = [4480.0, 1810.0, 7662.5, 8025.0];
-    expect(&exact, finish, [0.0, 0.0, 2160.0, 0.0], [1, 0, 1, 2]);
-}
-
-#[test]
-fn decisions_after_events_only() {
-    let decisions = |output: &Output| {
-        let found = output.summary.iter().find(|(key, _)| *key == "decisions");
-        found.expect("a counter").1
-    };
-    let every = run_golden(&[]);
-    let few = run_golden(&[("replan", word("event"))]);
-    assert_eq!(few.finish_s, every.finish_s);
-    assert!(close(decisions(&few), 3.0) && close(decisions(&every), 10.0));
-}
-
 /// A drawn world with few jobs and nothing but the jobs themselves.
 fn small_case(seed: u64) -> Case {
     let scope = Scope {
@@ -501,32 +444,4 @@ fn the_order_of_failures_and_repairs_leaves_no_trace() {
     assert_eq!((used.free(1), used.free_total()), (1, 9));
     used.give(1, 3);
     assert_eq!(format!("{used:?}"), format!("{fresh:?}"));
-}
-
-#[test]
-fn what_cannot_be_decided_is_refused() {
-    let refused = |given: &[(&str, ParamValue)], case: &Case| {
-        let mut policy = Hadar::new(params(given));
-        match conformance::run(case, &mut policy) {
-            Err(EngineError::Policy(PolicyError::Parameter {
-                field,
-                value,
-                expected,
-                ..
-            })) => (field, value, expected),
-            other => panic!("{other:?}"),
-        }
-    };
-    let config = RunConfig::default();
-    let world = golden_world();
-    let case = Case { world, config };
-    let exact = [
-        ("tier", word("exact")),
-        ("exact_max_jobs", ParamValue::Int(3)),
-    ];
-    let (field, value, expected) = refused(&exact, &case);
-    assert_eq!((&*field, &*value), ("exact_max_jobs", "3"));
-    assert!(expected.contains("at least 4,"), "{expected}");
-    let (field, ..) = refused(&[("horizon_s", ParamValue::Int(500))], &case);
-    assert_eq!(field, "horizon_s");
 }

@@ -1,12 +1,12 @@
 //! One round: which servers get copies of which jobs.
 
-use super::nodes::Nodes;
 use super::params::HadarEParams;
 use crate::hadar::facts::Facts;
 use crate::hadar::price::price;
-use gangline_engine::{ClusterView, PolicyError};
+use crate::kit::{Servers, Total};
+use gangline_engine::{BitSet, ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// An unfinished job.
@@ -19,17 +19,17 @@ pub(super) struct Parent {
     pub(super) bytes: f64,
 }
 
-/// Place of a job among those that want a node: normalised rate, largest first, as bits of a number >= 0; copies so
+/// Want of a job among those that want a node: normalised rate, largest first, as bits of a number >= 0; copies so
 /// far; job.
-type Place = (u64, u32, JobId);
+type Want = (u64, u32, JobId);
 
 /// All unfinished jobs by how much they want a node of each column; kept between decisions, with no copies.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    columns: Vec<BTreeSet<Place>>,
+    columns: Vec<BTreeSet<Want>>,
 }
 
-fn place(parent: &Parent, column: usize, copies: u32, job: JobId) -> Place {
+fn place(parent: &Parent, column: usize, copies: u32, job: JobId) -> Want {
     let share = parent.rates[column] / parent.best_rate;
     (!share.to_bits(), copies, job)
 }
@@ -67,7 +67,7 @@ impl Standing {
 
 /// Copies that a job gets in this round.
 #[derive(Clone, Debug, Default)]
-struct Claim {
+struct Grant {
     /// Number of copies by group.
     groups: BTreeMap<usize, u32>,
     copies: u32,
@@ -76,42 +76,19 @@ struct Claim {
 }
 
 /// What a further copy of a job on the first idle node of a group is worth.
-#[derive(Clone, Copy, Debug)]
+/// Greater is better: largest worth, then highest normalised rate, fewest copies, first job, first node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bid {
     /// The gain in utility; less the price of the node where groups are compared.
-    worth: f64,
+    worth: Total,
     /// Normalised rate of the copy.
-    share: f64,
+    share: Total,
     /// Copies that the job had when it was made; with others it is void.
-    copies: u32,
-    job: JobId,
-    node: u32,
+    copies: Reverse<u32>,
+    job: Reverse<JobId>,
+    node: Reverse<u32>,
     group: usize,
 }
-
-impl Ord for Bid {
-    /// Largest worth, then highest normalised rate, fewest copies, first job, first node: greater is better.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let worth = self.worth.total_cmp(&other.worth);
-        let ties = |bid: &Self| (bid.copies, bid.job, bid.node);
-        let floats = worth.then(self.share.total_cmp(&other.share));
-        floats.then_with(|| ties(other).cmp(&ties(self)))
-    }
-}
-
-impl PartialOrd for Bid {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Bid {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Bid {}
 
 /// What the price pass asks about a job, and the bounds of prices.
 #[derive(Debug)]
@@ -131,7 +108,7 @@ pub(super) struct Draft<'a> {
     parents: &'a BTreeMap<JobId, Parent>,
     /// Nodes that got a copy.
     given: Vec<u32>,
-    claims: BTreeMap<JobId, Claim>,
+    claims: BTreeMap<JobId, Grant>,
     /// Nodes that jobs hold, by group.
     held: BTreeMap<JobId, BTreeMap<usize, Vec<u32>>>,
 }
@@ -251,8 +228,8 @@ impl<'a> Draft<'a> {
             let Some(bid) = best.max() else {
                 return Ok(());
             };
-            let (job, given) = (bid.job, bid.group);
-            self.give(job, bid.node);
+            let (job, given) = (bid.job.0, bid.group);
+            self.give(job, bid.node.0);
             prices[given] = self.price(&market, given);
             let at = market
                 .jobs
@@ -291,11 +268,11 @@ impl<'a> Draft<'a> {
         }
         let worth = self.gain(facts, left, node);
         (worth - price > 0.0).then(|| Bid {
-            worth,
-            share: self.rate(job, node) / self.parents[&job].best_rate,
-            copies: self.copies(job),
-            job,
-            node,
+            worth: Total(worth),
+            share: Total(self.rate(job, node) / self.parents[&job].best_rate),
+            copies: Reverse(self.copies(job)),
+            job: Reverse(job),
+            node: Reverse(node),
             group,
         })
     }
@@ -305,14 +282,17 @@ impl<'a> Draft<'a> {
         let node = self.nodes.first_idle(group)?;
         let (mut best, mut looked_at): (Option<Bid>, _) = (None, Vec::new());
         while let Some(bid) = bids.peek().copied() {
-            let payoff = bid.worth - price;
-            if bid.copies == self.copies(bid.job) {
-                if payoff <= 0.0 || best.is_some_and(|best| best.worth > payoff) {
+            let payoff = Total(bid.worth.0 - price);
+            if bid.copies.0 == self.copies(bid.job.0) {
+                if payoff.0 <= 0.0 || best.is_some_and(|best| best.worth > payoff) {
                     break;
                 }
                 looked_at.push(bid);
-                let worth = payoff;
-                best = best.max(Some(Bid { worth, node, ..bid }));
+                best = best.max(Some(Bid {
+                    worth: payoff,
+                    node: Reverse(node),
+                    ..bid
+                }));
             }
             bids.pop();
         }
@@ -412,5 +392,75 @@ impl<'a> Draft<'a> {
         }
         let with_overhead = |(job, nodes)| (job, nodes, self.overhead(job, None));
         placed.into_iter().map(with_overhead).collect()
+    }
+}
+
+// Servers as nodes, each of which can hold one copy, and the columns of the table of rates.
+
+/// All nodes that can hold a copy.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    pub(super) servers: Servers,
+    /// GPUs of a copy, by group.
+    pub(super) copy_gpus: Vec<u32>,
+    /// Number of servers where every node is a column of its own, else 0.
+    unlike: usize,
+}
+
+impl Nodes {
+    pub(super) fn new(view: &ClusterView<'_>, params: &HadarEParams) -> Self {
+        let copy_on = |gpus| params.copy_gpus.on(gpus, 1);
+        let servers = Servers::new(view.cluster(), false, |server| {
+            (copy_on(server.gpus) <= server.gpus).then_some(1)
+        });
+        Self {
+            copy_gpus: servers.groups.iter().map(|one| copy_on(one.size)).collect(),
+            unlike: if params.estimator.is_exact() {
+                0
+            } else {
+                view.cluster().servers().len()
+            },
+            servers,
+        }
+    }
+
+    /// Whether every node is a column of its own.
+    pub(super) fn are_unlike(&self) -> bool {
+        self.unlike > 0
+    }
+
+    /// Columns of the table of rates that are planned with: groups, or single nodes where rates are estimated.
+    pub(super) fn columns(&self) -> usize {
+        self.unlike.max(self.servers.groups.len())
+    }
+
+    /// Column of a node.
+    pub(super) fn column(&self, node: u32) -> usize {
+        if self.are_unlike() {
+            node as usize
+        } else {
+            self.servers.group(node)
+        }
+    }
+
+    /// Group of each column; `None` if it is a server that can hold no copy.
+    pub(super) fn group_by_column(&self) -> impl Iterator<Item = Option<usize>> {
+        (0..self.columns()).map(|at| {
+            if self.are_unlike() {
+                self.servers.find_group(at as u32)
+            } else {
+                Some(at)
+            }
+        })
+    }
+
+    /// Nodes of a group that are up and have no copy.
+    pub(super) fn idle(&self, group: usize) -> &BitSet {
+        &self.servers.groups[group].by_free[1]
+    }
+
+    /// The first of them.
+    pub(super) fn first_idle(&self, group: usize) -> Option<u32> {
+        self.idle(group).first().map(|node| node as u32)
     }
 }

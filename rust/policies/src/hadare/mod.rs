@@ -3,10 +3,10 @@
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | `n`, `k` | `nodes::Nodes` | servers that can hold a copy, in groups of the same GPU type and size |
+//! | `n`, `k` | `draft::Nodes` | servers that can hold a copy, in groups of the same GPU type and size |
 //! | `J'` | `HadarE::active` | unfinished jobs |
 //! | `F_j` | `HadarEParams::max_copies` | most copies of a job |
-//! | `K_j(t)` | `draft::Claim` | copies of a job in a round, by group |
+//! | `K_j(t)` | `draft::Grant` | copies of a job in a round, by group |
 //! | `S_j` | `view.remaining_work(job)` | work that is left |
 //! | `X_jk` | `Parent::rates` | rate of a copy, by column: the same all over a group unless it is estimated |
 //! | `L_s` | `HadarEParams::round` | length of a round |
@@ -18,23 +18,21 @@
 
 mod draft;
 mod estimates;
-mod nodes;
 mod params;
 
-pub use params::{Estimator, EstimatorName, FanIn, HadarEParams};
+pub(crate) use params::{EstimatorName, FanIn, HadarEParams};
 
 use crate::hadar::facts::{Facts, Rates};
 use crate::hadar::params::Terms;
 use crate::hadar::price::Pricing;
 use crate::kit::why::{NO_PLACE, PRICE};
-use draft::{Draft, Parent, Standing};
+use draft::{Draft, Nodes, Parent, Standing};
 use estimates::{Copy, LastPlan, Oracle};
 use gangline_engine::{
     Cause, Change, Changes, ClusterView, Counted, Knowledge, Next, Plan, Policy, PolicyError,
     PolicyTraits, Reason, WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Terms as HoldTerms};
-use nodes::Nodes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +59,7 @@ const NO_CRUMB: f64 = 1.0 + 1e-9;
 
 /// The policy.
 #[derive(Debug)]
-pub struct HadarE {
+pub(crate) struct HadarE {
     params: HadarEParams,
     nodes: Nodes,
     /// Groups as types, one node as one GPU.
@@ -76,7 +74,7 @@ pub struct HadarE {
 
 impl HadarE {
     /// The policy with its settings.
-    pub fn new(params: HadarEParams) -> Self {
+    pub(crate) fn new(params: HadarEParams) -> Self {
         Self {
             params,
             nodes: Nodes::default(),

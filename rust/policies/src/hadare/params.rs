@@ -7,7 +7,7 @@ use gangline_model::SimSpan;
 
 words! {
     /// How the parameters of copies come together.
-    pub enum FanIn {
+    pub(crate) enum FanIn {
         /// All at once.
         Parallel = "parallel",
         /// One after the other.
@@ -17,7 +17,7 @@ words! {
 
 words! {
     /// Names of estimators of rates.
-    pub enum EstimatorName {
+    pub(crate) enum EstimatorName {
         /// The true rates.
         Oracle = "oracle",
         /// A moving average of the rates seen.
@@ -29,7 +29,7 @@ words! {
 
 /// Where the rates of copies that are planned with come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Estimator {
+pub(crate) enum Estimator {
     /// The true rates.
     Oracle,
     /// A moving average of the rates seen.
@@ -73,7 +73,7 @@ impl Estimator {
 
 /// Everything that `HadarE` can be told.
 #[derive(Clone, Debug)]
-pub struct HadarEParams {
+pub(crate) struct HadarEParams {
     /// The name it goes by in messages.
     pub policy: String,
     /// Most copies of a job; `None` = one per server.
@@ -106,14 +106,11 @@ pub struct HadarEParams {
 
 impl HadarEParams {
     /// Utilities that are offered: those that need no knowledge of the other jobs.
-    pub const UTILITIES: &'static [&'static str] =
+    pub(crate) const UTILITIES: &'static [&'static str] =
         &["effective_throughput", "normalised", "inverse_jct"];
 
     /// Reads them.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for times that no clock can tell, averages that learn nothing, and without any pass.
-    pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+    pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let (copies, gpus) = (params.number("max_copies"), params.number("gpus_per_copy"));
         let read = Self {
             policy: params.policy().to_owned(),

@@ -9,7 +9,7 @@
 //! | Which gangs are alike, and where is room for one? | [`Places`]: the demand classes of the trace with the placement rule | all but `hadar`, `hadare`, `pollux`, sharing |
 //! | Which servers, of all that are alike, have so much free? | [`Servers`]: by GPU type, size and what is free | `hadar`, `hadare` |
 //! | Whose timer is due next? | [`JobTimers`]: one per job behind a single one of the engine ([`Alarm`]) | preemption, `gandiva` |
-//! | Which running job is the last in order, and what do those behind a rank hold? | `preempt::running` | `srtf`, `srsf`, `las`, `gittins` and those built on them |
+//! | Which running job is the last in order, and what do those behind a rank hold? | `preempt::incremental` | `srtf`, `srsf`, `las`, `gittins` and those built on them |
 //! | How long is a job, as the policy sees it? | [`Seen`] | policies that know durations |
 //! | Whose jobs are whose? On which GPU type? | [`Owners`], [`GpuPick`] | `yarn-cs`, rounds |
 //! | Does a turn get anywhere? | [`check_length`], [`Protection`] | policies that stop jobs |
@@ -65,6 +65,7 @@ mod queues;
 mod seen;
 pub(crate) mod servers;
 mod timers;
+mod total;
 mod turns;
 pub(crate) mod why;
 
@@ -77,5 +78,6 @@ pub use seen::Seen;
 pub(crate) use servers::{Counts, Servers};
 pub(crate) use timers::Alarm;
 pub use timers::JobTimers;
+pub(crate) use total::Total;
 pub use turns::Protection;
 pub(crate) use turns::check_length;

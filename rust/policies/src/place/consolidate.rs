@@ -13,28 +13,16 @@ pub(super) fn place(
     (gpus, level): (u32, Level),
     picks: &mut Vec<Pick>,
 ) -> bool {
-    let pool = free.pool_mut(gpu_type);
-    if let Some(at) = server(params.fit, pool, gpus) {
-        picks.push(Pick { at, gpus });
+    if at_level(params, free, gpu_type, (gpus, Level::Server), picks) {
         return true;
     }
-    if level == Level::Network && pool.free_total() == gpus {
+    if level == Level::Network && free.pool(gpu_type).free_total() == gpus {
         // a full cluster made room for this gang alone: there is no choice
-        picks.extend(all_free(pool));
+        picks.extend(all_free(free.pool(gpu_type)));
         return true;
     }
-    if level == Level::Server {
-        return false;
-    }
-    if let Some(rack) = rack(params, pool, gpus, &[]) {
-        fill(params.fit, pool, rack, gpus, picks);
-        return true;
-    }
-    if level == Level::Rack || pool.free_total() < gpus {
-        return false;
-    }
-    network(params, pool, gpus, picks);
-    true
+    let mut wider = [Level::Rack, Level::Network].into_iter();
+    wider.any(|tier| tier <= level && at_level(params, free, gpu_type, (gpus, tier), picks))
 }
 
 /// All free GPUs.

@@ -2,8 +2,8 @@
 //! public code of Pollux; the chances, the order of draws and the selection are ours. O(generations x population x jobs x
 //! servers).
 
-use super::objective::Objective;
 use super::params::GeneticParams;
+use super::racer::Objective;
 use super::racer::Racer;
 use super::search::Bidder;
 use gangline_engine::{ClusterView, PolicyError};
@@ -46,9 +46,6 @@ pub(super) struct Genetic<'a> {
 
 impl<'a> Genetic<'a> {
     /// Begins at the present allocation.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for more jobs x servers than it is meant for.
     pub(super) fn new(
         view: ClusterView<'a>,
         (racers, bidders): (&'a [Racer<'a>], &'a [Bidder]),

@@ -12,13 +12,12 @@
 //! | `p` | `PolluxParams::fairness_p` | exponent of the mean |
 
 mod genetic;
-mod objective;
 mod params;
 mod place;
 mod racer;
 mod search;
 
-pub use params::{Batch, GeneticParams, PolluxParams, SearchKind};
+pub(crate) use params::{Batch, PolluxParams, SearchKind};
 
 use crate::kit::why::{NO_PLACE, OUTRANKED, SEARCH, has_enough, largest};
 use gangline_engine::{
@@ -27,9 +26,8 @@ use gangline_engine::{
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 use genetic::Genetic;
-use objective::{Objective, discount};
 use place::Layout;
-use racer::{Fair, Racer, is_bound};
+use racer::{Fair, Objective, Racer, discount, is_bound};
 use search::{Bidder, Search};
 use std::collections::BTreeSet;
 
@@ -67,7 +65,7 @@ struct Past {
 
 /// Elastic gangs by goodput.
 #[derive(Debug)]
-pub struct Pollux {
+pub(crate) struct Pollux {
     params: PolluxParams,
     objective: Objective,
     /// By job.
@@ -79,7 +77,7 @@ pub struct Pollux {
 
 impl Pollux {
     /// With these parameters.
-    pub fn new(params: PolluxParams) -> Self {
+    pub(crate) fn new(params: PolluxParams) -> Self {
         Self {
             objective: Objective::new(params.fairness_p),
             params,

@@ -6,7 +6,7 @@ use gangline_model::SimSpan;
 
 words! {
     /// Which batch a job gets.
-    pub enum Batch {
+    pub(crate) enum Batch {
         /// The one of the largest goodput on its GPUs.
         Best = "best",
         /// That of the trace.
@@ -16,7 +16,7 @@ words! {
 
 words! {
     /// How placements are searched.
-    pub enum SearchKind {
+    pub(crate) enum SearchKind {
         /// Counts by gain per GPU, then moves from job to job.
         Greedy = "greedy",
         /// A genetic search over all placements.
@@ -26,7 +26,7 @@ words! {
 
 /// Sizes of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GeneticParams {
+pub(crate) struct GeneticParams {
     /// Most jobs x servers.
     pub cells_max: usize,
     /// Candidates that live on.
@@ -37,7 +37,7 @@ pub struct GeneticParams {
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PolluxParams {
+pub(crate) struct PolluxParams {
     /// Time between two decisions.
     pub period: SimSpan,
     /// What a change of its GPUs is assumed to cost a job.
@@ -62,10 +62,7 @@ pub struct PolluxParams {
 
 impl PolluxParams {
     /// Reads them.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for times that no clock can tell.
-    pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+    pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let moves = params.number("ls_moves");
         Ok(Self {
             period: params.period("period_s")?,

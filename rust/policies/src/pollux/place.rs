@@ -1,7 +1,7 @@
 //! Which GPUs a job gets: one server where it fits, else whole idle servers and a rest; then repairs where a count found
 //! no place. O(servers) per job.
 
-use super::objective::Objective;
+use super::racer::Objective;
 use super::racer::Racer;
 use super::search::Bidder;
 use gangline_engine::ClusterView;

@@ -2,8 +2,9 @@
 //! search; Pollux itself uses a genetic algorithm.
 //! Cost: O((G + J) log J) for G GPUs and J jobs, and O(J) per move.
 
-use super::objective::Objective;
-use std::cmp::Ordering;
+use super::racer::Objective;
+use crate::kit::Total;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 /// A gain in the objective that counts.
@@ -97,35 +98,14 @@ impl Bidder {
     }
 }
 
-/// A rung that a job may climb.
-#[derive(Clone, Copy)]
+/// A rung that a job may climb: the largest gain per GPU first, then the first job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Climb {
-    gain: f64,
-    bidder: usize,
+    gain: Total,
+    bidder: Reverse<usize>,
     count: u32,
     extra: u32,
 }
-
-impl Ord for Climb {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_gain = self.gain.total_cmp(&other.gain);
-        by_gain.then(other.bidder.cmp(&self.bidder))
-    }
-}
-
-impl PartialOrd for Climb {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Climb {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Climb {}
 
 /// The bidders of a decision, and the GPUs that are not given out.
 #[derive(Debug)]
@@ -157,8 +137,8 @@ impl Search<'_> {
         let worth = |count| self.objective.worth(bidder.speedup(count));
         let gain = worth(count) - worth(bidder.count);
         Some(Climb {
-            gain: gain / f64::from(extra),
-            bidder: at,
+            gain: Total(gain / f64::from(extra)),
+            bidder: Reverse(at),
             count,
             extra,
         })
@@ -169,15 +149,15 @@ impl Search<'_> {
         let open = (0..self.bidders.len()).filter(|&at| is_open(&self.bidders[at]));
         let mut heap: BinaryHeap<Climb> = open.filter_map(|at| self.next_of(at)).collect();
         while let Some(best) = heap.pop() {
-            if self.spare == 0 || best.gain <= 0.0 {
+            if self.spare == 0 || best.gain.0 <= 0.0 {
                 return;
             }
             if best.extra > self.spare {
                 continue; // this job has all that it will get
             }
             self.spare -= best.extra;
-            self.bidders[best.bidder].count = best.count;
-            heap.extend(self.next_of(best.bidder));
+            self.bidders[best.bidder.0].count = best.count;
+            heap.extend(self.next_of(best.bidder.0));
         }
     }
 
@@ -202,8 +182,8 @@ impl Search<'_> {
 
     /// Moves single rungs from job to job while the objective grows.
     pub(super) fn improve(&mut self, moves: usize) {
-        let offer = |one: &Bidder| Offer::new(one, self.objective);
-        let mut offers: Vec<Offer> = self.bidders.iter().map(offer).collect();
+        let offer = |one: &Bidder| Value::new(one, self.objective);
+        let mut offers: Vec<Value> = self.bidders.iter().map(offer).collect();
         for _ in 0..moves {
             let Some(best) = self.best_move(&offers) else {
                 return;
@@ -217,7 +197,7 @@ impl Search<'_> {
             self.bidders[best.from].count = best.down;
             self.bidders[best.to].count = best.up;
             for at in [best.from, best.to] {
-                offers[at] = Offer::new(&self.bidders[at], self.objective);
+                offers[at] = Value::new(&self.bidders[at], self.objective);
             }
         }
     }
@@ -229,8 +209,8 @@ impl Search<'_> {
             ..one.clone()
         };
         let mut bidders: Vec<Bidder> = self.bidders.iter().map(free).collect();
-        let offer = |one: &Bidder| Offer::new(one, self.objective);
-        let offers: Vec<Offer> = bidders.iter().map(offer).collect();
+        let offer = |one: &Bidder| Value::new(one, self.objective);
+        let offers: Vec<Value> = bidders.iter().map(offer).collect();
         let search = Search {
             bidders: &mut bidders,
             ..*self
@@ -240,16 +220,16 @@ impl Search<'_> {
     }
 
     /// Whether the objective grows if the sum over the jobs does by so much.
-    fn grows(&self, offers: &[Offer], gain: f64) -> bool {
+    fn grows(&self, offers: &[Value], gain: f64) -> bool {
         let sum = offers.iter().fold(0.0, |sum, offer| sum + offer.here);
         let mean = |sum| self.objective.mean(sum, offers.len());
         mean(sum + gain) - mean(sum) > GAIN_MIN
     }
 
     /// The move that gains most among the jobs that lose least and those that gain most.
-    fn best_move(&self, offers: &[Offer]) -> Option<Move> {
+    fn best_move(&self, offers: &[Value]) -> Option<Move> {
         let numbered = || offers.iter().enumerate();
-        let loss = |(at, offer): (usize, &Offer)| Some((offer.here - offer.down?, at));
+        let loss = |(at, offer): (usize, &Value)| Some((offer.here - offer.down?, at));
         let mut losses: Vec<(f64, usize)> = numbered().filter_map(loss).collect();
         let mut gains: Vec<(f64, usize, u32)> = Vec::with_capacity(offers.len());
         for (at, offer) in numbered() {
@@ -287,13 +267,13 @@ impl Search<'_> {
 
 /// What a job adds to the objective, and would with other counts.
 #[derive(Clone, Copy, Debug)]
-struct Offer {
+struct Value {
     here: f64,
     down: Option<f64>,
     ups: [Option<(u32, f64)>; 2],
 }
 
-impl Offer {
+impl Value {
     fn new(bidder: &Bidder, objective: Objective) -> Self {
         let worth = |count| objective.worth(bidder.felt(count));
         let mut ups = bidder.ups().map(|up| (up, worth(up)));

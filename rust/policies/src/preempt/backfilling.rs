@@ -8,8 +8,8 @@
 
 use super::Pass;
 use super::incremental::TYPE;
+use super::jobs::Key;
 use super::jobs::QueueState;
-use super::key::Key;
 use super::profile::{FreeProfile, Hold};
 use crate::kit::{Classes, Places};
 use gangline_engine::{ClusterView, FreeIndex, Plan};
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// Unplaced and backfilled jobs, and what is free between them.
 #[derive(Debug, Default)]
 pub(super) struct Backfilling {
-    classes: Vec<Class>,
+    classes: Vec<LeftOut>,
     /// `None` while there are only admitted jobs, all with GPUs: what is free is what the plan has free.
     profile: Option<FreeProfile>,
     /// Number of decisions since the profile was needed.
@@ -27,7 +27,7 @@ pub(super) struct Backfilling {
 }
 
 #[derive(Debug, Default)]
-struct Class {
+struct LeftOut {
     gpus: u32,
     /// Its gangs get one server or none.
     is_on_one_server: bool,
@@ -44,9 +44,9 @@ struct Class {
 
 impl Backfilling {
     pub(super) fn new(classes: &Classes) -> Self {
-        let class = |gpus| Class {
+        let class = |gpus| LeftOut {
             gpus,
-            ..Class::default()
+            ..LeftOut::default()
         };
         Self {
             classes: classes.iter().map(|of| class(of.gpus)).collect(),

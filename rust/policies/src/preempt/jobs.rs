@@ -1,6 +1,5 @@
 //! Key and state of every job, and those that wait by demand class.
 
-use super::key::Key;
 use crate::kit::ByClass;
 use gangline_model::JobId;
 
@@ -32,7 +31,7 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     queues: ByClass<Key>,
-    jobs: Vec<Kept>,
+    kept: Vec<Kept>,
     waiting: usize,
 }
 
@@ -41,7 +40,7 @@ impl Jobs {
     pub(super) fn new(classes: usize, jobs: usize) -> Self {
         Self {
             queues: ByClass::new(classes),
-            jobs: vec![Kept::default(); jobs],
+            kept: vec![Kept::default(); jobs],
             waiting: 0,
         }
     }
@@ -55,7 +54,7 @@ impl Jobs {
     /// The state of a job, after all plans so far.
     #[inline]
     pub(super) fn state(&self, job: JobId) -> QueueState {
-        self.jobs[job.index()].state
+        self.kept[job.index()].state
     }
 
     /// Whether a job waits here.
@@ -76,7 +75,7 @@ impl Jobs {
     /// The present key of a job.
     #[inline]
     pub(super) fn key(&self, job: JobId) -> Key {
-        let kept = self.jobs[job.index()];
+        let kept = self.kept[job.index()];
         Key {
             lead: kept.lead,
             main: kept.main,
@@ -94,9 +93,9 @@ impl Jobs {
     /// The first waiting job of a class.
     #[inline]
     pub(super) fn head(&mut self, class: usize) -> Option<Key> {
-        let jobs = &self.jobs;
+        let all = &self.kept;
         self.queues.first_if(class, |key| {
-            let kept = jobs[key.job as usize];
+            let kept = all[key.job as usize];
             kept.state == QueueState::Waiting && (kept.lead, kept.main) == (key.lead, key.main)
         })
     }
@@ -125,7 +124,7 @@ impl Jobs {
 
     #[inline]
     fn put(&mut self, key: Key, state: QueueState) {
-        let kept = &mut self.jobs[key.job as usize];
+        let kept = &mut self.kept[key.job as usize];
         self.waiting += usize::from(state == QueueState::Waiting);
         self.waiting -= usize::from(kept.state == QueueState::Waiting);
         *kept = Kept {
@@ -139,5 +138,188 @@ impl Jobs {
     #[inline]
     pub(super) fn next_class(&self, class: usize) -> Option<usize> {
         self.queues.next_busy(class)
+    }
+}
+
+// Keys: how jobs are ordered. Arrival and job index are one number, as jobs are numbered by arrival.
+
+/// Place of a job in one ordered structure. Smaller comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Key {
+    /// Compared first: protection, queue, rank of an index.
+    pub lead: u64,
+    /// The measure of the policy: an instant or a span, ns.
+    pub main: i64,
+    /// The job; settles ties by arrival and index.
+    pub job: u32,
+}
+
+impl Ord for Key {
+    #[inline]
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        // most of the cost of a pass is searches, and the first two fields nearly always decide
+        if self.lead != other.lead {
+            return self.lead.cmp(&other.lead);
+        }
+        if self.main != other.main {
+            return self.main.cmp(&other.main);
+        }
+        self.job.cmp(&other.job)
+    }
+}
+
+impl PartialOrd for Key {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        let (a, b) = (self.order(), other.order());
+        a < b || a == b && self.job < other.job
+    }
+
+    #[inline]
+    fn le(&self, other: &Self) -> bool {
+        !other.lt(self)
+    }
+
+    #[inline]
+    fn ge(&self, other: &Self) -> bool {
+        !self.lt(other)
+    }
+}
+
+impl Key {
+    /// Lead and measure as one number.
+    #[inline]
+    fn order(&self) -> u128 {
+        u128::from(self.lead) << 64 | u128::from(self.main as u64 ^ 1 << 63)
+    }
+
+    /// The job.
+    #[inline]
+    pub(crate) fn job(self) -> JobId {
+        JobId(self.job)
+    }
+}
+
+/// Place of a job among all others at one instant, waiting or running: what a decision compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// Compared first: protection, queue, rank of an index.
+    pub lead: u64,
+    /// The measure now: ns, or GPU-ns where it is a span times a gang size.
+    pub value: i128,
+    /// Gang size where it counts before arrival (srsf), else 0.
+    pub gpus: u32,
+    /// The job.
+    pub job: u32,
+}
+
+impl Ord for Rank {
+    #[inline]
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.lead
+            .cmp(&other.lead)
+            .then_with(|| self.value.cmp(&other.value))
+            .then_with(|| self.tie().cmp(&other.tie()))
+    }
+}
+
+impl PartialOrd for Rank {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        // the value nearly always decides; no three-way answer is made on the way
+        self.lead < other.lead
+            || self.lead == other.lead
+                && (self.value < other.value
+                    || self.value == other.value && self.tie() < other.tie())
+    }
+}
+
+impl Rank {
+    /// Gang size and job as one number.
+    #[inline]
+    fn tie(&self) -> u64 {
+        u64::from(self.gpus) << 32 | u64::from(self.job)
+    }
+}
+
+/// What the measure of a job is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// `main` as it stands, waiting or running.
+    Fixed,
+    /// The same, but the keys of running jobs grow as time goes, each at a pace of its own: the policy sets them before
+    /// each decision.
+    Growing,
+    /// An instant of the past, waiting or running: the first start. A job that has not started stands last while it
+    /// waits; when it starts, `main` becomes now.
+    FirstStart,
+    /// A span. Of a waiting job it is `main`; of a running one it shrinks as time goes: `main - now`.
+    Span,
+    /// A span times the gang size; ties by gang size, then arrival. Of a running job it shrinks.
+    ShrinkingArea,
+}
+
+impl Measure {
+    /// Rank of a waiting job.
+    #[inline]
+    pub(crate) fn waiting(self, key: Key, gpus: u32) -> Rank {
+        let (value, gpus) = match self {
+            Self::Fixed | Self::Growing | Self::FirstStart | Self::Span => {
+                (i128::from(key.main), 0)
+            }
+            Self::ShrinkingArea => (i128::from(key.main) * i128::from(gpus), gpus),
+        };
+        Rank {
+            lead: key.lead,
+            value,
+            gpus,
+            job: key.job,
+        }
+    }
+
+    /// Rank of a running job at `now`.
+    #[inline]
+    pub(crate) fn running(self, key: Key, gpus: u32, now: i64) -> Rank {
+        match self {
+            Self::Fixed | Self::Growing | Self::FirstStart => self.waiting(key, gpus),
+            Self::Span | Self::ShrinkingArea => self.waiting(
+                Key {
+                    main: key.main - now,
+                    ..key
+                },
+                gpus,
+            ),
+        }
+    }
+
+    /// The `main` of a job that starts now, from its `main` while it waited.
+    #[inline]
+    pub(crate) fn to_running(self, main: i64, now: i64) -> i64 {
+        match self {
+            Self::Fixed | Self::Growing => main,
+            Self::FirstStart => main.min(now),
+            Self::Span | Self::ShrinkingArea => main.saturating_add(now),
+        }
+    }
+
+    /// Whether time alone never changes the order of waiting and running jobs.
+    #[inline]
+    pub(crate) fn is_fixed(self) -> bool {
+        matches!(self, Self::Fixed | Self::FirstStart)
+    }
+
+    /// Whether running jobs of different gang sizes change places as time goes.
+    pub(crate) fn is_by_size(self) -> bool {
+        self == Self::ShrinkingArea
     }
 }

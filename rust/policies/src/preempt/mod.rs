@@ -38,12 +38,11 @@
 mod backfilling;
 mod incremental;
 mod jobs;
-mod key;
 mod pass;
 mod profile;
-mod running;
 mod walk;
 
-pub use crate::kit::Protection;
-pub use key::{Key, Measure, Rank};
-pub use pass::Pass;
+pub(crate) use crate::kit::Protection;
+pub use jobs::Rank;
+pub(crate) use jobs::{Key, Measure};
+pub(crate) use pass::Pass;

@@ -1,9 +1,9 @@
 //! The pass with preemption as a policy uses it: the policy reports what happened to its jobs and asks for a plan.
 
 use super::backfilling::Backfilling;
+use super::incremental::RunningSet;
 use super::jobs::{Jobs, QueueState};
-use super::key::{Key, Measure, Rank};
-use super::running::RunningSet;
+use super::jobs::{Key, Measure, Rank};
 use crate::kit::Places;
 use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::place::PlacementParams;
@@ -23,7 +23,7 @@ enum Algorithm {
 
 /// Waiting and running jobs, and the pass over both.
 #[derive(Debug)]
-pub struct Pass {
+pub(crate) struct Pass {
     pub(super) measure: Measure,
     algorithm: Algorithm,
     /// Demand classes and placement rule.
@@ -50,7 +50,7 @@ pub struct Pass {
 
 impl Pass {
     /// A pass in the order of a measure.
-    pub fn new(placement: PlacementParams, measure: Measure) -> Self {
+    pub(crate) fn new(placement: PlacementParams, measure: Measure) -> Self {
         Self {
             measure,
             algorithm: if measure == Measure::Growing {
@@ -73,10 +73,7 @@ impl Pass {
     }
 
     /// Sizes everything. Returns the jobs that have no place even on the empty cluster.
-    ///
-    /// # Errors
-    /// [`PolicyError`] for a placement rule that cannot serve this run.
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
@@ -107,18 +104,13 @@ impl Pass {
     }
 
     /// Whether a job runs, after all plans so far.
-    pub fn is_running(&self, job: JobId) -> bool {
+    pub(crate) fn is_running(&self, job: JobId) -> bool {
         self.queues.is_running(job)
-    }
-
-    /// The present key of a job.
-    pub fn key(&self, job: JobId) -> Key {
-        self.queues.key(job)
     }
 
     /// Why a job waits after a plan: the running jobs that rank before it leave too few GPUs, or the placement rule
     /// found none for it. Of those jobs it names the one with the largest gang. O(running jobs).
-    pub fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
+    pub(crate) fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let (now, jobs) = (view.now().0, view.jobs());
         let key = self.queues.key(job);
         let own = match self.queues.state(job) {
@@ -168,7 +160,7 @@ impl Pass {
     }
 
     /// Takes in failures and repairs. Call after the jobs that were requeued by them have left.
-    pub fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+    pub(crate) fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         if changes.has_servers() {
             self.has_room = true;
             self.is_rule_known = false;
@@ -178,7 +170,7 @@ impl Pass {
     }
 
     /// Takes out a running job that has finished or was requeued by a failure.
-    pub fn leave(&mut self, job: JobId) {
+    pub(crate) fn leave(&mut self, job: JobId) {
         let class = self.places.class_of(job);
         let key = self.queues.key(job);
         match self.queues.state(job) {
@@ -196,7 +188,7 @@ impl Pass {
     }
 
     /// Puts a job into its queue, or gives a waiting one another key.
-    pub fn wait(&mut self, key: Key) {
+    pub(crate) fn wait(&mut self, key: Key) {
         let class = self.places.class_of(key.job());
         if self.queues.state(key.job()) == QueueState::Unplaced {
             let old = self.queues.key(key.job());
@@ -213,7 +205,7 @@ impl Pass {
     }
 
     /// Gives a running job another key. If it comes forward nothing changes for others.
-    pub fn rekey(&mut self, key: Key) {
+    pub(crate) fn rekey(&mut self, key: Key) {
         let job = key.job();
         let old = self.queues.key(job);
         if old == key {
@@ -235,8 +227,15 @@ impl Pass {
         }
     }
 
+    /// The first job of a class that the count does not admit.
+    pub(super) fn left_out(&mut self, class: usize) -> Option<Key> {
+        let waiting = self.queues.head(class);
+        let backfilled = self.backfilling.first_backfilled(class);
+        waiting.into_iter().chain(backfilled).min()
+    }
+
     /// Decides which jobs run: fills the plan. The policy puts the jobs that it preempts back with [`Pass::wait`].
-    pub fn decide(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+    pub(crate) fn decide(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         if !self.is_rule_known && self.may_refuse() {
             self.know_rule(plan);
         }

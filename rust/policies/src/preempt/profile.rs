@@ -4,7 +4,7 @@
 //! that key. Along the order a server only loses GPUs. So "this server has n GPUs free" holds up to one place in the
 //! order, and one ordered set per n answers which servers have n GPUs free at a key.
 
-use super::key::Key;
+use super::jobs::Key;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::{GpuSet, JobId, ServerId, Verb};
 use rustc_hash::FxHashMap;

@@ -4,14 +4,14 @@
 
 use super::Pass;
 use super::jobs::QueueState;
-use super::key::{Key, Rank};
+use super::jobs::{Key, Rank};
 use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 
 /// A job in the order: running, or admitted by this count.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Ranked {
     rank: Rank,
     class: usize,
     is_running: bool,
@@ -20,7 +20,7 @@ struct Entry {
     has_gpus: bool,
 }
 
-impl Entry {
+impl Ranked {
     fn job(&self) -> JobId {
         JobId(self.rank.job)
     }
@@ -34,7 +34,7 @@ impl Pass {
             return;
         }
         let mut order = self.count_all(view);
-        let has_lost = |entry: &&Entry| entry.is_running && !entry.has_gpus;
+        let has_lost = |entry: &&Ranked| entry.is_running && !entry.has_gpus;
         for entry in order.iter().filter(has_lost) {
             plan.release(entry.job());
         }
@@ -87,7 +87,7 @@ impl Pass {
     }
 
     /// Step 1: all running jobs and the waiting ones that are admitted, in order.
-    fn count_all(&mut self, view: &ClusterView<'_>) -> Vec<Entry> {
+    fn count_all(&mut self, view: &ClusterView<'_>) -> Vec<Ranked> {
         let types = view.cluster().gpu_types().len();
         let mut left: Vec<u32> = (0..types)
             .map(|at| view.gpus_up(GpuTypeId::new(at)))
@@ -108,7 +108,7 @@ impl Pass {
                 let class = self.places.class_of(job);
                 let own = view.run(job).expect("a running job").gpu_type();
                 let admitted_on = self.admit_on(class, Some(own), &mut left);
-                order.push(Entry {
+                order.push(Ranked {
                     rank,
                     class,
                     is_running: true,
@@ -125,7 +125,7 @@ impl Pass {
             if admitted_on.is_some() {
                 self.queues.pop(class);
                 self.push_head(class);
-                order.push(Entry {
+                order.push(Ranked {
                     rank,
                     class,
                     is_running: false,
@@ -160,7 +160,12 @@ impl Pass {
     }
 
     /// Step 3. A waiting job without a place goes back to its queue.
-    fn place_admitted(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: &mut [Entry]) {
+    fn place_admitted(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        order: &mut [Ranked],
+    ) {
         for entry in order.iter_mut().filter(|entry| !entry.has_gpus) {
             let Some(gpu_type) = entry.admitted_on else {
                 continue;
@@ -184,7 +189,7 @@ impl Pass {
     }
 
     /// Step 4 over the jobs that gave up their GPUs and the first waiting jobs of the classes.
-    fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: Vec<Entry>) {
+    fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: Vec<Ranked>) {
         self.list_heads();
         self.list_non_monotone(view);
         let lost = order.into_iter().filter(|entry| entry.is_running);

@@ -2,7 +2,7 @@
 
 use super::parameters::ESTIMATE_ERROR;
 use super::{PolicyInfo, seen};
-use crate::baselines::{Blocking, Easy, Fifo, Skip, SkipOrder};
+use crate::baselines::{Easy, Fifo, Skip, SkipOrder};
 use crate::params::{ParamKind, ParamReader, ParamSpec, number};
 use crate::place::PlacementParams;
 use gangline_engine::Knowledge;
@@ -32,7 +32,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         is_work_conserving: true,
         family: "queue",
         source: OF_QUEUES,
-        make: |params, _| Ok(Box::new(skip(SkipOrder::Arrival, params))),
+        make: |params, _| Ok(Box::new(skip(SkipOrder::Arrival, false, params))),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
@@ -63,7 +63,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         own: SIZED,
-        make: |params, _| Ok(Box::new(skip(SkipOrder::Duration, params))),
+        make: |params, _| Ok(Box::new(skip(SkipOrder::Duration, false, params))),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
@@ -74,12 +74,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         own: SIZED,
-        make: |params, _| {
-            Ok(Box::new(Blocking::new(
-                PlacementParams::read(params),
-                seen(params),
-            )))
-        },
+        make: |params, _| Ok(Box::new(skip(SkipOrder::Duration, true, params))),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
@@ -91,11 +86,12 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         own: SIZED,
-        make: |params, _| Ok(Box::new(skip(SkipOrder::Area, params))),
+        make: |params, _| Ok(Box::new(skip(SkipOrder::Area, false, params))),
         ..PolicyInfo::BASE
     },
 ];
 
-fn skip(order: SkipOrder, params: &ParamReader) -> Skip {
-    Skip::new(order, PlacementParams::read(params), seen(params))
+fn skip(order: SkipOrder, is_strict: bool, params: &ParamReader) -> Skip {
+    let placement = PlacementParams::read(params);
+    Skip::new(order, is_strict, placement, seen(params))
 }

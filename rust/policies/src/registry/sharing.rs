@@ -5,7 +5,7 @@ use super::world::{PAIRS, SHARING};
 use super::{PolicyInfo, Preset};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, spec};
 use crate::sharing::{
-    FreePick, Gather, Key, PartnerTime, Retest, Sharing, SharingParams, SubBatchRule,
+    FreePick, Gather, PartnerTime, QueueKey, Retest, Sharing, SharingParams, SubBatchRule,
 };
 use gangline_engine::Knowledge;
 
@@ -13,7 +13,7 @@ const GATHER: ParamSpec = choice("gather", Gather::NAMES, "cluster").doc("where 
      server if one has enough (server_first)");
 const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc("which free GPUs a gang takes that shares none: of the server with the fewest that are enough (best_fit), or of \
      servers with the fewest resident jobs (few_residents)");
-const KEY: ParamSpec = choice("key", Key::NAMES, "time").doc(
+const KEY: ParamSpec = choice("key", QueueKey::NAMES, "time").doc(
     "order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first",
 );
 const RETEST: ParamSpec = choice("retest", Retest::NAMES, "on_release").doc("when waiting jobs are tried again: on_release (a job has ended or the capacity has changed) or always (at every \

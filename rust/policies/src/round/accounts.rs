@@ -9,6 +9,7 @@
 //!
 //! Times are integers until they are divided, so that skipped rounds change nothing.
 
+use crate::kit::Total;
 use gangline_model::JobId;
 
 /// Tables by job and type.
@@ -32,6 +33,18 @@ pub(crate) struct Claim {
     pub job: JobId,
 }
 
+impl Claim {
+    /// What claims are compared by before their jobs.
+    #[inline]
+    pub(super) fn worth(&self) -> (Total, Total, Total) {
+        (
+            Total(self.priority),
+            Total(self.deficit_s),
+            Total(self.share),
+        )
+    }
+}
+
 impl Eq for Claim {}
 
 impl PartialOrd for Claim {
@@ -42,11 +55,8 @@ impl PartialOrd for Claim {
 
 impl Ord for Claim {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.priority
-            .total_cmp(&other.priority)
-            .then(self.deficit_s.total_cmp(&other.deficit_s))
-            .then(self.share.total_cmp(&other.share))
-            .then(other.job.cmp(&self.job))
+        let by_worth = self.worth().cmp(&other.worth());
+        by_worth.then(other.job.cmp(&self.job))
     }
 }
 

@@ -8,13 +8,10 @@
 //! A round costs O((running + passed over) log n): claims are kept in order between rounds, unless jobs share GPUs.
 
 mod accounts;
-mod arrange;
 mod ask;
-mod choose;
-mod entities;
-mod packed;
 mod pairs;
 mod queues;
+mod walk;
 
 use crate::kit::GpuPick;
 use crate::kit::Places;
@@ -24,10 +21,9 @@ use crate::kit::why::{
 };
 use crate::place::PlacementParams;
 pub(crate) use accounts::{Accounts, Claim};
-use ask::order_of_types;
+pub(crate) use ask::EntityParams;
+use ask::{Entities, order_of_types};
 pub(crate) use ask::{ask, types};
-use entities::Entities;
-pub use entities::EntityParams;
 use gangline_allocation::{Allocator, Shares, in_parts};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
@@ -35,13 +31,13 @@ use gangline_engine::{
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use pairs::Pairs;
-pub use pairs::Partners;
+pub(crate) use pairs::Partners;
 use queues::{Filter, Queues};
 use std::collections::BTreeSet;
 
 /// When jobs without a share are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ZeroPass {
+pub(crate) enum ZeroPass {
     /// After all jobs with a share, on all types.
     After,
     /// On each type after the jobs with a share there.
@@ -62,7 +58,7 @@ impl ZeroPass {
 
 /// Parameters of the mechanism.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RoundParams {
+pub(crate) struct RoundParams {
     /// Name of the policy, for messages.
     pub policy: String,
     /// Length of a round.
@@ -103,7 +99,7 @@ struct Holder {
 }
 
 /// A policy in rounds.
-pub struct Rounds {
+pub(crate) struct Rounds {
     params: RoundParams,
     places: Places,
     allocator: Box<dyn Allocator>,
@@ -170,7 +166,7 @@ impl Choice {
 
 impl Rounds {
     /// A policy with a placement rule and an allocator.
-    pub fn new(
+    pub(crate) fn new(
         params: RoundParams,
         placement: PlacementParams,
         allocator: Box<dyn Allocator>,

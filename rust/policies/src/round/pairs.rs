@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// With which other jobs a job is promised a share of its time on the same GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Partners {
+pub(crate) enum Partners {
     /// Any job of a kind: jobs of one kind are alike, so it does not matter which of them is the partner.
     #[default]
     OfKind,

@@ -14,17 +14,16 @@
 //! ordered sets ([`partners`]); nothing looks at all residents or all GPUs. `tests/reference/sjf_bsbf.py` is the same by full
 //! scans.
 
-mod pair;
 mod params;
 mod partners;
 mod residents;
 mod search;
 mod waiting;
 
-pub use pair::Pair;
 pub use params::{
-    BenefitParams, FreePick, Gather, Key, PartnerTime, Retest, SharingParams, SubBatchRule,
+    BenefitParams, FreePick, Gather, PartnerTime, QueueKey, Retest, SharingParams, SubBatchRule,
 };
+pub use partners::Pair;
 
 use crate::kit::why::{BEHIND, NO_PLACE};
 use gangline_engine::{
@@ -34,7 +33,7 @@ use gangline_model::{GpuTypeId, JobId, Terms, span_of_work};
 use residents::{Residents, Stay};
 use search::{Found, Newcomer, Reach, ladder};
 use std::cmp::Reverse;
-use waiting::{Waiter, Waiting};
+use waiting::{Queue, Waiter};
 
 /// There is room beside running jobs, but none beside which the policy lets it run.
 pub(crate) static NO_PARTNER: Reason = Reason::new(
@@ -47,7 +46,7 @@ pub(crate) static NO_PARTNER: Reason = Reason::new(
 #[derive(Debug)]
 pub struct Sharing {
     params: SharingParams,
-    queue: Waiting,
+    queue: Queue,
     residents: Residents,
     /// Newcomers that have to wait although there would be room beside others.
     refused: u64,
@@ -58,7 +57,7 @@ impl Sharing {
     pub fn new(params: SharingParams) -> Self {
         Self {
             params,
-            queue: Waiting::default(),
+            queue: Queue::default(),
             residents: Residents::default(),
             refused: 0,
         }

@@ -57,7 +57,7 @@ words! {
 
 words! {
     /// Order of the queue.
-    pub enum Key {
+    pub enum QueueKey {
         /// Isolated duration.
         Time = "time",
         /// Isolated duration x GPUs.
@@ -92,7 +92,7 @@ pub struct SharingParams {
     /// Which free GPUs a gang takes.
     pub free_pick: FreePick,
     /// Order of the queue.
-    pub key: Key,
+    pub key: QueueKey,
     /// Whether every decision tries all waiting jobs.
     pub retests_all: bool,
     /// Whether a job that does not fit ends the decision.
@@ -110,7 +110,7 @@ impl SharingParams {
         Self {
             gather: params.choice("gather", Gather::named),
             free_pick: params.choice("free_pick", FreePick::named),
-            key: params.choice("key", Key::named),
+            key: params.choice("key", QueueKey::named),
             retests_all: block || params.choice("retest", Retest::named) == Retest::Always,
             block,
             seen: Seen::new(params.number("estimate_error")),

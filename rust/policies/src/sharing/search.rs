@@ -1,7 +1,7 @@
 //! GPUs for one gang on one type: free ones alone, shared ones by first fit (SJF-FFS) or best benefit (SJF-BSBF).
 
-use super::pair::Pair;
 use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
+use super::partners::Pair;
 use super::partners::{Asking, Partner, Partners};
 use super::residents::{Residents, slots};
 use crate::kit::Seen;
@@ -198,9 +198,6 @@ impl Newcomer<'_> {
     }
 
     /// The sub-batch and the GPUs with the least mean completion time.
-    ///
-    /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`], which a policy with [`gangline_engine::Knowledge::Remaining`] never sees.
     pub(super) fn best_benefit(
         &self,
         rule: &BenefitParams,
@@ -239,9 +236,6 @@ impl Newcomer<'_> {
     }
 
     /// The time of the newcomer on some GPUs and the delay of a partner there: the mean over the shared GPUs.
-    ///
-    /// # Errors
-    /// As [`Self::best_benefit`].
     pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
         let view = self.view;
         let alone_s = view.remaining_work(self.job)? / view.rate_alone(self.job, &found.gpus);

@@ -1,7 +1,7 @@
-//! Waiting jobs by class: jobs of a class differ only in how long they are, so where one finds no place a longer one
+//! Queue jobs by class: jobs of a class differ only in how long they are, so where one finds no place a longer one
 //! finds none either, and a decision looks at the first of each class that it has not yet refused.
 
-use super::params::{Key, SharingParams};
+use super::params::{QueueKey, SharingParams};
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::JobId;
 use smallvec::SmallVec;
@@ -22,13 +22,13 @@ type ClassKey = SmallVec<[u64; 10]>;
 
 /// The queue.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct Queue {
     numbers: BTreeMap<ClassKey, u32>,
     /// Classes with waiting jobs.
     classes: BTreeMap<u32, BTreeSet<(i128, JobId)>>,
 }
 
-impl Waiting {
+impl Queue {
     /// Adds a job that arrived or was requeued.
     pub(super) fn add(
         &mut self,
@@ -38,8 +38,8 @@ impl Waiting {
     ) -> Result<Waiter, PolicyError> {
         let length = i128::from(params.seen.duration(view, job)?.0);
         let length = match params.key {
-            Key::Time => length,
-            Key::GpuTime => length * i128::from(view.jobs().gpus(job)),
+            QueueKey::Time => length,
+            QueueKey::GpuTime => length * i128::from(view.jobs().gpus(job)),
         };
         let next = self.numbers.len() as u32;
         let class = *self.numbers.entry(class_key(view, job)?).or_insert(next);

@@ -23,7 +23,7 @@ const LOW: u32 = 62;
 
 /// Continuous least attained service.
 #[derive(Debug)]
-pub struct ContinuousLas {
+pub(crate) struct ContinuousLas {
     /// Head start of a running job, GPU-ns per GPU of its gang.
     quantum: i128,
     is_time: bool,
@@ -37,7 +37,7 @@ pub struct ContinuousLas {
 
 impl ContinuousLas {
     /// The policy with a placement rule.
-    pub fn new(
+    pub(crate) fn new(
         quantum: i128,
         is_time: bool,
         protection: Protection,

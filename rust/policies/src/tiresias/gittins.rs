@@ -11,7 +11,7 @@ const GRID_LIMIT: i128 = 1 << 24;
 
 /// Ranks of the index by grid point.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GittinsIndex {
+pub(crate) struct GittinsIndex {
     delta: i128,
     /// Rank of the index at `a = m x D`; smaller is earlier.
     ranks: Vec<u32>,
@@ -31,7 +31,7 @@ struct Fraction {
 impl GittinsIndex {
     /// Ranks for sorted services and a quantum, both in GPU-ns; `None` if the grid would have more than
     /// 2^24 points.
-    pub fn new(services: &[i128], delta: i128) -> Option<Self> {
+    pub(crate) fn new(services: &[i128], delta: i128) -> Option<Self> {
         debug_assert!(services.is_sorted(), "services are sorted");
         let longest = services.last().copied().unwrap_or(0);
         if longest / delta >= GRID_LIMIT {
@@ -65,14 +65,14 @@ impl GittinsIndex {
 
     /// Rank of the index after so much attained service, GPU-ns; smaller is earlier.
     #[inline]
-    pub fn rank(&self, attained: i128) -> u32 {
+    pub(crate) fn rank(&self, attained: i128) -> u32 {
         let point = usize::try_from(attained / self.delta).unwrap_or(usize::MAX);
         self.ranks.get(point).copied().unwrap_or(self.last)
     }
 
     /// Service still to come until the next grid point.
     #[inline]
-    pub fn to_next_point(&self, attained: i128) -> i128 {
+    pub(crate) fn to_next_point(&self, attained: i128) -> i128 {
         self.delta - attained % self.delta
     }
 }

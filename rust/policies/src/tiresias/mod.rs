@@ -11,6 +11,6 @@ mod continuous;
 mod gittins;
 mod queues;
 
-pub use continuous::ContinuousLas;
-pub use gittins::GittinsIndex;
-pub use queues::{QueuedParams, QueuedService};
+pub(crate) use continuous::ContinuousLas;
+pub(crate) use gittins::GittinsIndex;
+pub(crate) use queues::{QueuedParams, QueuedService};

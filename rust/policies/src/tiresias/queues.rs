@@ -22,7 +22,7 @@ const NEVER_STARTED: i64 = i64::MAX;
 
 /// Parameters of [`QueuedService`]. Services are in GPU-ns, or in ns if `is_time`.
 #[derive(Clone, Debug)]
-pub struct QueuedParams {
+pub(crate) struct QueuedParams {
     /// Name of the policy, for messages.
     pub policy: String,
     /// Service at which a job leaves each queue but the last.
@@ -41,10 +41,7 @@ pub struct QueuedParams {
 
 impl QueuedParams {
     /// Reads the parameters of `las` or `gittins`.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for a value out of range.
-    pub fn read(params: &ParamReader, has_index: bool) -> Result<Self, PolicyError> {
+    pub(crate) fn read(params: &ParamReader, has_index: bool) -> Result<Self, PolicyError> {
         let services = |name: &str| -> Result<Option<Vec<i128>>, PolicyError> {
             let Some(list) = params.list(name) else {
                 return Ok(None);
@@ -75,7 +72,7 @@ impl QueuedParams {
 
 /// Queues by attained service.
 #[derive(Debug)]
-pub struct QueuedService {
+pub(crate) struct QueuedService {
     params: QueuedParams,
     index: Option<GittinsIndex>,
     pass: Pass,
@@ -91,7 +88,7 @@ pub struct QueuedService {
 
 impl QueuedService {
     /// The policy with a placement rule.
-    pub fn new(params: QueuedParams, placement: PlacementParams) -> Self {
+    pub(crate) fn new(params: QueuedParams, placement: PlacementParams) -> Self {
         Self {
             params,
             index: None,

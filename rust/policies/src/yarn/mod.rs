@@ -11,7 +11,7 @@
 
 mod queues;
 
-pub use queues::QueueParams;
+pub(crate) use queues::QueueParams;
 
 use crate::kit::why::{BEHIND, NO_PLACE, at_head};
 use crate::kit::{GpuPick, Places};
@@ -36,7 +36,7 @@ pub(crate) static QUOTA: Reason = Reason::new(
 
 /// Capacity queues without preemption.
 #[derive(Debug)]
-pub struct Yarn {
+pub(crate) struct Yarn {
     params: QueueParams,
     pick: GpuPick,
     places: Places,
@@ -45,7 +45,7 @@ pub struct Yarn {
 
 impl Yarn {
     /// Queues, a rule for the GPU type and one for the place inside it.
-    pub fn new(params: QueueParams, pick: GpuPick, placement: PlacementParams) -> Self {
+    pub(crate) fn new(params: QueueParams, pick: GpuPick, placement: PlacementParams) -> Self {
         Self {
             params,
             pick,

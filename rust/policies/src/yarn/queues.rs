@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters of the queues.
 #[derive(Clone, Debug)]
-pub struct QueueParams {
+pub(crate) struct QueueParams {
     /// What makes a queue.
     pub by: QueueBy,
     /// Shares by name; `None` = equal shares over the queues of the trace.
@@ -53,8 +53,8 @@ impl PartialEq for Load {
 
 impl Eq for Load {}
 
-/// Place of a queue among those that may go next: its load, then its number, which is in order of names.
-type Place = (Load, u32);
+/// Position of a queue among those that may go next: its load, then its number, which is in order of names.
+type Position = (Load, u32);
 
 /// The queues of a trace, numbered in order of their names.
 #[derive(Debug, Default)]
@@ -65,16 +65,13 @@ pub(super) struct Queues {
     /// Queue of each job.
     of: Vec<u32>,
     /// Queues with a waiting job whose head may have a place.
-    ready: BTreeSet<Place>,
+    ready: BTreeSet<Position>,
     /// Queues whose head has none.
     blocked: BTreeSet<u32>,
 }
 
 impl Queues {
     /// Learns the queues of the trace.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] if the trace names no owner, or a queue has no share.
     pub(super) fn new(params: &QueueParams, jobs: &JobFacts) -> Result<Self, PolicyError> {
         let Some(owners) = Owners::of(jobs, params.by) else {
             let name = params.by.name();
@@ -100,7 +97,7 @@ impl Queues {
         })
     }
 
-    fn place(&self, queue: u32) -> Place {
+    fn place(&self, queue: u32) -> Position {
         let entry = &self.list[queue as usize];
         (Load(entry.used, entry.share), queue)
     }
