@@ -42,6 +42,8 @@ pub(crate) static LEASED: Reason = Reason::new(
     "the GPUs were leased to other jobs until {until}",
 );
 
+/// Of a job that no auction has seen since it waits.
+const UNKNOWN: (SimSpan, SimSpan) = (SimSpan::ZERO, SimSpan::ZERO);
 const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
 
 /// Auctions of GPUs at the ends of leases, which are the multiples of one length.
@@ -131,8 +133,12 @@ impl Themis {
     fn gather(&mut self, view: &ClusterView<'_>, is_boundary: bool) -> Result<(), PolicyError> {
         let mut standings = std::mem::take(&mut self.standings);
         standings.clear();
-        let waiting = view.waiting();
-        standings.extend(waiting.map(|job| self.standing(view, job, self.spans[job.index()])));
+        for job in view.waiting() {
+            if self.spans[job.index()] == UNKNOWN {
+                self.spans[job.index()] = self.spans_of(view, job)?;
+            }
+            standings.push(self.standing(view, job, self.spans[job.index()]));
+        }
         if is_boundary {
             for job in view.running() {
                 standings.push(self.standing(view, job, self.spans_of(view, job)?));
@@ -142,7 +148,7 @@ impl Themis {
         Ok(())
     }
 
-    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         self.fairness.update(view, changes);
         for &job in &changes.started {
             self.count(job, -1);
@@ -150,9 +156,8 @@ impl Themis {
         let stopped = changes.preempted.iter().chain(&changes.requeued);
         for &job in stopped.chain(&changes.arrived) {
             self.count(job, 1);
-            self.spans[job.index()] = self.spans_of(view, job)?;
+            self.spans[job.index()] = UNKNOWN;
         }
-        Ok(())
     }
 }
 
@@ -172,7 +177,7 @@ impl Policy for Themis {
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
         self.waiting_by_class = vec![0; self.places.classes().len()];
-        self.spans = vec![(SimSpan(1), SimSpan(1)); view.jobs().len()];
+        self.spans = vec![UNKNOWN; view.jobs().len()];
         self.fairness.start(view);
         check_length(view, "themis", "lease_s", self.lease, &unplaceable)?;
         Ok(unplaceable)
@@ -184,7 +189,7 @@ impl Policy for Themis {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        self.update(view, changes)?;
+        self.update(view, changes);
         let mut waiting = view.waiting_count();
         let now = view.now();
         let is_boundary = now.0 % self.lease.0 == 0;
