@@ -13,6 +13,7 @@ from gangline.testing.machine import machine
 SETTINGS = settings(
     max_examples=max(5, settings().max_examples // 4),
     stateful_step_count=15,
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 

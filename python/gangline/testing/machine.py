@@ -90,9 +90,10 @@ class PolicyMachine(RuleBasedStateMachine):
         self.is_over = False
 
     def _step(self) -> None:
-        self.is_over = self.engine.advance() == "done"
-        if not self.is_over:
+        self.is_over = True  # if anything is raised, the run cannot go on
+        if self.engine.advance() != "done":
             self.engine.decide()
+            self.is_over = False
 
     @precondition(lambda self: not self.is_over)
     @rule()
