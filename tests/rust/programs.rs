@@ -100,11 +100,7 @@ fn check(policy: &str, is_packed: bool) {
                 clock: Box::new(Silent),
                 tally: Arc::clone(&tally),
             };
-            let services = Services {
-                outside,
-                ..Services::default()
-            };
-            build(policy, &params, services).expect("valid")
+            build(policy, &params, Services { outside }).expect("valid")
         };
         let whole = conformance::run(&case, make().as_mut());
         let whole = whole.unwrap_or_else(|error| panic!("{words}: {error}"));

@@ -29,9 +29,10 @@ class Sound(Policy):
     def decide(self, view: View, changes: Changes) -> Plan:  # noqa: ARG002 - for subclasses
         """Start each job that fits, on the first servers of one type that have room."""
         plan = Plan()
-        free = view.servers("gpus_free").astype(int)
-        kinds, names = view.servers("gpu_type"), ("job", "gpus", "gpu_types", "arrival_s")
-        waiting = list(zip(*(view.waiting(name).tolist() for name in names), strict=True))
+        free = view.servers.gpus_free.astype(int)
+        kinds, jobs = view.servers.gpu_type, view.waiting
+        columns = (jobs.job, jobs.gpus, jobs.gpu_types, jobs.arrival_s)
+        waiting = list(zip(*(column.tolist() for column in columns), strict=True))
         for job, gpus, allowed, _ in self.order(waiting):
             if self.is_done(view, plan):
                 break
