@@ -168,7 +168,7 @@ def counterexample(
     --------
     >>> import gangline as gl
     >>> print(gl.testing.counterexample("fifo", 200, laws=["work-conserving"]).headline)
-    3 jobs, 1 server, 2 GPUs: segments, 0 s: a job of 1 GPUs waits while 1 GPUs of a type ...
+    3 jobs, 2 servers, 2 GPUs: segments, 0 s: a job of 1 GPUs waits while 1 GPUs of a type ...
     """
     return _draw(_Trial(policy, laws_of(laws), params, max_share, max_events), worlds, seed)
 
