@@ -80,12 +80,12 @@ CONSERVING = [
 
 @pytest.mark.parametrize("name", CONSERVING)
 def test_policies_that_skip_nobody_leave_no_fitting_job_waiting(name: str) -> None:
-    gl.testing.check_policy(name, work_conserving=True)
+    gl.testing.check_policy(name, laws=["work-conserving"])
 
 
 def test_a_head_that_blocks_others_is_no_work_conservation() -> None:
     with pytest.raises(gl.testing.LawBroken) as caught:
-        gl.testing.check_policy("fifo", work_conserving=True)
+        gl.testing.check_policy("fifo", laws=["work-conserving"])
     assert caught.value.law == "work-conserving"
 
 
