@@ -52,6 +52,10 @@ def build(checks: Checks) -> Path:
     binaries = sorted(name for name in names if name.endswith((".so", ".pyd", ".pyc")))
     checks.check("the source distribution holds no binary", not binaries, str(binaries))
     # Building from the archive proves it whole; the shared target folder saves the dependencies.
+    # All files of an archive have one old date, by which cargo would take our crates of an earlier
+    # archive for these.
+    for built in (ROOT / "target" / "release" / ".fingerprint").glob("gangline-*"):
+        shutil.rmtree(built)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(OUT)]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(ROOT / "target")}
     subprocess.run([*command, str(sdist)], env=environment, check=True, cwd=OUT)

@@ -16,8 +16,12 @@ TABLES = ("network", "sharing", "throughput", "iter_time", "elastic")
 
 
 def scenario(world: World) -> dict[str, Any]:
-    """Return the world with the tables of its cluster beside it, as scenarios have them."""
+    """Return the world with the tables of its cluster beside it, as scenarios have them.
+
+    GPU types without a price cost 1: `gavel-cost` refuses them.
+    """
     cluster = dict(world.cluster_keys)
+    cluster["gpu_types"] = [{"price_per_hour": 1.0, **row} for row in cluster["gpu_types"]]
     tables = {name: cluster.pop(name) for name in TABLES if name in cluster}
     levels = tables.get("network", {}).get("levels")
     if levels is not None:

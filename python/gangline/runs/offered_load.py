@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangline import _core
 from gangline._support import formatting
 from gangline.errors import OptionError
 from gangline.runs import arrival_window
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from gangline import _core
     from gangline.cluster.description import Cluster
     from gangline.lp.highs import F64
     from gangline.runs.arrival_window import Window
@@ -420,6 +420,8 @@ def _measure(
 ) -> OfferedLoad:
     import numpy as np
 
+    from gangline import _core
+
     arrival, gpus = trace.numbers("arrival_s"), trace.numbers("gpus").astype(np.float64)
     seconds = _seconds(cluster, trace, core_cluster, core_jobs)
     fits: Bools = np.asarray(np.isfinite(seconds).any(axis=1))
@@ -469,6 +471,8 @@ def _early_load(
     the most even division of these GPU-seconds.
     """
     import numpy as np
+
+    from gangline import _core
 
     if cluster.sharing is not None or cluster.elastic is not None or not end > begin:
         return None

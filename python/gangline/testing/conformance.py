@@ -61,7 +61,8 @@ def check_policy(
         limit; default `EVENTS_MAX` on `small_worlds()`, `DRAWN_EVENTS_MAX` in drawn worlds, none in
         worlds of yours.
     seed : int
-        Seed of the drawn worlds: the same seed draws the same worlds.
+        Seed of the drawn worlds: it draws the same worlds with the same modules loaded, as
+        hypothesis also draws constants that it finds in modules.
 
     Raises
     ------

@@ -49,7 +49,8 @@ def smallest(
     count : int
         Number of worlds to draw.
     seed : int
-        The same seed draws the same worlds.
+        The same seed draws the same worlds with the same modules loaded, as hypothesis also draws
+        constants that it finds in modules.
     drawn : strategy, optional
         Default: `strategies.any_worlds()`.
     """
