@@ -3,10 +3,13 @@
     .venv/bin/python scripts/worlds.py            # writes; needs a build of the current Rust
     .venv/bin/python scripts/worlds.py --check    # writes nothing; fails if a page is stale
 
-`scripts/worlds.toml` has the worlds, and for each policy one in which it does what it is for and
-one in which it does not. In Markdown the script writes between markers and nowhere else:
+`scripts/worlds.toml` has the worlds. The page of a policy names one in which it does what it is for
+and one in which it does not; the script writes between these markers and nowhere else:
 
-    <!-- worlds: NAME -->
+    <!-- worlds: NAME
+    works = { world = "queue", measure = "jct_mean_s", rivals = ["fifo"], why = "A sentence." }
+    fails = { world = "mixed", measure = "makespan_s", rivals = ["sjf"], why = "Another one." }
+    -->
     <!-- end of worlds -->
 """
 
@@ -25,7 +28,9 @@ from gangline._support import formatting
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = ".venv/bin/python scripts/worlds.py"
-END = "<!-- end of worlds -->"
+MARKED = re.compile(
+    r"(<!-- worlds: (?P<policy>\S+)\n(?P<named>.*?)\n-->\n).*?(<!-- end of worlds -->)", re.S
+)
 FILE = re.compile(r"<!-- file: (\S+) -->\n```toml\n(.*?)```", re.S)
 TITLES = {
     "jct_mean_s": "mean JCT",
@@ -57,14 +62,18 @@ class Shown(NamedTuple):
         return bool(values[0] < min(values[1:]))
 
 
+@cache
 def declared() -> dict[str, Any]:
-    """Return worlds and pages."""
-    return tomllib.loads((ROOT / "scripts/worlds.toml").read_text("utf-8"))
+    """Return the worlds by name."""
+    found = tomllib.loads((ROOT / "scripts/worlds.toml").read_text("utf-8"))
+    return dict(found["worlds"])
 
 
-def page_of(policy: str) -> Path:
-    """Return the page of a policy."""
-    return ROOT / "docs" / "policies" / f"{policy}.md"
+def pages() -> dict[str, Path]:
+    """Return the page of each policy whose page names its worlds."""
+    every = sorted((ROOT / "docs/policies").glob("*.md"))
+    found = ((MARKED.search(page.read_text("utf-8")), page) for page in every)
+    return {marked["policy"]: page for marked, page in found if marked is not None}
 
 
 @cache
@@ -86,7 +95,7 @@ def _cluster(name: str) -> gl.Cluster:
 @cache
 def summary(name: str, policy: str) -> dict[str, Any]:
     """Return the summary of a policy in a world."""
-    world = declared()["worlds"][name]
+    world = declared()[name]
     options: dict[str, Any] = {"sharing": {"xi": world["xi"]}} if "xi" in world else {}
     params = LABELS.get((policy, name))
     result = gl.simulate(
@@ -102,18 +111,20 @@ def summary(name: str, policy: str) -> dict[str, Any]:
 
 def shown(policy: str) -> tuple[Shown, Shown]:
     """Run a policy and its rivals in both of its worlds."""
-    page = declared()["pages"][policy]
+    marked = MARKED.search(pages()[policy].read_text("utf-8"))
+    assert marked is not None
+    named = tomllib.loads(marked["named"])
 
     def one(entry: dict[str, Any]) -> Shown:
         policies = (policy, *entry["rivals"])
         rows = tuple(summary(entry["world"], name) for name in policies)
         return Shown(entry["world"], policies, entry["measure"], entry["why"], rows)
 
-    return one(page["works"]), one(page["fails"])
+    return one(named["works"]), one(named["fails"])
 
 
 def _command(one: Shown) -> str:
-    world = declared()["worlds"][one.world]
+    world = declared()[one.world]
     words = [f'gangline compare --trace "{world["trace"]}" --cluster {world["cluster"]}']
     words.append(f"--policies {','.join(one.policies)}")
     words += [f"--max-gpus {world['max_gpus']}"] if "max_gpus" in world else []
@@ -148,7 +159,7 @@ def _table(one: Shown) -> str:
 
 def body(policy: str) -> str:
     """Return what the page of a policy has between its markers."""
-    about = declared()["worlds"]
+    about = declared()
     parts = []
     for one, lead in zip(shown(policy), ("It works.", "It does not."), strict=True):
         parts.append(
@@ -160,15 +171,8 @@ def body(policy: str) -> str:
 
 def written(policy: str) -> str:
     """Return the text of a page with its tables."""
-    path = page_of(policy)
-    text = path.read_text("utf-8")
-    start = f"<!-- worlds: {policy} -->\n"
-    head, found, rest = text.partition(start)
-    _, closed, tail = rest.partition(END)
-    if not found or not closed:
-        message = f"{path.name}: expected the lines `{start.strip()}` and `{END}`"
-        raise ValueError(message)
-    return f"{head}{start}{body(policy)}{END}{tail}"
+    text = pages()[policy].read_text("utf-8")
+    return MARKED.sub(lambda marked: f"{marked[1]}{body(policy)}{marked[4]}", text)
 
 
 def main() -> int:
@@ -177,8 +181,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
     options = parser.parse_args()
     stale = 0
-    for policy in declared()["pages"]:
-        path, text = page_of(policy), written(policy)
+    for policy, path in pages().items():
+        text = written(policy)
         if text != path.read_text("utf-8"):
             stale += 1
             if options.check:

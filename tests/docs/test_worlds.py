@@ -3,7 +3,7 @@
 A comparison that a page shows keeps GPUs busy and tells its policies apart; one that is meant to be
 idle says so, with its reason, in a comment `<!-- idle: REASON -->` before the block, or `# idle:
 REASON` in a session. The page of each policy shows a world in which it works and one in which it
-does not, as `scripts/worlds.toml` has them.
+does not, of those in `scripts/worlds.toml`.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ def too_alike(rows: list[dict[str, Any]]) -> str:
     return f"mean JCTs are {apart:.1%} apart" if apart <= APART else ""
 
 
-@pytest.mark.parametrize("policy", worlds.declared()["pages"])
+@pytest.mark.parametrize("policy", worlds.pages())
 def test_a_policy_works_in_one_world_and_not_in_the_other(policy: str) -> None:
     works, fails = worlds.shown(policy)
     assert works.is_best
     assert not fails.is_best
     for one in (works, fails):
         assert too_alike(list(one.rows)) == "", one.world
-    page = worlds.page_of(policy)
+    page = worlds.pages()[policy]
     assert worlds.written(policy) == page.read_text("utf-8"), f"run {worlds.COMMAND}"
 
 
 def test_every_page_of_a_policy_has_its_worlds() -> None:
-    pages = {entry["page"] for entry in _core.registry() if not entry["hidden"]}
-    assert set(worlds.declared()["pages"]) == pages
+    shown = {entry["page"] for entry in _core.registry() if not entry["hidden"]}
+    assert worlds.pages() == {page: ROOT / f"docs/policies/{page}.md" for page in shown}
 
 
 def compared(page: Path) -> Iterator[tuple[int, list[str]]]:
