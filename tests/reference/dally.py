@@ -28,6 +28,7 @@ Order = tuple[int, int, int]
 class Dally(Policy):
     """Offers at every event, lease boundary and exact delay timer."""
 
+    names = ("dally",)
     wake_on = frozenset({"arrival", "completion", "capacity", "timer"})
     defaults: ClassVar[dict[str, Any]] = {
         "lease_s": 3600.0,

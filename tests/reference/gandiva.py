@@ -62,6 +62,7 @@ class Group:
 class Gandiva(Policy):
     """Oversubscribe, take turns, migrate, pack."""
 
+    names = ("gandiva",)
     wake_on = EVENTS | {"timer"}
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
         "max_residents": 4,

@@ -176,6 +176,7 @@ def is_better(new: Branch, old: Branch) -> bool:
 class Hadar(Policy):
     """Prices per server and GPU type; a job runs where its utility exceeds its cost."""
 
+    names = ("hadar", "hadar-paper", "hadar-ttd", "hadar-jct")
     wake_on = frozenset({"round"})
     defaults: ClassVar[dict[str, Any]] = {
         "utility": "normalised",

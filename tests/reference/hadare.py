@@ -75,6 +75,7 @@ class Parent:
 class HadarE(Policy):
     """Each unfinished job runs as copies on several nodes, and they are merged in each round."""
 
+    names = ("hadare", "hadare-paper", "hadare-lab", "hadare-nofork")
     forks = True
     wake_on = frozenset({"round"})
     defaults: ClassVar[dict[str, Any]] = {

@@ -20,6 +20,7 @@ Key = tuple[Any, ...]
 class Policy:
     """What every policy shares: parameters, placement, durations."""
 
+    names: ClassVar[tuple[str, ...]] = ()  # in the registry
     max_share = 1
     forks = False
     mixes_types = False
@@ -119,6 +120,8 @@ class Policy:
 class Queue(Policy):
     """fifo, fifo-skip, sjf, sjf-strict, ssf: a queue without preemption."""
 
+    names = ("fifo", "fifo-skip", "sjf", "sjf-strict", "ssf")
+
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {"estimate_error": 0.0}
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
@@ -153,6 +156,7 @@ class Queue(Policy):
 class Easy(Policy):
     """EASY backfill with one reservation."""
 
+    names = ("easy",)
     needs_duration = True
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
         "estimate_error": 0.0,
@@ -241,6 +245,7 @@ class Easy(Policy):
 class Repack(Policy):
     """srtf and srsf: greedy re-pack by count; base of las and gittins."""
 
+    names: ClassVar[tuple[str, ...]] = ("srtf", "srsf")
     needs_duration = True
     wake_on = EVENTS | {"timer"}
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
@@ -339,6 +344,8 @@ def repack(policy: Policy, order: list[Job]) -> Plan:
 
 class Las(Repack):
     """las, gittins and their tiresias presets: queues by attained service."""
+
+    names = ("las", "gittins", "tiresias", "tiresias-gittins")
 
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
         "limits": [3250, 7200],
@@ -462,6 +469,7 @@ class Las(Repack):
 class ToyRound(Policy):
     """All active jobs by attained service at each round; whoever can keeps its place."""
 
+    names = ("toy-round",)
     wake_on = frozenset({"round"})
     defaults: ClassVar[dict[str, Any]] = {"round_s": 360.0}
 
@@ -496,6 +504,7 @@ class ToyRound(Policy):
 class ToyTimer(Policy):
     """A job waits ``delay_s`` for one server before it accepts any place."""
 
+    names = ("toy-timer",)
     wake_on = EVENTS | {"timer"}
     defaults: ClassVar[dict[str, Any]] = {"delay_s": 60.0}
 
@@ -527,6 +536,7 @@ class ToyTimer(Policy):
 class ToyShare(Policy):
     """Free GPUs first, else the lowest GPUs that hold at most one job."""
 
+    names = ("toy-share",)
     max_share = 2
     defaults: ClassVar[dict[str, Any]] = {"halve": False}
 

@@ -132,6 +132,7 @@ class Layout:
 class Pollux(Policy):
     """Counts by gain per GPU, stability, local moves, then places."""
 
+    names = ("pollux", "pollux-fixed", "pollux-no-avoid")
     wake_on = frozenset({"round"})
     defaults: ClassVar[dict[str, Any]] = {
         "period_s": 60.0,

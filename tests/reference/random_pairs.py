@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class RandomPairs(Rounds):
     """An equal split over jobs alone and pairs of jobs."""
 
+    names = ("gavel-gandiva",)
+
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
         super().__init__(ref, name, params)
         self.packed = True

@@ -110,7 +110,10 @@ class Rounds(Policy):
         "gavel-water-filling-agnostic": filling,
         "gavel-allox": {"alpha": 1.0},
         "gavel-fifo": {"gpu_pick": "most_free"},
+        "gavel-fifo-perf": {},
+        "gavel-isolated": {},
     }
+    names: ClassVar[tuple[str, ...]] = tuple(own)
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
         super().__init__(ref, name, params)

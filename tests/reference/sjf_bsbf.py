@@ -62,6 +62,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 class SjfFfs(Policy):
     """Share whenever there is room."""
 
+    names = ("sjf-ffs", "sjf-ffs-code", "sjf-ffs-consolidated")
     max_share = 2
     needs_duration = True
     defaults: ClassVar[dict[str, Any]] = {
@@ -248,6 +249,8 @@ class SjfFfs(Policy):
 
 class SjfBsbf(SjfFfs):
     """Share only where the mean completion of the pair gains."""
+
+    names = ("sjf-bsbf", "sjf-bsbf-code", "sjf-bsbf-consolidated")
 
     defaults: ClassVar[dict[str, Any]] = SjfFfs.defaults | {
         "partner_time": "exclusive",

@@ -22,6 +22,7 @@ Gpus = tuple["Gpu", ...]
 class Themis(Policy):
     """Auctions at the multiples of the lease; between them for what is free."""
 
+    names = ("themis",)
     needs_duration = True
     wake_on = EVENTS | {"timer"}
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {

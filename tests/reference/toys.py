@@ -22,6 +22,7 @@ Key = tuple[int, int]  # job, part
 class ToyFork(Policy):
     """Idle servers take further copies of the jobs that run; a job that waits takes them back."""
 
+    names = ("toy-fork",)
     forks = True
     wake_on = EVENTS | {"timer"}
     defaults: ClassVar[dict[str, Any]] = {
@@ -153,6 +154,7 @@ def is_merged(job: Job) -> bool:
 class ToyMixed(Policy):
     """Strict FIFO; a gang for which no single type has room now takes several."""
 
+    names = ("toy-mixed",)
     mixes_types = True
     defaults: ClassVar[dict[str, Any]] = {}
 

@@ -46,6 +46,8 @@ def pick(policy: Policy, rule: str, job: Job, free: set[Gpu]) -> tuple[Gpu, ...]
 class Yarn(Policy):
     """The least served queue goes next; a head without a place waits for the next decision."""
 
+    names = ("yarn-cs",)
+
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
         "queue_by": "none",
         "queue_shares": None,
