@@ -89,7 +89,6 @@ def test_errors() -> None:
 
 def test_names() -> None:
     assert missing(CONTRACT["names"]["public"], dir(gl)) == []
-    assert missing(CONTRACT["names"]["policies"], list(gl.policies.registry)) == []
     assert missing(CONTRACT["names"]["presets"], gl.Cluster.presets()) == []
 
 
