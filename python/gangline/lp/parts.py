@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = ["solve_in_parts"]
 
-SMALLEST = ("gavel-las", "gavel-water-filling")
-LARGEST = ("gavel-makespan", "gavel-ftf")
-SUMS = ("gavel-max-sum", "gavel-cost")
+OF_PARTS: dict[str, Callable[[list[float]], float]] = {"least": min, "largest": max, "sum": sum}
+"""What the objectives of parts make of all of them, as the core says it."""
+
 COLUMNS = ("rates", "scale", "weight", "steps_remaining", "age_s", *PER_JOB)
 
 
 def solve_in_parts(
-    solve: Callable[..., Allocation], policy: str, given: dict[str, Any], partitions: Any
+    solve: Callable[..., Allocation],
+    policy: str,
+    given: dict[str, Any],
+    partitions: Any,
+    of_parts: str | None,
 ) -> Allocation:
     """Solve so many parts and, to know what that loses, the whole program.
 
@@ -39,6 +43,8 @@ def solve_in_parts(
         Arrays and settings of `gangline.lp.solve`; `seed` also draws which job is in which part.
     partitions : int
         How many; never more than jobs.
+    of_parts : str, optional
+        A name in `OF_PARTS`; None for a policy that is no linear program.
 
     Returns
     -------
@@ -53,9 +59,8 @@ def solve_in_parts(
     SolverError
         If a program does not end at an optimum.
     """
-    base = policy.removesuffix("-agnostic")
     is_whole = isinstance(partitions, Integral) and int(partitions) >= 1
-    if not is_whole or base not in SMALLEST + LARGEST + SUMS:
+    if not is_whole or of_parts is None:
         raise PolicyError(
             f"{policy}: partitions: expected a whole number >= 1, and a policy that is a linear "
             f"program, got {partitions!r}",
@@ -73,10 +78,9 @@ def solve_in_parts(
     order = np.random.Generator(np.random.Philox(given.get("seed", 0))).permutation(jobs)
     dealt = [np.sort(order[turn::parts]) for turn in range(parts)]
     found = [solve(policy, **_part_of(given, own, parts)) for own in dealt]
-    values = [part.objective for part in found]
-    value = min(values) if base in SMALLEST else max(values) if base in LARGEST else sum(values)
+    value = OF_PARTS[of_parts]([part.objective for part in found])
     loss = value / whole.objective - 1.0 if whole.objective else 0.0  # nothing runs either way
-    loss = loss if base in LARGEST else -loss
+    loss = loss if of_parts == "largest" else -loss
     return _together(found, dealt, value, loss)
 
 

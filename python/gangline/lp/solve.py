@@ -113,7 +113,7 @@ def solve(
     }
     if "partitions" in settings:
         parts = settings.pop("partitions")
-        return solve_in_parts(solve, policy, arrays | settings, parts)
+        return solve_in_parts(solve, policy, arrays | settings, parts, _ENTRIES[policy]["of_parts"])
     own = _settings(policy, settings)
     columns = read(policy, arrays, own)
     if not len(columns["rates"]):

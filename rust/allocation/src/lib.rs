@@ -47,7 +47,7 @@ pub use model::{
     Algorithm, Failed, How, Keeps, Model, Next, NoSolver, Rows, Solution, Solved, Solver,
     SolverError,
 };
-pub use objective::{Choice, FastestFirst, Objective, Settings};
+pub use objective::{Choice, FastestFirst, Objective, OfParts, Settings};
 pub use parts::in_parts;
 pub use program::{Staged, TwoStages, within};
 pub use random_pairs::RandomPairs;

@@ -3,6 +3,7 @@
 use crate::error::CoreError;
 use crate::options;
 use crate::output::reason_row;
+use gangline_allocation::OfParts;
 use gangline_engine::Knowledge;
 use gangline_engine::PolicyError;
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, Params, PolicyInfo, Services};
@@ -65,6 +66,8 @@ fn policy<'py>(
     row.set_item("work_conserving", info.is_work_conserving)?;
     row.set_item("allocator", info.solves())?;
     row.set_item("allocates", info.objective.is_some())?;
+    let of_parts = info.default_objective().and_then(|own| own.of_parts());
+    row.set_item("of_parts", of_parts.map(OfParts::name))?;
     let premises = PyList::empty(py);
     for premise in info.premises {
         let entry = PyDict::new(py);

@@ -24,6 +24,28 @@ pub use closed::FastestFirst;
 /// Programs of more rows are left to prices, or to the solver outside.
 const ROWS_MAX: usize = 10_000;
 
+/// What the objectives of the parts of a program make of all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfParts {
+    /// The least of them; more is better.
+    Least,
+    /// The largest of them; less is better.
+    Largest,
+    /// Their sum; more is better.
+    Sum,
+}
+
+impl OfParts {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Least => "least",
+            Self::Largest => "largest",
+            Self::Sum => "sum",
+        }
+    }
+}
+
 /// What an allocation is to be best in.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objective {
@@ -289,6 +311,16 @@ impl Objective {
     /// Whether nothing is solved.
     pub fn is_closed_form(&self) -> bool {
         matches!(self, Self::Isolated | Self::FifoPerf { .. })
+    }
+
+    /// What the objectives of parts make; none if it is no program that can be dealt into parts.
+    pub fn of_parts(&self) -> Option<OfParts> {
+        match self {
+            Self::Las { .. } | Self::WaterFilling { .. } => Some(OfParts::Least),
+            Self::Makespan { .. } | Self::Ftf { .. } => Some(OfParts::Largest),
+            Self::MaxSum { .. } | Self::Cost { .. } => Some(OfParts::Sum),
+            Self::Allox { .. } | Self::Isolated | Self::FifoPerf { .. } => None,
+        }
     }
 
     /// Whether it is a heterogeneity-agnostic variant, to which all types are alike.

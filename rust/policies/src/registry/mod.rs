@@ -166,9 +166,14 @@ impl PolicyInfo {
 
     /// Whether it solves programs.
     pub fn solves(&self) -> bool {
-        let allocation = self.allocation(&Params::new());
-        allocation
-            .is_ok_and(|found| found.is_some_and(|(objective, _)| !objective.is_closed_form()))
+        self.default_objective()
+            .is_some_and(|objective| !objective.is_closed_form())
+    }
+
+    /// What its allocations are to be best in with default parameters, if it makes any.
+    pub fn default_objective(&self) -> Option<Objective> {
+        let allocation = self.allocation(&Params::new()).ok().flatten();
+        allocation.map(|(objective, _)| objective)
     }
 
     /// Whether a run with these parameters needs durations in the trace.
