@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import gangline as gl
 import worlds
+from gangline import _core
 from gangline.cli.app import main
 from gangline.errors import PolicyError
+from unit.runs import explain_oracle
 from unit.runs.explain_oracle import check_cause
 from unit.runs.test_explain import LAB, check_all, explained, said_of, spans, table
 
@@ -71,6 +74,14 @@ def test_an_arrival_between_two_nanoseconds_is_no_time_without_an_answer() -> No
     said = said_of("fifo", 1, LAB, table((0, 4, 5000), (1971.4258485999999, 1, 10)))
     assert spans(said) == [(1971.4258486, 5000.0, "no place", None)]
     assert "not been asked" not in str(said)
+
+
+def test_every_declared_reason_is_held_against_the_run() -> None:
+    """A reason that the oracle does not know would pass whatever it claims."""
+    code = inspect.getsource(explain_oracle)
+    declared = {reason["name"] for entry in _core.registry() for reason in entry["reasons"]}
+    unknown = {name for name in declared if f'"{name}"' not in code}
+    assert unknown == {"no share"}  # shares are in no table of a run
 
 
 def whole_steps() -> gl.Trace:
