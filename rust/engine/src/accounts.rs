@@ -23,7 +23,7 @@ pub(crate) struct Segment<'a> {
 }
 
 /// The accounts of a run. A column is empty where the run does not need it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     jobs: usize,
     /// Whether something is kept of segments without overhead or pause: one of the columns below, or the table.
@@ -287,7 +287,7 @@ impl Accounts {
 }
 
 /// Useful GPU time so far: each GPU counts once, by its least affected resident.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Useful {
     /// By GPU: up to when it is counted.
     since: Vec<SimTime>,

@@ -15,7 +15,7 @@ use gangline_model::{
 };
 
 /// Scratch of the check, reused: free masks of the servers that the plan names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     stamp: Vec<u32>,
     free: Vec<u64>,

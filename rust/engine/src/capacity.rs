@@ -10,13 +10,13 @@ use gangline_rng::{Purpose, Stream};
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
 /// The failures and repairs that are still to come, as events of the queue.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CapacityEvents {
     events: Vec<(ServerId, bool, SimTime)>,
     random: Option<Random>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Random {
     mtbf_s: f64,
     mttr_s: f64,

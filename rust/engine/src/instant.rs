@@ -86,7 +86,7 @@ impl Engine {
     }
 
     #[inline]
-    fn is_past_limit(&self, time: SimTime) -> bool {
+    pub(crate) fn is_past_limit(&self, time: SimTime) -> bool {
         let config = self.motion.state.config();
         config.until.is_some_and(|until| time > until)
             || config.max_events.is_some_and(|most| self.events >= most)
@@ -106,7 +106,7 @@ impl Engine {
     /// The next instant with an event; `None` if nothing is left to happen.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
-    fn next_instant(&mut self) -> Option<SimTime> {
+    pub(crate) fn next_instant(&mut self) -> Option<SimTime> {
         let arrival = self.motion.state.next_arrival();
         if self.motion.queue.has_stale() {
             self.drop_stale();

@@ -21,7 +21,7 @@ const STOPS_PER_FAILURE: u64 = 100;
 const LOSSES_PER_JOB: u64 = 10_000;
 
 /// The counts between two checks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Livelock {
     /// Preemptions and moves of parts, so far.
     pub(crate) stops: u64,

@@ -15,7 +15,7 @@ pub(crate) enum TimerOrder {
 }
 
 /// Actions and timer orders of one decision; reused.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PlanBuffer {
     pub(crate) actions: Vec<Action>,
     pub(crate) timers: Vec<TimerOrder>,

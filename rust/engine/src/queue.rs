@@ -69,7 +69,7 @@ fn earliest(events: &[Event]) -> usize {
 }
 
 /// A priority queue of [`Event`]s ordered by (time, class, insertion).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct EventQueue {
     /// Entry `i` comes before its children `WIDTH * i + 1` to `WIDTH * i + WIDTH`.
     heap: Vec<Event>,

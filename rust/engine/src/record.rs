@@ -10,7 +10,7 @@ use crate::timeline::{Timeline, TimelineWriter};
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 
 /// Collects what a run leaves behind.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
     /// Segments recorded when memory ran out.

@@ -9,6 +9,7 @@ use crate::error::EngineError;
 use crate::features::Features;
 use crate::livelock::Livelock;
 use crate::memory::{BYTES_PER_JOB, is_available};
+use crate::occupancy::FreeIndex;
 use crate::plan::{Plan, PlanBuffer, TimerOrder};
 use crate::policy::Policy;
 use crate::queue::EventQueue;
@@ -59,6 +60,10 @@ pub struct Control {
 pub enum Advance {
     /// The policy has to be asked now.
     Decision,
+    /// The time that was asked for has come, and no decision is due.
+    Time,
+    /// So many events have passed as were asked for.
+    Slice,
     /// The run is over.
     Done,
 }
@@ -74,8 +79,8 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// One run.
-#[derive(Debug)]
+/// One run. A clone goes on by itself from where the run is; it shares the world alone.
+#[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) motion: Motion,
     pub(crate) changes: Changes,
@@ -285,19 +290,106 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Stalled`]; [`EngineError::Step`] if a decision is still due.
     pub fn advance(&mut self) -> Result<Advance, EngineError> {
+        self.advance_for(u64::MAX, None)
+    }
+
+    /// The same through about so many events at most, and not beyond an instant: what happens in it does happen, and
+    /// without a decision the run then stands there.
+    ///
+    /// # Errors
+    /// Those of [`Engine::advance`].
+    pub fn advance_for(
+        &mut self,
+        events: u64,
+        to: Option<SimTime>,
+    ) -> Result<Advance, EngineError> {
         if self.awaiting {
             return Err(EngineError::Step {
                 what: "a decision is due: decide or apply first",
             });
         }
+        let end = self.events.saturating_add(events);
         loop {
             if self.outcome.is_some() {
                 return Ok(Advance::Done);
             }
+            if let Some(to) = to
+                && self.stands_at(to)
+            {
+                return Ok(Advance::Time);
+            }
             if self.gather()? {
                 return Ok(Advance::Decision);
             }
+            if self.events >= end && self.outcome.is_none() {
+                return Ok(Advance::Slice);
+            }
         }
+    }
+
+    /// Lets time pass up to an instant, if nothing happens up to then; whether that is so.
+    fn stands_at(&mut self, to: SimTime) -> bool {
+        if self.motion.state.lives().are_all_done() || self.is_past_limit(to) {
+            return false;
+        }
+        // to ask for the next instant may pass over rounds, which an event that comes in between would need
+        let rounds = (self.next_round, self.is_steady);
+        let next = self.next_instant();
+        (self.next_round, self.is_steady) = rounds;
+        if next.is_some_and(|next| next <= to) {
+            return false;
+        }
+        if to > self.motion.state.now() {
+            self.motion.recorder.advance(&self.motion.state, to);
+            self.motion.state.begin_instant(to);
+        }
+        true
+    }
+
+    /// Lets a caller outside look at the run and work on the draft of a plan, which [`Engine::lend_draft`] lent. Actions
+    /// of the plan are dropped: [`Engine::apply`] takes those to be carried out.
+    pub fn draft<R>(
+        &mut self,
+        draft: &mut FreeIndex,
+        work: impl FnOnce(&ClusterView<'_>, &Changes, &mut Plan<'_>) -> R,
+    ) -> R {
+        let view = self.motion.view(self.traits.knowledge);
+        let mut plan = Plan {
+            state: &self.motion.state,
+            free: draft,
+            buffer: &mut self.buffer,
+        };
+        let result = work(&view, &self.changes, &mut plan);
+        self.buffer.clear();
+        result
+    }
+
+    /// Lends the draft of a plan; nothing but [`Engine::draft`] may be called until it is given back.
+    pub fn lend_draft(&mut self) -> Box<FreeIndex> {
+        self.motion.state.occupancy_mut().lend()
+    }
+
+    /// Takes the draft back.
+    pub fn take_back_draft(&mut self, draft: Box<FreeIndex>) {
+        self.motion.state.occupancy_mut().take_back(draft);
+    }
+
+    /// Whether a decision is due.
+    pub fn is_due(&self) -> bool {
+        self.awaiting
+    }
+
+    /// Decisions so far.
+    pub fn decisions(&self) -> u64 {
+        self.decisions
+    }
+
+    /// What tells runs apart that have come equally far: the time, the decisions, the jobs that are done, and a hash of
+    /// what was done to all jobs.
+    pub fn trail(&self) -> (SimTime, u64, usize, u64) {
+        let state = &self.motion.state;
+        let hash = self.motion.recorder.hash.0;
+        (state.now(), self.decisions, state.lives().done(), hash)
     }
 
     /// Asks the policy for the decision that is due and carries it out.

@@ -27,7 +27,7 @@ pub(crate) mod running;
 mod types;
 
 /// The state of a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct State {
     cluster: Arc<ClusterSpec>,
     jobs: Arc<JobTable>,

@@ -5,7 +5,7 @@ use gangline_model::{SimTime, TimerTag};
 use rustc_hash::FxHashMap;
 
 /// Timers by tag. A map from tag to slot is looked up, never iterated.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
     slots: FxHashMap<TimerTag, u32>,
     tags: Vec<TimerTag>,

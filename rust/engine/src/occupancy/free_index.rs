@@ -14,7 +14,7 @@ use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, RackId, ServerGpus, ServerI
 pub use pool::TypePool;
 
 /// Free GPUs of every server, by type.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,

@@ -34,7 +34,7 @@ struct ServerState {
 }
 
 /// Servers, the residents of their GPUs, and the free GPUs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
     servers: Vec<ServerState>,
     max_share: u32,

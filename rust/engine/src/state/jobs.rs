@@ -112,7 +112,7 @@ impl JobState {
 }
 
 /// The jobs of a run, as far as they have arrived.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Jobs {
     /// By job, up to the last that has arrived; those left out of the run stand among them.
     states: Vec<JobState>,

@@ -18,7 +18,7 @@ use gangline_model::{GpuSet, JobId, Shape, SimTime, Terms, Tier};
 use smallvec::SmallVec;
 
 /// The state of a run with all that follows its changes: events to come, accounts, records.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Motion {
     pub(crate) state: State,
     pub(crate) queue: EventQueue,

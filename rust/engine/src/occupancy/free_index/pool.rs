@@ -8,7 +8,7 @@ use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 
 /// Free GPUs of the servers of one type. Positions are local: ascending with the server's id. Racks
 /// are numbered among those that hold servers of the type, ascending with the rack's id.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TypePool {
     servers: Vec<ServerId>,
     slots: Vec<Slots>,
@@ -40,7 +40,7 @@ struct Slots {
 }
 
 /// What only some rules need: built when first asked for, kept up to date from then on.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Extras {
     racks: Option<Racks>,
     /// Whether one of the structures below exists.

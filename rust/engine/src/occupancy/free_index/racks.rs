@@ -16,7 +16,7 @@ const FEW_RACKS: usize = 256;
 /// Largest range of keys that is kept as a set of bits (2 MB).
 const DENSE_KEYS: usize = 1 << 24;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Racks {
     /// Rack -> its free GPUs.
     pub(super) free: Vec<u32>,
@@ -31,7 +31,7 @@ pub(super) struct Racks {
     has_others: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Numbering {
     /// Position -> place in the pool.
     order: Vec<u32>,
@@ -52,7 +52,7 @@ struct WholeKey {
     rack: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct WholeOrder {
     size: u32,
     keys: Vec<WholeKey>,
@@ -366,7 +366,7 @@ fn packed(whole: u32, other: u32) -> u32 {
 
 /// Racks ordered by (free GPUs, index): up to [`FEW_RACKS`] in no order, more as a set of bits where the range of
 /// keys is small, else as a tree. Questions are handed the free GPUs of all racks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum FreeOrder {
     /// Nothing is kept.
     Few,
