@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from gangline.runs.options import RunOptions
     from gangline.runs.result import Result
     from gangline.runs.simulate import run, simulate
+    from gangline.runs.simulation import Simulation
     from gangline.runs.spec import RunSpec
     from gangline.runs.summary import RunSummary
     from gangline.studies.capacity import plan_capacity
@@ -96,6 +97,7 @@ __all__ = [
     "RunSpec",
     "RunSummary",
     "Sharing",
+    "Simulation",
     "SolverError",
     "StalledError",
     "Sweep",
@@ -149,6 +151,7 @@ _HOMES = {
     "gangline.runs.options": "RunOptions",
     "gangline.runs.result": "Result",
     "gangline.runs.simulate": "run simulate",
+    "gangline.runs.simulation": "Simulation",
     "gangline.runs.spec": "RunSpec",
     "gangline.runs.summary": "RunSummary",
     "gangline.studies.capacity": "plan_capacity",

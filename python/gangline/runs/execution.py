@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gangline.policies.protocol import Policy
     from gangline.runs.arrival_window import Window
     from gangline.runs.executors import Apart
+    from gangline.runs.explain.face import Again
     from gangline.runs.explain.watched import Watched
     from gangline.runs.inputs import ClusterLike, Progress, TraceLike
     from gangline.runs.offered_load import OfferedLoad
@@ -40,9 +41,15 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
     from gangline.trace.reference import TraceReference
 
+    Arguments: TypeAlias = tuple[
+        _core.Cluster, _core.Jobs, str | Policy, dict[str, Any], _core.RunOptions
+    ]
+
 __all__ = ["Outcome", "Run", "Worlds", "carry_out", "is_elastic"]
 
 T = TypeVar("T")
+PLANS = "plans"
+"""Stands for a policy where plans came from outside: `gangline.Simulation`."""
 
 
 class Run(NamedTuple):
@@ -222,7 +229,7 @@ class Worlds:
         self._most = most, traces
         self._held: dict[bytes, Trace] = {}
         self._traces: _Shared[Trace] = _Shared(most if traces is None else traces)
-        self._pairs: _Shared[_World] = _Shared(most)
+        self._pairs: _Shared[World] = _Shared(most)
         self._clusters: _Shared[tuple[Cluster, _core.Cluster]] = _Shared(most)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -269,24 +276,25 @@ class Worlds:
 
     def run(self, run: Run, *, progress: bool | Progress = False) -> Result:
         """Carry out a run; `progress` as for `gangline.simulate`."""
-        return self._world(run.spec).carry_out(run, (), progress)[0]
+        return self.world(run.spec).carry_out(run, (), progress)[0]
 
     def watch(
         self, run: Run, jobs: Sequence[int], *, progress: bool | Progress = False
     ) -> tuple[Result, Watched]:
         """Carry out a run and record why some jobs wait, which are rows of its trace."""
-        return self._world(run.spec).watch(run, jobs, progress)
+        return self.world(run.spec).watch(run, jobs, progress)
 
     def check(self, run: Run) -> None:
         """Refuse what `run` would refuse before its first event; costs no more than a start."""
-        self._world(run.spec).check(run)
+        self.world(run.spec).check(run)
 
-    def _world(self, spec: RunSpec) -> _World:
+    def world(self, spec: RunSpec) -> World:
+        """Return the cluster and the trace of a spec."""
         lab = _key(spec.cluster)
 
-        def pair() -> _World:
+        def pair() -> World:
             cluster, core = self._clusters.get(lab, lambda: _both(spec.build_cluster()))
-            return _World(cluster, core, self.trace(spec.trace))
+            return World(cluster, core, self.trace(spec.trace))
 
         return self._pairs.get(lab + _key(spec.trace.identity), pair)
 
@@ -325,7 +333,7 @@ class _Shared(Generic[T]):
             return made[0]
 
 
-class _World:
+class World:
     """A cluster and a trace in the form of the core."""
 
     def __init__(self, cluster: Cluster, core: _core.Cluster, trace: Trace) -> None:
@@ -365,17 +373,25 @@ class _World:
     ) -> tuple[Result, _core.RunOutput]:
         from gangline import _core
         from gangline.runs.bar import bar
-        from gangline.runs.result import Result
 
         chosen, options = run.spec.policy.resolve(run.policy), run.spec.build_options()
-        arguments = self._arguments(chosen, options, jobs)
+        arguments = self.arguments(chosen, options, jobs)
         begin = time.perf_counter()
-        with bar(progress, chosen.label) as report, self._naming_jobs():
+        with bar(progress, chosen.label) as report, self.naming_jobs():
             names = self.trace.column("job_id") if chosen.own else None
             output = _core.simulate(*arguments, progress=report, names=names)
         wall_s = time.perf_counter() - begin
+        return self.result(run, chosen, output, wall_s, partial(self.again, run)), output
+
+    def result(
+        self, run: Run, chosen: ChosenPolicy, output: _core.RunOutput, wall_s: float, again: Again
+    ) -> Result:
+        """Return the result of a run; `again` repeats it to record why jobs wait."""
+        from gangline.runs.result import Result
+
+        options = run.spec.build_options()
         window = options.count_arrivals
-        result = Result.from_run(
+        return Result.from_run(
             output,
             wall_s=wall_s,
             spec=run.spec,
@@ -383,13 +399,13 @@ class _World:
             cluster=self.cluster,
             trace=self.trace,
             load=self._loads.get(_key(window), lambda: self._offered_load(window)),
-            again=partial(self._again, run),
+            again=again,
         )
-        return result, output
 
-    def _again(
+    def again(
         self, run: Run, jobs: Sequence[int], progress: bool | Progress
     ) -> tuple[Result, Watched]:
+        """Repeat a run with its segments and record why some jobs wait."""
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
 
     def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> dict[str, Any]:
@@ -431,13 +447,13 @@ class _World:
     def check(self, run: Run) -> None:
         from gangline import _core
 
-        arguments = self._arguments(run.spec.policy.resolve(run.policy), run.spec.build_options())
-        with self._naming_jobs():
+        arguments = self.arguments(run.spec.policy.resolve(run.policy), run.spec.build_options())
+        with self.naming_jobs():
             _core.check_start(*arguments)
 
-    def _arguments(
+    def arguments(
         self, chosen: ChosenPolicy, options: CheckedOptions, watch: Sequence[int] = ()
-    ) -> tuple[_core.Cluster, _core.Jobs, str | Policy, dict[str, Any], _core.RunOptions]:
+    ) -> Arguments:
         """Return what the core is given."""
         from gangline.runs.arrival_window import require_jobs
         from gangline.runs.elastic import check_ranges
@@ -466,12 +482,13 @@ class _World:
 
         links = network.to_core(self.cluster, self._labels, self._core_cluster)
         if links is not None:
-            with self._naming_jobs():
+            with self.naming_jobs():
                 links.check_jobs(self._core_cluster, self._core_jobs)
         return links
 
     @contextmanager
-    def _naming_jobs(self) -> Iterator[None]:
+    def naming_jobs(self) -> Iterator[None]:
+        """Give errors of the core the ids of their jobs."""
         try:
             yield
         except GanglineError as error:
@@ -481,7 +498,9 @@ class _World:
 
 def _knowledge(chosen: str | Policy) -> str:
     """Return what the policy may know of the work left: "online" or "remaining"."""
-    return _known()[chosen] if isinstance(chosen, str) else chosen.knowledge
+    if not isinstance(chosen, str):
+        return chosen.knowledge
+    return "remaining" if chosen == PLANS else _known()[chosen]
 
 
 @cache

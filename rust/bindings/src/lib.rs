@@ -6,6 +6,7 @@ mod changes;
 mod columns;
 mod convert;
 mod draft;
+mod driven;
 mod error;
 mod lp;
 mod network;

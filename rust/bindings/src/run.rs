@@ -21,12 +21,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the waiting thread looks up.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-struct Clock(Instant);
+pub(crate) struct Clock(pub(crate) Instant);
 
 impl Clock {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         #[allow(clippy::disallowed_methods)] // the binding lends wall time to the run
         Self(Instant::now())
     }

@@ -1,44 +1,43 @@
-//! A run that is driven step by step: for tests, environments and debugging.
+//! A run that is driven step by step: for tests, environments, debugging and `gangline.Simulation`.
 
 use crate::actions::parse;
+use crate::changes::PolicyChanges;
 use crate::convert::{Cluster, Jobs};
+use crate::driven::{Driven, Ground, Shared, Step, Way};
 use crate::error::CoreError;
 use crate::options::RunOptions;
 use crate::output::RunOutput;
 use crate::py_policy::{PyPolicy, Raised};
-use crate::run::{build, with_own_error};
-use gangline_engine::{Advance, Engine, Knowledge, Next, Policy, PolicyTraits, WakeOn};
+use crate::run::{Clock, LOOK, build, require_durations, with_own_error};
+use crate::view::PolicyView;
+use gangline_engine::{
+    Advance, Engine, EngineError, Knowledge, Next, Policy, PolicyTraits, WakeOn,
+};
 use gangline_model::{ServerId, SimSpan, SimTime};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-struct Inner {
-    engine: Option<Engine>,
-    policy: Option<Box<dyn Policy>>,
-    raised: Raised,
+/// Events between two looks at the clock while no decision is due. Ours: they take some 100 us.
+const EVENTS_PER_SLICE: u64 = 1024;
+
+/// Who decides.
+enum Decider {
+    Nobody(PolicyTraits),
+    /// A policy of the registry by name, or a policy object; parameters.
+    Policy(Py<PyAny>, Py<PyDict>),
 }
 
 /// A run with the brake on: `advance` to the next decision, then `decide` or `apply`.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct Simulation {
-    inner: Mutex<Inner>,
-}
-
-impl Simulation {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Inner {
-    fn engine(&mut self) -> PyResult<&mut Engine> {
-        self.engine
-            .as_mut()
-            .ok_or_else(|| PyValueError::new_err("the run is over: its results were already taken"))
-    }
+    run: Arc<Shared>,
+    view: Py<PolicyView>,
+    decider: Decider,
+    names: Option<Py<PyAny>>,
+    raised: Raised,
 }
 
 /// What a run declares that is driven from outside: `round_s`, `mixes_types`, `forks`.
@@ -71,187 +70,373 @@ fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
     Ok(traits)
 }
 
-/// Makes the policy: of the registry by its name, or of a policy object.
-fn chosen(
-    policy: &Bound<'_, PyAny>,
-    params: &Bound<'_, PyDict>,
-    raised: &Raised,
-) -> PyResult<Box<dyn Policy>> {
-    Ok(match policy.extract::<String>() {
-        Ok(name) => build(&name, params, raised)?.0,
-        Err(_) => Box::new(PyPolicy::new(policy, Raised::clone(raised), None)?),
-    })
+impl Decider {
+    /// Makes the policy, for a job table that may lack durations.
+    fn make(
+        &self,
+        py: Python<'_>,
+        names: Option<&Bound<'_, PyAny>>,
+        raised: &Raised,
+        missing: usize,
+    ) -> PyResult<Option<Box<dyn Policy>>> {
+        let Self::Policy(policy, params) = self else {
+            return Ok(None);
+        };
+        let (policy, params) = (policy.bind(py), params.bind(py));
+        Ok(Some(match policy.extract::<String>() {
+            Ok(name) => {
+                let made = build(&name, params, raised)?.0;
+                require_durations(&name, params, missing)?;
+                made
+            }
+            Err(_) => Box::new(PyPolicy::new(policy, Arc::clone(raised), names)?),
+        }))
+    }
+
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Nobody(traits) => Self::Nobody(*traits),
+            Self::Policy(policy, params) => {
+                Self::Policy(policy.clone_ref(py), params.clone_ref(py))
+            }
+        }
+    }
+}
+
+fn refused(error: EngineError) -> PyErr {
+    CoreError(error).into()
+}
+
+impl Simulation {
+    /// A run before its first event, or one that goes the way of another up to where that stands.
+    fn begin(
+        py: Python<'_>,
+        ground: Arc<Ground>,
+        (decider, names): (Decider, Option<Py<PyAny>>),
+        missing: usize,
+        way: Option<Way>,
+    ) -> PyResult<Self> {
+        let raised = Raised::default();
+        let own = names.as_ref().map(|names| names.bind(py));
+        let policy = decider.make(py, own, &raised, missing)?;
+        let traits = match (&policy, &decider) {
+            (Some(policy), _) => policy.traits(),
+            (None, Decider::Nobody(traits)) => *traits,
+            (None, Decider::Policy(..)) => unreachable!("it was made just now"),
+        };
+        let begun = py.detach(|| {
+            let mut engine = Engine::new(&ground.world, ground.config.clone(), traits)?;
+            let mut policy = policy;
+            if let Some(policy) = &mut policy {
+                engine.start(policy.as_mut())?;
+            }
+            let mut run = Driven::new(ground, engine, policy);
+            if let Some(way) = way {
+                run.follow(way)?;
+            }
+            Ok(run)
+        });
+        let run = with_own_error(&raised, begun.map_err(refused))?;
+        Self::of(py, run, traits, (decider, names), raised)
+    }
+
+    fn of(
+        py: Python<'_>,
+        run: Driven,
+        traits: PolicyTraits,
+        (decider, names): (Decider, Option<Py<PyAny>>),
+        raised: Raised,
+    ) -> PyResult<Self> {
+        let run = Arc::new(Shared::new(run));
+        let knows_work = traits.knowledge == Knowledge::Remaining;
+        let view = PolicyView::of_run(knows_work, Arc::clone(&run));
+        Ok(Self {
+            run,
+            view: Py::new(py, view)?,
+            decider,
+            names,
+            raised,
+        })
+    }
+
+    /// Makes the policy of a fork, by going the same way again with it.
+    fn wake_policy(&self, py: Python<'_>, run: &mut Driven) -> PyResult<()> {
+        if run.policy.is_some() || matches!(self.decider, Decider::Nobody(_)) {
+            return Ok(());
+        }
+        let own = self.names.as_ref().map(|names| names.bind(py));
+        let Some(mut policy) = self.decider.make(py, own, &self.raised, 0)? else {
+            return Ok(());
+        };
+        let (ground, way) = (Arc::clone(&run.ground), run.way());
+        let made = py.detach(|| {
+            let (config, traits) = (ground.config.clone(), policy.traits());
+            let mut engine = Engine::new(&ground.world, config, traits)?;
+            engine.start(policy.as_mut())?;
+            let mut other = Driven::new(ground, engine, Some(policy));
+            other.follow(way)?;
+            Ok((other.engine.trail(), other.policy))
+        });
+        let (trail, policy) = with_own_error(&self.raised, made.map_err(refused))?;
+        if trail != run.engine.trail() {
+            return Err(PyValueError::new_err(
+                "the policy decided otherwise when it was asked the same again",
+            ));
+        }
+        run.policy = policy;
+        Ok(())
+    }
 }
 
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (cluster, jobs, options, policy=None, params=None, **traits))]
-    #[allow(clippy::needless_pass_by_value)]
+    #[pyo3(signature = (cluster, jobs, options, policy=None, params=None, names=None, **traits))]
+    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         cluster: PyRef<'_, Cluster>,
         jobs: PyRef<'_, Jobs>,
         options: PyRef<'_, RunOptions>,
-        policy: Option<&Bound<'_, PyAny>>,
-        params: Option<Bound<'_, PyDict>>,
+        policy: Option<Py<PyAny>>,
+        params: Option<Py<PyDict>>,
+        names: Option<Py<PyAny>>,
         traits: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let world = jobs.world(&cluster)?;
         let mut config = options.config.clone();
-        let params = params.unwrap_or_else(|| PyDict::new(py));
-        let raised = Raised::default();
-        let mut policy = policy
-            .map(|policy| chosen(policy, &params, &raised))
-            .transpose()?;
-        let traits = match &policy {
-            Some(policy) => policy.traits(),
-            None => traits_of(traits)?,
+        let decider = match policy {
+            Some(policy) => {
+                Decider::Policy(policy, params.unwrap_or_else(|| PyDict::new(py).unbind()))
+            }
+            None => Decider::Nobody(traits_of(traits)?),
         };
         // driven from outside, a run shares GPUs only if its options say so
-        if policy.is_none() && !options.says_max_share {
+        if matches!(decider, Decider::Nobody(_)) && !options.says_max_share {
             config.max_share = 1;
         }
-        let mut engine = Engine::new(&world, config, traits).map_err(CoreError::from)?;
-        if let Some(policy) = &mut policy {
-            let started = engine.start(policy.as_mut());
-            with_own_error(&raised, started.map_err(|error| CoreError(error).into()))?;
-        }
-        Ok(Self {
-            inner: Mutex::new(Inner {
-                engine: Some(engine),
-                policy,
-                raised,
-            }),
-        })
+        let ground = Arc::new(Ground {
+            world: jobs.world(&cluster)?,
+            config,
+        });
+        Self::begin(py, ground, (decider, names), jobs.missing_durations, None)
     }
 
-    /// Goes to the next decision: "decision" or "done".
-    fn advance(&self) -> PyResult<&'static str> {
-        let mut inner = self.lock();
-        Ok(match inner.engine()?.advance().map_err(CoreError::from)? {
-            Advance::Decision => "decision",
-            Advance::Done => "done",
-        })
+    /// The same run, up to here, in a world in which more is to come; `policy` in place of a policy object.
+    #[pyo3(signature = (cluster, jobs, options, policy=None, names=None))]
+    #[allow(clippy::needless_pass_by_value)]
+    fn again(
+        &self,
+        py: Python<'_>,
+        cluster: PyRef<'_, Cluster>,
+        jobs: PyRef<'_, Jobs>,
+        options: PyRef<'_, RunOptions>,
+        policy: Option<Py<PyAny>>,
+        names: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let mut config = options.config.clone();
+        let decider = match (self.decider.clone_ref(py), policy) {
+            (Decider::Policy(_, params), Some(policy)) => Decider::Policy(policy, params),
+            (decider, _) => decider,
+        };
+        if matches!(decider, Decider::Nobody(_)) && !options.says_max_share {
+            config.max_share = 1;
+        }
+        let ground = Arc::new(Ground {
+            world: jobs.world(&cluster)?,
+            config,
+        });
+        let mut held = self.run.take()?;
+        let way = held.run().way();
+        Self::begin(
+            py,
+            ground,
+            (decider, names),
+            jobs.missing_durations,
+            Some(way),
+        )
+    }
+
+    /// A copy that goes on by itself; `policy` in place of a policy object. That of the registry is made when it is
+    /// needed.
+    #[pyo3(signature = (policy=None))]
+    fn fork(&self, py: Python<'_>, policy: Option<Py<PyAny>>) -> PyResult<Self> {
+        let mut run = self.run.take()?.run().fork();
+        let (raised, mut decider) = (Raised::default(), self.decider.clone_ref(py));
+        if let (Decider::Policy(_, params), Some(policy)) = (&decider, policy) {
+            decider = Decider::Policy(policy, params.clone_ref(py));
+            let own = self.names.as_ref().map(|names| names.bind(py));
+            run.policy = decider.make(py, own, &raised, 0)?;
+        }
+        let names = self.names.as_ref().map(|names| names.clone_ref(py));
+        let traits = run.engine.traits();
+        Self::of(py, run, traits, (decider, names), raised)
+    }
+
+    /// Goes to the next decision, or to an instant: "decision", "time" or "done".
+    #[pyo3(signature = (until_ns=None))]
+    fn advance(&self, py: Python<'_>, until_ns: Option<i64>) -> PyResult<&'static str> {
+        let mut held = self.run.take()?;
+        let run = held.run();
+        let mut last = Clock::new();
+        loop {
+            let gone = py.detach(|| {
+                run.engine
+                    .advance_for(EVENTS_PER_SLICE, until_ns.map(SimTime))
+            });
+            match gone.map_err(refused)? {
+                Advance::Decision => return Ok("decision"),
+                Advance::Time => return Ok("time"),
+                Advance::Done => return Ok("done"),
+                Advance::Slice => {}
+            }
+            if last.0.elapsed() >= LOOK {
+                py.check_signals()?;
+                last = Clock::new();
+            }
+        }
     }
 
     /// Lets the policy decide.
-    fn decide(&self) -> PyResult<()> {
-        let mut inner = self.lock();
-        let Inner {
-            engine,
-            policy,
-            raised,
-        } = &mut *inner;
-        let (Some(engine), Some(policy)) = (engine, policy) else {
+    fn decide(&self, py: Python<'_>) -> PyResult<()> {
+        let mut held = self.run.take()?;
+        let run = held.run();
+        self.wake_policy(py, run)?;
+        let Driven { engine, policy, .. } = run;
+        let Some(policy) = policy else {
             return Err(PyValueError::new_err("this run has no policy: use apply"));
         };
-        let decided = engine.decide(policy.as_mut());
-        with_own_error(raised, decided.map_err(|error| CoreError(error).into()))
+        let decided = py.detach(|| engine.decide(policy.as_mut()));
+        with_own_error(&self.raised, decided.map_err(refused))?;
+        run.steps.push(Step::Decided);
+        Ok(())
     }
 
     /// Carries out a plan made outside.
     #[pyo3(signature = (actions, steady=false))]
     #[allow(clippy::needless_pass_by_value)]
     fn apply(&self, actions: Vec<Bound<'_, PyAny>>, steady: bool) -> PyResult<()> {
-        let mut inner = self.lock();
-        let engine = inner.engine()?;
-        let orders = parse(&engine.view().0, &actions)?;
+        let mut held = self.run.take()?;
+        let run = held.run();
+        let orders = parse(&run.engine.view().0, &actions)?;
         let next = if steady { Next::Steady } else { Next::Ask };
-        engine
-            .apply(orders.actions, &orders.timers, next)
-            .map_err(CoreError::from)?;
+        let (actions, timers) = (orders.actions, orders.timers);
+        let applied = run.engine.apply(actions.clone(), &timers, next);
+        applied.map_err(refused)?;
+        run.steps.push(Step::Planned {
+            actions,
+            timers,
+            next,
+        });
         Ok(())
     }
 
     /// Adds a failure or repair after now.
     fn inject_capacity(&self, server: u32, up: bool, at_ns: i64) -> PyResult<()> {
-        let mut inner = self.lock();
-        let engine = inner.engine()?;
-        engine
-            .inject_capacity(ServerId(server), up, SimTime(at_ns))
-            .map_err(CoreError::from)?;
-        Ok(())
+        let mut held = self.run.take()?;
+        let engine = &mut held.run().engine;
+        let injected = engine.inject_capacity(ServerId(server), up, SimTime(at_ns));
+        injected.map_err(refused)
     }
 
     #[getter]
     fn now_s(&self) -> PyResult<f64> {
-        Ok(self.lock().engine()?.now().seconds())
+        self.run.read(|run| Ok(run.engine.now().seconds()))
     }
 
     #[getter]
     fn now_ns(&self) -> PyResult<i64> {
-        Ok(self.lock().engine()?.now().0)
+        self.run.read(|run| Ok(run.engine.now().0))
+    }
+
+    /// Whether a decision is due.
+    #[getter]
+    fn is_due(&self) -> PyResult<bool> {
+        self.run.read(|run| Ok(run.engine.is_due()))
+    }
+
+    /// Time, decisions and a hash of the log so far.
+    #[getter]
+    fn trail(&self) -> PyResult<(i64, u64, u64)> {
+        self.run.read(|run| {
+            let (now, decisions, hash) = run.engine.trail();
+            Ok((now.0, decisions, hash))
+        })
+    }
+
+    /// The state; readable between steps.
+    #[getter]
+    fn view(&self, py: Python<'_>) -> Py<PolicyView> {
+        self.view.clone_ref(py)
+    }
+
+    /// What happened since the last decision.
+    fn changes(&self) -> PyResult<PolicyChanges> {
+        self.run
+            .read(|run| Ok(PolicyChanges::new(run.engine.view().1)))
     }
 
     /// Waiting jobs in order of arrival.
     fn waiting<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
-        let mut inner = self.lock();
-        let ids: Vec<u32> = inner
-            .engine()?
-            .view()
-            .0
-            .waiting()
-            .map(|job| job.0)
-            .collect();
-        Ok(ids.into_pyarray(py))
+        self.run.read(|run| {
+            let ids: Vec<u32> = run.engine.view().0.waiting().map(|job| job.0).collect();
+            Ok(ids.into_pyarray(py))
+        })
     }
 
     /// Running jobs in order of id.
     fn running<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
-        let mut inner = self.lock();
-        let ids: Vec<u32> = inner
-            .engine()?
-            .view()
-            .0
-            .running()
-            .map(|job| job.0)
-            .collect();
-        Ok(ids.into_pyarray(py))
+        self.run.read(|run| {
+            let ids: Vec<u32> = run.engine.view().0.running().map(|job| job.0).collect();
+            Ok(ids.into_pyarray(py))
+        })
     }
 
     /// The state as plain data: per running job its parts (number, GPUs, rate,
     /// sub-batch), rate and finish; per server its free slots.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut inner = self.lock();
-        let (view, _) = inner.engine()?.view();
-        let running = PyDict::new(py);
-        for job in view.running() {
-            let Some(run) = view.run(job) else { continue };
-            let parts = run.parts().iter().map(|part| {
-                let gpus = part.gpus.by_server().iter();
-                let gpus: Vec<(u32, u64)> = gpus.map(|one| (one.server.0, one.mask)).collect();
-                (part.number, gpus, part.rate, part.sub_batch)
-            });
-            let parts: Vec<_> = parts.collect();
-            running.set_item(job.0, (parts, run.rate, run.finish.0))?;
-        }
-        let servers = 0..view.cluster().servers().len();
-        let free: Vec<u64> = servers
-            .map(|at| view.free_mask(ServerId::new(at)))
-            .collect();
-        let table = PyDict::new(py);
-        table.set_item("now_ns", view.now().0)?;
-        table.set_item(
-            "waiting",
-            view.waiting().map(|job| job.0).collect::<Vec<_>>(),
-        )?;
-        table.set_item("running", running)?;
-        table.set_item("free_mask", free)?;
-        Ok(table)
+        self.run.read(|run| {
+            let (view, _) = run.engine.view();
+            let running = PyDict::new(py);
+            for job in view.running() {
+                let Some(run) = view.run(job) else { continue };
+                let parts = run.parts().iter().map(|part| {
+                    let gpus = part.gpus.by_server().iter();
+                    let gpus: Vec<(u32, u64)> = gpus.map(|one| (one.server.0, one.mask)).collect();
+                    (part.number, gpus, part.rate, part.sub_batch)
+                });
+                let parts: Vec<_> = parts.collect();
+                running.set_item(job.0, (parts, run.rate, run.finish.0))?;
+            }
+            let servers = 0..view.cluster().servers().len();
+            let free: Vec<u64> = servers
+                .map(|at| view.free_mask(ServerId::new(at)))
+                .collect();
+            let table = PyDict::new(py);
+            table.set_item("now_ns", view.now().0)?;
+            table.set_item(
+                "waiting",
+                view.waiting().map(|job| job.0).collect::<Vec<_>>(),
+            )?;
+            table.set_item("running", running)?;
+            table.set_item("free_mask", free)?;
+            Ok(table)
+        })
     }
 
-    /// Takes the results; the run is over.
-    fn output(&self) -> PyResult<RunOutput> {
-        let mut inner = self.lock();
-        let counters = inner
-            .policy
-            .as_ref()
-            .map(|policy| policy.counters())
-            .unwrap_or_default();
-        inner.engine()?;
-        let engine = inner.engine.take().expect("looked at just now");
-        let output = engine.output().map_err(CoreError::from)?;
+    /// Takes the results; the run is over, unless it is to go on.
+    #[pyo3(signature = (goes_on=false))]
+    fn output(&self, py: Python<'_>, goes_on: bool) -> PyResult<RunOutput> {
+        let mut held = self.run.take()?;
+        let run = held.run();
+        self.wake_policy(py, run)?;
+        let counters = run.policy.as_ref().map(|policy| policy.counters());
+        let counters = counters.unwrap_or_default();
+        let engine = if goes_on {
+            run.engine.clone()
+        } else {
+            held.end().engine
+        };
+        let output = py.detach(|| engine.output()).map_err(refused)?;
         Ok(RunOutput::new(output, counters))
     }
 }

@@ -4,6 +4,7 @@
 use crate::actions::parse;
 use crate::columns::{array, check_knowledge, column, indices};
 use crate::draft::{Draft, Placers, Wanted, place};
+use crate::driven::{Look, Shared};
 use crate::error::{CoreError, raise};
 use crate::orders::{Kept, Measure, Spec, Walk};
 use gangline_engine::{Changes, ClusterView, Plan};
@@ -14,13 +15,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The state at the present decision, and what is kept between decisions.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct PolicyView {
     inner: Mutex<Inner>,
     knows_work: bool,
+    /// A run that is driven from outside, which it shows between steps.
+    run: Option<Arc<Shared>>,
 }
 
 #[derive(Default)]
@@ -32,6 +35,34 @@ struct Inner {
     draft: Draft,
     placers: Placers,
     kept: Kept,
+    /// Of a run that is driven: the step that all this belongs to, and the decision that the orders do.
+    stamp: u64,
+    decision: Option<u64>,
+}
+
+impl Inner {
+    /// Begins anew after a step of a run that is driven.
+    fn follow(&mut self, look: &Look<'_, '_, '_>) -> PyResult<()> {
+        if self.stamp == look.stamp {
+            return Ok(());
+        }
+        self.stamp = look.stamp;
+        self.loan += 1;
+        self.columns.clear();
+        self.draft = Draft::default();
+        let is_due = look.plan.is_some();
+        if is_due && self.decision == Some(look.decision) {
+            return Ok(());
+        }
+        if is_due && self.decision.is_some_and(|last| last + 1 == look.decision) {
+            let updated = self.kept.update(look.view, look.changes);
+            updated.map_err(CoreError::from)?;
+        } else {
+            self.kept = Kept::default();
+        }
+        self.decision = is_due.then_some(look.decision);
+        Ok(())
+    }
 }
 
 /// What is lent for the length of a call.
@@ -77,6 +108,15 @@ impl PolicyView {
         Self {
             inner: Mutex::default(),
             knows_work,
+            run: None,
+        }
+    }
+
+    /// The view of a run that is driven from outside.
+    pub(crate) fn of_run(knows_work: bool, run: Arc<Shared>) -> Self {
+        Self {
+            run: Some(run),
+            ..Self::new(knows_work)
         }
     }
 
@@ -128,9 +168,24 @@ impl PolicyView {
         &self,
         read: impl FnOnce(&ClusterView<'_>, &mut Inner) -> PyResult<R>,
     ) -> PyResult<R> {
+        self.with(|view, _, inner| read(view, inner))
+    }
+
+    fn with<R>(
+        &self,
+        work: impl FnOnce(&ClusterView<'_>, Option<&mut Plan<'_>>, &mut Inner) -> PyResult<R>,
+    ) -> PyResult<R> {
         let mut inner = self.lock();
-        if let Some(lent) = inner.lent {
-            return read(&lent.view, &mut inner);
+        if let Some(mut lent) = inner.lent {
+            // SAFETY: the engine's plan outlives the loan, and nothing else uses it meanwhile.
+            let plan = lent.plan.as_mut().map(|plan| unsafe { plan.as_mut() });
+            return work(&lent.view, plan, &mut inner);
+        }
+        if let Some(run) = &self.run {
+            return run.look(|look| {
+                inner.follow(&look)?;
+                work(look.view, look.plan, &mut inner)
+            });
         }
         drop(inner);
         Err(policy_error(
@@ -144,13 +199,14 @@ impl PolicyView {
         list: &Bound<'_, PyList>,
         work: impl FnOnce(&ClusterView<'_>, &mut Plan<'_>, &mut Inner) -> PyResult<R>,
     ) -> PyResult<R> {
-        self.work(|view, inner| {
-            let plan = inner.lent.and_then(|lent| lent.plan);
-            let Some(mut plan) = plan else {
-                return Err(policy_error("only `decide` makes plans"));
+        self.with(|view, plan, inner| {
+            let Some(plan) = plan else {
+                return Err(policy_error(if inner.lent.is_some() {
+                    "only `decide` makes plans"
+                } else {
+                    "a plan is made where a decision is due: advance first"
+                }));
             };
-            // SAFETY: the engine's plan outlives the loan, and nothing else uses it meanwhile.
-            let plan: &mut Plan<'_> = unsafe { plan.as_mut() };
             inner.draft.sync(view, plan, list)?;
             work(view, plan, inner)
         })

@@ -379,17 +379,22 @@ impl Engine {
         self.awaiting
     }
 
+    /// What the policy needs.
+    pub fn traits(&self) -> PolicyTraits {
+        self.traits
+    }
+
     /// Decisions so far.
     pub fn decisions(&self) -> u64 {
         self.decisions
     }
 
-    /// What tells runs apart that have come equally far: the time, the decisions, the jobs that are done, and a hash of
+    /// What tells runs apart that have come equally far: the time, the decisions, and a hash of
     /// what was done to all jobs.
-    pub fn trail(&self) -> (SimTime, u64, usize, u64) {
+    pub fn trail(&self) -> (SimTime, u64, u64) {
         let state = &self.motion.state;
         let hash = self.motion.recorder.hash.0;
-        (state.now(), self.decisions, state.lives().done(), hash)
+        (state.now(), self.decisions, hash)
     }
 
     /// Asks the policy for the decision that is due and carries it out.

@@ -1,0 +1,322 @@
+"""A run that is driven step by step."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import msgspec
+
+from gangline.errors import OptionError, PolicyError, ResultError
+from gangline.runs.execution import PLANS, Worlds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gangline import _core
+    from gangline.policies.choice import ChosenPolicy, PolicyLike
+    from gangline.policies.protocol import Changes, Plan, Steady, View
+    from gangline.runs.execution import Arguments, Run, World
+    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.options import RunOptions
+    from gangline.runs.result import Result
+
+__all__ = ["Simulation"]
+
+_TIME_MAX_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
+
+
+class Simulation:
+    """A run that goes on only as far as it is told: look, plan, inject events, fork.
+
+    Without a policy every decision takes a plan, `apply`. With one, `decide` lets it decide, until
+    `apply` is called: the run then takes plans alone, for the policy has not seen what was done.
+
+    Parameters
+    ----------
+    cluster, trace
+        As for `gangline.simulate`.
+    policy : policy, optional
+        Who decides at `decide`. An object of your own is copied with `copy.deepcopy`.
+    params : mapping, optional
+        Parameters of a policy given by name.
+    round_s : float, optional
+        Without a policy: a decision is due at 0, round_s, 2 round_s, ... and at no other time.
+        By default at every arrival, completion, failure and repair, and when a timer fires.
+    mixes_types, forks : bool
+        Without a policy: as the attributes of `gangline.Policy`.
+    **options
+        As for `gangline.simulate`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> run = gl.Simulation(lab, "synth:philly?jobs=20&seed=1&max_gpus=8")
+    >>> while run.advance() == "decision":
+    ...     plan = gl.Plan(run.view)
+    ...     for job in run.view.waiting.job:
+    ...         plan.place(job)
+    ...     run.apply(plan)
+    >>> run.result().summary["finished"]
+    20
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterLike,
+        trace: TraceLike,
+        policy: PolicyLike | None = None,
+        *,
+        params: Mapping[str, object] | None = None,
+        round_s: float | None = None,
+        mixes_types: bool = False,
+        forks: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        from gangline import _core
+        from gangline.policies.choice import PolicyReference
+
+        traits = {"round_s": round_s, "mixes_types": mixes_types, "forks": forks}
+        if policy is not None and any(traits.values()):
+            message = "round_s, mixes_types and forks are for runs without a policy"
+            raise OptionError(message, field=next(key for key, value in traits.items() if value))
+        self._begin = time.perf_counter()
+        self._traits = {} if policy is not None else traits
+        self._worlds = Worlds(1)
+        run = self._worlds.take(cluster, trace, policy or "fifo", params=params, **options)
+        if policy is None:
+            planned = PolicyReference(name=PLANS)
+            run = run._replace(spec=msgspec.structs.replace(run.spec, policy=planned))
+        self._run: Run = copy.deepcopy(run)  # that of a policy object stays as it is now
+        self._taken_over = policy is None
+        world, chosen, core = self._parts(self._run)
+        self._object = copy.deepcopy(chosen.own)
+        decider = None if policy is None else self._object or chosen.policy
+        names = None if self._object is None else world.trace.column("job_id")
+        with world.naming_jobs():
+            self._set(
+                _core.Simulation(core[0], core[1], core[4], decider, core[3], names, **self._traits)
+            )
+
+    def _parts(self, run: Run) -> tuple[World, ChosenPolicy, Arguments]:
+        from gangline.policies.choice import ChosenPolicy
+
+        world = self._worlds.world(run.spec)
+        if run.spec.policy.name == PLANS:
+            chosen = ChosenPolicy(PLANS, PLANS, {})
+        else:
+            chosen = run.spec.policy.resolve(run.policy)
+        return world, chosen, world.arguments(chosen, run.spec.build_options())
+
+    def _set(self, core: _core.Simulation) -> None:
+        from gangline.policies.protocol import View
+
+        self._core = core
+        world = self._worlds.world(self._run.spec)
+        self._view = View(core.view, world.trace.column("job_id"))
+
+    @property
+    def now_s(self) -> float:
+        """Simulated time in seconds."""
+        return self._core.now_s
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a decision is due."""
+        return self._core.is_due
+
+    @property
+    def view(self) -> View:
+        """What there is now, as policies in Python see it.
+
+        It shows the present after each step; arrays that were read before stay as they were. Plans
+        can be made with it where a decision is due.
+        """
+        return self._view
+
+    @property
+    def changes(self) -> Changes:
+        """What became of the last plan and what happened since, as policies in Python get it."""
+        from gangline.policies.protocol import Changes
+
+        return Changes(self._core.changes())
+
+    def advance(self, *, until_s: float | None = None) -> Literal["decision", "time", "done"]:
+        """Go to the next decision, or to a time if none is due up to then.
+
+        Parameters
+        ----------
+        until_s : float, optional
+            What happens at that time happens. The run then stands there.
+
+        Returns
+        -------
+        str
+            "decision" if one is due; "time" if the run stands at `until_s`; "done" if it is over.
+
+        Raises
+        ------
+        StalledError
+            If jobs wait and nothing will ever start them; not if `until_s` is given.
+        """
+        return self._core.advance(None if until_s is None else _ns(until_s, "until_s"))
+
+    def decide(self) -> None:
+        """Let the policy decide."""
+        if self._taken_over:
+            message = "nobody decides in this run but who makes its plans: use `apply`"
+            raise PolicyError(message, policy=PLANS)
+        with self._worlds.world(self._run.spec).naming_jobs():
+            self._core.decide()
+
+    def apply(self, plan: Plan | tuple[Plan, Steady]) -> None:
+        """Carry out a plan for the decision that is due.
+
+        Parameters
+        ----------
+        plan : Plan or (Plan, STEADY)
+            What `Policy.decide` may return.
+
+        Raises
+        ------
+        PlanError
+            If it breaks a rule; nothing has happened then, and the decision is still due.
+        """
+        from gangline.policies.protocol import read_answer
+
+        actions, is_steady = read_answer(plan)
+        with self._worlds.world(self._run.spec).naming_jobs():
+            self._core.apply(actions, is_steady)
+        self._taken_over = True
+
+    def inject(
+        self,
+        jobs: TraceLike | None = None,
+        *,
+        failures: Iterable[Mapping[str, float]] = (),
+        capacity: Iterable[Mapping[str, float]] = (),
+    ) -> None:
+        """Add jobs that arrive, servers that fail and capacity that changes after now.
+
+        The run is then the one in which all this was known before, with the same bytes: it goes the
+        same way again up to now, which costs as much as the run so far. Jobs that have not arrived
+        may get other numbers.
+
+        Parameters
+        ----------
+        jobs : Trace, Arrow table, or str, optional
+            Jobs with `arrival_s` after now.
+        failures : iterable of mappings
+            `server`, `down_s` and `up_s`, as in `failures.table` of a cluster.
+        capacity : iterable of mappings
+            `at_s` and `servers`, as in `capacity` of a cluster.
+
+        Raises
+        ------
+        OptionError
+            If something lies before now.
+        TraceError, ClusterError
+            If the jobs, or the cluster with the new rows, are wrong.
+        PolicyError
+            If the policy would have decided otherwise before now had it known the jobs.
+        """
+        from gangline.cluster.description import Cluster
+        from gangline.runs.spec import keys_of
+
+        failed, scaled = [dict(row) for row in failures], [dict(row) for row in capacity]
+        self._require_future("failures", (row["down_s"] for row in failed))
+        self._require_future("capacity", (row["at_s"] for row in scaled))
+        spec = self._run.spec
+        world = self._worlds.world(spec)
+        trace = world.trace if jobs is None else self._with(jobs)
+        data = world.cluster.to_dict()
+        if failed:
+            known = data.get("failures", {})
+            data["failures"] = {**known, "table": [*known.get("table", ()), *failed]}
+        if scaled:
+            data["capacity"] = [*data.get("capacity", ()), *scaled]
+        cluster = Cluster.from_dict(data) if failed or scaled else world.cluster
+        worlds = Worlds(1)
+        spec = msgspec.structs.replace(spec, trace=worlds.hold(trace), cluster=keys_of(cluster))
+        before = self._worlds, self._run, self._core
+        try:
+            self._worlds, self._run = worlds, self._run._replace(spec=spec)
+            there, chosen, core = self._parts(self._run)
+            own = copy.deepcopy(chosen.own)
+            names = None if own is None else there.trace.column("job_id")
+            with there.naming_jobs():
+                made = before[2].again(core[0], core[1], core[4], own, names)
+            if made.trail != before[2].trail:
+                message = (
+                    f"{chosen.label}: would have decided otherwise before now had it known what "
+                    "is injected; give it to the run at the start"
+                )
+                raise PolicyError(message, policy=chosen.label)
+        except BaseException:
+            self._worlds, self._run = before[:2]
+            raise
+        self._object = own
+        self._set(made)
+
+    def _require_future(self, field: str, times_s: Iterable[float]) -> None:
+        for time_s in times_s:
+            if _ns(time_s, field) <= self._core.now_ns and self._core.trail[:2] != (0, 0):
+                message = f"{field}: expected times after now, {self.now_s} s, got {time_s}"
+                raise OptionError(message, field=field, value=time_s)
+
+    def _with(self, jobs: TraceLike) -> Any:
+        """Return the trace with more jobs."""
+        import pyarrow as pa
+
+        from gangline.trace.jobs.table import Trace
+        from gangline.trace.read import as_trace
+
+        more = as_trace(jobs)
+        self._require_future("arrival_s", more.numbers("arrival_s").tolist())
+        tables = [self._worlds.world(self._run.spec).trace.table, more.table]
+        return Trace.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
+
+    def fork(self) -> Simulation:
+        """Return a copy that stands where this run stands; neither touches the other.
+
+        A policy object is copied with `copy.deepcopy`. A policy of the registry goes the way of the
+        run again when the fork first lets it decide, or asks for the result.
+        """
+        other = copy.copy(self)
+        other._object = copy.deepcopy(self._object)
+        other._set(self._core.fork(other._object))
+        return other
+
+    def result(self) -> Result:
+        """Return the result of the run as far as it has come; it may go on afterwards.
+
+        Of a run that is over and whose policy made all decisions it has the bytes of
+        `gangline.simulate`.
+        """
+        world, chosen, _ = self._parts(self._run)
+        run, again = self._run, _refuse
+        if not self._taken_over:
+            from functools import partial
+
+            again = partial(world.again, self._run)
+        elif run.spec.policy.name != PLANS:
+            from gangline.policies.choice import ChosenPolicy, PolicyReference
+
+            planned = PolicyReference(name=PLANS)
+            run = run._replace(spec=msgspec.structs.replace(run.spec, policy=planned))
+            chosen = ChosenPolicy(PLANS, PLANS, {})
+        wall_s = time.perf_counter() - self._begin
+        return world.result(run, chosen, self._core.output(goes_on=True), wall_s, again)
+
+
+def _refuse(*_: object) -> Any:
+    raise ResultError("plans came from outside: nobody can say why jobs waited")
+
+
+def _ns(time_s: float, field: str) -> int:
+    if not (math.isfinite(time_s) and 0.0 <= time_s < _TIME_MAX_S):
+        raise OptionError(f"{field}: expected seconds from 0 on, got {time_s}", field=field)
+    return round(time_s * 1e9)

@@ -1,0 +1,238 @@
+//! A run that is driven from outside, and the mutex that lends it to one step at a time.
+
+use gangline_engine::{
+    Changes, ClusterView, Engine, EngineError, FreeIndex, Next, Plan, Policy, RunConfig, World,
+};
+use gangline_model::{Action, SimTime, TimerTag};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What was done at a decision.
+#[derive(Clone)]
+pub(crate) enum Step {
+    /// The policy decided.
+    Decided,
+    /// A plan came from outside.
+    Planned {
+        actions: Vec<Action>,
+        timers: Vec<(TimerTag, Option<SimTime>)>,
+        next: Next,
+    },
+}
+
+/// How a run came to where it stands.
+pub(crate) struct Way {
+    steps: Vec<Step>,
+    is_due: bool,
+    now: SimTime,
+}
+
+/// What a run is made of, to make it again.
+pub(crate) struct Ground {
+    pub(crate) world: World,
+    pub(crate) config: RunConfig,
+}
+
+/// A run between two steps.
+pub(crate) struct Driven {
+    pub(crate) ground: Arc<Ground>,
+    pub(crate) engine: Engine,
+    /// The draft of a plan, while somebody may work on it.
+    draft: Option<Box<FreeIndex>>,
+    pub(crate) policy: Option<Box<dyn Policy>>,
+    pub(crate) steps: Vec<Step>,
+    /// Number of the last step: what was read before it is out of date.
+    stamp: u64,
+}
+
+/// A look at a run.
+pub(crate) struct Look<'a, 'v, 'p> {
+    pub(crate) view: &'a ClusterView<'v>,
+    pub(crate) changes: &'a Changes,
+    /// Only where a decision is due.
+    pub(crate) plan: Option<&'a mut Plan<'p>>,
+    pub(crate) stamp: u64,
+    pub(crate) decision: u64,
+}
+
+impl Driven {
+    pub(crate) fn new(
+        ground: Arc<Ground>,
+        engine: Engine,
+        policy: Option<Box<dyn Policy>>,
+    ) -> Self {
+        Self {
+            ground,
+            engine,
+            draft: None,
+            policy,
+            steps: Vec::new(),
+            stamp: 0,
+        }
+    }
+
+    pub(crate) fn way(&self) -> Way {
+        Way {
+            steps: self.steps.clone(),
+            is_due: self.engine.is_due(),
+            now: self.engine.now(),
+        }
+    }
+
+    /// Goes the way of another run, from the first event on.
+    pub(crate) fn follow(&mut self, way: Way) -> Result<(), EngineError> {
+        for step in &way.steps {
+            self.engine.advance()?;
+            match step {
+                Step::Decided => {
+                    let policy = self.policy.as_mut().expect("it decided the first time");
+                    self.engine.decide(policy.as_mut())?;
+                }
+                Step::Planned {
+                    actions,
+                    timers,
+                    next,
+                } => self.engine.apply(actions.clone(), timers, *next)?,
+            }
+        }
+        self.steps = way.steps;
+        if way.is_due {
+            self.engine.advance()?;
+        } else if way.now > self.engine.now() {
+            self.engine.advance_for(u64::MAX, Some(way.now))?;
+        }
+        Ok(())
+    }
+
+    /// A copy without its policy, which goes on by itself.
+    pub(crate) fn fork(&mut self) -> Self {
+        self.begin_step();
+        Self {
+            ground: Arc::clone(&self.ground),
+            engine: self.engine.clone(),
+            draft: None,
+            policy: None,
+            steps: self.steps.clone(),
+            stamp: 0,
+        }
+    }
+
+    /// Ends what was lent since the last step.
+    pub(crate) fn begin_step(&mut self) {
+        self.stamp += 1;
+        if let Some(draft) = self.draft.take() {
+            self.engine.take_back_draft(draft);
+        }
+    }
+
+    fn look<R>(&mut self, look: impl FnOnce(Look<'_, '_, '_>) -> R) -> R {
+        let (stamp, is_due) = (self.stamp, self.engine.is_due());
+        let decision = self.engine.decisions();
+        let engine = &mut self.engine;
+        let draft = self.draft.get_or_insert_with(|| engine.lend_draft());
+        engine.draft(draft, |view, changes, plan| {
+            look(Look {
+                view,
+                changes,
+                plan: is_due.then_some(plan),
+                stamp,
+                decision,
+            })
+        })
+    }
+}
+
+/// Where a run is.
+enum Place {
+    Here(Box<Driven>),
+    /// A step has it.
+    InStep,
+    /// Its results were taken.
+    Over,
+}
+
+/// A run that several objects of Python look at.
+pub(crate) struct Shared(Mutex<Place>);
+
+impl Shared {
+    pub(crate) fn new(run: Driven) -> Self {
+        Self(Mutex::new(Place::Here(Box::new(run))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the run out for a step, in which nobody can look at it.
+    pub(crate) fn take(&self) -> PyResult<Held<'_>> {
+        let mut place = self.lock();
+        match std::mem::replace(&mut *place, Place::InStep) {
+            Place::Here(mut run) => {
+                run.begin_step();
+                Ok(Held {
+                    from: self,
+                    run: Some(run),
+                })
+            }
+            other => {
+                let error = refusal(&other);
+                *place = other;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the run.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&Driven) -> PyResult<R>) -> PyResult<R> {
+        match &*self.lock() {
+            Place::Here(run) => read(run),
+            other => Err(refusal(other)),
+        }
+    }
+
+    /// Looks at the run, and works on the draft of its plan.
+    pub(crate) fn look<R>(
+        &self,
+        look: impl FnOnce(Look<'_, '_, '_>) -> PyResult<R>,
+    ) -> PyResult<R> {
+        match &mut *self.lock() {
+            Place::Here(run) => run.look(look),
+            other => Err(refusal(other)),
+        }
+    }
+}
+
+fn refusal(place: &Place) -> PyErr {
+    PyValueError::new_err(match place {
+        Place::Over => "the run is over: its results were already taken",
+        _ => "the run is in a step, of another thread or of its own policy",
+    })
+}
+
+/// A run in a step; it goes back when this is dropped.
+pub(crate) struct Held<'a> {
+    from: &'a Shared,
+    run: Option<Box<Driven>>,
+}
+
+impl Held<'_> {
+    pub(crate) fn run(&mut self) -> &mut Driven {
+        self.run.as_mut().expect("until it ends")
+    }
+
+    /// Ends the run.
+    pub(crate) fn end(mut self) -> Box<Driven> {
+        let run = self.run.take().expect("until it ends");
+        *self.from.lock() = Place::Over;
+        run
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            *self.from.lock() = Place::Here(run);
+        }
+    }
+}
