@@ -29,7 +29,7 @@ _TIME_MAX_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
 
 
 class Simulation:
-    """A run that goes on only as far as it is told: look, plan, inject events, fork.
+    """A run that stops at each decision: look, plan, inject events, fork.
 
     Without a policy every decision takes a plan, `apply`. With one, `decide` lets it decide, until
     `apply` is called: the run then takes plans alone, for the policy has not seen what was done.
@@ -133,7 +133,7 @@ class Simulation:
         """What there is now, as policies in Python see it.
 
         It shows the present after each step; arrays that were read before stay as they were. Plans
-        can be made with it where a decision is due.
+        can be made with it where a decision is due. With a policy it shows what that may know.
         """
         return self._view
 
@@ -167,7 +167,7 @@ class Simulation:
     def decide(self) -> None:
         """Let the policy decide."""
         if self._taken_over:
-            message = "nobody decides in this run but who makes its plans: use `apply`"
+            message = "this run takes plans and has no policy that decides: use `apply`"
             raise PolicyError(message, policy=PLANS)
         with self._worlds.world(self._run.spec).naming_jobs():
             self._core.decide()
@@ -313,7 +313,7 @@ class Simulation:
 
 
 def _refuse(*_: object) -> Any:
-    raise ResultError("plans came from outside: nobody can say why jobs waited")
+    raise ResultError("plans came from outside, and no policy can say why jobs waited")
 
 
 def _ns(time_s: float, field: str) -> int:

@@ -38,7 +38,7 @@ pub(crate) struct Ground {
 pub(crate) struct Driven {
     pub(crate) ground: Arc<Ground>,
     pub(crate) engine: Engine,
-    /// The draft of a plan, while somebody may work on it.
+    /// The draft of a plan, between two steps, once it was asked for.
     draft: Option<Box<FreeIndex>>,
     pub(crate) policy: Option<Box<dyn Policy>>,
     pub(crate) steps: Vec<Step>,
@@ -164,7 +164,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the run out for a step, in which nobody can look at it.
+    /// Takes the run out for a step, in which it cannot be looked at.
     pub(crate) fn take(&self) -> PyResult<Held<'_>> {
         let mut place = self.lock();
         match std::mem::replace(&mut *place, Place::InStep) {

@@ -25,7 +25,7 @@ const EVENTS_PER_SLICE: u64 = 1024;
 
 /// Who decides.
 enum Decider {
-    Nobody(PolicyTraits),
+    Outside(PolicyTraits),
     /// A policy of the registry by name, or a policy object; parameters.
     Policy(Py<PyAny>, Py<PyDict>),
 }
@@ -95,7 +95,7 @@ impl Decider {
 
     fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
-            Self::Nobody(traits) => Self::Nobody(*traits),
+            Self::Outside(traits) => Self::Outside(*traits),
             Self::Policy(policy, params) => {
                 Self::Policy(policy.clone_ref(py), params.clone_ref(py))
             }
@@ -121,7 +121,7 @@ impl Simulation {
         let policy = decider.make(py, own, &raised, missing)?;
         let traits = match (&policy, &decider) {
             (Some(policy), _) => policy.traits(),
-            (None, Decider::Nobody(traits)) => *traits,
+            (None, Decider::Outside(traits)) => *traits,
             (None, Decider::Policy(..)) => unreachable!("it was made just now"),
         };
         let begun = py.detach(|| {
@@ -161,7 +161,7 @@ impl Simulation {
 
     /// Makes the policy of a fork, by going the same way again with it.
     fn wake_policy(&self, py: Python<'_>, run: &mut Driven) -> PyResult<()> {
-        if run.policy.is_some() || matches!(self.decider, Decider::Nobody(_)) {
+        if run.policy.is_some() || matches!(self.decider, Decider::Outside(_)) {
             return Ok(());
         }
         let own = self.names.as_ref().map(|names| names.bind(py));
@@ -208,10 +208,10 @@ impl Simulation {
             Some(policy) => {
                 Decider::Policy(policy, params.unwrap_or_else(|| PyDict::new(py).unbind()))
             }
-            None => Decider::Nobody(traits_of(traits)?),
+            None => Decider::Outside(traits_of(traits)?),
         };
         // driven from outside, a run shares GPUs only if its options say so
-        if matches!(decider, Decider::Nobody(_)) && !options.says_max_share {
+        if matches!(decider, Decider::Outside(_)) && !options.says_max_share {
             config.max_share = 1;
         }
         let ground = Arc::new(Ground {
@@ -238,7 +238,7 @@ impl Simulation {
             (Decider::Policy(_, params), Some(policy)) => Decider::Policy(policy, params),
             (decider, _) => decider,
         };
-        if matches!(decider, Decider::Nobody(_)) && !options.says_max_share {
+        if matches!(decider, Decider::Outside(_)) && !options.says_max_share {
             config.max_share = 1;
         }
         let ground = Arc::new(Ground {

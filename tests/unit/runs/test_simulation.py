@@ -32,6 +32,13 @@ def widest(view: gl.View) -> gl.Plan:
     return plan
 
 
+def narrowest(view: gl.View) -> gl.Plan:
+    plan, waiting = gl.Plan(view), view.waiting
+    for at in waiting.gpus.argsort(kind="stable"):
+        plan.place(waiting.job[at])
+    return plan
+
+
 def shortest(view: gl.View) -> gl.Plan:
     plan, order = gl.Plan(view), gl.orders.sjf(view)
     for job in order:
@@ -168,7 +175,7 @@ def test_forks_and_the_original_do_not_touch_each_other(
     fork, idle = run.fork(), run.fork()
     # the fork goes on by other decisions, and nothing starts in another
     while fork.advance() == "decision":
-        fork.apply(shortest(fork.view))
+        fork.apply(narrowest(fork.view))
     if idle.advance() == "decision":
         idle.apply(gl.Plan())
     same(run.result(), before)
