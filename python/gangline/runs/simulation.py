@@ -58,7 +58,7 @@ class Simulation:
     >>> while run.advance() == "decision":
     ...     plan = gl.Plan(run.view)
     ...     for job in run.view.waiting.job:
-    ...         plan.place(job)
+    ...         placed = plan.place(job)
     ...     run.apply(plan)
     >>> run.result().summary["finished"]
     20
