@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from typing import Any
 
 import pyarrow as pa
@@ -250,3 +252,25 @@ def test_the_past_takes_no_events() -> None:
     with pytest.raises(gl.OptionError, match="after now"):
         run.inject(pa.table(early))
     same(plan_to_end(run), gl.simulate(LAB, trace_of(8), Widest()))
+
+
+def test_an_interrupt_stops_an_advance_and_other_threads_go_on() -> None:
+    # no decision is due before the second round: millions of events without a decision
+    count = 2_000_000
+    rows = {
+        "job_id": pa.array([str(at) for at in range(count)]),
+        "arrival_s": pa.array(range(count), pa.float64()),
+        "gpus": pa.array([1] * count),
+        "duration_s": pa.array([5.0] * count),
+    }
+    run = gl.Simulation(LAB, pa.table(rows), round_s=1e8)
+    assert run.advance() == "decision"
+    run.apply(gl.Plan())
+    # the timer's thread gets the interpreter only if `advance` lets it go
+    timer = threading.Timer(0.02, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run.advance()
+    timer.join()
+    assert 0.0 < run.now_s < count
+    assert run.advance(until_s=float(count)) == "time"
