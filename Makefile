@@ -16,7 +16,7 @@ RUST_SOURCES := $(shell find rust -path rust/fuzz -prune -o -path '*/target' -pr
 # The demo: a week of a synthetic Philly-like load on a cluster that is a little too small for it, so that the order
 # in which jobs are served matters (tests/unit/testing/test_demo.py).
 DEMO_POLICIES := fifo,fifo-skip,sjf,srtf,las,tiresias
-DEMO_TRACE := traces/mini/philly.parquet
+DEMO_TRACE := mini:philly
 DEMO_CLUSTER := pollux-64
 DEMO_OUT := demo
 
@@ -43,7 +43,7 @@ $(VENV)/.tools: pyproject.toml scripts/requirements.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
 		echo "could not make a virtual environment (on Debian: install python3-venv)" >&2; exit 1; }
 	@echo "Installing tools and libraries into $(VENV): a minute or more, and quiet"
-	$(PY) scripts/requirements.py dev report plot dask > $(VENV)/requirements.txt
+	$(PY) scripts/requirements.py dev gantt plot dask > $(VENV)/requirements.txt
 	$(PY) -m pip install --quiet --requirement $(VENV)/requirements.txt
 	@touch $@
 

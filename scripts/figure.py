@@ -15,7 +15,7 @@ from gangline.analysis.report import _svg, digest
 from gangline.analysis.report.charts import charts
 
 ROOT = Path(__file__).resolve().parent.parent
-TRACE = ROOT / "traces" / "mini" / "philly.parquet"
+TRACE = "mini:philly"
 PICTURE = ROOT / "docs" / "_static" / "jct.svg"
 CLUSTER = "pollux-64"
 POLICIES = ("fifo", "fifo-skip", "sjf", "srtf", "las", "tiresias")

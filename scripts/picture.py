@@ -20,16 +20,14 @@ from browser import chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "_static" / "report.png"
-TRACE = "traces/mini/philly.parquet"
+TRACE = "mini:philly"
 POLICIES = ("fifo", "fifo-skip", "sjf", "srtf", "las", "tiresias")
 WIDTH = 1240
 
 
 def main() -> None:
     """Run the policies, render the page, cut the picture out."""
-    runs = gl.compare(
-        "pollux-64", gl.read_trace(ROOT / TRACE), POLICIES, restart_s=30.0, segments=True
-    )
+    runs = gl.compare("pollux-64", gl.read_trace(TRACE), POLICIES, restart_s=30.0, segments=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = gl.report.write(runs, Path(folder) / "page.html")
         browser = playwright.chromium.launch(

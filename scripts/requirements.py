@@ -1,7 +1,7 @@
-"""Print what pip must install for this checkout: core dependencies and the extras named.
+"""Print what pip must install for this checkout: core dependencies, and extras and groups named.
 
-A checkout is built in place by maturin, so pip never sees the project itself; this keeps
-`pyproject.toml` the only list of requirements.
+A checkout is built in place by maturin, so pip never sees the project itself; and old versions of
+pip know nothing of dependency groups. This keeps `pyproject.toml` the only list of requirements.
 """
 
 from __future__ import annotations
@@ -9,21 +9,32 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def requirements(extras: list[str]) -> list[str]:
-    """Return the requirement lines of the project and of each extra, in file order."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    known = project["optional-dependencies"]
-    unknown = [extra for extra in extras if extra not in known]
+def requirements(names: list[str]) -> list[str]:
+    """Return the requirement lines of the project, and of each extra or group, in file order."""
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project, groups = document["project"], document["dependency-groups"]
+    known = project["optional-dependencies"] | groups
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise SystemExit(f"requirements.py: no extra named {', '.join(unknown)}")
+        raise SystemExit(f"requirements.py: no extra or group named {', '.join(unknown)}")
     lines = list(project["dependencies"])
-    for extra in extras:
-        lines.extend(known[extra])
+    for name in names:
+        lines += _expanded(known[name], groups)
     return lines
+
+
+def _expanded(lines: list[Any], groups: dict[str, list[Any]]) -> list[str]:
+    """Put the lines of groups where a group includes them."""
+    found = []
+    for line in lines:
+        included = isinstance(line, dict)
+        found += _expanded(groups[line["include-group"]], groups) if included else [line]
+    return found
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def use(checks: Checks, wheel: Path, home: Path) -> None:
     checks.check("stdout of --json is one document", is_json(done.stdout))
     page = home / "page.html"
     checks.check("the HTML report is on disk", page.exists() and page.stat().st_size > 1000)
-    line = "pip install 'gangline[report]'"
+    line = "pip install 'gangline[gantt]'"
     saved = ["out", "--policy", "srtf", "-o", "gantt.pftrace"]
     bare = status("a Gantt chart without the extra exits with 2", 2, "gantt", *saved)
     checks.check("and says what to install", line in bare.stderr, bare.stderr[-500:])

@@ -223,7 +223,7 @@ def main() -> None:
         rows = read(options.data)
     else:
         if find_spec("sklearn") is None:
-            parser.error("the digits come with scikit-learn: pip install 'gangline[examples]'")
+            parser.error("the digits come with scikit-learn: pip install scikit-learn")
         rows = list(trainings(options.seeds, is_quick=options.quick))
         if options.data is not None:
             write(rows, options.data)

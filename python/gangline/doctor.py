@@ -27,15 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["Check", "Library", "Report", "examine"]
 
 PACKAGE = "gangline"
-DEVELOPMENT = ("dev",)  # extras of people who change gangline itself
 # What each extra is good for.
 GIVES = {
     "dask": "sweeps on a Dask cluster",
-    "report": "Gantt charts",
+    "gantt": "Gantt charts",
     "plot": "figures for papers",
     "testing": "property tests of policies",
-    "browser": "development: reports in a browser",
-    "examples": "the data of the programs in examples/",
 }
 # Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}
@@ -195,8 +192,7 @@ def _libraries() -> Iterable[Library]:
         requirement, _, marker = (part.strip() for part in line.partition(";"))
         found = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", marker)
         extra = found.group(1) if found else ""
-        if extra not in DEVELOPMENT:
-            yield _library(requirement, extra)
+        yield _library(requirement, extra)
 
 
 def _library(requirement: str, extra: str) -> Library:

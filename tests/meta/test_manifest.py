@@ -13,7 +13,7 @@ from meta.house import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-TRACES = ROOT / "traces"
+TRACES = ROOT / "python" / "gangline" / "trace" / "mini"
 KEYS = {"name", "file", "origin", "licence", "rows", "sha256", "command"}
 
 

@@ -28,12 +28,14 @@ _CHUNK = 1 << 20
 _CELL_BYTES = 8  # of a number in memory; a text needs its offset beside its bytes
 _LZMA_MEMORY = 1 << 29  # ours: `xz -9` needs 65 MiB; a header may ask for 4 GiB
 _MEMBERS_SHOWN = 10
+BUNDLED = "mini:"  # before the name of a trace that comes with gangline
+_BUNDLED = Path(__file__).parents[1] / "trace" / "mini"
 _SUFFIXES = (".gz", ".xz", ".zst")
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 
 
 class Source:
-    """One input: `path`, or `archive::member`.
+    """One input: `path`, `archive::member`, or `mini:NAME` for a trace that comes with gangline.
 
     Parameters
     ----------
@@ -47,12 +49,14 @@ class Source:
     ------
     OSError
         If it is absent.
+    TraceError
+        If no trace of that name comes with gangline.
     """
 
     def __init__(self, name: str | Path, max_bytes: int) -> None:
         self.name = str(name)
         archive, separator, member = self.name.partition("::")
-        self.path = Path(archive)
+        self.path = _bundled(archive) if archive.startswith(BUNDLED) else Path(archive)
         self.member = member if separator else None
         self.max_bytes = max_bytes
         self._hashing: threading.Thread | None = None
@@ -275,3 +279,16 @@ class _Bounded:
         if self._left < 0:
             raise self._error()
         return data
+
+
+def bundled() -> list[str]:
+    """Return the names of the traces that come with gangline, in order."""
+    return sorted(f"{BUNDLED}{path.stem}" for path in _BUNDLED.glob("*.parquet"))
+
+
+def _bundled(name: str) -> Path:
+    path = _BUNDLED / f"{name.removeprefix(BUNDLED)}.parquet"
+    if name not in bundled():
+        known = ", ".join(bundled())
+        raise TraceError(f"{name}: no such bundled trace; known: {known}", path=name)
+    return path

@@ -31,7 +31,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     ----------
     path : str or path
         A file, also compressed with gzip, xz or zstandard; a member `archive.tar.xz::member`; a
-        folder of PAI tables; or a generator `synth:philly?jobs=1000&seed=1`.
+        folder of PAI tables; a generator `synth:philly?jobs=1000&seed=1`; or a trace that comes
+        with gangline: `mini:philly`, `mini:helios` or `mini:pai`.
     format : str, optional
         Forces a format; the default looks at the first 64 KiB.
     **options

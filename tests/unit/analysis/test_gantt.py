@@ -397,7 +397,7 @@ def test_mistakes_are_one_message(
     capsys.readouterr()
     (tmp_path / "g.pftrace").unlink()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'gangline[report]'" in said(*fifo, *out)
+    assert "pip install 'gangline[gantt]'" in said(*fifo, *out)
     damaged = folder / "fifo" / "segments.parquet"
     damaged.write_bytes(damaged.read_bytes()[:200])
     monkeypatch.undo()

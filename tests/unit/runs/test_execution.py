@@ -53,7 +53,7 @@ def by_compare_command(out: Path) -> None:
 
 
 def by_run_command(out: Path) -> None:
-    words = ["run", "--trace", "traces/mini/philly.parquet", "--cluster", "pollux-64"]
+    words = ["run", "--trace", "mini:philly", "--cluster", "pollux-64"]
     assert main([*words, "--policy", "gavel-las", "--limit", "50", "--out", str(out / "a")]) == 0
 
 

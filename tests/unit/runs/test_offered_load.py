@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from snapshots import Snapshot
 
-ROOT = Path(__file__).resolve().parents[3]
 LAB = gl.Cluster.homogeneous(servers=64, gpus=8)
 
 
@@ -75,7 +74,7 @@ def same_as_a_plain_count(trace: gl.Trace, cluster: gl.Cluster = LAB) -> None:
 
 @pytest.mark.parametrize("name", ["philly", "helios", "pai"])
 def test_bundled_traces_by_a_plain_count(name: str) -> None:
-    same_as_a_plain_count(gl.read_trace(ROOT / f"traces/mini/{name}.parquet"))
+    same_as_a_plain_count(gl.read_trace(f"mini:{name}"))
 
 
 @pytest.mark.shared
@@ -189,7 +188,7 @@ def on_every_preset(trace: gl.Trace) -> None:
 
 @pytest.mark.parametrize("name", ["philly", "helios", "pai"])
 def test_bundled_traces_on_every_preset(name: str) -> None:
-    on_every_preset(gl.read_trace(ROOT / f"traces/mini/{name}.parquet"))
+    on_every_preset(gl.read_trace(f"mini:{name}"))
 
 
 @pytest.mark.shared

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import gangline as gl
 from gangline.errors import PolicyError, ResultError, TraceError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SYNTH = "synth:philly?jobs=40&seed=1&max_gpus=8"
 NARROW = SYNTH.replace("max_gpus=8", "max_gpus=4")
@@ -57,7 +54,7 @@ def settled(folder: Path) -> dict[str, object]:
     ("trace", "policy", "options"),
     [
         (SYNTH, "las", {"restart_s": 30.0, "seed": 3}),
-        ("traces/mini/philly.parquet", gl.policies.Las(limits=(60.0, 600.0)), {}),
+        ("mini:philly", gl.policies.Las(limits=(60.0, 600.0)), {}),
         (SYNTH, "tiresias", {"first_start_s": 2.0, "timeline": "change"}),
         (SYNTH, "gavel-las", {}),
         (NARROW, OneByOne(first=1), {}),
@@ -66,7 +63,7 @@ def settled(folder: Path) -> dict[str, object]:
 def test_the_spec_of_a_result_gives_the_same_bytes(
     tmp_path: Path, trace: str, policy: object, options: dict[str, object]
 ) -> None:
-    cluster = gl.Cluster.preset("pollux-64") if trace.endswith("parquet") else LAB
+    cluster = gl.Cluster.preset("pollux-64") if trace.startswith("mini:") else LAB
     first = gl.simulate(cluster, trace, policy, segments=True, **options)  # type: ignore[arg-type]
     first.save(tmp_path / "a")
     again = gl.run(tmp_path / "a")
@@ -96,7 +93,7 @@ def test_a_window_without_an_end_goes_along(tmp_path: Path) -> None:
 
 def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
     one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
-    shutil.copy("traces/mini/philly.parquet", one)
+    shutil.copy(Path(gl.__file__).parent / "trace" / "mini" / "philly.parquet", one)
     shutil.copy(one, other)
     cluster = gl.Cluster.preset("pollux-64")
     specs = [gl.RunSpec.make(cluster, path, "fifo") for path in (one, other)]

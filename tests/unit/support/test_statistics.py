@@ -216,7 +216,7 @@ def test_the_command_shows_intervals_and_saves_every_run(
 
 
 def test_wrong_seeds_and_baselines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = gl.read_trace("traces/mini/philly.parquet", limit=5)
+    jobs = gl.read_trace("mini:philly", limit=5)
     with pytest.raises(TraceError, match="not drawn by a generator"):
         gl.compare(LAB, jobs, ["fifo"], trace_seeds=[1])
     with pytest.raises(OptionError, match="duplicate value 1"):

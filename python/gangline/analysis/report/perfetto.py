@@ -31,7 +31,7 @@ __all__ = ["write_gantt"]
 
 KIND = "Gantt chart"
 """Kind of file, in its seal."""
-_INSTALL = "pip install 'gangline[report]'"
+_INSTALL = "pip install 'gangline[gantt]'"
 _SEQUENCE = 1  # all packets come from one writer
 _COUNTERS = (("gpus_busy", "GPUs busy"), ("jobs_waiting", "Jobs waiting"))
 _TEXTS = ("user", "model", "tier", "types", "end", "beside")
@@ -63,7 +63,7 @@ def write_gantt(
     Raises
     ------
     MissingExtraError
-        If the extra `report` is not installed.
+        If the extra `gantt` is not installed.
     ResultError
         If there are no segments, more than two million slices, or the file is no such chart.
     OSError
@@ -75,7 +75,7 @@ def write_gantt(
     """
     if importlib.util.find_spec("perfetto") is None:
         message = f"Gantt charts need the library perfetto: {_INSTALL}"
-        raise MissingExtraError(message, extra="report")
+        raise MissingExtraError(message, extra="gantt")
     path = Path(path)
     check_target(path, KIND)
     drawn = gantt(result, from_s=from_s, to_s=to_s)

@@ -230,7 +230,7 @@ class Plan:
         options = dict(self._trace_options)
         if "rescale" in keys:
             options["rescale"] = keys["rescale"]
-        if not path.startswith("synth:"):
+        if not path.startswith(("synth:", "mini:")):
             path = str(Path(path).absolute())  # a worker may run elsewhere
         with self._naming("trace"):
             return refer(path, **options)

@@ -3,8 +3,8 @@
 The rows depend on the seeds below alone. The bytes of the files also depend on the version of
 pyarrow that wrote them, so the manifest is written with them.
 
-    python traces/make.py
-    python traces/make.py --rates simulation_throughputs.json
+    python scripts/mini_traces.py
+    python scripts/mini_traces.py --rates simulation_throughputs.json
 
 The second form takes the throughput table of the public Gavel simulator and writes the few of its
 measurements that the presets `hadar-60` and `hadar-60-smooth` use.
@@ -20,7 +20,8 @@ from typing import Any
 
 import gangline as gl
 
-FOLDER = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1] / "python" / "gangline"
+FOLDER = PACKAGE / "trace" / "mini"
 # Loads are offered loads on 64 GPUs, the size of the preset that the demo uses. Jobs of more than
 # two days would leave the demo waiting for a single job.
 TRACES: dict[str, dict[str, Any]] = {
@@ -30,7 +31,7 @@ TRACES: dict[str, dict[str, Any]] = {
 }
 COMMON = {"cluster_gpus": 64, "max_duration_s": 172800.0}
 
-PRESETS = FOLDER.parent / "python" / "gangline" / "cluster" / "presets"
+PRESETS = PACKAGE / "cluster" / "presets"
 GPU_TYPES = ("V100", "P100", "K80")  # from the fastest to the slowest
 MEASURED = (1, 2, 4, 8)
 EXTENDED = {6: 4, 12: 8}  # gangs that were not measured, and the size whose rate per GPU they get
@@ -47,24 +48,23 @@ Rates = dict[tuple[str, str, int], float]  # by GPU type, model and gang size
 
 
 def main() -> None:
-    """Write mini/*.parquet and MANIFEST.toml."""
-    entries = ["# Written by make.py; do not edit."]
-    (FOLDER / "mini").mkdir(exist_ok=True)
+    """Write the Parquet files and MANIFEST.toml."""
+    entries = ["# Written by scripts/mini_traces.py; do not edit."]
     for name, parameters in TRACES.items():
         settings = {**parameters, **COMMON}
         trace = getattr(gl.synth, name)(**settings)
-        path = FOLDER / "mini" / f"{name}.parquet"
+        path = FOLDER / f"{name}.parquet"
         gl.write_trace(trace, path)
         query = "&".join(f"{key}={value}" for key, value in settings.items())
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         fields = {
             "name": f"mini-{name}",
-            "file": f"mini/{name}.parquet",
+            "file": f"{name}.parquet",
             "origin": f"synth:{name}?{query}",
             "licence": "Apache-2.0",
             "rows": len(trace),
             "sha256": digest,
-            "command": "python traces/make.py",
+            "command": "python scripts/mini_traces.py",
         }
         lines = [
             f"{key} = {value}" if isinstance(value, int) else f'{key} = "{value}"'
