@@ -26,7 +26,7 @@ ifdef CI
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: help setup develop release demo test check soak lint browser bench wheel docs fuzz goldens coverage clean
+.PHONY: help setup develop release demo test check soak lint browser bench wheel matrix audit docs fuzz goldens coverage clean
 .DELETE_ON_ERROR:
 
 help: ## what can be made (the default)
@@ -104,6 +104,16 @@ bench: release ## every benchmark; prints tables of ratios
 wheel: $(VENV)/.tools ## the wheel that is published, in target/wheels: takes some minutes
 	@if command -v rustup >/dev/null; then rustup --quiet component add llvm-tools; fi
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --quiet --profile dist --pgo --out target/wheels
+
+matrix: $(VENV)/.tools ## the wheels of target/wheels in fresh environments: Pythons, oldest and newest dependencies
+	$(PY) -m pip install --quiet $$($(PY) scripts/requirements.py --bare matrix)
+	@for wheel in target/wheels/*.whl; do $(PY) scripts/wheel_matrix.py $$wheel || exit 1; done
+
+audit: $(VENV)/.tools ## known faults of dependencies, from the databases of their registries: needs the network and cargo-deny
+	$(PY) -m pip install --quiet $$($(PY) scripts/requirements.py --bare audit)
+	$(PY) scripts/requirements.py gantt plot testing dask > $(VENV)/audited.txt
+	$(PY) -m pip_audit --requirement $(VENV)/audited.txt
+	cargo deny --locked check
 
 docs: $(VENV)/.develop ## the documentation site in target/docs
 	$(PY) -m sphinx -W --keep-going --quiet -b html docs target/docs

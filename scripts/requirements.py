@@ -1,5 +1,7 @@
 """Print what pip must install for this checkout: core dependencies, and extras and groups named.
 
+`--bare` leaves the core dependencies out.
+
 A checkout is built in place by maturin, so pip never sees the project itself; and old versions of
 pip know nothing of dependency groups. This keeps `pyproject.toml` the only list of requirements.
 """
@@ -14,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def requirements(names: list[str]) -> list[str]:
+def requirements(names: list[str], *, is_bare: bool = False) -> list[str]:
     """Return the requirement lines of the project, and of each extra or group, in file order."""
     document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project, groups = document["project"], document["dependency-groups"]
@@ -22,7 +24,7 @@ def requirements(names: list[str]) -> list[str]:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"requirements.py: no extra or group named {', '.join(unknown)}")
-    lines = list(project["dependencies"])
+    lines = [] if is_bare else list(project["dependencies"])
     for name in names:
         lines += _expanded(known[name], groups)
     return lines
@@ -30,7 +32,7 @@ def requirements(names: list[str]) -> list[str]:
 
 def _expanded(lines: list[Any], groups: dict[str, list[Any]]) -> list[str]:
     """Put the lines of groups where a group includes them."""
-    found = []
+    found: list[str] = []
     for line in lines:
         included = isinstance(line, dict)
         found += _expanded(groups[line["include-group"]], groups) if included else [line]
@@ -38,4 +40,6 @@ def _expanded(lines: list[Any], groups: dict[str, list[Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(requirements(sys.argv[1:])))
+    chosen = sys.argv[1:]
+    bare = "--bare" in chosen
+    print("\n".join(requirements([name for name in chosen if name != "--bare"], is_bare=bare)))

@@ -132,6 +132,12 @@ def test_python_dependencies_may_travel() -> None:
     assert refused == []
 
 
+def test_cargo_deny_allows_the_same_licences() -> None:
+    deny = tomllib.loads((ROOT / "deny.toml").read_text("utf-8"))
+    assert ALLOWED - set(deny["licenses"]["allow"]) == {"PSF-2.0", "Python-2.0"}
+    assert set(deny["licenses"]["allow"]) < ALLOWED
+
+
 def test_requirements_come_from_the_index() -> None:
     document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     table = document["project"]

@@ -8,7 +8,6 @@ import json
 import math
 import random
 import tarfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from unit.trace.test_trace_recount import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from snapshots import Snapshot
 
