@@ -3,6 +3,12 @@
 import tomllib
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
+
+from gangline import _core
+from gangline.policies.registry import registry
+
 project = "gangline"
 author = "The gangline authors"
 copyright = "The gangline authors, Apache-2.0"
@@ -22,7 +28,43 @@ napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 
+# Names in single backticks of a docstring are links where something public has the name.
+default_role = "py:obj"
+
 html_theme = "furo"
 html_title = "gangline"
 html_static_path = ["_static"]
 html_show_sphinx = False
+
+POLICY_CLASSES = "<!-- one section per policy: docs/conf.py -->"
+
+
+def policy_classes() -> str:
+    """Return a section per policy of the registry: its page, its class, its parameters."""
+    pages = {policy["name"]: policy["page"] for policy in _core.registry()}
+    parts = [
+        "```{eval-rst}\n.. autoclass:: gangline.policies.PolicyBase\n   :members:",
+        ".. autoclass:: gangline.policies.PolicyConfig\n```\n",
+    ]
+    for name, kind in registry.items():
+        parts += [f"## {name}\n", f"[How it works](../policies/{pages[name]}.md).\n"]
+        parts += ["```{eval-rst}", f".. autoclass:: gangline.policies.{kind.__name__}", "```\n"]
+    return "\n".join(parts)
+
+
+def fill_in(app, page: str, source: list[str]) -> None:  # noqa: ANN001 (of Sphinx)
+    """Put the sections in place of the mark."""
+    source[0] = source[0].replace(POLICY_CLASSES, policy_classes())
+
+
+def unlink_words(app, doctree: nodes.document) -> None:  # noqa: ANN001 (of Sphinx)
+    """Take links from words of types, such as `one of server, rack`: a method may have that name."""
+    for link in list(doctree.findall(addnodes.pending_xref)):
+        if link.get("refspecific") and link["reftarget"].islower() and "." not in link["reftarget"]:
+            link.replace_self(link.children)
+
+
+def setup(app) -> None:  # noqa: ANN001 (of Sphinx)
+    """Connect the handlers of this site."""
+    app.connect("source-read", fill_in)
+    app.connect("doctree-read", unlink_words)

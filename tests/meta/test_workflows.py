@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from meta.house import ROOT
 

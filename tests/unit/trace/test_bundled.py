@@ -36,7 +36,7 @@ def test_a_saved_run_of_a_bundled_trace_repeats(tmp_path: Path) -> None:
 def test_a_sweep_takes_a_bundled_trace() -> None:
     grid = {"trace": ["mini:pai"], "cluster": ["pollux-64"], "policy": ["fifo"]}
     done = gl.sweep({"grid": grid})
-    assert done.counts["done"] == 1
+    assert done.counts["finished"] == 1
 
 
 @pytest.mark.parametrize("name", ["mini:phily", "mini:", "mini:../mini/philly"])
