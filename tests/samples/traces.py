@@ -133,6 +133,16 @@ POLLUX = """name,time,application,num_replicas,batch_size
 a-0,107,cifar,6,2048
 b-1,20,bert,2,24
 """
+ELASTICFLOW = """job_id,submission_time,duration,num_gpu
+0a-1,30,600,4
+0a-2,10,60.5,1
+"""
+TABLE = """# exported on Monday
+name;submitted;nodes;per_node;begin;end;state;cost
+a;2024-01-01 00:00:00;2;4;2024-01-01 00:01:00;2024-01-01 01:01:00;DONE;1
+# midnight
+b;2024-01-01 00:00:30;1;8;2024-01-01 00:02:00;2024-01-01 00:03:00;oom-kill;2
+"""
 
 
 def parquet() -> bytes:
@@ -177,9 +187,23 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "q.csv": ("muri", MURI.encode()),
     "r.csv": ("chronus", CHRONUS.encode()),
     "s.csv": ("pollux", POLLUX.encode()),
+    "t.csv": ("elasticflow", ELASTICFLOW.encode()),
+    "u.txt": ("table", TABLE.encode()),
 }
 OPTIONS: dict[str, dict[str, object]] = {
     "pollux": {"durations": {"cifar": 900.0, "bert": 50.0, "bert/2/24": 60.0}},
     "batsim": {"flops": 1e9},
+    "table": {
+        "columns": {
+            "job_id": "name",
+            "arrival_s": "submitted",
+            "gpus": "nodes*per_node",
+            "duration_s": "end-begin",
+            "observed_start_s": "begin",
+            "observed_finish_s": "end",
+            "trace_status": "state",
+        },
+        "status_words": {"oom-kill": "failed"},
+    },
 }
 """What a format cannot be read without."""

@@ -51,8 +51,8 @@ _SHARING = "sharing."
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class TraceChoice:
-    """How the trace is read.
+class TraceReading:
+    """How a trace is read, where `--columns` are those of another table.
 
     Parameters
     ----------
@@ -105,6 +105,11 @@ class TraceChoice:
     max_bytes: MaybeWhole = None
     option: Annotated[list[str] | None, Parameter(negative="")] = None
 
+    @property
+    def mapping(self) -> str | None:
+        """Which columns of the trace are which."""
+        return None
+
     def read(self, path: str, *, max_errors: int | None = None) -> Trace:
         """Read the trace; `max_errors` says how many errors are shown in full."""
         _pandas.leave_out()
@@ -125,11 +130,33 @@ class TraceChoice:
             "max_errors": max_errors,
             **_special(self.option or []),
         }
+        if self.mapping is not None:
+            options["columns"] = self.mapping
         if self.window is not None:
             options["window"] = _window(self.window)
         if self.status is not None:
             options["status"] = tuple(self.status.split(","))
         return read_trace(path, format=self.format, **options)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TraceChoice(TraceReading):
+    """How the trace is read.
+
+    Parameters
+    ----------
+    columns
+        NATIVE=THEIRS,... for a table of other names, such as
+        gpus=nodes*gpus_per_node,duration_s=end-start,arrival_s=submitted@ms.
+    """
+
+    columns: str | None = None
+
+    @property
+    def mapping(self) -> str | None:
+        """Which columns of the trace are which."""
+        return self.columns
 
 
 @Parameter(name="*")

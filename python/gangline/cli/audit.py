@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from gangline.cli import _console, _exit
-from gangline.cli._inputs import Json, MaybeWhole, TraceChoice, Whole
+from gangline.cli._inputs import Json, MaybeWhole, TraceReading, Whole
 from gangline.errors import TraceError
+from gangline.files.quantities import mapping_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ def audit(
     first: Whole = 10,
     require: str | None = None,
     json: Json = False,
-    choice: TraceChoice | None = None,
+    choice: TraceReading | None = None,
 ) -> int:
     """Check a segments or jobs table of any simulator; exit code 3 if a rule is broken.
 
@@ -70,8 +71,8 @@ def audit(
     """
     from gangline.analysis.audit import audit as look
 
-    chosen = choice or TraceChoice()
-    if trace is None and chosen != TraceChoice():
+    chosen = choice or TraceReading()
+    if trace is None and chosen != TraceReading():
         raise TraceError("options of a trace need one: --trace")
     is_number = copy_gpus is not None and copy_gpus.isdecimal()
     copies: Any = int(copy_gpus or 0) if is_number else copy_gpus  # another word is refused there
@@ -80,7 +81,7 @@ def audit(
         cluster,
         jobs=jobs,
         trace=None if trace is None else chosen.read(trace),
-        columns=_mapping(columns),
+        columns=mapping_of(columns or "", "--columns"),
         max_share=max_share,
         max_parts=max_parts,
         copy_gpus=copies,
@@ -94,19 +95,6 @@ def audit(
     else:
         _show(found)
     return _exit.DONE if found.ok else _exit.REFUSED
-
-
-def _mapping(text: str | None) -> dict[str, str]:
-    """Read `native=theirs,native=theirs`; nothing after the sign leaves the column out."""
-    pairs: dict[str, str] = {}
-    for item in (text or "").split(","):
-        if not item.strip():
-            continue
-        native, equals, theirs = item.partition("=")
-        if not equals or not native.strip():
-            raise TraceError(f"--columns: expected NATIVE=THEIRS,..., got `{item}`", value=item)
-        pairs[native.strip()] = theirs.strip()
-    return pairs
 
 
 def _show(found: Audit) -> None:

@@ -44,8 +44,8 @@ _CUT_DOWN = 3
 """So many columns, all of one format, tell a file that was cut down from it."""
 _NEAREST = 2
 _OWN = (
-    "a trace of your own needs arrival_s, gpus and duration_s, in seconds: rename the columns "
-    "that hold them"
+    "a trace of your own needs arrival_s, gpus and duration_s: say which columns hold them, such "
+    "as `--columns arrival_s=submitted,gpus=cards,duration_s=hours@h`"
 )
 _NEAR_ENOUGH = 0.5  # ours: a file that lacks more than half of the columns is of another format
 _NAMES_SHOWN = 8
@@ -168,9 +168,14 @@ def _stranger(head: bytes) -> str | None:
         found = [item for item in FORMATS if item.columns and not _missing(item, have)]
         if found:
             nearest = max(found, key=lambda item: len(item.columns)).name
-            return f"its columns, those of {nearest}, are separated by {name}; expected commas"
+            forced = "; `--format table` takes them as they are" if nearest == "native" else ""
+            return (
+                f"its columns, those of {nearest}, are separated by {name}; expected commas{forced}"
+            )
         if len(have) > _TABLE_LEAST and len(header(head)) == 1:
-            return f"its columns are separated by {name}; expected commas"
+            return (
+                f"its columns, separated by {name}, are {_listed(header(head, delimiter))}; {_OWN}"
+            )
     return None
 
 
@@ -246,8 +251,12 @@ def _owner(have: set[str]) -> str | None:
 
 def _own(names: list[str]) -> str:
     """Say what a trace of one's own needs, where a file is near to no format."""
-    shown = ", ".join(short(name) for name in names[:_NAMES_SHOWN])
-    shown += f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    shown = _listed(names)
     if any(_is_number(name.encode()) for name in names):
         return f"its first line names no columns ({shown}); `--format` forces a format without them"
     return f"its columns are {shown}; {_OWN}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(short(name) for name in names[:_NAMES_SHOWN])
+    return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")

@@ -60,6 +60,9 @@ _HELIOS = (
     "job_id user gpu_num cpu_num node_num state submit_time start_time end_time duration queue"
 )
 
+TABLE = "table"
+"""Name of the format of any table whose columns are mapped."""
+
 FORMATS = (
     Format(
         name="native",
@@ -199,6 +202,21 @@ FORMATS = (
         options=("durations", "placements", "profiles"),
         reader="pollux",
         writer="pollux",
+    ),
+    Format(
+        name="elasticflow",
+        recognised="CSV job_id, submission_time, duration, num_gpu",
+        notes="seconds; the public traces of ElasticFlow",
+        columns=_columns("job_id submission_time duration num_gpu"),
+        reader="elasticflow",
+    ),
+    Format(
+        name=TABLE,
+        recognised="any delimited text, Parquet or Arrow, with --columns NATIVE=THEIRS,...",
+        notes="columns, products and differences of columns, units, dates and durations as text",
+        has_local_times=True,
+        options=("columns", "separator", "comment", "decimal", "header", "status_words"),
+        reader="table",
     ),
 )
 

@@ -12,10 +12,11 @@ import numpy as np
 from gangline._support.builtin_values import finite
 from gangline.errors import TraceError
 from gangline.files.origins import lookup
+from gangline.files.quantities import mapping_of
 from gangline.files.source import Source
 from gangline.files.text import BOM
 from gangline.trace.detect import detect
-from gangline.trace.formats import FORMATS, find, reader_of, special_of
+from gangline.trace.formats import FORMATS, TABLE, find, reader_of, special_of
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.table import Trace, build
 from gangline.trace.reference import SYNTH, TraceReference, hashes
@@ -41,7 +42,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         `gangline.trace.jobs.options.Options`. And those of one format: run_time ("sum" or "span")
         of `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
         of `swf`, flops of `batsim`, throughput and reference of `gavel`, durations, profiles
-        and placements of `pollux`.
+        and placements of `pollux`; columns (a dict, or text NATIVE=THEIRS,...), separator, comment,
+        decimal, header and status_words of `table`.
 
     Returns
     -------
@@ -72,10 +74,11 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     if not str(path):
         raise TraceError("expected the name of a trace, got an empty text", value="")
     size = trace_options.make({"max_bytes": options.get("max_bytes")})
+    options = _with_columns(options)
     source = Source(str(path), size.max_bytes)
     if not source.is_folder and not source.head.removeprefix(BOM).strip():
         raise TraceError(f"{path}: expected a trace, got an empty file", path=str(path))
-    name = format or detect(source)
+    name = format or _found(source, options)
     reader = reader_of(name)
     _refuse_options_of_others(options, name)
     chosen = trace_options.make(options, special_of(reader))
@@ -107,8 +110,9 @@ def refer(
         _refuse_options_of_files(str(path), format, options)
         return refer_drawn(str(path), **options)
     size = trace_options.make({"max_bytes": options.get("max_bytes")})
+    options = _with_columns(options)
     source = Source(str(path), size.max_bytes)
-    name = format or detect(source)
+    name = format or _found(source, options)
     _refuse_options_of_others(options, name)
     chosen = trace_options.make(options, special_of(reader_of(name)))
     try:
@@ -200,6 +204,17 @@ def as_trace(value: object) -> Trace:
     raise TraceError(f"expected a Trace, a path or an Arrow table, got {kind}", value=kind)
 
 
+def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
+    """Take a text of `columns` apart."""
+    columns = options.get("columns")
+    return {**options, "columns": mapping_of(columns)} if isinstance(columns, str) else options
+
+
+def _found(source: Source, options: Mapping[str, Any]) -> str:
+    """Return the format of a file; where columns are mapped, it is that of any table."""
+    return detect(source) if options.get("columns") is None else TABLE
+
+
 def _refuse_options_of_files(
     uri: str,
     format: str | None,  # noqa: A002
@@ -209,6 +224,8 @@ def _refuse_options_of_files(
         raise _changes_nothing("format", format, f"{uri} is drawn, not read")
     if options.get("zone") is not None:
         raise _changes_nothing("zone", options["zone"], f"{uri} has no local times")
+    if options.get("columns") is not None:
+        raise _changes_nothing("columns", options["columns"], f"{uri} is drawn, not read")
 
 
 def _changes_nothing(option: str, value: object, why: str) -> TraceError:

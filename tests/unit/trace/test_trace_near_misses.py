@@ -73,15 +73,19 @@ def test_comments_before_the_header_are_passed_over_and_lines_keep_their_numbers
 def test_separators_are_named_whatever_the_names_are(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     words = refusal(path, "id;submitted;num_gpu;runtime\na;0;1;10\n")
-    assert "its columns are separated by semicolons; expected commas" in words
-    assert "those of native" in refusal(path, NATIVE.replace(",", "|") + "a|0|1|10\n")
+    assert "separated by semicolons, are id, submitted, num_gpu, runtime; " in words
+    assert "`--columns arrival_s=" in words
+    content = NATIVE.replace(",", "|") + "a|0|1|10\n"
+    assert "those of native" in (words := refusal(path, content))
+    assert "`--format table` takes them" in words
+    assert gl.read_trace(path, format="table").column("gpus").to_pylist() == [1]
 
 
 def test_a_near_miss_says_what_to_rename_and_forces_nothing_that_fails(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     words = refusal(path, "job_id,arrival_s,gpus,runtime\na,0,1,10\n")
     assert "native lacks duration_s or iterations" in words
-    assert "rename the columns that hold them" in words
+    assert "say which columns hold them, such as `--columns " in words
     assert "--format" not in words
     assert "--format" in refusal(path, "1,2,3\n4,5,6\n")  # formats without a header
 

@@ -24,6 +24,7 @@ from gangline.runs.options import CheckedOptions
 from gangline.runs.spec import PolicyReference, RunSpec, keys_of
 from gangline.runs.store import SAVED
 from gangline.studies.sweep.clusters import derived
+from gangline.trace.formats import FORMATS
 from gangline.trace.jobs.options import Options
 from gangline.trace.read import refer
 from gangline.trace.reference import TraceReference
@@ -43,7 +44,10 @@ _SHARING = "sharing"
 _SETTINGS = "set"
 _ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # what many errors begin with
 _REMEMBERED = 64  # ours: traces, clusters and policies of the runs that came last
-_TRACE_OPTIONS = tuple(name for name in Options.__struct_fields__ if name != "special")
+_TRACE_OPTIONS = (
+    *(name for name in Options.__struct_fields__ if name != "special"),
+    *dict.fromkeys(name for item in FORMATS for name in item.options),
+)
 
 T = TypeVar("T")
 Keys = dict[str, Any]

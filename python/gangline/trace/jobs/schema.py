@@ -27,7 +27,12 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "deadline_s": pa.float64(),
     "trace_status": LABEL,
     "start_s": pa.float64(),
+    "observed_start_s": pa.float64(),
+    "observed_finish_s": pa.float64(),
     "wait_limit_s": pa.float64(),
+    "account": LABEL,
+    "partition": LABEL,
+    "qos": LABEL,
     "priority": pa.float64(),
     "servers": pa.int32(),
     "cpus": pa.float64(),
@@ -60,6 +65,31 @@ STATUS_WORDS: Mapping[str, str] = {
     "waiting": "unknown",
 }
 """What the words of public traces and their schedulers mean, in lower case."""
+
+EXPORT_WORDS: Mapping[str, str] = {
+    **STATUS_WORDS,
+    "complete": "finished",
+    "done": "finished",
+    "success": "finished",
+    "successful": "finished",
+    "boot_fail": "failed",
+    "deadline": "failed",
+    "error": "failed",
+    "failure": "failed",
+    "out_of_memory": "failed",
+    "canceled": "killed",
+    "preempted": "killed",
+    "requeued": "killed",
+    "revoked": "killed",
+    "completing": "running",
+    "resizing": "running",
+    "stopped": "running",
+    "configuring": "unknown",
+    "requeue_fed": "unknown",
+    "requeue_hold": "unknown",
+    "special_exit": "failed",
+}
+"""What the words in exports of schedulers and in tables of users mean, in lower case."""
 
 METADATA_KEYS = (
     "origin",
@@ -95,6 +125,8 @@ BOUNDS: Mapping[str, tuple[float, float, str]] = {
     "weight": (5e-324, 1e300, "a number > 0"),
     "deadline_s": (0.0, SECONDS_MAX, f"seconds >= 0, at most {SECONDS_MAX:.0f}"),
     "start_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
+    "observed_start_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
+    "observed_finish_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
     "wait_limit_s": (0.0, 1e300, "seconds >= 0"),
     "priority": (-1e300, 1e300, "a finite number"),
     "servers": (0, 2**31 - 1, "an integer >= 0"),

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from gangline._support.formatting import duration, plural
 from gangline._support.safe import safe
+from gangline.files.quantities import mapping_of
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.normalise import Raw, normalise, numbers
 from gangline.trace.jobs.schema import METADATA_KEYS
@@ -84,7 +85,7 @@ class Trace:
         Parameters
         ----------
         data : object with `__arrow_c_stream__`
-            Columns as the native format names them.
+            Columns as the native format names them, or other ones that the option `columns` maps.
         **options
             Those of `gangline.read_trace`.
 
@@ -93,9 +94,16 @@ class Trace:
         TraceError
             If a column is missing or a value is out of range; it names row and column.
         """
+        from gangline.trace.readers import table as mapped
         from gangline.trace.readers.native import from_table
 
         table = data if isinstance(data, pa.Table) else pa.table(data)
+        columns = options.get("columns")
+        if columns is not None:
+            if isinstance(columns, str):
+                options = {**options, "columns": mapping_of(columns)}
+            chosen = trace_options.make(options, mapped.Special)
+            return build(mapped.of_arrow(table, "table", chosen), chosen)
         return build(from_table(table, "table"), trace_options.make(options))
 
     def __len__(self) -> int:

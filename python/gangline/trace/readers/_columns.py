@@ -14,12 +14,13 @@ from gangline.trace.jobs.normalise import Raw
 from gangline.trace.jobs.schema import BOUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gangline.files.source import Source
 
 
 _NUMBERS = (pa.int64(), pa.float64())
+_NAMED, _NAME_CHARACTERS = 8, 40  # ours: ignored columns that are named, and how much of a name
 
 
 def read_columns(
@@ -105,3 +106,13 @@ def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:
     records = wrong if raw.records is None else raw.records(wrong)
     raw.faults.add(records, raw.names.get(name, name), expected)
     raw.bad = rows if raw.bad is None else raw.bad | rows
+
+
+def note_ignored(names: Sequence[str], notes: dict[str, int], metadata: dict[str, str]) -> None:
+    """Count the columns that are not known, and name the first of them."""
+    if not names:
+        return
+    notes["ignored_columns"] = len(names)
+    more = len(names) - _NAMED
+    named = ", ".join(name[:_NAME_CHARACTERS] for name in names[:_NAMED])
+    metadata["ignored_columns"] = named + f" and {more} more" * (more > 0)

@@ -16,7 +16,7 @@ from gangline.files.parquet import read_parquet
 from gangline.files.text import TextFile, convert, simple
 from gangline.trace.jobs.normalise import Raw, numbers, statuses, valid
 from gangline.trace.jobs.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS, STATUSES
-from gangline.trace.readers._columns import refuse, take_columns
+from gangline.trace.readers._columns import note_ignored, refuse, take_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 NAME = "native"
 _ASCII_MAX = 0x7F
-_NAMED, _NAME_CHARACTERS = 8, 40  # ours: ignored columns that are named, and how much of a name
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -36,7 +35,7 @@ def read(source: Source, options: Options) -> Raw:
     if head[:4] == b"PAR1":
         return _read_parquet(source)
     if head[:6] == b"ARROW1" or head[:4] == b"\xff\xff\xff\xff":
-        return from_table(_read_arrow(source), source.name)
+        return from_table(read_arrow(source), source.name)
     return _read_csv(source)
 
 
@@ -55,7 +54,7 @@ def from_table(table: pa.Table, path: str, names: Sequence[str] = ()) -> Raw:
         for key in METADATA_KEYS
         if key.encode() in stored
     }
-    _note_ignored([name for name in present if name not in COLUMNS], notes, metadata)
+    note_ignored([name for name in present if name not in COLUMNS], notes, metadata)
     columns = {name: table.column(name) for name in known}
     for name, column in columns.items():
         for chunk in column.chunks:
@@ -116,7 +115,8 @@ def _read_parquet(source: Source) -> Raw:
     return from_table(table, source.name, names)
 
 
-def _read_arrow(source: Source) -> pa.Table:
+def read_arrow(source: Source) -> pa.Table:
+    """Read an Arrow file or stream in bounded memory."""
     import pyarrow.ipc
 
     place = pa.BufferReader(source.data)
@@ -159,25 +159,13 @@ def _read_csv(source: Source) -> Raw:
         file, NAME, {}, {name: (name, _csv_type(kind)) for name, kind in COLUMNS.items()}
     )
     raw.foreign = False
-    _note_ignored(
-        [one for one in file.names if simple(one) not in COLUMNS], raw.notes, raw.metadata
-    )
+    note_ignored([one for one in file.names if simple(one) not in COLUMNS], raw.notes, raw.metadata)
     _plain_status(raw)
     if "gpu_types" in raw.columns:
         raw.columns["gpu_types"] = pc.split_pattern(raw.columns["gpu_types"], LIST_SEPARATOR)
     if "stage_times" in raw.columns:
         _split_numbers(raw, "stage_times")
     return raw
-
-
-def _note_ignored(names: Sequence[str], notes: dict[str, int], metadata: dict[str, str]) -> None:
-    """Count the columns that are not known, and name the first of them."""
-    if not names:
-        return
-    notes["ignored_columns"] = len(names)
-    more = len(names) - _NAMED
-    named = ", ".join(name[:_NAME_CHARACTERS] for name in names[:_NAMED])
-    metadata["ignored_columns"] = named + f" and {more} more" * (more > 0)
 
 
 def _split_numbers(raw: Raw, name: str) -> None:
