@@ -143,6 +143,21 @@ a;2024-01-01 00:00:00;2;4;2024-01-01 00:01:00;2024-01-01 01:01:00;DONE;1
 # midnight
 b;2024-01-01 00:00:30;1;8;2024-01-01 00:02:00;2024-01-01 00:03:00;oom-kill;2
 """
+SLURM = """\
+JobID|JobName|User|Account|Partition|QOS|State|Submit|Start|End|Elapsed|Timelimit|AllocTRES|ReqTRES
+7|a|ana|lab|gpu|high|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:05:00|2024-03-02T11:05:00|\
+1-01:00:00|2-00:00:00|cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=1|cpu=8,gres/gpu=4,mem=64G,node=1
+7.batch|batch||lab|||COMPLETED|2024-03-01T10:05:00|2024-03-01T10:05:00|2024-03-02T11:05:00|\
+1-01:00:00||cpu=8,gres/gpu=4,mem=64G,node=1|
+8_[2-9%2]|b|ben|lab|gpu|high|PENDING|2024-03-01T10:01:00|Unknown|Unknown|00:00:00|UNLIMITED||\
+cpu=1,gres/gpu=1,mem=4G,node=1
+8_1|b|c|ben|lab|gpu|high|CANCELLED by 75200|2024-03-01T10:01:00|2024-03-01T10:02:00|\
+2024-03-01T10:03:30|00:01:30|Partition_Limit|cpu=1,gres/gpu:v100=1,mem=4000M,node=1|\
+cpu=1,gres/gpu:v100=1,mem=4000M,node=1
+9|two
+lines|cho|lab|cpu|high|TIMEOUT|2024-03-01T10:03:00|2024-03-01T10:04:00|2024-03-01T10:05:00|\
+00:01:00|00:01:00|cpu=2,mem=1T,node=2|cpu=2,mem=1T,node=2
+"""
 
 
 def parquet() -> bytes:
@@ -189,6 +204,7 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "s.csv": ("pollux", POLLUX.encode()),
     "t.csv": ("elasticflow", ELASTICFLOW.encode()),
     "u.txt": ("table", TABLE.encode()),
+    "v.txt": ("slurm", SLURM.encode()),
 }
 OPTIONS: dict[str, dict[str, object]] = {
     "pollux": {"durations": {"cifar": 900.0, "bert": 50.0, "bert/2/24": 60.0}},

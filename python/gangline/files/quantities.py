@@ -5,6 +5,7 @@ Every function works on the distinct texts of a column, since logs repeat most o
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["SIZES_GIB", "UNITS_S", "by_value", "durations", "mapping_of", "numbers_in", "sizes"]
+__all__ = [
+    "SIZES_GIB",
+    "UNITS_S",
+    "by_value",
+    "durations",
+    "gib_of",
+    "mapping_of",
+    "numbers_in",
+    "sizes",
+]
 
 Parsed = tuple["npt.NDArray[np.float64]", "npt.NDArray[np.bool_]"]
 
@@ -57,6 +67,7 @@ _WORDS = (
     rf"(?:(?P<s>{_DECIMAL}) *(?:s|secs?|seconds?))? *(?:(?P<ms>{_DECIMAL}) *(?:ms|msecs?))?$"
 )
 _FORMS = (_CLOCK, _ISO, _WORDS)
+_ONE_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *([KkMmGgTtPp]?)(?:i?[Bb])?[cn]?")
 _SIZE = r"^(?P<number>\d+(?:\.\d*)?|\.\d+) *(?P<prefix>[KkMmGgTtPp]?)(?P<rest>i?[Bb]?[cn]?)$"
 
 
@@ -148,6 +159,26 @@ def sizes(texts: Any, unit_gib: float = 1.0) -> Parsed:
         return values * unit, wrong
 
     return by_value(texts, parse)
+
+
+def gib_of(text: str, unit: str = "G") -> float:
+    """Return GiB of one size; a number without a prefix counts `unit`.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> gib_of("64G"), gib_of("2048", "M"), gib_of("16Gi"), gib_of("1000000000", "")
+    (64.0, 2.0, 16.0, 0.9313225746154785)
+    """
+    found = _ONE_SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"no size: {text}")
+    number, prefix = found.groups()
+    return float(number) * _PREFIXES[(prefix or unit).upper()] / 2**30
 
 
 def _plain(distinct: Any) -> Parsed:

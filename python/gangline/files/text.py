@@ -21,7 +21,7 @@ from gangline.files.columns import arrow_memory, each, one_chunk
 from gangline.files.faults import Faults, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -103,6 +103,10 @@ class TextFile:
         Whether `"` quotes cells, line breaks included.
     data : bytes, optional
         Text to parse instead of the source's own, line by line the same.
+    nulls : sequence of str
+        What stands in cells whose value is unknown, besides nothing.
+    mend : callable, optional
+        Makes of a text that cannot be parsed at once one that may be, line by line the same.
 
     Attributes
     ----------
@@ -124,11 +128,15 @@ class TextFile:
         delimiter: str = ",",
         quoted: bool = True,
         data: bytes | None = None,
+        nulls: Sequence[str] = (),
+        mend: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self.path = source.name
         self._data = source.data if data is None else data
         self._source = source
         self._delimiter = delimiter
+        self._nulls = ["", *nulls]
+        self._mend = mend
         self._refuse_nul()
         if names is None:
             start, self._body_at = _header_span(self._data)
@@ -179,7 +187,7 @@ class TextFile:
         self._admit(len(places))
         types = {str(places[key]): wanted[key] for key in places}
         try:
-            table = self._parse(types)
+            table = self._parse_or_mend(types)
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             columns = self._salvage({key: (str(places[key]), wanted[key]) for key in places})
         else:
@@ -241,6 +249,15 @@ class TextFile:
             1 if place == 0 or self._data[place - 1 : place] in (b"\n", b"\r") else 0
         )
 
+    def _parse_or_mend(self, types: Mapping[str, pa.DataType]) -> pa.Table:
+        try:
+            return self._parse(types)
+        except (pa.ArrowInvalid, pa.ArrowKeyError):
+            if self._mend is None:
+                raise
+        self._data = self._mend(self._data)
+        return self._parse(types)
+
     def _parse(self, types: Mapping[str, pa.DataType], *, skipped: Any = None) -> pa.Table:
         def skip(row: Any) -> str:
             skipped.append((row.number - 1, row.actual_columns))
@@ -262,7 +279,7 @@ class TextFile:
             convert_options=pa_csv.ConvertOptions(
                 column_types=types,
                 include_columns=list(types),
-                null_values=[""],
+                null_values=self._nulls,
                 strings_can_be_null=True,
             ),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gangline.errors import TraceError
@@ -9,6 +10,7 @@ from gangline.files.faults import short
 from gangline.files.tar import is_tar
 from gangline.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
+from gangline.trace.readers.slurm import ADVICE, separator_of
 
 if TYPE_CHECKING:
     from gangline.files.source import Source
@@ -37,6 +39,8 @@ _STRANGERS = (
     (b"PK\x03\x04", "this is a zip archive; unpack it, or pack it with gzip, xz or zstd"),
     (b"BZh", "this is packed with bzip2; unpack it, or pack it with gzip, xz or zstd"),
 )
+_FOR_PEOPLE = re.compile(rb"[^\n]*\bJobID\b[^\n]*\n-+ [- ]+\r?\n")
+_NO_NAMES = re.compile(rb"\d+(_\d+)?(\.\w+)?\|")
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
@@ -98,6 +102,8 @@ def _by_first_bytes(head: bytes) -> str | None:
     line = text.partition(b"\n")[0].rstrip(b"\r")
     if _is_swf(text):
         return "swf"
+    if separator_of(text) is not None:
+        return "slurm"
     cells = line.split(b"\t")
     if all(_is_number(cells[i]) for i in GAVEL_NUMBERS.get(len(cells), (0,))):
         return "gavel"
@@ -157,6 +163,13 @@ def _stranger(head: bytes) -> str | None:
     for start, words in _STRANGERS:
         if text.startswith(start):
             return words
+    if _FOR_PEOPLE.match(text):
+        return f"this is what sacct prints for people; export it with: {ADVICE}"
+    if _NO_NAMES.match(text):
+        return (
+            "its first line has no names; of sacct without its header name the fields: "
+            "`--format slurm --option fields=JobID,Submit,...`"
+        )
     if text.startswith((b"{", b"[")):
         return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
     if unreadable := _not_text(head):

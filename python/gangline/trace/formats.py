@@ -43,7 +43,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     recognised: str
     notes: str
-    kind: Literal["csv", "json", "swf", "tsv"] = "csv"
+    kind: Literal["csv", "json", "sacct", "swf", "tsv"] = "csv"
     columns: frozenset[str] = frozenset()
     has_local_times: bool = False
     options: tuple[str, ...] = ()
@@ -209,6 +209,15 @@ FORMATS = (
         notes="seconds; the public traces of ElasticFlow",
         columns=_columns("job_id submission_time duration num_gpu"),
         reader="elasticflow",
+    ),
+    Format(
+        name="slurm",
+        recognised="fields of sacct --parsable2: JobID, Submit, Elapsed, AllocTRES, ...",
+        notes="one job per JobID, with its attempts and components; steps are left out",
+        kind="sacct",
+        has_local_times=True,
+        options=("fields", "separator", "vc", "types", "run_time", "arrival"),
+        reader="slurm",
     ),
     Format(
         name=TABLE,
