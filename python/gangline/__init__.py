@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from gangline.runs.summary import RunSummary
     from gangline.studies.capacity import plan_capacity
     from gangline.studies.sweep import Sweep, sweep
+    from gangline.studies.validate import Validation, validate
     from gangline.trace import Trace, read_trace, write_trace
 
     plan = plan_capacity
@@ -104,6 +105,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "UnknownModel",
+    "Validation",
     "View",
     "__version__",
     "audit",
@@ -130,6 +132,7 @@ __all__ = [
     "synth",
     "tables",
     "testing",
+    "validate",
     "write_trace",
 ]
 
@@ -156,6 +159,7 @@ _HOMES = {
     "gangline.runs.summary": "RunSummary",
     "gangline.studies.capacity": "plan_capacity",
     "gangline.studies.sweep": "Sweep sweep",
+    "gangline.studies.validate": "Validation validate",
     "gangline.trace": "Trace read_trace write_trace",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

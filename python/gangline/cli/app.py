@@ -27,6 +27,7 @@ from gangline.cli.reproduce import reproduce
 from gangline.cli.run import run
 from gangline.cli.sweep import sweep
 from gangline.cli.trace import app as trace_app
+from gangline.cli.validate import validate
 from gangline.errors import GanglineError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ app.command(gantt)
 app.command(reproduce)
 app.command(policies)
 app.command(audit)
+app.command(validate)
 app.command(doctor)
 app.command(cluster_app)
 app.command(trace_app)

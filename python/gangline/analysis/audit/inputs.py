@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
     TableLike: TypeAlias = ArrowStream | str | PathLike[str]
 
-__all__ = ["Columns", "check_options", "columns_of", "gpus_of_copies", "read", "result_of"]
+__all__ = [
+    "Columns",
+    "check_options",
+    "columns_of",
+    "gpus_of_copies",
+    "read",
+    "read_jobs",
+    "result_of",
+]
 
 MAX_BYTES = 8 << 30  # ours: as for traces, a bound on what a compressed file may unpack to
 SEGMENT_NUMBERS = ("start_s", "end_s", "server", "gpus", "rate", "part", "sub_batch")
@@ -77,6 +85,8 @@ class Columns:
         Label columns.
     mask : uint64 array, optional
         Slots of each segment.
+    source : _Source
+        Where the cells are, for messages.
     """
 
     path: str
@@ -84,6 +94,7 @@ class Columns:
     numbers: dict[str, npt.NDArray[np.float64]]
     words: dict[str, Any]
     mask: npt.NDArray[np.uint64] | None
+    source: _Source
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -228,6 +239,16 @@ def read(
     return main, second
 
 
+def read_jobs(table: TableLike, mapping: Mapping[str, str] | None = None) -> Columns:
+    """Return a jobs table; of the folder of a result, its jobs."""
+    if _is_path(table) and Path(str(table)).is_dir():
+        _require_one(Path(str(table)))
+        table = Path(str(table)) / "jobs.parquet"
+    loaded = _load(table)
+    _check_mapping(mapping or {}, [loaded])
+    return _columns(loaded, mapping or {})
+
+
 def columns_of(table: pa.Table, path: str) -> Columns:
     """Return a table of our own engine in numpy."""
     return _columns(_Loaded(path, table, None), {})
@@ -293,7 +314,7 @@ def _columns(loaded: _Loaded, mapping: Mapping[str, str]) -> Columns:
     }
     words = {name: _words(table, name) for name in WORDS[1:] if name in table.column_names}
     mask = _mask(table, source) if MASK in table.column_names else None
-    return Columns(path, _words(table, "job_id"), numbers, words, mask)
+    return Columns(path, _words(table, "job_id"), numbers, words, mask, source)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Chart", "Line", "charts"]
+__all__ = ["Chart", "Line", "charts", "shares"]
 
 _DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
 _LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
@@ -147,12 +147,12 @@ def _cumulative(
 ) -> tuple[list[Line], str]:
     """Return cumulative curves, and say so if less than the least value of the axis occurs."""
     curves = [run.curves[column] for run in runs]
-    lines = [Line(i, run.label, *_shares(run.curves[column], least)) for i, run in enumerate(runs)]
+    lines = [Line(i, run.label, *shares(run.curves[column], least)) for i, run in enumerate(runs)]
     is_less = any(len(one) and one[0] < least for one in curves)
     return lines, f"; less than {name} is drawn at {name}" if is_less else ""
 
 
-def _shares(values: Floats, least: float) -> tuple[Floats, Floats]:
+def shares(values: Floats, least: float) -> tuple[Floats, Floats]:
     """Return the points of a cumulative curve, from its first value up to a share of one."""
     share = np.arange(1, len(values) + 1) / max(len(values), 1)
     x = np.maximum(values, least)

@@ -46,6 +46,8 @@ __all__ = [
     "digest",
     "gpus_by_type",
     "jain",
+    "length_codes",
+    "size_codes",
     "steps",
 ]
 
@@ -491,7 +493,7 @@ def _reasons(
     jobs = max(int(is_counted.sum()) - int(result.summary.get("dropped") or 0), 1)
     total = found.reasons_s.sum(axis=0) / jobs
     told |= {f"waited_{reason.key}_s": float(s) for reason, s in zip(REASONS, total, strict=True)}
-    codes, names = _sizes(result.jobs)
+    codes, names = size_codes(floats(result.jobs, "gpus"))
     waited = np.bincount(codes[found.job], found.reasons_s[:, 1:].sum(axis=1), len(names))
     count = np.bincount(codes[is_counted], minlength=len(names))
     whole = float(found.reasons_s.sum())
@@ -575,12 +577,12 @@ def _named(jobs: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[str]]
 
 
 def _gangs(jobs: pa.Table) -> list[Group]:
-    return _groups(jobs, *_sizes(jobs))
+    return _groups(jobs, *size_codes(floats(jobs, "gpus")))
 
 
-def _sizes(jobs: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
+def size_codes(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], list[str]]:
     """Return the group of each job by its GPUs, in powers of two, and the names of the groups."""
-    gpus = np.maximum(floats(jobs, "gpus").astype(np.int64), 1)
+    gpus = np.maximum(values.astype(np.int64), 1)
     codes = np.ceil(np.log2(gpus) - 1e-9).astype(np.int64)
     names = []
     for code in range(int(codes.max(initial=0)) + 1):
@@ -590,11 +592,15 @@ def _sizes(jobs: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
     return codes, names
 
 
+def length_codes(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the group of each job, as `LENGTHS` names them, by how long it takes."""
+    # Rounded, so that a job on an edge is on the same side of it under every policy.
+    return np.searchsorted(_LENGTH_EDGES_S, np.round(seconds, 3), "left").astype(np.int64)
+
+
 def _lengths(jobs: pa.Table) -> list[Group]:
     """Return groups by the run time alone, which no policy changes: jct / slowdown."""
-    # Rounded, so that a job on an edge is on the same side of it under every policy.
-    codes = np.searchsorted(_LENGTH_EDGES_S, np.round(alone_s(jobs), 3), "left").astype(np.int64)
-    return _groups(jobs, codes, list(LENGTHS))
+    return _groups(jobs, length_codes(alone_s(jobs)), list(LENGTHS))
 
 
 def _groups(jobs: pa.Table, codes: npt.NDArray[np.int64], names: list[str]) -> list[Group]:

@@ -1,0 +1,135 @@
+"""`gangline validate`: simulated runs held against what really happened."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from gangline.cli import _console, _inputs, _page
+from gangline.cli._inputs import Flag, Json, Names, Settings, TraceChoice, Whole, World
+from gangline.errors import OptionError, TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def validate(
+    *,
+    world: World,
+    policies: Names,
+    observed: Annotated[list[str], Parameter(negative="")],
+    columns: str | None = None,
+    peer: Annotated[list[str] | None, Parameter(negative="")] = None,
+    peer_columns: str | None = None,
+    tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 60.0,
+    bias: Flag = False,
+    settings: Settings = None,
+    seed: Whole = 0,
+    html: Path | None = None,
+    json: Json = False,
+    choice: TraceChoice | None = None,
+) -> int:
+    """Measure how far simulated runs are from what really happened, job by job.
+
+    Parameters
+    ----------
+    world
+        Trace, cluster and overheads.
+    policies
+        Names separated by commas; module:Class is a policy in Python.
+    observed
+        What happened: a table with job_id, finish_s or jct_s, and if known arrival_s,
+        first_start_s or queue_s, and run_s; POLICY=FILE for the table of one policy, repeatable.
+    columns
+        NATIVE=THEIRS,... for columns of other names in these tables; NATIVE= leaves one out.
+    peer
+        The same jobs as another simulator has them; FILE or POLICY=FILE, repeatable.
+    peer_columns
+        NATIVE=THEIRS,... for the tables of the peer; default: as --columns.
+    tolerance_s
+        Two starts of a job that are nearer than this many seconds count as the same.
+    bias
+        Print the bias by size, length and model too.
+    settings
+        POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
+    seed
+        Seed of random draws.
+    html
+        File for a page with all tables and pictures; it loads nothing.
+    json
+        Print one JSON document instead of tables.
+    choice
+        How the trace is read.
+    """
+    from gangline.policies.choice import resolve_policy
+    from gangline.studies.validate import validate as hold
+
+    if html is not None:
+        _page.check(html)
+    chosen, sharing = _inputs.policies(policies, settings)
+    resolved = [resolve_policy(one) for one in chosen]
+    names = [name for one in resolved for name in (one.label, one.reference.name)]
+    jobs = world.read(choice or TraceChoice())
+    _inputs.say_lacks(jobs, world.cluster, chosen, sharing)
+    found = hold(
+        world.cluster,
+        jobs,
+        chosen,
+        _tables("--observed", observed, names),
+        columns=_names_of(columns, "--columns"),
+        peer=None if peer is None else _tables("--peer", peer, names),
+        peer_columns=None if peer_columns is None else _names_of(peer_columns, "--peer-columns"),
+        tolerance_s=tolerance_s,
+        progress=True,
+        seed=seed,
+        sharing=sharing,
+        **world.options,
+    )
+    if html is not None:
+        found.write(html, command=_page.typed())
+    if json:
+        _console.document(found.to_dict())
+        return 0
+    for title, titles, cells in found.tables()[: None if bias else len(found)]:
+        _console.table(titles, cells, title=title, is_formatted=True)
+    _console.paragraphs(*found.sentences())
+    for one in found:
+        _console.say(*(f"note: {note}" for note in one.notes))
+    if not bias:
+        _console.say("--bias prints the bias by size, length and model too")
+    if html is not None:
+        _console.say(f"saved {html}")
+    return 0
+
+
+def _tables(flag: str, texts: Sequence[str], names: Sequence[str]) -> Any:
+    """Read FILE, or POLICY=FILE several times."""
+    found: dict[str, str] = {}
+    plain = []
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals or name not in names:
+            plain.append(text)
+        elif name in found:
+            raise OptionError(f"{flag}: two tables for `{name}`", field=flag, value=name)
+        else:
+            found[name] = path
+    if plain and (found or len(plain) > 1):
+        message = f"{flag}: expected one FILE, or POLICY=FILE for each of the policies, got "
+        raise OptionError(f"{message}`{plain[-1]}`", field=flag, value=plain[-1])
+    return found or plain[0]
+
+
+def _names_of(text: str | None, flag: str) -> dict[str, str]:
+    """Read `native=theirs,native=theirs`; nothing after the sign leaves the column out."""
+    pairs: dict[str, str] = {}
+    for item in (text or "").split(","):
+        if not item.strip():
+            continue
+        native, equals, theirs = item.partition("=")
+        if not equals or not native.strip():
+            raise TraceError(f"{flag}: expected NATIVE=THEIRS,..., got `{item}`", value=item)
+        pairs[native.strip()] = theirs.strip()
+    return pairs

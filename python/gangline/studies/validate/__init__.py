@@ -1,0 +1,8 @@
+"""How far simulated runs are from what really happened, job by job."""
+
+from __future__ import annotations
+
+from gangline.studies.validate.face import TOLERANCE_S, validate
+from gangline.studies.validate.result import PolicyValidation, Validation
+
+__all__ = ["TOLERANCE_S", "PolicyValidation", "Validation", "validate"]

@@ -1,0 +1,318 @@
+"""How well simulated times agree with observed ones: the numbers, and nothing about where from.
+
+Errors are relative: simulated / observed - 1. A mean hides what cancels out, so errors of single
+jobs, the rank correlation and the bias by group stand beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+__all__ = [
+    "MEASURES",
+    "Agreement",
+    "Departure",
+    "Group",
+    "Pair",
+    "agreement",
+    "departure",
+    "pairs_alike",
+    "spearman",
+]
+
+MEASURES: Mapping[str, str] = {
+    "jct_mean_s": "mean JCT",
+    "jct_p50_s": "median JCT",
+    "jct_p99_s": "p99 JCT",
+    "makespan_s": "makespan",
+    "gpu_seconds": "GPU time held",
+}
+"""What is compared over all jobs, with its name."""
+
+_QUANTILES = {"p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One number, observed and simulated."""
+
+    observed: float
+    simulated: float
+
+    @property
+    def error(self) -> float | None:
+        """The relative error; None where nothing was observed."""
+        return _error(self.simulated, self.observed)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The bias of some of the jobs.
+
+    Attributes
+    ----------
+    name : str
+        Of the group.
+    jobs : int
+        How many it has.
+    observed_s, simulated_s : float
+        Mean JCT.
+    error : float or None
+        Relative error of the mean JCT.
+    median_error : float or None
+        Median of the relative errors of its jobs, with their signs.
+    """
+
+    name: str
+    jobs: int
+    observed_s: float
+    simulated_s: float
+    error: float | None
+    median_error: float | None
+
+
+@dataclass(frozen=True)
+class Departure:
+    """The first job in time that started at another time than it did.
+
+    Attributes
+    ----------
+    job_id : str
+        The job.
+    arrival_s, observed_start_s, simulated_start_s : float
+        Instants on the clock of the trace.
+    gpus : int
+        Size of the gang.
+    differing, known : int
+        Jobs whose starts differ by more than the tolerance, of those whose start was observed.
+    median_s : float
+        Median distance of the two starts over all jobs whose start was observed.
+    """
+
+    job_id: str
+    arrival_s: float
+    gpus: int
+    observed_start_s: float
+    simulated_start_s: float
+    differing: int
+    known: int
+    median_s: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well simulated times of jobs agree with observed ones.
+
+    Attributes
+    ----------
+    measures : dict of str to Pair
+        By the keys of `MEASURES`; `gpu_seconds` only where run times were observed.
+    errors : dict of str to float
+        Relative errors of single jobs: `abs_p50`, the median of their absolute values, `abs_p90`
+        and `abs_p99`; quantiles with signs from `p10` to `p99`. Empty if no job took any time.
+    rank_correlation : float or None
+        Spearman's, of the JCTs; None where all are equal.
+    groups : dict of str to list of Group
+        Bias by `size`, `length` and `model`, where these are known.
+    departure : Departure or None
+        None if no start differs by more than the tolerance, or no start was observed.
+    starts_known : int
+        Jobs whose start was observed.
+    """
+
+    measures: dict[str, Pair]
+    errors: dict[str, float]
+    rank_correlation: float | None
+    groups: dict[str, list[Group]]
+    departure: Departure | None
+    starts_known: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "measures": {
+                name: {**asdict(pair), "error": pair.error} for name, pair in self.measures.items()
+            },
+            "errors": dict(self.errors),
+            "rank_correlation": self.rank_correlation,
+            "groups": {name: [asdict(one) for one in of] for name, of in self.groups.items()},
+            "departure": None if self.departure is None else asdict(self.departure),
+            "starts_known": self.starts_known,
+        }
+
+
+def agreement(
+    arrival_s: Floats,
+    observed_s: Floats,
+    simulated_s: Floats,
+    *,
+    gpu_seconds: tuple[Floats, Floats] | None = None,
+    groups: Mapping[str, tuple[Ints, Sequence[str]]] | None = None,
+    first: Departure | None = None,
+    starts_known: int = 0,
+) -> Agreement:
+    """Put observed and simulated JCTs side by side.
+
+    Parameters
+    ----------
+    arrival_s, observed_s, simulated_s : float64 arrays
+        A row per job, all known.
+    gpu_seconds : pair of float64 arrays, optional
+        GPU time held: observed and simulated; unknown = NaN.
+    groups : mapping of str to (int64 array, names), optional
+        By kind of group: the number of each job's group, and the names of the groups.
+    first : Departure, optional
+        Where the starts differ first.
+    starts_known : int
+        Jobs whose start was observed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = agreement(np.zeros(2), np.array([10.0, 20.0]), np.array([11.0, 22.0]))
+    >>> round(found.measures["jct_mean_s"].error, 3), round(found.errors["abs_p50"], 3)
+    (0.1, 0.1)
+    """
+    both = (observed_s, simulated_s)
+    measures = {
+        "jct_mean_s": Pair(*(float(one.mean()) for one in both)),
+        "jct_p50_s": Pair(*(float(np.quantile(one, 0.5)) for one in both)),
+        "jct_p99_s": Pair(*(float(np.quantile(one, 0.99)) for one in both)),
+        "makespan_s": Pair(*(float((arrival_s + one).max() - arrival_s.min()) for one in both)),
+    }
+    if gpu_seconds is not None:
+        known = ~np.isnan(gpu_seconds[0])
+        if known.any():
+            measures["gpu_seconds"] = Pair(*(float(one[known].sum()) for one in gpu_seconds))
+    relative = _errors(observed_s, simulated_s)
+    return Agreement(
+        measures,
+        _quantiles(relative[~np.isnan(relative)]),
+        spearman(observed_s, simulated_s),
+        {
+            kind: _groups(*of, observed_s, simulated_s, relative)
+            for kind, of in (groups or {}).items()
+        },
+        first,
+        starts_known,
+    )
+
+
+def departure(
+    identifiers: Sequence[str],
+    arrival_s: Floats,
+    gpus: Floats,
+    observed_start_s: Floats,
+    simulated_start_s: Floats,
+    tolerance_s: float,
+) -> Departure | None:
+    """Return the first job in time whose starts differ by more than the tolerance.
+
+    First is the job whose earlier start, observed or simulated, is the earliest; of equal ones the
+    first in the order of the trace. An unknown observed start is NaN.
+    """
+    known = ~np.isnan(observed_start_s)
+    apart = np.abs(simulated_start_s - observed_start_s)
+    differs = known & (apart > tolerance_s)
+    if not differs.any():
+        return None
+    earlier = np.where(differs, np.fmin(observed_start_s, simulated_start_s), np.inf)
+    at = int(np.argmin(earlier))
+    return Departure(
+        job_id=str(identifiers[at]),
+        arrival_s=float(arrival_s[at]),
+        gpus=int(gpus[at]),
+        observed_start_s=float(observed_start_s[at]),
+        simulated_start_s=float(simulated_start_s[at]),
+        differing=int(differs.sum()),
+        known=int(known.sum()),
+        median_s=float(np.median(apart[known])),
+    )
+
+
+def spearman(a: Floats, b: Floats) -> float | None:
+    """Return the rank correlation of two columns; equal values share their mean rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
+    0.5
+    """
+    x, y = (_ranks(values) for values in (a, b))
+    x, y = x - x.mean(), y - y.mean()
+    size = math.sqrt(float(x @ x) * float(y @ y))
+    return None if size == 0.0 else float(x @ y) / size
+
+
+def pairs_alike(observed: Sequence[float], simulated: Sequence[float]) -> tuple[int, int]:
+    """Return how many pairs have the same order in both lists, and how many pairs there are.
+
+    Examples
+    --------
+    >>> pairs_alike([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
+    (2, 3)
+    """
+    alike = pairs = 0
+    for i in range(len(observed)):
+        for j in range(i):
+            pairs += 1
+            signs = [np.sign(of[i] - of[j]) for of in (observed, simulated)]
+            alike += int(signs[0] == signs[1])
+    return alike, pairs
+
+
+def _ranks(values: Floats) -> Floats:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    mean_ranks: Floats = (ends - (counts - 1) / 2.0)[inverse]
+    return mean_ranks
+
+
+def _error(simulated: float, observed: float) -> float | None:
+    return simulated / observed - 1.0 if observed > 0.0 else None
+
+
+def _errors(observed: Floats, simulated: Floats) -> Floats:
+    """Return relative errors; NaN where nothing was observed."""
+    base = np.where(observed > 0.0, observed, np.nan)
+    return simulated / base - 1.0
+
+
+def _quantiles(relative: Floats) -> dict[str, float]:
+    if not len(relative):
+        return {}
+    size = np.abs(relative)
+    return {
+        **{f"abs_{name}": float(np.quantile(size, _QUANTILES[name])) for name in
+           ("p50", "p90", "p99")},
+        **{name: float(np.quantile(relative, share)) for name, share in _QUANTILES.items()},
+    }  # fmt: skip
+
+
+def _groups(
+    codes: Ints, names: Sequence[str], observed: Floats, simulated: Floats, relative: Floats
+) -> list[Group]:
+    found = []
+    for code, name in enumerate(names):
+        inside = codes == code
+        if not inside.any():
+            continue
+        means = float(observed[inside].mean()), float(simulated[inside].mean())
+        mine = relative[inside]
+        mine = mine[~np.isnan(mine)]
+        median = float(np.median(mine)) if len(mine) else None
+        found.append(Group(name, int(inside.sum()), *means, _error(means[1], means[0]), median))
+    return found

@@ -1,0 +1,169 @@
+"""One world, in which policies are simulated and held against what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.analysis.report.digest import LENGTHS, length_codes, size_codes
+from gangline.errors import GanglineError, TraceError
+from gangline.runs.simulate import simulate
+from gangline.studies.validate import layers
+from gangline.studies.validate.agreement import agreement, departure
+from gangline.studies.validate.result import PolicyValidation
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.cluster.description import Cluster
+    from gangline.policies.choice import ChosenPolicy
+    from gangline.runs.result import Result
+    from gangline.studies.validate.agreement import Agreement
+    from gangline.studies.validate.observed import Floats, Ints, Outcomes
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["Case"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cluster, a trace and the options of the runs.
+
+    Attributes
+    ----------
+    cluster : Cluster
+        As it is simulated in the layer prediction.
+    trace : Trace
+        The jobs.
+    tolerance_s : float
+        Nearer starts count as the same.
+    options : dict
+        Of `simulate`.
+    """
+
+    cluster: Cluster
+    trace: Trace
+    tolerance_s: float
+    options: dict[str, Any]
+
+    def of(
+        self, policy: ChosenPolicy, outcomes: Outcomes, peer: Outcomes | None
+    ) -> PolicyValidation:
+        """Simulate both layers of a policy; hold them, and the peer, against what happened."""
+        run_s = layers.observed_runs(outcomes, policy)
+        found, missing = {}, {}
+        reason = layers.obstacle(policy, run_s)
+        if not reason:
+            try:
+                result = self._with_runs(policy, run_s)
+                reason = layers.shares(result)
+                found[layers.SCHEDULING] = layers.held(result, self.trace)
+            except GanglineError as error:
+                reason = str(error)
+        if reason:
+            found.pop(layers.SCHEDULING, None)
+            missing[layers.SCHEDULING] = reason
+        result = _run(self.cluster, self.trace, policy, self.options)
+        found[layers.PREDICTION] = layers.held(result, self.trace)
+        if peer is not None:
+            found[layers.PEER] = {
+                "jct_s": peer.jct_s, "queue_s": peer.queue_s, "run_s": peer.run_s
+            }  # fmt: skip
+        return self._compare(policy, outcomes, peer, run_s, found, missing)
+
+    def _with_runs(self, policy: ChosenPolicy, run_s: Floats) -> Result:
+        given = layers.with_runs(self.trace, run_s)
+        return _run(layers.bare(self.cluster), given, policy, layers.bare_options(self.options))
+
+    def _compare(
+        self,
+        policy: ChosenPolicy,
+        outcomes: Outcomes,
+        peer: Outcomes | None,
+        run_s: Floats,
+        found: dict[str, dict[str, Floats]],
+        missing: dict[str, str],
+    ) -> PolicyValidation:
+        known = ~np.isnan(outcomes.jct_s)
+        both = known.copy()
+        for times in found.values():
+            both &= ~np.isnan(times["jct_s"])
+        if not both.any():
+            message = f"{outcomes.path}: no job finished both there and in the simulation"
+            raise TraceError(message, path=outcomes.path)
+        kinds = _kinds(self.trace, both)
+        agreements = {
+            layer: self._agreement(outcomes, run_s, times, both, kinds)
+            for layer, times in found.items()
+        }
+        notes = list(dict.fromkeys([*outcomes.notes(), *([] if peer is None else peer.notes())]))
+        if left := int((known & ~both).sum()):
+            notes.append(f"{left:,} jobs with an observed finish have none elsewhere; left out")
+        if layers.SCHEDULING in found and (unknown := int(np.isnan(run_s).sum())):
+            notes.append(f"{unknown:,} jobs have no observed run time; they run as the trace says")
+        return PolicyValidation(
+            policy=policy.label,
+            layers=agreements,
+            missing=missing,
+            defects=dict(outcomes.defects),
+            notes=notes,
+            job_ids=self.trace.column("job_id").filter(pa.array(both)).to_pylist(),
+            observed_jct_s=outcomes.jct_s[both],
+            jct_s={layer: times["jct_s"][both] for layer, times in found.items()},
+        )
+
+    def _agreement(
+        self,
+        outcomes: Outcomes,
+        run_s: Floats,
+        times: dict[str, Floats],
+        both: npt.NDArray[np.bool_],
+        kinds: dict[str, tuple[Ints, list[str]]],
+    ) -> Agreement:
+        arrival, gpus = (self.trace.numbers(name)[both] for name in ("arrival_s", "gpus"))
+        simulated_start = arrival + times["queue_s"][both]
+        observed_start = arrival + outcomes.queue_s[both]
+        observed_start = np.where(np.isnan(simulated_start), np.nan, observed_start)
+        simulated_run = gpus * times["run_s"][both]
+        observed_run = np.where(np.isnan(simulated_run), np.nan, gpus * run_s[both])
+        identifiers = self.trace.column("job_id").filter(pa.array(both)).to_pylist()
+        first = departure(
+            identifiers, arrival, gpus, observed_start, simulated_start, self.tolerance_s
+        )
+        return agreement(
+            arrival,
+            outcomes.jct_s[both],
+            times["jct_s"][both],
+            gpu_seconds=(observed_run, simulated_run),
+            groups=kinds,
+            first=first,
+            starts_known=int((~np.isnan(observed_start)).sum()),
+        )
+
+
+def _run(cluster: Cluster, trace: Trace, policy: ChosenPolicy, options: dict[str, Any]) -> Result:
+    if policy.own is not None:
+        return simulate(cluster, trace, policy.own, **options)
+    return simulate(cluster, trace, policy.reference.name, params=policy.params, **options)
+
+
+def _kinds(trace: Trace, both: npt.NDArray[np.bool_]) -> dict[str, tuple[Ints, list[str]]]:
+    """Return the groups by size, by length and by model, as far as the trace knows them."""
+    found = {"size": size_codes(trace.numbers("gpus")[both])}
+    if "duration_s" in trace.columns:
+        durations = trace.numbers("duration_s")[both]
+        codes = np.where(np.isnan(durations), -1, length_codes(durations))
+        found["length"] = (codes, list(LENGTHS))
+    if "model" in trace.columns:
+        column = trace.column("model").filter(pa.array(both))
+        names = [str(name) for name in column.dictionary.to_pylist()]
+        order = sorted(range(len(names)), key=lambda i: names[i])
+        places = np.argsort(order).astype(np.int64)
+        codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        found["model"] = (
+            np.where(codes < 0, -1, places[codes]), [names[i] for i in order]
+        )  # fmt: skip
+    return found

@@ -1,0 +1,149 @@
+"""`validate`: simulations held against what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+from gangline.errors import OptionError, PolicyError
+
+if TYPE_CHECKING:
+    from gangline.analysis.audit.inputs import TableLike
+    from gangline.policies.choice import ChosenPolicy, PolicyLike
+    from gangline.runs.inputs import ClusterLike, Progress, TraceLike
+    from gangline.runs.options import RunOptions
+    from gangline.studies.validate.result import Validation
+
+__all__ = ["TOLERANCE_S", "validate"]
+
+TOLERANCE_S = 60.0  # ours: a scheduler's decisions come at least this often; a log is no better
+
+
+def validate(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policies: PolicyLike | Iterable[PolicyLike],
+    observed: TableLike | Mapping[str, TableLike],
+    *,
+    columns: Mapping[str, str] | None = None,
+    peer: TableLike | Mapping[str, TableLike] | None = None,
+    peer_columns: Mapping[str, str] | None = None,
+    params: Mapping[str, Mapping[str, object]] | None = None,
+    tolerance_s: float = TOLERANCE_S,
+    progress: bool | Progress = False,
+    **options: Unpack[RunOptions],
+) -> Validation:
+    """Measure how far simulated runs are from what really happened, job by job.
+
+    Each policy is simulated twice. The layer *prediction* has the trace alone. The layer
+    *scheduling* is given the run time of each job as it was observed, on a cluster that slows no
+    job down; what is left to err is who runs when.
+
+    Parameters
+    ----------
+    cluster, trace : as for `gangline.simulate`
+        What the jobs ran on, and the jobs.
+    policies : policy or iterable of policies
+        Each once.
+    observed : table, path, or mapping of policy to table
+        What happened: a jobs table with job_id, one of finish_s and jct_s, and if known
+        arrival_s, first_start_s or queue_s, and run_s (seconds holding GPUs), all in seconds. One
+        table for all policies, or one for each by its name or label.
+    columns : mapping, optional
+        Native name to the name in the table, for example ``{"finish_s": "end_time"}``.
+    peer : table, path, or mapping of policy to table, optional
+        The same jobs as another simulator has them.
+    peer_columns : mapping, optional
+        As `columns`, for `peer`; default: `columns`.
+    params : mapping, optional
+        Parameters by policy name, for policies given by name.
+    tolerance_s : float
+        Two starts of a job that are nearer than this count as the same.
+    progress : bool or callable
+        As for `gangline.simulate`.
+    **options
+        As for `gangline.simulate`. Restarts and starts that cost time are left out of the layer
+        scheduling, because observed run times have them.
+
+    Returns
+    -------
+    Validation
+
+    Raises
+    ------
+    TraceError
+        If a table cannot be read, names a job twice, has a time that is negative or out of order,
+        or shares no finished job with the simulation.
+    OptionError, PolicyError
+        If the tolerance is wrong, or a policy has no table or a table no policy.
+    GanglineError
+        As `gangline.simulate` raises them, in the layer prediction. An error in the layer
+        scheduling is the reason why the layer is missing.
+
+    Notes
+    -----
+    Two runs per policy; the statistics take milliseconds.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=40, seed=3, max_gpus=8)
+    >>> happened = gl.simulate(lab, trace, "srtf").jobs
+    >>> found = gl.validate(lab, trace, "srtf", happened)
+    >>> found["srtf"].layers["prediction"].measures["jct_mean_s"].error
+    0.0
+    """
+    from gangline.policies.choice import resolve_policy
+    from gangline.runs.inputs import as_cluster, override
+    from gangline.studies.validate.case import Case
+    from gangline.studies.validate.observed import read_outcomes
+    from gangline.studies.validate.result import Validation
+    from gangline.trace.read import as_trace
+
+    if not 0.0 <= tolerance_s < float("inf"):
+        message = f"tolerance_s: expected seconds >= 0, got {tolerance_s}"
+        raise OptionError(message, field="tolerance_s", value=tolerance_s)
+    several = isinstance(policies, Iterable) and not isinstance(policies, str)
+    listed: list[Any] = list(policies) if several else [policies]  # type: ignore[arg-type]
+    given = params or {}
+    chosen = [resolve_policy(p, given.get(p) if isinstance(p, str) else None) for p in listed]
+    if not chosen:
+        raise PolicyError("policies: expected at least one, got none", field="policies")
+    lab = override(as_cluster(cluster), options.pop("sharing", None))
+    jobs = as_trace(trace)
+    tables = _by_policy("observed", observed, chosen)
+    peers = [None] * len(chosen) if peer is None else _by_policy("peer", peer, chosen)
+    case = Case(lab, jobs, tolerance_s, {**options, "progress": progress})
+    names = columns if peer_columns is None else peer_columns
+    found = []
+    for policy, table, other in zip(chosen, tables, peers, strict=True):
+        outcomes = read_outcomes(table, jobs, columns)
+        theirs = None if other is None else read_outcomes(other, jobs, names)
+        found.append(case.of(policy, outcomes, theirs))
+    return Validation(found, jobs, lab, tolerance_s)
+
+
+def _by_policy(
+    field: str, tables: TableLike | Mapping[str, TableLike], chosen: list[ChosenPolicy]
+) -> list[Any]:
+    """Return the table of each policy; they are named by their names or labels."""
+    labels = [policy.label for policy in chosen]
+    repeated = next((label for label in labels if labels.count(label) > 1), None)
+    if repeated is not None:
+        message = f"policies: duplicate `{repeated}`"
+        raise PolicyError(message, field="policies", value=repeated)
+    if not isinstance(tables, Mapping):
+        return [tables] * len(chosen)
+    names = [{policy.label, policy.reference.name} for policy in chosen]
+    for name in tables:
+        if not any(name in mine for mine in names):
+            message = f"{field}: `{name}` is not among the policies: {', '.join(labels)}"
+            raise PolicyError(message, field=field, value=name)
+    found = []
+    for label, mine in zip(labels, names, strict=True):
+        own = [label] if label in tables else [name for name in tables if name in mine]
+        if not own:
+            raise PolicyError(f"{field}: no table for `{label}`", field=field, value=label)
+        found.append(tables[own[0]])
+    return found

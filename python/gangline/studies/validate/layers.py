@@ -1,0 +1,113 @@
+"""The two layers of a simulation that are held against what happened.
+
+*Prediction* has the trace alone: run times are those of the trace, on the cluster as described.
+*Scheduling* is given the run time of each job as it was observed. Whatever made jobs slower or
+faster, starts and restarts included, is in these times, so nothing of the cluster may slow jobs
+down again. What is left to err is who runs when, and where.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gangline.cluster.description import Cluster
+from gangline.trace.jobs.table import Trace
+
+if TYPE_CHECKING:
+    from gangline.policies.choice import ChosenPolicy
+    from gangline.runs.result import Result
+    from gangline.studies.validate.observed import Floats, Outcomes
+
+__all__ = [
+    "PEER",
+    "PREDICTION",
+    "SCHEDULING",
+    "bare",
+    "bare_options",
+    "held",
+    "observed_runs",
+    "obstacle",
+    "shares",
+    "with_runs",
+]
+
+SCHEDULING, PREDICTION, PEER = "scheduling", "prediction", "peer"
+
+_SLOWS = ("network", "throughput", "iter_time", "elastic")
+_OVERHEADS = ("restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s")
+_LEAST_S = 1e-6  # ours: an observed run of 0 s; jobs of no work would be dropped
+
+
+def observed_runs(outcomes: Outcomes, policy: ChosenPolicy) -> Floats:
+    """Return the run time of each job: as observed, or from start to finish without preemption."""
+    entry = _entry(policy)
+    if entry is None or entry["stops"] != "no":
+        return outcomes.run_s
+    span = outcomes.jct_s - outcomes.queue_s
+    return np.where(np.isnan(outcomes.run_s), span, outcomes.run_s)
+
+
+def obstacle(policy: ChosenPolicy, run_s: Floats) -> str:
+    """Return why the run times cannot be given to a simulation; "" if they can."""
+    if np.isnan(run_s).all():
+        return (
+            "the table has no run times; name their column as run_s (a policy that never stops "
+            "jobs needs only starts and finishes)"
+        )
+    entry = _entry(policy)
+    if entry is not None and entry["family"] == "elastic":
+        return "the policy changes the sizes of jobs, so a run time is no property of a job"
+    return ""
+
+
+def shares(result: Result) -> str:
+    """Return why a run says nothing of this layer after all; "" if it does."""
+    if "share_gpu_fraction" in result.summary:
+        return "the policy lets jobs share GPUs, so a run time depends on the co-runners"
+    return ""
+
+
+def with_runs(trace: Trace, run_s: Floats) -> Trace:
+    """Return the jobs with the observed run times as their durations; others keep theirs."""
+    is_there = "duration_s" in trace.columns
+    durations = trace.numbers("duration_s") if is_there else np.full(len(trace), np.nan)
+    given = np.where(np.isnan(run_s), durations, np.maximum(run_s, _LEAST_S))
+    # What else says how long a job takes would be held against these durations.
+    dropped = ("duration_s", "iterations", "min_gpus", "max_gpus", "stage_times")
+    table = trace.table.drop_columns([name for name in dropped if name in trace.columns])
+    return Trace.from_arrow(table.append_column("duration_s", pa.array(given, from_pandas=True)))
+
+
+def bare(cluster: Cluster) -> Cluster:
+    """Return the cluster with the same GPUs and racks, on which all jobs run at one speed."""
+    keys = {name: value for name, value in cluster.to_dict().items() if name not in _SLOWS}
+    keys["gpu_types"] = [
+        {key: value for key, value in gpu.items() if key != "speed"} for gpu in keys["gpu_types"]
+    ]
+    return Cluster.from_dict(keys)
+
+
+def bare_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a run without what costs jobs time."""
+    return {name: value for name, value in options.items() if name not in _OVERHEADS}
+
+
+def held(result: Result, trace: Trace) -> dict[str, Floats]:
+    """Return `jct_s`, `queue_s` and `run_s` of each job of a trace; NaN if it did not finish."""
+    jobs = result.jobs
+    places = pc.index_in(trace.column("job_id"), value_set=jobs["job_id"].combine_chunks())
+    return {
+        name: jobs[name].take(places).to_numpy().astype(np.float64)
+        for name in ("jct_s", "queue_s", "run_s")
+    }
+
+
+def _entry(policy: ChosenPolicy) -> dict[str, Any] | None:
+    """Return what the registry says of a policy; None for one in Python."""
+    from gangline import _core
+
+    return next((one for one in _core.registry() if one["name"] == policy.policy), None)

@@ -1,0 +1,197 @@
+"""What happened to each job of a trace, from a table of any origin.
+
+The table has the columns of gangline's own jobs table, all of them optional except `job_id` and
+one of `finish_s` and `jct_s`. Instants may be on any clock if the table has `arrival_s`, because
+only their distances to the arrival are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gangline._support.formatting import did_you_mean
+from gangline.analysis.audit.inputs import read_jobs
+from gangline.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from gangline.analysis.audit.inputs import Columns, TableLike
+    from gangline.trace.jobs.table import Trace
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+__all__ = ["COLUMNS", "DEFECTS", "Outcomes", "read_outcomes"]
+
+COLUMNS = ("job_id", "arrival_s", "first_start_s", "finish_s", "jct_s", "queue_s", "run_s")
+"""Names that a mapping of columns may give."""
+
+DEFECTS: Mapping[str, str] = {
+    "unknown_job": "rows of jobs that the trace lacks; left out",
+    "missing_job": "jobs of the trace without a row; simulated, but not compared",
+    "no_finish": "jobs without a known finish; simulated, but not compared",
+    "arrival_differs": (
+        "jobs whose arrival is not that of the trace, after the clocks were aligned; "
+        "times count from the arrival in each table"
+    ),
+    "run_exceeds_jct": "jobs that ran for longer than from their arrival to their finish",
+}
+"""What is counted, and what each count means; other defects are errors."""
+
+_ROUNDING_S = 1e-3  # ours: logs of milliseconds round a start and an arrival apart
+_NAMED = 3  # jobs that a count names
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of the jobs of a trace, in the order of the trace; NaN is unknown.
+
+    Attributes
+    ----------
+    path : str
+        Where it was read from.
+    jct_s, queue_s, run_s : float64 arrays
+        From the arrival to the finish, from the arrival to the first start, and on GPUs.
+    defects : dict of str to int
+        Counts by the keys of `DEFECTS`.
+    named : dict of str to list of str
+        The first job ids of each count.
+    """
+
+    path: str
+    jct_s: Floats
+    queue_s: Floats
+    run_s: Floats
+    defects: dict[str, int] = field(default_factory=dict)
+    named: dict[str, list[str]] = field(default_factory=dict)
+
+    def notes(self) -> list[str]:
+        """Return a sentence for each defect."""
+        return [
+            f"{self.path}: {name} {count:,} ({', '.join(self.named[name])}"
+            f"{', ...' if count > len(self.named[name]) else ''}): {DEFECTS[name]}"
+            for name, count in self.defects.items()
+        ]
+
+
+def read_outcomes(
+    table: TableLike, trace: Trace, mapping: Mapping[str, str] | None = None
+) -> Outcomes:
+    """Read what became of the jobs of a trace.
+
+    Raises
+    ------
+    TraceError
+        If the table cannot be read, names a job twice, has a time that is negative or infinite or
+        out of order, or has no job of the trace.
+    """
+    for native in mapping or {}:
+        if native not in COLUMNS:
+            message = f"columns: unknown native name `{native}`{did_you_mean(native, COLUMNS)}"
+            raise TraceError(message, value=native)
+    found = read_jobs(table, mapping)
+    if not (found.has("finish_s") or found.has("jct_s")):
+        message = (
+            f"{found.path}: neither finish_s nor jct_s; name its columns with `columns`, "
+            "for instance finish_s=end_time"
+        )
+        raise TraceError(message, path=found.path)
+    identifiers = found.ids.cast(pa.string())
+    _refuse_repeated(found, identifiers)
+    places = pc.index_in(identifiers, value_set=trace.column("job_id"))
+    is_known = np.asarray(places.is_valid())
+    job = np.asarray(places.fill_null(0), dtype=np.int64)
+    arrival = trace.numbers("arrival_s")[job]
+    # A wrong cell in a row of another job, such as the makespan at the end, says nothing.
+    columns = _checked(found, arrival, is_known)
+    _refuse_disorder(found, columns)
+    if not is_known.any():
+        first = identifiers[0].as_py() if len(identifiers) else ""
+        message = f"{found.path}: no row is of a job of the trace, whose ids are such as "
+        message += f"`{trace.column('job_id')[0].as_py()}`; the first row has `{first}`"
+        raise TraceError(message, path=found.path, column="job_id", value=first)
+
+    def of_jobs(values: Floats) -> Floats:
+        by_job = np.full(len(trace), np.nan)
+        by_job[job[is_known]] = values[is_known]
+        return by_job
+
+    jct, queue = of_jobs(columns["jct_s"]), of_jobs(columns["queue_s"])
+    run = of_jobs(columns["run_s"])
+    marks = {
+        "unknown_job": (identifiers, ~is_known),
+        "missing_job": (trace.column("job_id"), of_jobs(np.zeros(len(job))) != 0.0),
+        "no_finish": (identifiers, is_known & np.isnan(columns["jct_s"])),
+        "arrival_differs": (identifiers, is_known & _moved(found, arrival, is_known)),
+        "run_exceeds_jct": (trace.column("job_id"), run > jct + _ROUNDING_S),
+    }
+    defects, named = {}, {}
+    for name, (ids, mask) in marks.items():
+        if count := int(mask.sum()):
+            defects[name] = count
+            named[name] = [str(ids[int(at)].as_py()) for at in np.flatnonzero(mask)[:_NAMED]]
+    return Outcomes(found.path, jct, queue, run, defects, named)
+
+
+def _refuse_repeated(found: Columns, identifiers: Any) -> None:
+    """Raise for a job with two rows, and for a row without a job."""
+    if identifiers.null_count:
+        row = pc.index(identifiers.is_null(), value=True).as_py()
+        raise found.source.wrong("job_id", row, "", "the id of a job")
+    _, first, inverse = np.unique(
+        np.asarray(identifiers.dictionary_encode().indices), return_index=True, return_inverse=True
+    )
+    again = np.flatnonzero(first[inverse] != np.arange(len(inverse)))
+    if len(again):
+        row = int(again[0])
+        raise found.source.wrong("job_id", row, identifiers[row].as_py(), "each job once")
+
+
+def _checked(found: Columns, arrival: Floats, is_known: Any) -> dict[str, Floats]:
+    """Return all columns that are there or follow from others, by row."""
+    unknown = np.full(len(found), np.nan)
+    for name in COLUMNS[1:]:
+        if found.has(name):
+            bad = is_known & (np.isinf(found[name]) | (found[name] < 0.0))
+            _refuse(found, name, bad, "seconds >= 0")
+    own = found["arrival_s"] if found.has("arrival_s") else arrival
+    columns = {}
+    for name, instant in (("jct_s", "finish_s"), ("queue_s", "first_start_s")):
+        span = found[name] if found.has(name) else unknown
+        if found.has(instant):
+            after = found[instant] - own
+            _refuse(found, instant, is_known & (after < -_ROUNDING_S), "a time after the arrival")
+            span = np.where(np.isnan(span), np.maximum(after, 0.0), span)
+        columns[name] = np.where(is_known, span, np.nan)
+    columns["run_s"] = np.where(is_known, found["run_s"] if found.has("run_s") else unknown, np.nan)
+    return columns
+
+
+def _refuse_disorder(found: Columns, columns: Mapping[str, Floats]) -> None:
+    """Raise for a job that finished before it started."""
+    bad = columns["jct_s"] < columns["queue_s"] - _ROUNDING_S
+    name = "finish_s" if found.has("finish_s") else "jct_s"
+    _refuse(found, name, bad, "a finish after the first start")
+
+
+def _refuse(found: Columns, name: str, bad: Any, expected: str) -> None:
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise found.source.wrong(name, row, f"{found[name][row]:.15g}", expected)
+
+
+def _moved(found: Columns, arrival: Floats, is_known: Any) -> Any:
+    """Return the rows whose arrival is not that of the trace, whatever zero the clock has."""
+    if not found.has("arrival_s") or not is_known.any():
+        return np.zeros(len(arrival), dtype=bool)
+    apart = found["arrival_s"] - arrival
+    shift = np.nanmedian(apart[is_known]) if not np.isnan(apart[is_known]).all() else 0.0
+    return np.abs(apart - shift) > 1.0  # ours: a second, the grain of most logs

@@ -1,0 +1,101 @@
+"""Simulated against observed JCTs as still pictures: a dot per job, and cumulative curves."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline._support.look import COLOURS, ticks_s
+from gangline.analysis.report._svg import draw, still
+from gangline.analysis.report.charts import Chart, Line, shares
+from gangline.studies.validate.result import LAYERS
+
+if TYPE_CHECKING:
+    from gangline.studies.validate.observed import Floats
+    from gangline.studies.validate.result import PolicyValidation, Validation
+
+__all__ = ["pictures"]
+
+_SIZE, _LEFT, _BOTTOM, _TOP = 360, 64, 44, 14
+_LEAST_S = 1.0  # a logarithmic axis has no zero
+_DOTS = 2000  # ours: of more jobs every n-th is drawn, in the order of the trace
+_STEPS = 600  # ours: points of a curve
+
+
+def pictures(found: Validation) -> list[tuple[str, str, str]]:
+    """Return pictures as (title of the table they belong to, how to read it, SVG element)."""
+    made = []
+    for number, one in enumerate(found):
+        title = one.table()[0]
+        for layer in one.layers:
+            about = (
+                f"{one.policy}, {LAYERS[layer]}: a dot is a job. On the diagonal the simulated "
+                "JCT is the observed one; above it the simulation is too slow."
+            )
+            step = math.ceil(len(one.job_ids) / _DOTS)
+            if step > 1:
+                about += f" One job in {step} is drawn."
+            name = f"{one.policy}, {LAYERS[layer]}"
+            dots = _scatter(one.observed_jct_s[::step], one.jct_s[layer][::step], name)
+            made.append((title, about, dots))
+        about = "Which share of the jobs is done within a time after it arrived."
+        made.append((title, about, draw(_curves(one, f"jct-{number}"))))
+    return made
+
+
+def _curves(one: PolicyValidation, key: str) -> Chart:
+    columns = {"observed": one.observed_jct_s}
+    columns |= {LAYERS[layer]: one.jct_s[layer] for layer in one.layers}
+    lines = []
+    for number, (name, values) in enumerate(columns.items()):
+        points = np.sort(values)
+        if len(points) > _STEPS:
+            points = np.quantile(points, np.linspace(0.0, 1.0, _STEPS))
+        lines.append(Line(number, name, *shares(points, _LEAST_S)))
+    return Chart(
+        key, f"{one.policy}: time to finish", "", "time since arrival", "share of jobs", lines,
+        "seconds", "share", is_step=True,
+    )  # fmt: skip
+
+
+def _scatter(observed: Floats, simulated: Floats, name: str) -> str:
+    """Return a dot per job on two logarithmic axes of the same scale."""
+    both = np.maximum(np.concatenate([observed, simulated]), _LEAST_S)
+    low, high = float(both.min()), float(both.max())
+    high = max(high, 2.0 * low)
+    room = _SIZE - _LEFT - _TOP
+    base = _SIZE - _BOTTOM
+    tall = base - _TOP
+
+    def part(values: Floats) -> Floats:
+        scaled: Floats = np.log(np.maximum(values, _LEAST_S) / low) / math.log(high / low)
+        return scaled
+
+    parts = [
+        f'<path d="M{_LEFT} {_TOP}V{base}H{_LEFT + room}" fill="none" stroke="#888"/>',
+        f'<path d="M{_LEFT} {base}L{_LEFT + room} {_TOP}" stroke="#888" stroke-dasharray="3 3"/>',
+    ]
+    end = -math.inf
+    for value, label in ticks_s(low, high).items():
+        at = float(part(np.array([value]))[0])
+        x, y = _LEFT + room * at, base - tall * at
+        if x - 20.0 < end:
+            continue
+        end = x + 20.0
+        parts.append(f'<text x="{x:.1f}" y="{base + 16}" text-anchor="middle">{label}</text>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    places = zip(part(observed).tolist(), part(simulated).tolist(), strict=True)
+    parts += [
+        f'<circle cx="{_LEFT + room * x:.1f}" cy="{base - tall * y:.1f}" r="2.5" '
+        f'fill="{COLOURS[0]}" fill-opacity=".5"/>'
+        for x, y in places
+    ]
+    middle = _LEFT + room / 2
+    parts.append(
+        f'<text x="{middle:.1f}" y="{_SIZE - 8}" text-anchor="middle">observed JCT</text>'
+        f'<text x="12" y="{base / 2:.1f}" text-anchor="middle" '
+        f'transform="rotate(-90 12 {base / 2:.1f})">simulated JCT</text>'
+    )
+    return still(f"{name}: simulated against observed JCT", _SIZE, _SIZE, parts)

@@ -1,0 +1,347 @@
+"""What a validation found, and how it is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangline._support.formatting import duration, plural
+from gangline.studies.validate.agreement import MEASURES, pairs_alike
+from gangline.studies.validate.layers import PEER, PREDICTION, SCHEDULING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from os import PathLike
+    from pathlib import Path
+
+    from gangline.cluster.description import Cluster
+    from gangline.studies.validate.agreement import Agreement, Departure
+    from gangline.studies.validate.observed import Floats
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["LAYERS", "PolicyValidation", "Validation"]
+
+LAYERS: Mapping[str, str] = {
+    SCHEDULING: "run times given",
+    PREDICTION: "trace alone",
+    PEER: "peer",
+}
+"""The layers in their order, with what each was given."""
+
+_KINDS = {"size": "GPUs per job", "length": "run time in the trace", "model": "model"}
+_ROWS: Mapping[str, str] = {
+    "abs_p50": "error of a job: median, either sign",
+    "abs_p90": "its p90",
+    "abs_p99": "its p99",
+    "p10": "with signs: p10",
+    "p50": "with signs: median",
+    "p90": "with signs: p90",
+}
+
+Table = tuple[str, list[str], list[list[Any]]]
+
+
+class PolicyValidation:
+    """How far the layers of one policy are from what happened.
+
+    Attributes
+    ----------
+    policy : str
+        Its label.
+    layers : dict of str to Agreement
+        `scheduling`, `prediction` and `peer`, as far as they could be had.
+    missing : dict of str to str
+        Layers that could not, with the reason.
+    defects : dict of str to int
+        What is odd in the table of what happened, by kind.
+    notes : list of str
+        Sentences on what was left out.
+    job_ids : list of str
+        The jobs that are compared.
+    observed_jct_s : float64 array
+        Their observed JCTs.
+    jct_s : dict of str to float64 array
+        Their JCTs by layer.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: str,
+        layers: dict[str, Agreement],
+        missing: dict[str, str],
+        defects: dict[str, int],
+        notes: list[str],
+        job_ids: list[str],
+        observed_jct_s: Floats,
+        jct_s: dict[str, Floats],
+    ) -> None:
+        self.policy = policy
+        self.layers = layers
+        self.missing = missing
+        self.defects = defects
+        self.notes = notes
+        self.job_ids = job_ids
+        self.observed_jct_s = observed_jct_s
+        self.jct_s = jct_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "policy": self.policy,
+            "jobs": len(self.job_ids),
+            "layers": {name: one.to_dict() for name, one in self.layers.items()},
+            "missing": dict(self.missing),
+            "defects": dict(self.defects),
+            "notes": list(self.notes),
+        }
+
+    def table(self) -> Table:
+        """Return all measures: what was observed, and the value and the error of each layer."""
+        titles = ["", "observed"]
+        for layer in self.layers:
+            titles += [LAYERS[layer], "error"]
+        rows: list[list[Any]] = []
+        for key, name in MEASURES.items():
+            known = [one.measures[key] for one in self.layers.values() if key in one.measures]
+            if not known:
+                continue
+            form = _gpu_time if key == "gpu_seconds" else duration
+            row = [name, form(known[0].observed)]
+            for one in self.layers.values():
+                pair = one.measures.get(key)
+                row += ["", ""] if pair is None else [form(pair.simulated), signed(pair.error)]
+            rows.append(row)
+        for key, name in _ROWS.items():
+            form_of = _share if key.startswith("abs_") else signed
+            errors = [form_of(one.errors.get(key)) for one in self.layers.values()]
+            rows.append([name, "", *(cell for error in errors for cell in ("", error))])
+        ranks = [one.rank_correlation for one in self.layers.values()]
+        cells = ["–" if rank is None else f"{rank:.3f}" for rank in ranks]
+        rows.append(["rank correlation of JCTs", "", *(c for cell in cells for c in (cell, ""))])
+        return f"{self.policy}: {plural(len(self.job_ids), 'job')}", titles, rows
+
+    def bias_tables(self) -> list[Table]:
+        """Return the bias by size, length and model: errors of the mean JCT of each group."""
+        tables = []
+        first = next(iter(self.layers.values()))
+        for kind, groups in first.groups.items():
+            if len(groups) < 2:
+                continue
+            titles = [_KINDS[kind], "jobs", "observed mean JCT"]
+            for layer in self.layers:
+                titles += [f"{LAYERS[layer]}: error of the mean", "median error of a job"]
+            rows = []
+            for i, group in enumerate(groups):
+                row: list[Any] = [group.name, group.jobs, duration(group.observed_s)]
+                for one in self.layers.values():
+                    mine = one.groups[kind][i]
+                    row += [signed(mine.error), signed(mine.median_error)]
+                rows.append(row)
+            tables.append((f"{self.policy}: bias by {kind}", titles, rows))
+        return tables
+
+    def sentences(self, tolerance_s: float) -> list[str]:
+        """Say in words what the numbers show."""
+        said = []
+        for layer, one in self.layers.items():
+            mean, last = one.measures["jct_mean_s"], one.measures["jct_p99_s"]
+            said.append(
+                f"{self.policy}, {LAYERS[layer]}: mean JCT {signed(mean.error)}, p99 "
+                f"{signed(last.error)}, makespan {signed(one.measures['makespan_s'].error)}; "
+                f"half of the jobs are within {_share(one.errors.get('abs_p50'))}."
+            )
+        predicted = self.layers[PREDICTION].measures.get("gpu_seconds")
+        if predicted is not None and predicted.error is not None:
+            said.append(
+                f"{self.policy}: the simulation of the trace alone holds GPUs for "
+                f"{_gpu_time(predicted.simulated)}, the jobs really held them for "
+                f"{_gpu_time(predicted.observed)} ({signed(predicted.error)})."
+            )
+        said += [
+            f"{self.policy}, {LAYERS[layer]}: not measured: {why}."
+            for layer, why in self.missing.items()
+        ]
+        if not any(one.starts_known for one in self.layers.values()):
+            said.append(f"{self.policy}: starts are not compared, because none was observed.")
+            return said
+        for layer, one in self.layers.items():
+            words = _starts(one, tolerance_s)
+            said.append(f"{self.policy}, {LAYERS[layer]}: {words}")
+        return said
+
+
+class Validation:
+    """How far simulated runs are from what happened.
+
+    Index it with the label of a policy; iterate over the policies.
+
+    Attributes
+    ----------
+    policies : list of PolicyValidation
+        In the order in which they were given.
+    trace : Trace
+        The jobs.
+    cluster : Cluster
+        Where they ran.
+    tolerance_s : float
+        Nearer starts count as the same.
+    """
+
+    def __init__(
+        self,
+        policies: list[PolicyValidation],
+        trace: Trace,
+        cluster: Cluster,
+        tolerance_s: float,
+    ) -> None:
+        self.policies = policies
+        self.trace = trace
+        self.cluster = cluster
+        self.tolerance_s = tolerance_s
+
+    def __getitem__(self, policy: str) -> PolicyValidation:
+        """Return the policy of that label."""
+        for one in self.policies:
+            if one.policy == policy:
+                return one
+        known = ", ".join(one.policy for one in self.policies)
+        raise KeyError(f"{policy}: not among {known}")
+
+    def __iter__(self) -> Iterator[PolicyValidation]:
+        return iter(self.policies)
+
+    def __len__(self) -> int:
+        return len(self.policies)
+
+    def order(self) -> dict[str, dict[str, Any]]:
+        """Return whether each layer ranks the policies by mean JCT as they were observed.
+
+        Returns
+        -------
+        dict of str to dict
+            By layer that all policies have: `observed` and `simulated`, the labels from the least
+            mean JCT to the largest; `alike` of `pairs` pairs have the same order. Empty with one
+            policy.
+        """
+        found = {}
+        for layer in LAYERS if len(self.policies) > 1 else ():
+            if not all(layer in one.layers for one in self.policies):
+                continue
+            means = [one.layers[layer].measures["jct_mean_s"] for one in self.policies]
+            observed = [pair.observed for pair in means]
+            simulated = [pair.simulated for pair in means]
+            alike, pairs = pairs_alike(observed, simulated)
+            found[layer] = {
+                "observed": self._ranked(observed),
+                "simulated": self._ranked(simulated),
+                "alike": alike,
+                "pairs": pairs,
+            }
+        return found
+
+    def _ranked(self, means: list[float]) -> list[str]:
+        labels = [one.policy for one in self.policies]
+        return [labels[i] for i in sorted(range(len(labels)), key=lambda i: means[i])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `gangline validate --json` prints them."""
+        return {
+            "cluster": self.cluster.name,
+            "jobs": len(self.trace),
+            "tolerance_s": self.tolerance_s,
+            "policies": [one.to_dict() for one in self.policies],
+            "order": self.order(),
+        }
+
+    def tables(self) -> list[Table]:
+        """Return titles, titles of columns and cells: the measures of each policy first."""
+        bias = [table for one in self.policies for table in one.bias_tables()]
+        return [*(one.table() for one in self.policies), *bias]
+
+    def sentences(self) -> list[str]:
+        """Say in words what the numbers show."""
+        said = [line for one in self.policies for line in one.sentences(self.tolerance_s)]
+        for layer, found in self.order().items():
+            said.append(
+                f"Order by mean JCT, {LAYERS[layer]}: {' < '.join(found['simulated'])}; observed: "
+                f"{' < '.join(found['observed'])} ({found['alike']} of {found['pairs']} pairs "
+                "alike)."
+            )
+        return said
+
+    def write(self, path: str | PathLike[str], *, command: str = "") -> Path:
+        """Write one HTML page with all tables and pictures, which loads nothing.
+
+        Raises
+        ------
+        ResultError
+            If the file there is not a report.
+        OSError
+            If it cannot be written.
+        """
+        from gangline.analysis import report
+        from gangline.studies.validate.picture import pictures
+
+        said = [*self.sentences(), *(note for one in self.policies for note in one.notes)]
+        title = "Simulated against observed"
+        return report.write_tables(
+            title, said, self.tables(), path, command=command, pictures=pictures(self)
+        )
+
+    def __repr__(self) -> str:
+        means = []
+        for one in self.policies:
+            errors = [
+                f"{layer} {signed(of.measures['jct_mean_s'].error)}"
+                for layer, of in one.layers.items()
+            ]
+            means.append(f"{one.policy}: {', '.join(errors)}")
+        return f"Validation(error of the mean JCT: {'; '.join(means)})"
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table
+
+        parts = (table(titles, rows, caption=name) for name, titles, rows in self.tables())
+        return "".join(parts)
+
+
+def signed(error: float | None) -> str:
+    """Return a relative error in per cent with its sign.
+
+    Examples
+    --------
+    >>> signed(-0.0101), signed(0.0), signed(None), signed(12.5), signed(-0.0001)
+    ('-1.0 %', '0 %', '–', '+1250 %', '-0.0 %')
+    """
+    if error is None:
+        return "–"
+    if error == 0.0:
+        return "0 %"
+    return f"{100.0 * error:+.1f} %" if abs(error) < 10.0 else f"{100.0 * error:+.0f} %"
+
+
+def _share(error: float | None) -> str:
+    return signed(error).removeprefix("+")
+
+
+def _gpu_time(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds / 3600.0:,.0f} GPU-h"
+
+
+def _starts(one: Agreement, tolerance_s: float) -> str:
+    """Say where the starts differ first."""
+    first: Departure | None = one.departure
+    if not one.starts_known:
+        return "starts are not compared, because it has none of those that were observed."
+    near = duration(tolerance_s) if tolerance_s else "0 s"
+    if first is None:
+        return f"all {one.starts_known:,} starts are within {near}."
+    apart = first.simulated_start_s - first.observed_start_s
+    way = "later" if apart > 0.0 else "earlier"
+    return (
+        f"{first.differing:,} of {first.known:,} starts differ by more than {near}, "
+        f"{duration(first.median_s)} in the median; first job {first.job_id} "
+        f"({plural(first.gpus, 'GPU')}, arrived at {first.arrival_s:,.6g} s), which really started "
+        f"at {first.observed_start_s:,.6g} s and in the simulation at "
+        f"{first.simulated_start_s:,.6g} s, {duration(abs(apart))} {way}."
+    )
