@@ -221,7 +221,7 @@ class Validation:
         dict of str to dict
             By layer that all policies have: `observed` and `simulated`, the labels from the least
             mean JCT to the largest; `alike` of `pairs` pairs have the same order. Empty with one
-            policy.
+            policy, and where one table is that of all policies.
         """
         found = {}
         for layer in LAYERS if len(self.policies) > 1 else ():
@@ -230,6 +230,8 @@ class Validation:
             means = [one.layers[layer].measures["jct_mean_s"] for one in self.policies]
             observed = [pair.observed for pair in means]
             simulated = [pair.simulated for pair in means]
+            if len(set(observed)) == 1:
+                continue  # one table for all policies has no order
             alike, pairs = pairs_alike(observed, simulated)
             found[layer] = {
                 "observed": self._ranked(observed),

@@ -1,0 +1,402 @@
+"""Simulations held against what happened: a testbed worked out by hand, and broken tables."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gangline as gl
+from commands import document, gangline
+from gangline.studies.validate.agreement import agreement, spearman
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from gangline import Validation
+
+# Two GPUs, first in first out. The testbed ran `a` and `c` a tenth slower than the trace says, and
+# it was 5 s late with `d`.
+#          trace               testbed             run times given     trace alone
+#   a  2 GPUs, at 0, 100 s     0 to 110            0 to 110            0 to 100
+#   b  1 GPU, at 0, 50 s       110 to 160          110 to 160          100 to 150
+#   c  1 GPU, at 10, 200 s     110 to 330          110 to 330          100 to 300
+#   d  2 GPUs, at 20, 40 s     335 to 375          330 to 370          300 to 340
+LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
+JOBS = pa.table(
+    {
+        "job_id": ["a", "b", "c", "d"],
+        "arrival_s": [0.0, 0.0, 10.0, 20.0],
+        "gpus": [2, 1, 1, 2],
+        "duration_s": [100.0, 50.0, 200.0, 40.0],
+        "model": ["x", "x", "y", "y"],
+    }
+)
+HAPPENED: dict[str, list[Any]] = {
+    "job_id": ["a", "b", "c", "d"],
+    "arrival_s": [0.0, 0.0, 10.0, 20.0],
+    "first_start_s": [0.0, 110.0, 110.0, 335.0],
+    "finish_s": [110.0, 160.0, 330.0, 375.0],
+    "run_s": [110.0, 50.0, 220.0, 40.0],
+}
+TRACE = gl.Trace.from_arrow(JOBS)
+
+
+def held(table: Mapping[str, Sequence[Any]] | None = None, /, **options: Any) -> Validation:
+    """Hold `fifo` against the testbed."""
+    return gl.validate(LAB, TRACE, "fifo", pa.table(dict(table or HAPPENED)), **options)
+
+
+def with_column(name: str, values: list[Any]) -> dict[str, list[Any]]:
+    return {**HAPPENED, name: values}
+
+
+class TestByHand:
+    def test_run_times_given(self) -> None:
+        found = held()["fifo"].layers["scheduling"]
+        # JCTs 110, 160, 320, 350 of observed 110, 160, 320, 355
+        mean = found.measures["jct_mean_s"]
+        assert (mean.observed, mean.simulated) == (236.25, 235.0)
+        assert mean.error == pytest.approx(-5.0 / 945.0)
+        assert found.measures["jct_p50_s"].error == 0.0  # (160 + 320) / 2
+        last = found.measures["jct_p99_s"]  # 97 % of the way from the third to the fourth
+        assert last.observed == pytest.approx(320.0 + 0.97 * 35.0)
+        assert last.simulated == pytest.approx(320.0 + 0.97 * 30.0)
+        makespan = found.measures["makespan_s"]
+        assert (makespan.observed, makespan.simulated) == (375.0, 370.0)
+        held_s = found.measures["gpu_seconds"]  # 2 x 110 + 50 + 220 + 2 x 40
+        assert (held_s.observed, held_s.simulated) == (570.0, 570.0)
+        assert found.errors["abs_p50"] == 0.0
+        assert found.errors["abs_p99"] == pytest.approx(0.97 * 5.0 / 355.0)
+        assert found.rank_correlation == pytest.approx(1.0)
+
+    def test_trace_alone(self) -> None:
+        found = held()["fifo"].layers["prediction"]
+        # JCTs 100, 150, 290, 320
+        assert found.measures["jct_mean_s"].simulated == 215.0
+        assert found.measures["jct_mean_s"].error == pytest.approx(-85.0 / 945.0)
+        assert found.measures["makespan_s"].simulated == 340.0
+        assert found.measures["gpu_seconds"].simulated == 530.0
+        errors = [-10.0 / 110.0, -10.0 / 160.0, -30.0 / 320.0, -35.0 / 355.0]
+        assert found.errors["abs_p50"] == pytest.approx(-(errors[0] + errors[2]) / 2.0)
+        assert found.errors["p50"] == pytest.approx((errors[0] + errors[2]) / 2.0)
+
+    def test_bias_of_groups(self) -> None:
+        groups = held()["fifo"].layers["prediction"].groups
+        one, two = groups["size"]
+        assert (one.name, one.jobs, one.observed_s, one.simulated_s) == ("1", 2, 240.0, 220.0)
+        assert one.error == pytest.approx(-1.0 / 12.0)
+        assert one.median_error == pytest.approx((-10.0 / 160.0 - 30.0 / 320.0) / 2.0)
+        assert (two.name, two.observed_s, two.simulated_s) == ("2", 232.5, 210.0)
+        assert [(g.name, g.observed_s) for g in groups["model"]] == [("x", 135.0), ("y", 337.5)]
+        assert [(g.name, g.jobs) for g in groups["length"]] == [("up to 10 min", 4)]
+
+    def test_first_departure(self) -> None:
+        layers = held(tolerance_s=4.0)["fifo"].layers
+        first = layers["scheduling"].departure
+        assert first is not None
+        assert (first.job_id, first.observed_start_s, first.simulated_start_s) == (
+            "d",
+            335.0,
+            330.0,
+        )
+        assert (first.differing, first.known, first.median_s) == (1, 4, 0.0)
+        first = layers["prediction"].departure  # `b` and `c` both at 100 s: `b` is first
+        assert first is not None
+        assert (first.job_id, first.observed_start_s, first.simulated_start_s) == (
+            "b",
+            110.0,
+            100.0,
+        )
+        assert (first.differing, first.known, first.median_s) == (3, 4, 10.0)
+        assert held(tolerance_s=5.0)["fifo"].layers["scheduling"].departure is None
+
+    def test_a_peer_is_another_column(self) -> None:
+        peer = {"id": ["d", "c", "b", "a"], "took": [355.0, 352.0, 160.0, 110.0]}
+        found = held(peer=pa.table(peer), peer_columns={"job_id": "id", "jct_s": "took"})
+        theirs = found["fifo"].layers["peer"]
+        assert theirs.measures["jct_mean_s"].error == pytest.approx(32.0 / 945.0)
+        assert theirs.errors["abs_p99"] == pytest.approx(0.97 * 0.1)  # `c`: 352 of 320
+        assert theirs.starts_known == 0
+        assert "gpu_seconds" not in theirs.measures
+
+    def test_run_times_follow_where_no_job_is_stopped(self) -> None:
+        columns = {name: HAPPENED[name] for name in HAPPENED if name != "run_s"}
+        whole, derived = (found["fifo"].layers["scheduling"] for found in (held(), held(columns)))
+        assert derived.to_dict() == whole.to_dict()
+        found = gl.validate(LAB, TRACE, "srtf", pa.table(columns))["srtf"]
+        assert list(found.layers) == ["prediction"]
+        assert found.missing["scheduling"].startswith("the table has no run times")
+
+    def test_clocks_may_differ(self) -> None:
+        later = {
+            name: [value + 1.7e9 for value in HAPPENED[name]]
+            for name in ("arrival_s", "first_start_s", "finish_s")
+        }
+        moved = held({**HAPPENED, **later}, tolerance_s=4.0)
+        assert moved["fifo"].to_dict() == held(tolerance_s=4.0)["fifo"].to_dict()
+
+    def test_order_of_policies(self) -> None:
+        slow = pa.table({"job_id": ["a", "b", "c", "d"], "jct_s": [500.0, 500.0, 500.0, 500.0]})
+        found = gl.validate(
+            LAB, TRACE, ["fifo", "sjf"], {"fifo": pa.table(HAPPENED), "sjf": slow}
+        )  # fmt: skip
+        simulated = {p.policy: p.layers["prediction"].measures["jct_mean_s"] for p in found}
+        assert simulated["sjf"].simulated < simulated["fifo"].simulated
+        assert found.order()["prediction"] == {
+            "observed": ["fifo", "sjf"],
+            "simulated": ["sjf", "fifo"],
+            "alike": 0,
+            "pairs": 1,
+        }
+        assert list(found.order()) == ["prediction"]
+
+
+@pytest.mark.parametrize(
+    "policy", ["fifo", "sjf", "srtf", "las", "tiresias", "themis", "gavel-las"]
+)
+def test_what_the_simulator_did_itself_has_no_error(policy: str) -> None:
+    lab = gl.Cluster.homogeneous(servers=4, gpus=4)
+    trace = gl.synth.philly(jobs=120, seed=5, max_gpus=8)
+    happened = gl.simulate(lab, trace, policy, restart_s=20.0, first_start_s=7.0)
+    found = gl.validate(
+        lab, trace, policy, happened.jobs, tolerance_s=0.0, restart_s=20.0, first_start_s=7.0
+    )[policy]
+    assert_equal(found.layers["prediction"].to_dict())
+    assert found.defects == {}
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sjf", "srtf", "las", "tiresias"])
+def test_given_its_own_run_times_it_does_the_same(policy: str) -> None:
+    lab = gl.Cluster.homogeneous(servers=4, gpus=4)
+    trace = gl.synth.philly(jobs=120, seed=5, max_gpus=8)
+    happened = gl.simulate(lab, trace, policy)
+    found = gl.validate(lab, trace, policy, happened.jobs, tolerance_s=1e-6)[policy]
+    assert_equal(found.layers["scheduling"].to_dict())
+
+
+def assert_equal(layer: dict[str, Any]) -> None:
+    """Expect no error in any number; a float sum of nanoseconds may round."""
+    assert layer["departure"] is None
+    assert layer["rank_correlation"] == pytest.approx(1.0)
+    assert len(layer["measures"]) == 5
+    for measure in layer["measures"].values():
+        assert measure["error"] == pytest.approx(0.0, abs=1e-12)
+    assert layer["errors"]
+    for error in layer["errors"].values():
+        assert error == pytest.approx(0.0, abs=1e-12)
+    for groups in layer["groups"].values():
+        assert groups
+        for group in groups:
+            assert group["error"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_observed_times_hold_what_slows_jobs_down() -> None:
+    # On a network that slows distant gangs down, and with restarts, the observed run times have
+    # all of that; the layer that is given them adds nothing.
+    keys = gl.Cluster.homogeneous(servers=4, gpus=4).to_dict()
+    levels = {"*": [1.0, 0.5, 0.5]}
+    lab = gl.Cluster.from_dict({**keys, "network": {"kind": "levels", "levels": levels}})
+    trace = gl.synth.philly(jobs=60, seed=5, max_gpus=8)
+    happened = gl.simulate(lab, trace, "fifo", first_start_s=30.0)
+    plain = gl.simulate(gl.Cluster.from_dict(keys), trace, "fifo")
+    assert happened.summary["jct_mean_s"] > 1.05 * plain.summary["jct_mean_s"]
+    found = gl.validate(lab, trace, "fifo", happened.jobs, first_start_s=30.0, tolerance_s=1e-6)
+    assert_equal(found["fifo"].layers["scheduling"].to_dict())
+
+
+def test_layers_that_mean_nothing_are_refused_with_a_reason() -> None:
+    columns = pa.table(HAPPENED)
+    elastic = gl.validate(LAB, TRACE, "pollux", columns)["pollux"]
+    assert "changes the sizes of jobs" in elastic.missing["scheduling"]
+    sharing = gl.Cluster.from_dict({**LAB.to_dict(), "sharing": {"xi": 1.5}})
+    shared = gl.validate(sharing, TRACE, "sjf-bsbf", columns)["sjf-bsbf"]
+    assert "lets jobs share GPUs" in shared.missing["scheduling"]
+
+
+class TestBrokenTables:
+    @pytest.mark.parametrize(
+        ("name", "values", "message"),
+        [
+            ("job_id", ["a", "b", "b", "d"], r"line|row 2: job_id: expected each job once"),
+            ("job_id", ["a", None, "c", "d"], "job_id: expected the id of a job"),
+            ("run_s", [110.0, -50.0, 220.0, 40.0], 'run_s: expected seconds >= 0, got "-50"'),
+            ("finish_s", [110.0, float("inf"), 330.0, 375.0], "finish_s: expected seconds >= 0"),
+            ("finish_s", [-1.0, 160.0, 330.0, 375.0], "finish_s: expected seconds >= 0"),
+            ("finish_s", [110.0, 160.0, 5.0, 375.0], "finish_s: expected a time after the arrival"),
+            ("finish_s", [110.0, 90.0, 330.0, 375.0], "expected a finish after the first start"),
+            ("first_start_s", [0.0, 110.0, 5.0, 335.0], "first_start_s: expected a time after"),
+        ],
+    )
+    def test_errors(self, name: str, values: list[Any], message: str) -> None:
+        with pytest.raises(gl.TraceError, match=message):
+            held(with_column(name, values))
+
+    def test_the_line_of_a_file_is_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "log.csv"
+        path.write_text("job,end\na,110\nb,160\nc,oops\nd,375\n")
+        columns = {"job_id": "job", "finish_s": "end"}
+        with pytest.raises(gl.TraceError, match=r"log\.csv:4: end \(finish_s\)") as caught:
+            gl.validate(LAB, TRACE, "fifo", path, columns=columns)
+        assert caught.value.line == 4
+        path.write_text("job,end\na,110\nb,160\nc,330\nb,375\n")
+        with pytest.raises(gl.TraceError, match=r"log\.csv:5: job \(job_id\)"):
+            gl.validate(LAB, TRACE, "fifo", path, columns=columns)
+
+    def test_missing_and_unknown_jobs_are_counted(self) -> None:
+        table: dict[str, list[Any]] = {
+            "job_id": ["a", "b", "c", "makespan"],
+            "jct_s": [110.0, 160.0, 320.0, -1.0],
+        }
+        found = held(table)["fifo"]
+        assert found.defects == {"unknown_job": 1, "missing_job": 1}
+        assert found.job_ids == ["a", "b", "c"]
+        assert found.layers["prediction"].measures["jct_mean_s"].simulated == 180.0
+        assert any("(makespan)" in note for note in found.notes)
+        assert any("(d)" in note for note in found.notes)
+
+    @pytest.mark.parametrize("unknown", [None, float("nan")])
+    def test_a_job_without_a_finish_is_counted(self, unknown: float | None) -> None:
+        found = held(with_column("finish_s", [110.0, 160.0, 330.0, unknown]))["fifo"]
+        assert found.defects == {"no_finish": 1}
+        assert found.job_ids == ["a", "b", "c"]
+
+    def test_times_that_do_not_fit_are_counted(self) -> None:
+        found = held(with_column("run_s", [111.0, 50.0, 220.0, 40.0]))["fifo"]
+        assert found.defects == {"run_exceeds_jct": 1}
+        found = held(with_column("arrival_s", [0.0, 0.0, 10.0, 25.0]))["fifo"]
+        assert found.defects == {"arrival_differs": 1}
+
+    def test_an_observed_time_of_zero_has_no_relative_error(self) -> None:
+        zero: dict[str, list[Any]] = {
+            "job_id": ["a", "b", "c", "d"],
+            "jct_s": [0.0, 150.0, 290.0, 320.0],
+        }
+        found = held(zero)["fifo"].layers["prediction"]
+        assert found.errors["abs_p99"] == 0.0
+        assert found.measures["jct_mean_s"].observed == 190.0
+
+    def test_no_job_in_common(self) -> None:
+        with pytest.raises(gl.TraceError, match="no row is of a job of the trace"):
+            held({"job_id": ["A"], "jct_s": [1.0]})
+        empty = pa.table({"job_id": pa.array([], pa.string()), "jct_s": pa.array([], pa.float64())})
+        with pytest.raises(gl.TraceError, match="no row is of a job of the trace"):
+            gl.validate(LAB, TRACE, "fifo", empty)
+        with pytest.raises(gl.TraceError, match="no job finished both there and in the simulation"):
+            held({"job_id": ["a"], "jct_s": [None]})
+
+    def test_columns(self) -> None:
+        with pytest.raises(gl.TraceError, match="neither finish_s nor jct_s"):
+            held({"job_id": ["a"], "run_s": [1.0]})
+        with pytest.raises(gl.TraceError, match="did you mean `finish_s`"):
+            held(columns={"finished_s": "finish_s"})
+        with pytest.raises(gl.TraceError, match="no column `end` for finish_s"):
+            held(columns={"finish_s": "end"})
+
+    def test_tables_of_policies(self) -> None:
+        table = pa.table(HAPPENED)
+        with pytest.raises(gl.PolicyError, match="`las` is not among the policies: fifo"):
+            gl.validate(LAB, TRACE, "fifo", {"las": table})
+        with pytest.raises(gl.PolicyError, match="no table for `las`"):
+            gl.validate(LAB, TRACE, ["fifo", "las"], {"fifo": table})
+        with pytest.raises(gl.PolicyError, match="duplicate `fifo`"):
+            gl.validate(LAB, TRACE, ["fifo", "fifo"], table)
+        with pytest.raises(gl.PolicyError, match="expected at least one"):
+            gl.validate(LAB, TRACE, [], table)
+        with pytest.raises(gl.OptionError, match="tolerance_s: expected seconds >= 0"):
+            held(tolerance_s=float("nan"))
+
+
+FEW = st.lists(st.integers(0, 5), min_size=2, max_size=12)
+
+
+@given(FEW.flatmap(lambda a: st.tuples(st.just(a), st.permutations(a))))
+def test_rank_correlation_is_that_of_the_definition(both: tuple[list[int], list[int]]) -> None:
+    def ranks(values: list[int]) -> list[float]:
+        below = [sum(other < one for other in values) for one in values]
+        equal = [sum(other == one for other in values) for one in values]
+        return [b + (e + 1) / 2 for b, e in zip(below, equal, strict=True)]
+
+    found = spearman(*(np.array(values, dtype=np.float64) for values in both))
+    if len(set(both[0])) == 1:
+        assert found is None
+    else:
+        expected = statistics.correlation(*(ranks(values) for values in both))
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.floats(1.0, 1e6), st.floats(1.0, 1e6)), min_size=2, max_size=30))
+def test_quantiles_are_those_of_the_standard_library(pairs: list[tuple[float, float]]) -> None:
+    observed, simulated = (np.array(column) for column in zip(*pairs, strict=True))
+    found = agreement(np.zeros(len(pairs)), observed, simulated)
+    errors = [s / o - 1.0 for o, s in pairs]
+    for column, of in ((errors, ""), ([abs(error) for error in errors], "abs_")):
+        cuts = statistics.quantiles(column, n=100, method="inclusive")
+        for name, at in (("p50", 49), ("p90", 89), ("p99", 98)):
+            assert found.errors[of + name] == pytest.approx(cuts[at], rel=1e-9, abs=1e-12)
+    cuts = statistics.quantiles(observed.tolist(), n=100, method="inclusive")
+    assert found.measures["jct_p99_s"].observed == pytest.approx(cuts[98])
+    mean = statistics.fmean(s for _, s in pairs) / statistics.fmean(o for o, _ in pairs) - 1.0
+    assert found.measures["jct_mean_s"].error == pytest.approx(mean, rel=1e-9, abs=1e-12)
+
+
+class TestCommand:
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> list[str]:
+        gl.write_trace(TRACE, tmp_path / "jobs.csv", format="native")
+        rows = zip(*HAPPENED.values(), strict=True)
+        lines = ["who,came,began,ended,ran", *(",".join(map(str, row)) for row in rows)]
+        (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+        columns = "job_id=who,arrival_s=came,first_start_s=began,finish_s=ended,run_s=ran"
+        return ["validate", "--trace", str(tmp_path / "jobs.csv"), "--cluster", "1x2xV100",
+                "--columns", columns, "--tolerance-s", "4"]  # fmt: skip
+
+    def test_json_is_what_python_returns(self, world: list[str], tmp_path: Path) -> None:
+        log = str(tmp_path / "log.csv")
+        found = document(*world, "--policy", "fifo", "--observed", log, "--json")
+        assert found["policies"] == [held(tolerance_s=4.0)["fifo"].to_dict()]
+        assert found["tolerance_s"] == 4.0
+
+    def test_tables_and_page(self, world: list[str], tmp_path: Path) -> None:
+        log, page = str(tmp_path / "log.csv"), tmp_path / "page.html"
+        words = [*world, "--policies", "fifo,las", "--observed", f"fifo={log}", "--observed"]
+        done = gangline(*words, f"las={log}", "--peer", log, "--bias", "--html", str(page))
+        assert done.returncode == 0, done.stderr
+        said = " ".join(done.stdout.split())
+        assert "fifo, run times given: mean JCT -0.5 %, p99 -1.4 %, makespan -1.3 %" in said
+        assert (
+            "first job d (2 GPUs, arrived at 20 s), which really started at 335 s and in the "
+            "simulation at 330 s, 5 s earlier" in said
+        )
+        assert "fifo: bias by size" in said
+        assert "Order by mean JCT" not in said  # one table for both policies
+        text = page.read_text(encoding="utf-8")
+        assert text.count("<circle") == 2 * 3 * 4  # policies, layers and peer, jobs
+        assert "gangline validate --trace" in text
+
+    def test_wrong_tables(self, world: list[str], tmp_path: Path) -> None:
+        log = str(tmp_path / "log.csv")
+        two = gangline(*world, "--policy", "fifo", "--observed", log, "--observed", log)
+        assert (two.returncode, two.stdout) == (2, "")
+        assert "--observed: expected one FILE, or POLICY=FILE" in two.stderr
+        none = gangline(*world, "--policy", "fifo", "--observed", "absent.csv")
+        assert none.returncode == 2
+        assert "absent.csv" in none.stderr
+        bad = gangline(*world[:-4], "--columns", "x", "--policy", "fifo", "--observed", log)
+        assert "--columns: expected NATIVE=THEIRS,..., got `x`" in bad.stderr
+
+
+def test_the_observed_column_of_all_layers_is_of_the_same_jobs() -> None:
+    peer = pa.table({"job_id": ["a", "b", "c"], "jct_s": [110.0, 160.0, 320.0]})
+    found = held(peer=peer)["fifo"]
+    assert found.job_ids == ["a", "b", "c"]
+    seen = {one.measures["jct_mean_s"].observed for one in found.layers.values()}
+    assert seen == {590.0 / 3.0}
+    assert pc.all(pc.is_valid(pa.array(found.observed_jct_s))).as_py()
