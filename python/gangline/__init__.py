@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         NetworkError,
         OptionError,
         OutOfMemoryError,
+        PeerError,
         PlacementError,
         PlanError,
         PolicyError,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
         UnknownModel,
     )
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, Reason, View
+    from gangline.remote.batsim import serve_batsim
+    from gangline.remote.serve import serve
     from gangline.runs.compare import compare
     from gangline.runs.comparison import Comparison
     from gangline.runs.load import load_result
@@ -86,6 +89,7 @@ __all__ = [
     "OfferedLoad",
     "OptionError",
     "OutOfMemoryError",
+    "PeerError",
     "PlacementError",
     "Plan",
     "PlanError",
@@ -126,6 +130,8 @@ __all__ = [
     "report",
     "reproduce",
     "run",
+    "serve",
+    "serve_batsim",
     "sharing",
     "simulate",
     "sweep",
@@ -143,10 +149,12 @@ _HOMES = {
     "gangline.errors": (
         "ClusterError GanglineError InfeasibleJobError MergeError MissingDuration "
         "MissingExtraError MissingThroughput NetworkError OptionError OutOfMemoryError "
-        "PlacementError PlanError PolicyError ResultError SolverError StalledError "
+        "PeerError PlacementError PlanError PolicyError ResultError SolverError StalledError "
         "TraceError UnknownModel"
     ),
     "gangline.policies.protocol": "STEADY Changes Plan Policy Reason View",
+    "gangline.remote.batsim": "serve_batsim",
+    "gangline.remote.serve": "serve",
     "gangline.runs.compare": "compare",
     "gangline.runs.comparison": "Comparison",
     "gangline.runs.load": "load_result",

@@ -33,6 +33,7 @@ __all__ = [
     "NetworkError",
     "OptionError",
     "OutOfMemoryError",
+    "PeerError",
     "PlacementError",
     "PlanError",
     "PolicyError",
@@ -206,6 +207,18 @@ class PlanError(GanglineError):
     rule: str | None = None
     time_s: float | None = None
     decision: int | None = None
+
+
+class PeerError(GanglineError):
+    """A scheduler in another process left, hung, or broke the protocol.
+
+    Attributes
+    ----------
+    reason : str
+        "left", "silent" or "wrong".
+    """
+
+    reason: str | None = None
 
 
 class OutOfMemoryError(GanglineError, MemoryError):

@@ -23,6 +23,7 @@ ROOMS = (
     "policies",
     "hadare",
     "runs",
+    "remote",
     "analysis",
     "studies",
     "plot",

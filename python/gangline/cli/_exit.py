@@ -6,6 +6,7 @@ from gangline.errors import (
     GanglineError,
     InfeasibleJobError,
     OutOfMemoryError,
+    PeerError,
     PlanError,
     SolverError,
     StalledError,
@@ -18,7 +19,14 @@ USAGE = 2
 REFUSED = 3
 INTERRUPTED = 130
 
-_REFUSALS = (InfeasibleJobError, OutOfMemoryError, PlanError, StalledError, SolverError)
+_REFUSALS = (
+    InfeasibleJobError,
+    OutOfMemoryError,
+    PeerError,
+    PlanError,
+    StalledError,
+    SolverError,
+)
 
 
 def code_of(error: GanglineError) -> int:

@@ -1,0 +1,1 @@
+"""Schedulers in other processes: our own protocol over a socket, and that of Batsim."""

@@ -1,0 +1,228 @@
+"""The messages of our own protocol, as they are checked on arrival and written.
+
+Each is a JSON object on a line. docs/guides/socket.md describes them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from gangline.policies.tables import Parts, Residents, RunningJobs, Servers, WaitingJobs
+
+__all__ = [
+    "COLUMNS",
+    "NAME",
+    "SECRET",
+    "VERSION",
+    "Action",
+    "Answer",
+    "Draft",
+    "Hello",
+    "PlanMessage",
+    "encode",
+    "read_answer",
+    "read_hello",
+]
+
+NAME = "gangline"
+VERSION = 1
+
+Table: TypeAlias = Literal["arrived", "waiting", "running", "servers", "parts", "residents"]
+
+
+def _columns(kind: type) -> frozenset[str]:
+    found = inspect.getmembers(kind, lambda member: isinstance(member, property))
+    return frozenset(name for name, _ in found)
+
+
+_OF_JOBS = frozenset({"name"})
+COLUMNS: dict[Table, frozenset[str]] = {
+    "arrived": _columns(WaitingJobs) | _OF_JOBS,
+    "waiting": _columns(WaitingJobs) | _OF_JOBS,
+    "running": _columns(RunningJobs) | _OF_JOBS,
+    "servers": _columns(Servers),
+    "parts": _columns(Parts),
+    "residents": _columns(Residents),
+}
+"""Columns of each table that a scheduler may ask for."""
+
+SECRET = frozenset({"remaining_s", "work_remaining"})
+"""Columns for schedulers with the knowledge `remaining`."""
+
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+_Counts: TypeAlias = dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,10}$")], int]
+
+
+class _Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is not known is refused: a typing error must not pass for a wish."""
+
+
+class Hello(_Message, tag="hello", kw_only=True):
+    """The first message of a scheduler: the version, and the columns it wants to see."""
+
+    version: int
+    view: dict[Table, list[str]] = msgspec.field(
+        default_factory=lambda: {
+            "waiting": ["job", "gpus"],
+            "running": ["job", "gpus"],
+            "servers": ["gpus_free"],
+        }
+    )
+
+
+class Action(_Message, tag_field="do", kw_only=True):
+    """An action; its fields are the arguments of the method of `gangline.Plan`."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what was said."""
+        return {
+            name: value
+            for name in self.__struct_fields__
+            if (value := getattr(self, name)) is not msgspec.UNSET
+        }
+
+
+class _Terms(Action, kw_only=True):
+    sub_batch: _Number | msgspec.UnsetType = msgspec.UNSET
+    overhead_s: float | msgspec.UnsetType = msgspec.UNSET
+    quota: float | msgspec.UnsetType | None = msgspec.UNSET
+    accum: _Number | msgspec.UnsetType = msgspec.UNSET
+
+    def arguments(self) -> dict[str, Any]:
+        found = super().arguments()
+        if self.quota is None:  # JSON has no infinity
+            found["quota"] = float("inf")
+        return found
+
+
+class _Places(_Terms, kw_only=True):
+    job: _Number
+    gpus: _Counts | msgspec.UnsetType = msgspec.UNSET
+    masks: _Counts | msgspec.UnsetType = msgspec.UNSET
+    part: _Number = 0
+
+    def arguments(self) -> dict[str, Any]:
+        found = super().arguments()
+        for name in ("gpus", "masks"):
+            if name in found:
+                found[name] = {int(server): value for server, value in found[name].items()}
+        return found
+
+
+class Place(_Terms, tag="place", kw_only=True):
+    """`Plan.place`."""
+
+    job: _Number
+    rule: str = "consolidate"
+    types: list[_Number] | msgspec.UnsetType = msgspec.UNSET
+    gpus: _Number | msgspec.UnsetType = msgspec.UNSET
+    params: dict[str, str | float | bool] = {}
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what was said; the parameters of the rule are arguments too."""
+        found = super().arguments()
+        return {**found.pop("params"), **found}
+
+
+class Start(_Places, tag="start", kw_only=True):
+    """`Plan.start`."""
+
+
+class Move(_Places, tag="move", kw_only=True):
+    """`Plan.move`."""
+
+
+class Keep(_Terms, tag="keep", kw_only=True):
+    """`Plan.keep`."""
+
+    job: _Number
+    part: _Number = 0
+
+
+class Preempt(Action, tag="preempt", kw_only=True):
+    """`Plan.preempt`."""
+
+    job: _Number
+    part: _Number = 0
+
+
+class Release(Action, tag="release", kw_only=True):
+    """`Plan.release`."""
+
+    job: _Number
+
+
+class Restore(Action, tag="restore", kw_only=True):
+    """`Plan.restore`."""
+
+    job: _Number
+
+
+class Limit(Action, tag="limit", kw_only=True):
+    """`Plan.limit`."""
+
+    job: _Number
+    iterations: float
+
+
+class WakeAt(Action, tag="wake_at", kw_only=True):
+    """`Plan.wake_at`."""
+
+    time_s: float
+    tag: _Number = 0
+
+
+class Cancel(Action, tag="cancel", kw_only=True):
+    """`Plan.cancel`."""
+
+    tag: _Number
+
+
+_Actions: TypeAlias = list[
+    Place | Start | Move | Keep | Preempt | Release | Restore | Limit | WakeAt | Cancel
+]
+
+
+class Draft(_Message, tag="draft", kw_only=True):
+    """Adds actions to the plan, which is not carried out yet."""
+
+    actions: _Actions = []
+    stop_at_refusal: bool = False
+
+
+class PlanMessage(Draft, tag="plan", kw_only=True):
+    """Adds actions to the plan, which is carried out."""
+
+    steady: bool = False
+
+
+Answer: TypeAlias = Draft | PlanMessage
+
+_HELLO = msgspec.json.Decoder(Hello)
+_ANSWER = msgspec.json.Decoder(Draft | PlanMessage)
+_ENCODER = msgspec.json.Encoder()
+
+
+def read_hello(line: bytes) -> Hello:
+    """Check the first message of a scheduler."""
+    return _HELLO.decode(line)
+
+
+def read_answer(line: bytes) -> Answer:
+    """Check an answer to a decision."""
+    answer: Answer = _ANSWER.decode(line)
+    return answer
+
+
+def encode(kind: str, **fields: object) -> bytes:
+    r"""Write a message as a line; numbers that are not finite become null.
+
+    Examples
+    --------
+    >>> encode("end", summary={"ftf_mean": float("nan")})
+    b'{"type":"end","summary":{"ftf_mean":null}}\n'
+    """
+    return _ENCODER.encode({"type": kind, **fields}) + b"\n"
