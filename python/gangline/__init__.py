@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import gangline.errors as errors
     import gangline.hadare as hadare
     import gangline.lp as lp
+    import gangline.paper as paper
     import gangline.plot as plot
     import gangline.policies as policies
     import gangline.policies.orders as orders
@@ -122,6 +123,7 @@ __all__ = [
     "network",
     "offered_load",
     "orders",
+    "paper",
     "plan_capacity",
     "plot",
     "policies",
@@ -178,6 +180,7 @@ _MODULES = {
     "lp": "gangline.lp",
     "network": "gangline.cluster.network",
     "orders": "gangline.policies.orders",
+    "paper": "gangline.paper",
     "plot": "gangline.plot",
     "policies": "gangline.policies",
     "report": "gangline.analysis.report",

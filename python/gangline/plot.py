@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from gangline._support.latex import bold, escaped, tabular
 from gangline._support.look import style_of
+from gangline._support.panels import Panel, limits, ticks
 from gangline.errors import MissingExtraError, OptionError
 from gangline.files.places import check_free, unsealed, whole
 from gangline.runs.comparison import Comparison
@@ -61,6 +63,7 @@ __all__ = [
     "capacity",
     "cdf",
     "decision_times",
+    "ratios",
     "save",
     "sweep",
     "timeline",
@@ -73,6 +76,8 @@ _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n
 """How the seal stands after the end of a figure, where programs that show it read no further."""
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # no margin
 _CAPACITY_TOP = 4.0  # ours: times the bound, so that the crossing is seen
+_PANEL, _ROW = 4.2, 0.19  # ours, inches: width of a panel of ratios, height of a row
+_SHIFT = 0.15  # ours: between the series of a row
 _TABLES = ("csv", "parquet", "tex")
 _TEX = ("pdflatex", "xelatex", "lualatex")
 
@@ -211,6 +216,56 @@ def _hollow(axes: Axes, number: int, x: _Floats, y: _Floats, over: Sequence[bool
     axes.plot(x[which], y[which], "o", markersize=3, color=colour, markerfacecolor="white")
 
 
+def ratios(panels: Sequence[Panel]) -> Figure:
+    """Draw ratios with their intervals, a panel below or next to another.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+        As `gangline.paper.panels` makes them of a paper kit. A line marks the ratio 1.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    MissingExtraError
+        If the extra `plot` is not installed.
+    """
+    figure, first = new_figure()
+    first.remove()
+    wide = min(len(panels), 2)
+    lines = [panels[i : i + wide] for i in range(0, len(panels), wide)]
+    heights = [max(len(one.rows) for one in line) + 3.0 for line in lines]
+    figure.set_size_inches(_PANEL * wide, _ROW * sum(heights))
+    grid = figure.add_gridspec(len(lines), wide, height_ratios=heights)
+    for place, panel in enumerate(panels):
+        axes = figure.add_subplot(grid[divmod(place, wide)])
+        for number, (label, points) in enumerate(panel.series.items()):
+            shift = _SHIFT * (number - (len(panel.series) - 1) / 2)
+            y = [row + shift for row, *_ in points]
+            x = [ratio for _, ratio, _, _ in points]
+            ends = [[r - low for _, r, low, _ in points], [high - r for _, r, _, high in points]]
+            axes.errorbar(x, y, xerr=ends, fmt="o", markersize=3, linewidth=1,
+                          color=style_of(number)[0], label=label)  # fmt: skip
+        axes.axvline(1.0, color="0.4", linewidth=0.8)
+        low, high = limits(panel)
+        marks = ticks(low, high)
+        axes.set_xscale("log")
+        axes.set_xlim(low, high)
+        axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
+        axes.set_xticks([], minor=True)
+        axes.set_yticks(range(len(panel.rows)), panel.rows)
+        axes.set_ylim(len(panel.rows) - 0.5, -0.5)
+        axes.set_title(panel.title, fontsize="small")
+        axes.tick_params(labelsize="small")
+        finished(figure, axes)
+        if not panel.series:
+            axes.legend().remove()
+    return figure
+
+
 def save(figure: Figure, path: str | PathLike[str]) -> Path:
     """Write a figure as PDF, PNG, PGF or SVG, by the ending of the name; no dates are written.
 
@@ -289,7 +344,7 @@ def _in_tex(shown: str) -> str:
     """Return a text for TeX; one with mathematics between dollar signs is TeX already."""
     from matplotlib.cbook import is_math_text
 
-    return shown if is_math_text(shown) else _escaped(shown)
+    return shown if is_math_text(shown) else escaped(shown)
 
 
 def _tex() -> str | None:
@@ -374,17 +429,10 @@ def _latex(table: Comparison | pa.Table) -> str:
         cells = [[_shown(cell) for cell in row.values()] for row in rows]
         best = [[False] * len(titles) for _ in cells]
     shown = [
-        [
-            _bold(_escaped(cell)) if mark else _escaped(cell)
-            for cell, mark in zip(*line, strict=True)
-        ]
+        [bold(escaped(cell)) if mark else escaped(cell) for cell, mark in zip(*line, strict=True)]
         for line in zip(cells, best, strict=True)
     ]
-    head = " & ".join(map(_escaped, titles))
-    body = [" & ".join(line) + r" \\" for line in shown]
-    columns = "l" + "r" * (len(titles) - 1)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head + r" \\", r"\midrule", *body]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    return tabular(titles, [shown])
 
 
 def _shown(cell: object) -> str:
@@ -392,27 +440,3 @@ def _shown(cell: object) -> str:
     if cell is None or cell != cell:
         return ""
     return f"{cell:.10g}" if isinstance(cell, float) else str(cell)
-
-
-_SPECIAL = str.maketrans(
-    {
-        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        # the old encoding of fonts has other signs in their places
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "–": "--",
-        **dict.fromkeys("\n\r\t", " "),  # an empty line would end the cell
-    }
-)
-
-
-def _bold(text: str) -> str:
-    return rf"\textbf{{{text}}}"
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_SPECIAL)

@@ -27,6 +27,7 @@ ROOMS = (
     "analysis",
     "studies",
     "plot",
+    "paper",
     "testing",
     "doctor",
     "cli",

@@ -20,6 +20,7 @@ from gangline.cli.compare import compare
 from gangline.cli.doctor import doctor
 from gangline.cli.explain import explain
 from gangline.cli.gantt import gantt
+from gangline.cli.paper import paper
 from gangline.cli.plan import plan
 from gangline.cli.policies import policies
 from gangline.cli.report import report
@@ -58,6 +59,7 @@ app.command(explain)
 app.command(report)
 app.command(gantt)
 app.command(reproduce)
+app.command(paper)
 app.command(policies)
 app.command(audit)
 app.command(validate)

@@ -32,6 +32,12 @@ _TRIES = 5  # ours: to write a result whose temporary folder another process rem
 T = TypeVar("T")
 
 
+class _Log(msgspec.Struct):
+    """The hash of the events, in a spec.json."""
+
+    log_hash: str
+
+
 class _Load(msgspec.Struct):
     """What a row of a table needs of a spec.json."""
 
@@ -120,6 +126,11 @@ class Store:
     def summary(self, digest: str) -> dict[str, Any] | None:
         """Return the summary of a result, None if it is not there."""
         return self._read(digest, "summary.json", dict[str, Any])
+
+    def log_hash(self, digest: str) -> str | None:
+        """Return the hash of the events of a result, None if it is not there."""
+        found = self._read(digest, result_folder.SPEC, _Log)
+        return None if found is None else found.log_hash
 
     def offered_load(self, digest: str) -> OfferedLoad | None:
         """Return the load of a result; None if it is not there, or says none."""

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gangline.cluster.description import Cluster
+    from gangline.trace.jobs.table import Trace
     from gangline.trace.reference import TraceReference
 
-__all__ = ["Suite", "World", "load_suite", "suites"]
+__all__ = ["Suite", "World", "load_suite", "stretch", "suites"]
 
 _DIGITS = 6  # ours, of the factor that gives a trace its load: enough, and the same everywhere
 
@@ -154,24 +155,25 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
         source, options = self._source(workload, seed, files)
         jobs = read_trace(source, **options)
-        gpus, durations = jobs.column("gpus").to_pylist(), jobs.column("duration_s").to_pylist()
-        work = math.fsum(g * d for g, d in zip(gpus, durations, strict=True))
         found = {}
         for one in self.clusters:
             for load in self.loads:
-                factor = work / (one.reference_gpus * load * jobs.span_s)
-                rescale = float(f"{factor:.{_DIGITS}g}")
+                rescale = stretch(jobs, one.reference_gpus, load)
                 found[one.name, load] = refer(source, **options, rescale=rescale)
         return found
 
-    def _source(
-        self, workload: str, seed: int, files: dict[str, Path]
-    ) -> tuple[str, dict[str, Any]]:
-        options: dict[str, Any] = {
+    def options_of_models(self, seed: int) -> dict[str, Any]:
+        """Return the options of the reader that give the jobs of a seed their models."""
+        return {
             "models": self._rates(),
             "models_seed": seed,
             "models_reference": self.models_reference,
         }
+
+    def _source(
+        self, workload: str, seed: int, files: dict[str, Path]
+    ) -> tuple[str, dict[str, Any]]:
+        options = self.options_of_models(seed)
         for one in self.workloads:
             if one.name == workload:
                 return one.trace.format(seed=seed), options
@@ -189,6 +191,14 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             message = f"{path}: is not the file of suite {self.version}; install gangline again"
             raise OptionError(message, field="suite", value=self.version)
         return str(path)
+
+
+def stretch(jobs: Trace, reference_gpus: float, load: float) -> float:
+    """Return the factor of arrivals at which jobs offer a load to so many GPUs of the reference."""
+    gpus, durations = jobs.column("gpus").to_pylist(), jobs.column("duration_s").to_pylist()
+    work = math.fsum(g * d for g, d in zip(gpus, durations, strict=True))
+    factor = work / (reference_gpus * load * jobs.span_s)
+    return float(f"{factor:.{_DIGITS}g}")
 
 
 def suites() -> list[int]:

@@ -1,0 +1,47 @@
+"""What a figure of ratios is made of, whoever draws it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+__all__ = ["Panel", "limits", "ticks"]
+
+_NICE = (
+    *(10.0**power for power in (0, -1, 1, -2, 2, -3, 3)),
+    *(nice * 10.0**power for power in (0, -1, 1, -2, 2, -3) for nice in (2.0, 5.0)),
+    0.8, 1.25, 0.9, 1.1, 0.95, 1.05,
+)  # fmt: skip
+_APART = 0.13  # ours: of the length of the axis, between two ticks
+_MARGIN = 1.04  # ours: at both ends, as a factor
+
+
+class Panel(NamedTuple):
+    """Ratios with intervals, a row for each thing; those of a series have one colour."""
+
+    title: str
+    rows: list[str]
+    series: dict[str, list[tuple[int, float, float, float]]]
+    """Label to row, ratio, and the ends of its interval, which are the ratio if there is none."""
+
+
+def limits(panel: Panel) -> tuple[float, float]:
+    """Return the ends of the axis of ratios, which contains 1."""
+    ends = [end for of in panel.series.values() for one in of for end in one[1:]]
+    return min([0.9, *ends]) / _MARGIN, max([1.1, *ends]) * _MARGIN
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return the ticks between two ratios, 1 among them, not too close to each other.
+
+    Examples
+    --------
+    >>> ticks(0.88, 1.12), ticks(0.02, 3.0)
+    ([0.9, 0.95, 1.0, 1.05, 1.1], [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0])
+    """
+    least = _APART * math.log(high / low)
+    found: list[float] = []
+    for one in (one for one in _NICE if low <= one <= high):
+        if all(abs(math.log(one / other)) >= least for other in found):
+            found.append(one)
+    return sorted(found)

@@ -1,0 +1,22 @@
+"""A paper kit: a policy among the rivals of five papers, and one folder for the paper.
+
+Examples
+--------
+>>> import gangline as gl, tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     made = gl.paper.run(["las"], worlds=["tiresias"], quick=True, out=folder, workers=1)
+...     files = gl.paper.write(made, folder)
+>>> made
+Paper(las: 1 world, 34 runs)
+>>> [name for name in files if name.endswith(".tex")]
+['table.tex', 'sensitivity.tex', 'figure.tex', 'methods.tex']
+"""
+
+from gangline.paper.folder import write
+from gangline.paper.repeat import Repeated, repeat
+from gangline.paper.run import Paper
+from gangline.paper.run import carry_out as run
+from gangline.paper.show import panels
+from gangline.paper.worlds import Change, World, world
+
+__all__ = ["Change", "Paper", "Repeated", "World", "panels", "repeat", "run", "world", "write"]

@@ -1,0 +1,200 @@
+"""Repeats a paper kit from its file, and compares every byte."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from gangline._support import toml
+from gangline._support.formatting import plural
+from gangline.errors import OptionError, PolicyError
+from gangline.paper.folder import DRAWN, REPEAT, write
+from gangline.paper.methods import versions_of_run
+from gangline.paper.run import carry_out
+from gangline.policies.source import digest_of, importing, source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from os import PathLike
+
+    from gangline.policies.choice import PolicyLike
+
+__all__ = ["Repeated", "load_policy", "repeat"]
+
+_OF_VERSIONS = {
+    "methods.txt", "methods.tex", "table.parquet", "ratios.parquet", *DRAWN,
+}  # fmt: skip
+"""Files whose bytes depend on versions as well, not on the runs alone."""
+
+
+class _Policy(msgspec.Struct, forbid_unknown_fields=True):
+    policy: str
+    params: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    requirement: str = ""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    kit: str
+    quick: bool
+    seeds: list[int]
+    worlds: list[str]
+    versions: dict[str, str]
+    traces: dict[str, str]
+    sha256: dict[str, str]
+    policies: list[_Policy]
+
+
+class Repeated(NamedTuple):
+    """What a repetition found."""
+
+    runs: int
+    files: int
+    differences: list[str]
+    """What differs though nothing that it depends on does; empty if the kit repeats."""
+    versions: list[str]
+    """What has another version now, and the files that have other bytes for it."""
+
+    def sentences(self) -> list[str]:
+        """Say whether it repeats."""
+        if self.differences:
+            return ["it does not repeat:", *self.differences, *self.versions]
+        whole = f"it repeats: {plural(self.runs, 'run')} with the same events"
+        if self.versions:
+            return [f"{whole} and the same tables", *self.versions]
+        return [f"{whole}, {plural(self.files, 'file')} with the same bytes"]
+
+
+def repeat(
+    path: str | PathLike[str],
+    *,
+    out: str | PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int, int], None] = False,
+) -> Repeated:
+    """Run a kit again from its repeat.toml, and compare every file with those that it names.
+
+    Parameters
+    ----------
+    path : path
+        The file, next to the files of its policies.
+    out : path, optional
+        Where the new folder is kept; by default nowhere.
+    workers, progress
+        As for `gangline.paper.run`.
+
+    Raises
+    ------
+    OptionError
+        If the file is none of a kit.
+    PolicyError
+        If the file of a policy is not the one that was run.
+    """
+    path = Path(path)
+    asked = _read(path)
+    here = path.absolute().parent
+    with importing(here), tempfile.TemporaryDirectory(prefix="gangline-paper-") as aside:
+        policies = [load_policy(one.policy, one.params, one.files, one.requirement, path)
+                    for one in asked.policies]  # fmt: skip
+        folder = Path(aside if out is None else out)
+        made = carry_out(
+            policies, worlds=asked.worlds, quick=asked.quick, seeds=asked.seeds, out=folder,
+            workers=workers, progress=progress,
+        )  # fmt: skip
+        write(made, folder)
+        return _compared(asked, here, folder, made.runs_count)
+
+
+def load_policy(
+    name: str, params: dict[str, Any], files: dict[str, str], requirement: str, where: Path
+) -> PolicyLike:
+    """Return a policy that a file names, after a look at the files of its class.
+
+    Raises
+    ------
+    PolicyError
+        If a file is not there, or is another than the one that is named.
+    """
+    from gangline.policies.choice import resolve_policy
+    from gangline.policies.own import load
+
+    if not files:
+        return resolve_policy(name, params or None).reference.build()
+    if not requirement:
+        for file, sha256 in files.items():
+            _check_file(where.parent / Path(file).name, sha256, where)
+    try:
+        source, _ = source_of(load(name))
+    except PolicyError as error:
+        if requirement:
+            error.args = (f"{error.args[0]}; pip install {requirement}",)
+        raise
+    if source.files != files:
+        other = sorted({one for one, _ in source.files.items() ^ files.items()})
+        message = f"{where}: {other[0]} of {name} is not the file that was run"
+        wanted = f"; it was that of {requirement}" if requirement else ""
+        raise PolicyError(message + wanted, policy=name)
+    return resolve_policy(name, params or None).own or name
+
+
+def _check_file(path: Path, sha256: str, where: Path) -> None:
+    if not path.is_file():
+        raise PolicyError(f"{where}: {path.name} is not next to it", value=path.name)
+    if digest_of(path) != sha256:
+        message = f"{where}: {path.name} is not the file that was run: its sha256 is another"
+        raise PolicyError(message, value=path.name)
+
+
+def _read(path: Path) -> _File:
+    expected = f"{path}: expected the {REPEAT} of a paper kit"
+    try:
+        found = msgspec.convert(toml.loads(path.read_text("utf-8")), _File)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise OptionError(f"{expected}: {error}", field="path", value=str(path)) from None
+    if found.kit != "gangline paper":
+        raise OptionError(f"{expected}, got kit = {found.kit!r}", field="path", value=str(path))
+    return found
+
+
+def _compared(asked: _File, here: Path, folder: Path, runs: int) -> Repeated:
+    now = versions_of_run()
+    other = [f"{name} {now.get(name, 'none')} instead of {then}"
+             for name, then in asked.versions.items() if now.get(name) != then]  # fmt: skip
+    differences, by_versions = [], []
+    for name, sha256 in asked.sha256.items():
+        new = folder / name
+        if new.is_file() and digest_of(new) == sha256:
+            continue
+        if other and name in _OF_VERSIONS:
+            by_versions.append(name)
+            continue
+        differences.append(_difference(name, here / name, new, sha256))
+    # a file of the folder that was changed after the run says something else than the runs
+    for name, sha256 in asked.sha256.items():
+        old = here / name
+        if old.is_file() and digest_of(old) != sha256:
+            differences.append(f"{old}: was changed after it was written")
+    versions = [f"other versions: {', '.join(other)}"] if other else []
+    if by_versions:
+        versions.append(f"other bytes for that: {', '.join(by_versions)}")
+    return Repeated(runs, len(asked.sha256), differences, versions)
+
+
+def _difference(name: str, old: Path, new: Path, sha256: str) -> str:
+    """Say what differs in a file; of the runs, the first that does."""
+    if name == "runs.csv" and old.is_file() and new.is_file() and digest_of(old) == sha256:
+        for before, after in zip(_lines(old), _lines(new), strict=False):
+            if before != after:
+                where = ", ".join(before[key] for key in ("world", "change", "policy", "seed"))
+                what = f"{before['value']} then, {after['value']} now"
+                return f"runs.csv: the first run that differs: {where}: {what}"
+    return f"{name}: has other bytes than the one that was written"
+
+
+def _lines(path: Path) -> Iterable[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

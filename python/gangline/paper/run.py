@@ -1,0 +1,435 @@
+"""Carries the runs of a paper kit out, and compares the policies seed by seed."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from gangline._support import statistics
+from gangline._support.formatting import plural
+from gangline.errors import OptionError, PolicyError
+from gangline.paper.worlds import NAMES, UNCHANGED, Change, World, world
+from gangline.policies.source import source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from os import PathLike
+
+    from gangline.policies.choice import ChosenPolicy, PolicyLike, PolicyReference
+    from gangline.policies.source import Source
+    from gangline.runs.execution import Worlds
+    from gangline.runs.premises import Lack
+    from gangline.runs.spec import RunSpec
+
+    _Taking = tuple[str, ChosenPolicy, "Entrant | None"]
+
+__all__ = ["SEEDS", "Entrant", "Pair", "Paper", "Row", "carry_out", "entrants"]
+
+SEEDS = tuple(range(10))
+QUICK_SEEDS = (0, 1)
+WORK = "work"
+"""Folder of the single runs, by which a kit that was stopped goes on."""
+
+
+class Entrant(NamedTuple):
+    """A policy that the kit is about."""
+
+    label: str
+    reference: PolicyReference
+    source: Source | None
+    """None for a policy of the registry."""
+    files: list[Path]
+    """What can be copied to another folder."""
+
+
+class Row(NamedTuple):
+    """A policy in a world, as it is or with one thing changed."""
+
+    world: World
+    change: Change
+    policy: str
+    is_new: bool
+    """Whether the kit is about it; else it is a rival."""
+    values: dict[int, float]
+    """The headline measure by seed."""
+    status: str
+    """finished, does not apply or failed."""
+    reason: str
+
+    @property
+    def mean(self) -> statistics.Estimate | None:
+        """The mean over the seeds, with its interval."""
+        values = list(self.values.values())
+        within = statistics.range_of(self.world.measure)
+        return statistics.estimate(values, within) if values and not self.reason else None
+
+
+class Pair(NamedTuple):
+    """A rival against a new policy: how many times as much it needs."""
+
+    world: World
+    change: Change
+    policy: str
+    rival: str
+    times: float | None
+    low: float | None
+    high: float | None
+    seeds: int
+    verdict: str
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+
+class Paper:
+    """What the runs of a kit say.
+
+    Attributes
+    ----------
+    entrants : list of Entrant
+        The policies that it is about.
+    worlds : list of World
+        Where they ran.
+    seeds : list of int
+        Each draws the jobs of a world anew, and is the seed of the run.
+    is_quick : bool
+        Whether the worlds were made small.
+    rows : list of Row
+        A row per world, change and policy.
+    runs : list of dict
+        A row per policy and seed: world, change, policy, seed, digest, measure, value, log_hash. A
+        change that does not concern a policy leaves its run, and the digest, the same.
+    notes : list of str
+        Mechanisms of policies that had nothing to gain in a world, by world.
+    traces : dict
+        World to the SHA-256 of the traces as drawn by the seeds, unchanged.
+    """
+
+    def __init__(
+        self,
+        entrants: Sequence[Entrant],
+        worlds: Sequence[World],
+        seeds: Sequence[int],
+        *,
+        quick: bool,
+    ) -> None:
+        self.entrants = list(entrants)
+        self.worlds = list(worlds)
+        self.seeds = list(seeds)
+        self.is_quick = quick
+        self.rows: list[Row] = []
+        self.runs: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.traces: dict[str, str] = {}
+
+    @property
+    def runs_count(self) -> int:
+        """How many different runs finished."""
+        return len({run["digest"] for run in self.runs})
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Every rival against every new policy that runs in the same world, in order of rows."""
+        return [pair for row in self.rows if not row.is_new for pair in self.pairs_of(row)]
+
+    def pairs_of(self, row: Row) -> list[Pair]:
+        """Return a rival against each new policy."""
+        same = [one for one in self.rows if one[:2] == row[:2] and one.is_new]
+        return [_pair(row, one) for one in same]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: what was run, the means, the ratios and what they say."""
+        from gangline.paper import show
+
+        return {
+            "policies": [one.label for one in self.entrants],
+            "worlds": [one.name for one in self.worlds],
+            "seeds": self.seeds,
+            "is_quick": self.is_quick,
+            "rows": show.table(self).to_pylist(),
+            "ratios": show.ratios_table(self).to_pylist(),
+            "reading": [*show.verdicts(self), *show.reasons(self), *self.notes],
+        }
+
+    def __repr__(self) -> str:
+        labels = ", ".join(one.label for one in self.entrants)
+        size = f"{plural(len(self.worlds), 'world')}, {plural(self.runs_count, 'run')}"
+        return f"Paper({labels}: {size})"
+
+
+def carry_out(
+    policies: Iterable[PolicyLike],
+    *,
+    worlds: Iterable[str] | None = None,
+    quick: bool = False,
+    seeds: Sequence[int] | None = None,
+    out: str | PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int, int], None] = False,
+) -> Paper:
+    """Run policies among their rivals, in the world of each and in a common one.
+
+    Parameters
+    ----------
+    policies : iterable
+        Names, `module:Class`, configurations or objects of classes in files.
+    worlds : iterable of str, optional
+        Some of hadar, dally, sjf-bsbf, gavel, tiresias, common; default: all.
+    quick : bool
+        Small workloads and two seeds, for a first look; it gives no verdicts.
+    seeds : sequence of int, optional
+        Default: 0 to 9.
+    out : path, optional
+        Its folder `work` keeps the runs: a kit that was stopped goes on where it was. A policy in
+        Python whose file was changed is run again.
+    workers : int, optional
+        Runs at once; default: one per core.
+    progress : bool or callable
+        As for `gangline.sweep`.
+
+    Returns
+    -------
+    Paper
+        Equal for equal arguments, whatever the clock.
+
+    Raises
+    ------
+    PolicyError
+        If a policy is unknown, given twice, or not in a file.
+    OptionError
+        If there is no such world, or a seed is given twice.
+    """
+    from gangline.runs.execution import Worlds as Traces
+    from gangline.studies.sweep.plan import Listed
+    from gangline.studies.sweep.run import carry_out_all
+
+    chosen = [world(name) for name in (NAMES if worlds is None else worlds)]
+    given = list(seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS)
+    _refuse_repeated("worlds", [one.name for one in chosen])
+    _refuse_repeated("seeds", given)
+    made = Paper(entrants(policies), chosen, given, quick=quick)
+    traces = Traces(4)
+    cells = [cell for one in chosen for cell in _cells(made, one, traces)]
+    with tempfile.TemporaryDirectory(prefix="gangline-paper-") as aside:
+        folder = Path(aside if out is None else out) / WORK
+        pairs = [(cell.keys(seed), spec) for cell in cells for seed, spec in cell.specs.items()]
+        done: dict[str, dict[str, Any]] = {}
+        failed: dict[str, dict[str, Any]] = {}
+        if pairs:
+            listed = Listed("paper", pairs, "summary")
+            sweep = carry_out_all(listed, folder, workers=workers, progress=progress, worlds=traces)
+            done = {row["digest"]: row for row in sweep.table.to_pylist()}
+            failed = {row["digest"]: row for row in sweep.failed}
+        _read(made, cells, done, failed, folder)
+    return made
+
+
+class _Cell(NamedTuple):
+    """A policy in a world, with its runs; none if the world lacks what it needs."""
+
+    world: World
+    change: Change
+    policy: str
+    is_new: bool
+    specs: dict[int, RunSpec]
+    reason: str
+
+    def keys(self, seed: int) -> dict[str, Any]:
+        names = {"world": self.world.name, "change": self.change.label, "policy": self.policy}
+        return {**names, "seed": seed}
+
+
+def entrants(policies: Iterable[PolicyLike]) -> list[Entrant]:
+    """Return the policies that a kit is about, each with the files of its class.
+
+    Raises
+    ------
+    PolicyError
+        If one is unknown, given twice, or not in a file.
+    """
+    from gangline.policies.choice import resolve_policy
+
+    found = []
+    for one in policies:
+        chosen = resolve_policy(one)
+        source, files = (None, []) if chosen.own is None else source_of(type(chosen.own))
+        found.append(Entrant(chosen.label, chosen.reference, source, files))
+    if not found:
+        raise OptionError("policies: expected at least one, got none", field="policies")
+    _refuse_repeated("policies", [one.label for one in found])
+    return found
+
+
+def _refuse_repeated(field: str, given: Sequence[Any]) -> None:
+    for one in given:
+        if given.count(one) > 1:
+            error = PolicyError if field == "policies" else OptionError
+            raise error(f"{field}: duplicate `{one}`; name each once", field=field, value=one)
+    if not given:
+        raise OptionError(f"{field}: expected at least one, got none", field=field)
+
+
+def _cells(made: Paper, place: World, traces: Worlds) -> Iterator[_Cell]:
+    """Yield the policies of a world, as it is and with each change."""
+    from gangline.runs.inputs import make_options
+    from gangline.runs.premises import lacks, merged
+    from gangline.runs.spec import RunSpec, keys_of
+
+    hashes: list[str] = []
+    idle: list[Lack] = []
+    for change in (UNCHANGED, *place.changes_of(quick=made.is_quick)):
+        cluster = place.cluster(change)
+        keys = keys_of(cluster)
+        drawn = {seed: place.draw(seed, change, quick=made.is_quick) for seed in made.seeds}
+        if change is UNCHANGED:
+            hashes += [traces.trace(one).sha256 for one in drawn.values()]
+        options = {
+            seed: make_options({**place.options, **change.options, "seed": seed, "timeline": "off"})
+            for seed in made.seeds
+        }
+        for label, chosen, entrant in _affected(change, list(_taking_part(made, place, change))):
+            lacking = lacks(cluster, traces.trace(drawn[made.seeds[0]]), [chosen])
+            why = "; ".join(one.what for one in lacking if not one.mechanism)
+            if change is UNCHANGED:
+                idle += [one._replace(policies=(label,)) for one in lacking if one.mechanism]
+            specs = {}
+            for seed in made.seeds if not why else ():
+                spec = RunSpec.of(keys, drawn[seed], chosen.reference, options[seed])
+                if entrant is not None and entrant.source is not None:
+                    # so that runs of an earlier text of the policy are not taken for these
+                    code = {chosen.reference.python: entrant.source.digest}
+                    spec = msgspec.structs.replace(spec, versions={**spec.versions, **code})
+                specs[seed] = spec
+            yield _Cell(place, change, label, entrant is not None, specs, why)
+    made.traces[place.name] = _joined(hashes)
+    made.notes += [f"In the world {place.name}, {one.sentence().partition(';')[0]}."
+                   for one in merged(idle)]  # fmt: skip
+
+
+def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
+    """Leave out rivals that a change of parameters does not touch, unless it touches a new policy.
+
+    If it touches nobody, nobody runs.
+    """
+    names = change.params.keys()
+    touched = [one for one in found if names <= one[1].params.keys()]
+    if not names or any(entrant for _, _, entrant in touched):
+        return list(found)
+    return [one for one in found if touched and (one in touched or one[2])]
+
+
+def _taking_part(made: Paper, place: World, change: Change) -> Iterator[_Taking]:
+    """Yield label and policy of those that run; of the rivals all, or at changes the heroes."""
+    from gangline.policies.choice import resolve_policy
+
+    known = {one.reference.text for one in made.entrants}
+    labels = {one.label for one in made.entrants}
+    for entrant in made.entrants:
+        base = entrant.reference.resolve()
+        yield entrant.label, _changed(base, change), entrant
+    for rival in place.rivals:
+        base = resolve_policy(rival.policy, dict(rival.params))
+        if base.reference.text in known or (
+            change is not UNCHANGED and rival.name not in place.heroes
+        ):
+            continue
+        name = f"{rival.name} (rival)" if rival.name in labels else rival.name
+        yield name, _changed(base, change), None
+
+
+def _changed(chosen: ChosenPolicy, change: Change) -> ChosenPolicy:
+    """Return a policy with those parameters of a change that it takes."""
+    from gangline.policies.choice import resolve_policy
+
+    if not change.params or not change.params.keys() <= chosen.params.keys():
+        return chosen
+    given = {**chosen.params, **change.params}
+    reference = msgspec.structs.replace(chosen.reference, params=given)
+    return resolve_policy(reference.build())
+
+
+def _joined(hashes: Sequence[str]) -> str:
+    import hashlib
+
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def _read(
+    made: Paper,
+    cells: Sequence[_Cell],
+    done: dict[str, dict[str, Any]],
+    failed: dict[str, dict[str, Any]],
+    folder: Path,
+) -> None:
+    """Fill the rows from what became of the runs."""
+    from gangline.runs.store import Store
+
+    store = Store(folder, "summary")
+    for cell in cells:
+        values: dict[int, float] = {}
+        errors = []
+        for seed, spec in cell.specs.items():
+            digest = spec.digest
+            if digest in failed:
+                errors.append(failed[digest])
+                continue
+            value = done[digest][cell.world.measure]
+            values[seed] = value
+            made.runs.append(
+                {
+                    **cell.keys(seed),
+                    "digest": digest,
+                    "measure": cell.world.measure,
+                    "value": value,
+                    "log_hash": store.log_hash(digest),
+                }
+            )
+        status, reason = "finished", cell.reason
+        if reason:
+            status = "does not apply"
+        elif errors:
+            status, reason = _told(errors, len(cell.specs))
+        made.rows.append(Row(*cell[:4], values, status, reason))
+
+
+def _told(errors: Sequence[dict[str, Any]], runs: int) -> tuple[str, str]:
+    """Return the status and the reason of a policy some of whose runs failed.
+
+    A policy in Python that raises a `PolicyError` says that it does not apply.
+    """
+    first = errors[0]
+    message = str(first["message"]).splitlines()[0] if first["message"] else ""
+    if len(errors) == runs and first["error"] == "PolicyError":
+        return "does not apply", message
+    count = "" if len(errors) == runs else f" in {len(errors)} of {plural(runs, 'seed')}"
+    return "failed", f"{first['error']}{count}: {message}"
+
+
+def _pair(rival: Row, mine: Row) -> Pair:
+    names = rival.world, rival.change, mine.policy, rival.policy
+    for row in (mine, rival):
+        if row.status != "finished":
+            return Pair(*names, None, None, None, 0, f"{row.policy} {row.status}")
+    both = [seed for seed in mine.values if seed in rival.values]
+    logs = [math.log(rival.values[seed] / mine.values[seed]) for seed in both
+            if rival.values[seed] > 0.0 < mine.values[seed]]  # fmt: skip
+    if len(logs) < len(both) or not both:
+        return Pair(*names, None, None, None, len(both), "cannot tell: a value is 0")
+    found = statistics.estimate(logs, statistics.ANY)
+    low, high = (None if end is None else math.exp(end) for end in (found.low, found.high))
+    return Pair(*names, math.exp(found.mean), low, high, len(both), _verdict(low, high, logs))
+
+
+def _verdict(low: float | None, high: float | None, logs: Sequence[float]) -> str:
+    """Say what the interval of a ratio supports: a new policy is better above 1."""
+    if not any(logs):
+        return "equal"
+    if low is None or high is None:
+        return f"cannot tell: {plural(len(logs), 'seed')}, {statistics.LEAST_SEEDS} are needed"
+    return "better" if low > 1.0 else "worse" if high < 1.0 else "cannot tell"

@@ -1,0 +1,480 @@
+"""The worlds of a paper kit as data: one per rival, as in its own paper, and the common one.
+
+Worlds of papers are settings of `gangline.reproduce`, which says what of them is published and what
+is ours; Gavel and Tiresias have no study there, so their worlds stand here. The common world is one
+of the suite of `gangline bench`. Each has changes, made one at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from gangline.errors import OptionError
+from gangline.studies.bench import load_suite
+from gangline.studies.bench.suite import stretch
+from gangline.studies.reproduce import Contender, Setting, study
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gangline.cluster.description import Cluster
+    from gangline.trace.reference import TraceReference
+
+__all__ = ["NAMES", "UNCHANGED", "Change", "World", "world"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing of a world, changed alone.
+
+    Parameters
+    ----------
+    what, value : str
+        What is changed, and to what, as in "restart" and "120 s".
+    trace : mapping
+        Parameters of the generator.
+    base : str
+        Name of another cluster of the world.
+    scale : float
+        Factor of the number of servers of each kind.
+    cluster : mapping
+        Tables of the cluster in place of its own.
+    options : mapping
+        Run options of all policies.
+    params : mapping
+        Parameters of the policies that have them; others run as they are.
+    load : float
+        The load of the common world; 0 = its own.
+    """
+
+    what: str
+    value: str
+    trace: Mapping[str, Any] = field(default_factory=dict)
+    base: str = ""
+    scale: float = 1.0
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    load: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """In tables and figures."""
+        return f"{self.what}: {self.value}" if self.value else self.what
+
+
+UNCHANGED = Change("unchanged", "")
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster, a workload, and who runs there.
+
+    Parameters
+    ----------
+    name, title : str
+        As in `--worlds NAME`; what it is.
+    source : str
+        Where it comes from, and what of it is ours.
+    measure, words : str
+        The headline measure: a key of the summary, in which less is better, and its name.
+    heroes : tuple of str
+        The rivals whose world it is; they run at every change.
+    rivals : tuple of Contender
+        All policies that the new ones are compared with.
+    base : str
+        Name of the cluster.
+    build : callable
+        From the name of a cluster to the cluster.
+    workload : str
+        Name of the generator.
+    trace : mapping
+        Its parameters, without the seed.
+    quick : mapping
+        Those that make it small.
+    options : mapping
+        Run options.
+    changes : tuple of Change
+        Made one at a time.
+    is_common : bool
+        Whether jobs get the models and the load of the suite of the bench.
+    """
+
+    name: str
+    title: str
+    source: str
+    measure: str
+    words: str
+    heroes: tuple[str, ...]
+    rivals: tuple[Contender, ...]
+    base: str
+    build: Callable[[str], Cluster]
+    workload: str
+    trace: Mapping[str, Any]
+    quick: Mapping[str, Any]
+    options: Mapping[str, Any]
+    changes: tuple[Change, ...]
+    is_common: bool = False
+
+    def cluster(self, change: Change = UNCHANGED) -> Cluster:
+        """Return the cluster, changed."""
+        from gangline.cluster.description import Cluster
+        from gangline.studies.sweep.clusters import derived
+
+        made = self.build(change.base or self.base)
+        if change.scale != 1.0:
+            made = derived({"from": made, "scale": change.scale})
+        return Cluster.from_dict({**made.to_dict(), **change.cluster}) if change.cluster else made
+
+    def changes_of(self, *, quick: bool) -> tuple[Change, ...]:
+        """Return the changes; a small world leaves out those of what made it small."""
+        fixed = set(self.quick) if quick else set()
+        return tuple(one for one in self.changes if not fixed & set(one.trace))
+
+    def address(self, seed: int, change: Change = UNCHANGED, *, quick: bool = False) -> str:
+        """Return the address of the trace that a seed draws."""
+        given = {**self.trace, **(self.quick if quick else {}), **change.trace}
+        shape = given.pop("workload", self.workload)
+        words = "&".join(f"{key}={value}" for key, value in given.items())
+        return f"synth:{shape}?{words}{'&' * bool(words)}seed={seed}"
+
+    def draw(self, seed: int, change: Change = UNCHANGED, *, quick: bool = False) -> TraceReference:
+        """Return the trace that a seed draws."""
+        from gangline.trace.read import read_trace, refer
+
+        address = self.address(seed, change, quick=quick)
+        if not self.is_common:
+            return refer(address)
+        suite = load_suite(_SUITE)
+        options = suite.options_of_models(seed)
+        gpus = next(one.reference_gpus for one in suite.clusters if one.name == self.base)
+        if change.base:
+            gpus = next(one.reference_gpus for one in suite.clusters if one.name == change.base)
+        factor = stretch(read_trace(address, **options), gpus, change.load or _LOAD)
+        return refer(address, **options, rescale=factor)
+
+
+_SUITE = 1
+_LOAD = 1.0
+
+
+def _of_study(
+    name: str,
+    setting: Setting,
+    *,
+    measure: tuple[str, str],
+    heroes: tuple[str, ...],
+    rivals: tuple[str, ...],
+    quick: Mapping[str, Any],
+    changes: tuple[Change, ...],
+) -> World:
+    """Return the world of a setting of a study."""
+    paper = study(name)
+    address = paper.workloads[setting.workload]
+    shape, _, query = address.removeprefix("synth:").partition("?")
+    pairs = dict(part.split("=", 1) for part in query.split("&"))
+    pairs.pop("seed")
+    return World(
+        name=name,
+        title=paper.title,
+        source=f"{paper.source}; setting `{setting.title}` of `gangline reproduce {name}`",
+        measure=measure[0],
+        words=measure[1],
+        heroes=heroes,
+        rivals=tuple(paper.contender(one) for one in (*heroes, *rivals)),
+        base=setting.cluster,
+        build=partial(_cluster_of, name, setting.network),
+        workload=shape,
+        trace=pairs,
+        quick=quick,
+        options=paper.options,
+        changes=changes,
+    )
+
+
+def _cluster_of(name: str, network: str, cluster: str) -> Cluster:
+    return study(name).cluster(cluster, network)
+
+
+def _restarts(*seconds: float) -> tuple[Change, ...]:
+    return tuple(
+        Change("restart", f"{one:g} s", options={"restart_s": one, "first_start_s": one})
+        for one in seconds
+    )
+
+
+def _gpus(scales: Mapping[int, float]) -> tuple[Change, ...]:
+    return tuple(Change("GPUs", f"{gpus}", scale=one) for gpus, one in scales.items())
+
+
+_ERRORS = tuple(
+    Change("error of estimates", f"sigma {sigma:g}", params={"estimate_error": sigma})
+    for sigma in (0.5, 1.0)
+)
+_MAKESPAN, _JCT = ("makespan_s", "makespan"), ("jct_mean_s", "mean JCT")
+
+
+def _hadar() -> World:
+    return _of_study(
+        "hadar",
+        Setting("hadar-60", "", "static-160"),
+        measure=_MAKESPAN,
+        heroes=("hadar-ttd",),
+        rivals=("gavel-las", "gavel-makespan", "tiresias", "yarn-cs"),
+        quick={"jobs": 40},
+        changes=(
+            Change("jobs", "80", {"jobs": 80}),
+            Change("jobs", "320", {"jobs": 320}),
+            *_gpus({36: 0.6, 84: 1.4}),
+            Change("gangs", "none", {"gang_shares": "1,0,0,0"}),
+            Change("gangs", "60 % of jobs", {"gang_shares": "0.4,0.2,0.2,0.2"}),
+            Change("rates", "smooth", base="hadar-60-smooth"),
+            *_restarts(0.0, 60.0),
+            *_ERRORS,
+        ),
+    )
+
+
+def _dally() -> World:
+    return _of_study(
+        "dally",
+        Setting("4x4", "dally-2024", "batch"),
+        measure=_MAKESPAN,
+        heroes=("dally",),
+        rivals=("tiresias", "tiresias-oracle", "themis", "fifo"),
+        quick={"jobs": 60},
+        changes=(
+            Change("jobs", "250", {"jobs": 250}),
+            Change("jobs", "1,000", {"jobs": 1000}),
+            *_gpus({96: 0.75, 192: 1.5}),
+            Change("gangs", "at most 8", {"max_gpus": 8}),
+            Change("network", "hgx-h100", cluster={"network": {"preset": "hgx-h100"}}),
+            Change("network", "pcie-25g", cluster={"network": {"preset": "pcie-25g"}}),
+            Change("network", "ideal", cluster={"network": {"preset": "ideal"}}),
+            *_restarts(0.0, 120.0),
+            *_ERRORS,
+        ),
+    )
+
+
+def _sjf_bsbf() -> World:
+    return _of_study(
+        "sjf-bsbf",
+        Setting("xi-1.5", "", "jobs-240"),
+        measure=_JCT,
+        heroes=("sjf-bsbf",),
+        rivals=("sjf-ffs", "sjf", "srtf", "tiresias"),
+        quick={"jobs": 120},
+        changes=(
+            Change("jobs", "160", {"jobs": 160}),
+            Change("jobs", "320", {"jobs": 320}),
+            *_gpus({48: 0.75, 96: 1.5}),
+            Change("gangs", "at most 4", {"max_gpus": 4}),
+            Change("slowdown by sharing", "1.25", base="xi-1.25"),
+            Change("slowdown by sharing", "2", base="xi-2"),
+            *_restarts(0.0, 120.0),
+            *_ERRORS,
+        ),
+    )
+
+
+_TYPES = ("V100", "P100", "K80")
+_FAMILIES = {  # labels of the public generator, and the batch sizes that it draws
+    "ResNet-18": (16, 32, 64, 128, 256),
+    "ResNet-50": (16, 32, 64, 128),
+    "Transformer": (16, 32, 64, 128, 256),
+    "LM": (5, 10, 20, 40, 80),
+    "Recommendation": (512, 1024, 2048, 4096, 8192),
+    "CycleGAN": (),
+    "A3C": (),
+}
+_SIZES = (1, 2, 4, 8)
+
+
+def _gavel_cluster(name: str) -> Cluster:
+    """Return 108 GPUs of three types, with the rates of hadar-60 by the family of a model."""
+    from gangline.cluster.description import Cluster
+
+    known = Cluster.preset("hadar-60").to_dict()["throughput"]["rows"]
+    rows = []
+    for family, batches in _FAMILIES.items():
+        mine = [one for one in known if one["model"].partition(" (")[0] == family]
+        mine = [one for one in mine if one["gpus"] in _SIZES] or [
+            {"gpu_type": kind, "gpus": gpus, "iters_per_s": float(gpus)}
+            for kind in _TYPES
+            for gpus in _SIZES
+        ]
+        labels = [f"{family} (batch size {batch})" for batch in batches] or [family]
+        rows += [{**one, "model": label} for label in labels for one in mine]
+    return Cluster.from_dict(
+        {
+            "name": name,
+            "gpu_types": [{"name": kind, "memory_gb": 16} for kind in _TYPES],
+            "servers": [{"count": 9, "gpu": kind, "gpus": 4, "rack": 0} for kind in _TYPES],
+            "throughput": {"rows": rows, "missing": "nearest"},
+        }
+    )
+
+
+def _gavel() -> World:
+    return World(
+        name="gavel",
+        title="Gavel: shares of three GPU types by linear programs",
+        source=(
+            "Narayanan et al., OSDI 2020: jobs of its public generator on 36 GPUs of each of three "
+            "types. Servers of 4, the mean gap and the rates are ours: each model has the "
+            "measured rates of its family on hadar-60, and recommendation and A3C, which were not "
+            "measured there, run equally fast on all types"
+        ),
+        measure=_JCT[0],
+        words=_JCT[1],
+        heroes=("gavel-las",),
+        rivals=tuple(
+            Contender(one, one)
+            for one in ("gavel-las", "gavel-las-agnostic", "gavel-ftf", "gandiva", "fifo")
+        ),
+        base="gavel-108",
+        build=_gavel_cluster,
+        workload="gavel",
+        trace={"jobs": 400, "lam": 600},
+        quick={"jobs": 60, "lam": 60},
+        options={},
+        changes=(
+            Change("mean gap", "400 s", {"lam": 400}),
+            Change("mean gap", "900 s", {"lam": 900}),
+            *_gpus({72: 2 / 3, 144: 4 / 3}),
+            Change("gangs", "none", {"multi": "false"}),
+            *_restarts(30.0, 120.0),
+            *_ERRORS,
+        ),
+    )
+
+
+def _tiresias_cluster(name: str) -> Cluster:
+    from gangline.cluster.description import Cluster
+
+    made = Cluster.homogeneous(servers=15, gpus=4, gpu="P100").to_dict()
+    return Cluster.from_dict({**made, "name": name})
+
+
+def _tiresias() -> World:
+    return World(
+        name="tiresias",
+        title="Tiresias: least attained service",
+        source=(
+            "Gu et al., NSDI 2019: 480 jobs on 15 servers of 4 GPUs, as in its testbed. The jobs "
+            "are drawn in the shape of Microsoft's Philly trace with Poisson arrivals; they, their "
+            "load and the cost of a restart are ours"
+        ),
+        measure=_JCT[0],
+        words=_JCT[1],
+        heroes=("tiresias",),
+        rivals=tuple(
+            Contender(one, one)
+            for one in ("tiresias", "tiresias-gittins", "gandiva", "yarn-cs", "srtf")
+        ),
+        base="tiresias-testbed",
+        build=_tiresias_cluster,
+        workload="philly",
+        trace={
+            "jobs": 480,
+            "max_gpus": 16,
+            "max_duration_s": 86400,
+            "arrivals": "poisson",
+            "load": 1.5,
+            "cluster_gpus": 60,
+        },
+        quick={"jobs": 240, "load": 4.0},
+        options={"restart_s": 30.0},
+        changes=(
+            Change("load", "1", {"load": 1.0}),
+            Change("load", "2", {"load": 2.0}),
+            *_gpus({48: 0.8, 72: 1.2}),
+            Change("gangs", "at most 4", {"max_gpus": 4}),
+            *_restarts(0.0, 120.0),
+            *_ERRORS,
+        ),
+    )
+
+
+def _suite_cluster(name: str) -> Cluster:
+    return load_suite(_SUITE).cluster(name)
+
+
+def _common() -> World:
+    suite = load_suite(_SUITE)
+    shapes = {one.name: one.trace.removeprefix("synth:") for one in suite.workloads}
+    shape, _, query = shapes["philly"].partition("?")
+    pairs = dict(part.split("=", 1) for part in query.split("&"))
+    pairs.pop("seed")
+    heroes = ("hadar-jct", "dally", "sjf-bsbf", "gavel-las", "tiresias")
+    return World(
+        name="common",
+        title="The common world: three GPU types with unlike rates, and sharing",
+        source=(
+            f"suite {_SUITE} of gangline bench (sha256 {suite.digest[:16]}...): workload philly, "
+            f"cluster mixed, load {_LOAD:g}, restarts of 60 s"
+        ),
+        measure=_JCT[0],
+        words=_JCT[1],
+        heroes=heroes,
+        rivals=tuple(Contender(one, one) for one in (*heroes, "srtf", "fifo")),
+        base="mixed",
+        build=_suite_cluster,
+        workload=shape,
+        trace=pairs,
+        quick={"jobs": 120},
+        options={"restart_s": 60.0},
+        changes=(
+            Change("load", "0.7", load=0.7),
+            Change("load", "1.3", load=1.3),
+            Change("workload", "helios", {"workload": "helios"}),
+            Change("workload", "pai", {"workload": "pai"}),
+            *_gpus({48: 0.75, 96: 1.5}),
+            Change("GPU types", "one", base="homogeneous"),
+            Change("gangs", "at most 4", {"max_gpus": 4}),
+            Change("slowdown by sharing", "1.25",
+                   cluster={"sharing": {"interference": "constant", "xi": 1.25}}),
+            Change("failures", "every 500 h",
+                   cluster={"failures": {"mtbf_hours": 500.0, "mttr_hours": 1.0}}),
+            *(Change("restart", f"{one:g} s", options={"restart_s": one}) for one in (0.0, 300.0)),
+            *_ERRORS,
+        ),
+        is_common=True,
+    )  # fmt: skip
+
+
+_MADE = {
+    "hadar": _hadar,
+    "dally": _dally,
+    "sjf-bsbf": _sjf_bsbf,
+    "gavel": _gavel,
+    "tiresias": _tiresias,
+    "common": _common,
+}
+NAMES = tuple(_MADE)
+"""The worlds by their names, in the order of the tables."""
+
+
+@cache
+def world(name: str) -> World:
+    """Return a world.
+
+    Raises
+    ------
+    OptionError
+        If there is none of this name.
+
+    Examples
+    --------
+    >>> world("dally").heroes, world("dally").address(0)
+    (('dally',), 'synth:dally-batch?seed=0')
+    """
+    from gangline._support.formatting import did_you_mean
+
+    if name not in _MADE:
+        message = f"worlds: no world `{name}`{did_you_mean(name, NAMES)}"
+        raise OptionError(message, field="worlds", value=name)
+    return _MADE[name]()

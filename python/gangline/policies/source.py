@@ -1,0 +1,113 @@
+"""Where the code of a policy in Python is: the files that must be the same for equal runs.
+
+A run names a policy in Python by `module:Class`, which says nothing about the content of the
+module. Folders that others repeat, papers and rows of the bench, name its files by their SHA-256.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from contextlib import contextmanager
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gangline.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangline.policies.protocol import Policy
+
+__all__ = ["Source", "digest_of", "importing", "source_of"]
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The code of a policy in Python.
+
+    Attributes
+    ----------
+    files : dict of str to str
+        Name to SHA-256: the file of a single module, and the modules next to it that it imports; or
+        the one file of a class in a package.
+    requirement : str
+        What pip installs, such as `mypackage==1.2`; empty for a single module.
+    """
+
+    files: dict[str, str]
+    requirement: str = ""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the names and hashes of the files."""
+        lines = [f"{name} {sha256}" for name, sha256 in sorted(self.files.items())]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def source_of(kind: type[Policy]) -> tuple[Source, list[Path]]:
+    """Return the source of a class, and its files if they can be copied to another folder.
+
+    Raises
+    ------
+    PolicyError
+        If the class is not in a file.
+    """
+    name = kind.__module__
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if name == "__main__" or file is None or not Path(file).is_file():
+        message = f"{kind.__name__}: its class must be in a file that others can import"
+        raise PolicyError(message, policy=kind.__name__)
+    path = Path(file)
+    top = name.partition(".")[0]
+    if path.name == f"{name}.py" and not packages_distributions().get(top):
+        found = list(_imported(path))
+        return Source(files={one.name: digest_of(one) for one in found}), found
+    distributions = packages_distributions().get(top, [])
+    requirement = f"{distributions[0]}=={version(distributions[0])}" if distributions else ""
+    place = (
+        "/".join(name.split(".")) + ".py" if path.name != "__init__.py" else f"{name}/__init__.py"
+    )
+    return Source(files={place: digest_of(path)}, requirement=requirement), []
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@contextmanager
+def importing(folder: Path) -> Iterator[None]:
+    """Import modules from a folder first, here and in processes that are started meanwhile."""
+    names = {path.stem for path in folder.glob("*.py")}
+    aside = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
+    sys.path.insert(0, str(folder.absolute()))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder.absolute()))
+        for name in names:
+            sys.modules.pop(name, None)
+        sys.modules.update(aside)
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    """Yield a module's file and those next to it that it imports, directly or not."""
+    found, rest = {path}, [path]
+    while rest:
+        one = rest.pop()
+        yield one
+        for node in ast.walk(ast.parse(one.read_bytes())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            for name in names:
+                near = path.parent / f"{name.partition('.')[0]}.py"
+                if near.is_file() and near not in found:
+                    found.add(near)
+                    rest.append(near)
