@@ -139,6 +139,17 @@ class PolicyView:
         rule: str,
         params: Mapping[str, object] | None,
     ) -> list[int]: ...
+    def window(
+        self,
+        list: list[tuple[Any, ...]],  # noqa: A002
+        rule: str,
+        params: Mapping[str, object] | None,
+        estimate_error: float | None,
+        jobs: _F64,
+        cluster: _F64,
+        ids: _I64,
+        mask: npt.NDArray[np.int8],
+    ) -> tuple[int, int, int, int, float, bool, int]: ...
     def restore(self, list: list[tuple[Any, ...]], job: int) -> bool: ...  # noqa: A002
     def free_masks(self, list: list[tuple[Any, ...]]) -> _U64: ...  # noqa: A002
     def sole_residents(

@@ -7,7 +7,6 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
-from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, Unpack
 
@@ -486,14 +485,25 @@ class World:
                 links.check_jobs(self._core_cluster, self._core_jobs)
         return links
 
-    @contextmanager
-    def naming_jobs(self) -> Iterator[None]:
+    def naming_jobs(self) -> _NamingJobs:
         """Give errors of the core the ids of their jobs."""
-        try:
-            yield
-        except GanglineError as error:
-            name_job(error, self.trace)
-            raise
+        return _NamingJobs(self.trace)
+
+
+class _NamingJobs:
+    """No generator: a run that is driven step by step enters it at each step."""
+
+    __slots__ = ("_trace",)
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, GanglineError):
+            name_job(error, self._trace)
 
 
 def _knowledge(chosen: str | Policy) -> str:

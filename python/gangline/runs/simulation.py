@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import msgspec
 
 from gangline.errors import OptionError, PolicyError, ResultError
+from gangline.policies.protocol import Changes, View, read_answer
 from gangline.runs.execution import PLANS, Worlds
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from gangline import _core
     from gangline.policies.choice import ChosenPolicy, PolicyLike
-    from gangline.policies.protocol import Changes, Plan, Steady, View
+    from gangline.policies.protocol import Plan, Steady
     from gangline.runs.execution import Arguments, Run, World
     from gangline.runs.inputs import ClusterLike, TraceLike
     from gangline.runs.options import RunOptions
@@ -112,11 +113,9 @@ class Simulation:
         return world, chosen, world.arguments(chosen, run.spec.build_options())
 
     def _set(self, core: _core.Simulation) -> None:
-        from gangline.policies.protocol import View
-
         self._core = core
-        world = self._worlds.world(self._run.spec)
-        self._view = View(core.view, world.trace.column("job_id"))
+        self._world = self._worlds.world(self._run.spec)  # found by hashes: too slow for each step
+        self._view = View(core.view, self._world.trace.column("job_id"))
 
     @property
     def now_s(self) -> float:
@@ -140,8 +139,6 @@ class Simulation:
     @property
     def changes(self) -> Changes:
         """What became of the last plan and what happened since, as policies in Python get it."""
-        from gangline.policies.protocol import Changes
-
         return Changes(self._core.changes())
 
     def advance(self, *, until_s: float | None = None) -> Literal["decision", "time", "done"]:
@@ -169,7 +166,7 @@ class Simulation:
         if self._taken_over:
             message = "this run takes plans and has no policy that decides: use `apply`"
             raise PolicyError(message, policy=PLANS)
-        with self._worlds.world(self._run.spec).naming_jobs():
+        with self._world.naming_jobs():
             self._core.decide()
 
     def apply(self, plan: Plan | tuple[Plan, Steady]) -> None:
@@ -185,10 +182,8 @@ class Simulation:
         PlanError
             If it breaks a rule; nothing has happened then, and the decision is still due.
         """
-        from gangline.policies.protocol import read_answer
-
         actions, is_steady = read_answer(plan)
-        with self._worlds.world(self._run.spec).naming_jobs():
+        with self._world.naming_jobs():
             self._core.apply(actions, is_steady)
         self._taken_over = True
 
@@ -229,8 +224,7 @@ class Simulation:
         failed, scaled = [dict(row) for row in failures], [dict(row) for row in capacity]
         self._require_future("failures", (row["down_s"] for row in failed))
         self._require_future("capacity", (row["at_s"] for row in scaled))
-        spec = self._run.spec
-        world = self._worlds.world(spec)
+        spec, world = self._run.spec, self._world
         trace = world.trace if jobs is None else self._with(jobs)
         data = world.cluster.to_dict()
         if failed:
@@ -276,7 +270,7 @@ class Simulation:
 
         more = as_trace(jobs)
         self._require_future("arrival_s", more.numbers("arrival_s").tolist())
-        tables = [self._worlds.world(self._run.spec).trace.table, more.table]
+        tables = [self._world.trace.table, more.table]
         return Trace.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
 
     def fork(self) -> Simulation:

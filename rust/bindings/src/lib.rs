@@ -21,6 +21,7 @@ mod simulation;
 mod texts;
 mod tools;
 mod view;
+mod window;
 
 use pyo3::prelude::*;
 

@@ -7,9 +7,12 @@ use crate::draft::{Draft, Placers, Wanted, place};
 use crate::driven::{Look, Shared};
 use crate::error::{CoreError, raise};
 use crate::orders::{Kept, Measure, Spec, Walk};
+use crate::window::{Arrays, Standing, fill};
 use gangline_engine::{Changes, ClusterView, Plan};
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimTime, Verb, span_of_work};
+use gangline_policies::kit::Seen;
 use gangline_policies::sharing::Pair;
+use numpy::{PyReadwriteArray1, PyReadwriteArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -403,6 +406,34 @@ impl PolicyView {
             let action = (verb, job, pairs, true, sub_batch, overhead, quota, 0, accum);
             list.append(action.into_pyobject(py)?)?;
             Ok(true)
+        })
+    }
+
+    /// Fills the arrays of [`crate::window::Arrays`] with the state after the actions of the list, for a placement rule;
+    /// `estimate_error` is that of the times that are shown, none if they are not.
+    #[allow(clippy::too_many_arguments)]
+    fn window(
+        &self,
+        list: &Bound<'_, PyList>,
+        rule: &str,
+        params: Option<&Bound<'_, PyDict>>,
+        estimate_error: Option<f64>,
+        mut jobs: PyReadwriteArray2<'_, f64>,
+        mut cluster: PyReadwriteArray1<'_, f64>,
+        mut ids: PyReadwriteArray1<'_, i64>,
+        mut mask: PyReadwriteArray1<'_, i8>,
+    ) -> PyResult<Standing> {
+        let mut arrays = Arrays {
+            jobs: jobs.as_array_mut(),
+            cluster: cluster.as_array_mut(),
+            ids: ids.as_array_mut(),
+            mask: mask.as_array_mut(),
+        };
+        self.draw(list, |view, plan, inner| {
+            let rule = inner.placers.find(view, rule, params)?;
+            let tools = (&inner.draft, &mut inner.placers, rule);
+            let seen = estimate_error.map(Seen::new);
+            fill(tools, view, plan, &mut arrays, seen)
         })
     }
 

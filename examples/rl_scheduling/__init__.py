@@ -1,0 +1,1 @@
+"""Trains an agent to schedule a cluster, and compares it with policies."""

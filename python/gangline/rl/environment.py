@@ -1,0 +1,388 @@
+"""A cluster scheduler as an environment: the agent starts waiting jobs, or lets time pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from gangline._support.formatting import did_you_mean
+from gangline.errors import OptionError
+from gangline.policies.protocol import Plan
+from gangline.rl.episodes import Episodes
+from gangline.runs.inputs import as_cluster
+from gangline.runs.simulation import Simulation
+from gangline.trace.read import as_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Unpack
+
+    from gangline.policies.protocol import PlacementParams, Rule
+    from gangline.rl.episodes import Drawer
+    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.options import RunOptions
+    from gangline.runs.result import Result
+    from gangline.trace.jobs.table import Trace
+
+    Observation: TypeAlias = dict[str, npt.NDArray[np.float32]]
+    Info: TypeAlias = dict[str, Any]
+
+__all__ = ["REWARDS", "SchedulingEnv"]
+
+REWARDS: Final = ("jct", "wait", "slowdown", "makespan", "utilization")
+"""Names of the rewards; each is an integral over the time that a step takes, with a minus."""
+
+_NS: Final = 1e9
+_SEED_MAX: Final = 2**31  # ours: what every generator takes as a seed
+_TIME_S: Final = 30 * 86_400.0  # ours: times above are shown as 1
+_JOBS: Final = 1_000.0  # ours: more waiting jobs are shown as 1
+_ENDS: Final = ("until_s", "max_events")
+
+
+class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
+    """A run of `gangline.Simulation` in which an agent starts the jobs.
+
+    Action k < `window` starts the job at place k of the window, the first waiting jobs in the order
+    of arrival, where a placement rule puts it. Action `window` lets time pass until something
+    happens. Several jobs may so start at one instant. Time also passes by itself while no job of
+    the window has a place. Jobs are never preempted by the agent; a failure makes them wait again.
+    An episode ends when all jobs are done.
+
+    Every step and reset returns `info["action_mask"]`: 1 for the actions that are possible. Waiting
+    is impossible where nothing runs, no job is to arrive and a job has a place.
+
+    Parameters
+    ----------
+    cluster : Cluster, mapping, str or path
+        As for `gangline.simulate`.
+    trace : Trace, Arrow table, str, path or callable
+        Jobs of an episode. An address of a generator without `seed` (`synth:philly?jobs=100`) is
+        drawn anew at each reset, and a callable is called with the seed of the episode. Any other
+        trace is the same in each episode.
+    window : int
+        Number of waiting jobs that the agent sees, and may choose from.
+    reward : str or mapping from str to float
+        A name of `REWARDS`, or weights of several.
+    knowledge : {"remaining", "online"}
+        Whether observations show how long jobs still take.
+    estimate_error : float
+        Sigma of the log-normal error of the lengths that are shown, as for the policy `sjf`.
+    placement : str
+        Placement rule, as for `Plan.place`.
+    placement_params : mapping, optional
+        Its parameters.
+    masked : {"wait", "raise"}
+        What an impossible action does: the run waits, or where it cannot the first job that has a
+        place starts; or the action is an `OptionError`.
+    episode_jobs : int, optional
+        Consecutive jobs of the trace in an episode. Where they begin is drawn at each reset.
+    **options
+        Those of `gangline.simulate`, except `until_s` and `max_events`. Without `seed` the seed of
+        the episode is that of the run too.
+
+    Attributes
+    ----------
+    observation_space : gymnasium.spaces.Dict
+        "jobs", a row for each place of the window with `job_columns`, and "cluster", with
+        `cluster_columns`. Each number x is shown as log(1 + x) / log(1 + X), at most 1, where X is
+        what `scales` says. Rows without a job are 0; after the end all is 0.
+    job_columns, cluster_columns : tuple of str
+        What the numbers are.
+    scales : dict
+        X of each column.
+
+    Raises
+    ------
+    OptionError
+        If an argument is unknown or out of range.
+
+    Examples
+    --------
+    >>> import gangline.rl
+    >>> env = gangline.rl.SchedulingEnv("2x4xV100", "synth:philly?jobs=20&seed=1&max_gpus=8")
+    >>> observation, info = env.reset()
+    >>> total, ended = 0.0, False
+    >>> while not ended:
+    ...     oldest = int(info["action_mask"].argmax())  # the first that is possible
+    ...     observation, reward, ended, truncated, info = env.step(oldest)
+    ...     total += reward
+    >>> round(-total / 20) == round(env.result().summary["jct_mean_s"])
+    True
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - gymnasium's own attribute
+
+    def __init__(
+        self,
+        cluster: ClusterLike,
+        trace: TraceLike | Drawer,
+        *,
+        window: int = 16,
+        reward: str | Mapping[str, float] = "jct",
+        knowledge: Literal["remaining", "online"] = "remaining",
+        estimate_error: float = 0.0,
+        placement: Rule = "consolidate",
+        placement_params: PlacementParams | None = None,
+        masked: Literal["wait", "raise"] = "wait",
+        episode_jobs: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        _check_choice("knowledge", knowledge, ("remaining", "online"))
+        _check_choice("masked", masked, ("wait", "raise"))
+        if window < 1:
+            message = f"`window`: {window} jobs. Expected at least 1."
+            raise OptionError(message, field="window", value=window)
+        for name in _ENDS:
+            if options.get(name) is not None:
+                message = f"`{name}`: an episode ends with its jobs; take `max_episode_steps`"
+                raise OptionError(message, field=name, value=options.get(name))
+        self._cluster = as_cluster(cluster)
+        self._episodes = Episodes(trace, episode_jobs)
+        self._error = estimate_error if knowledge == "remaining" else None
+        self._rule = placement
+        self._params: PlacementParams = {**(placement_params or {})}
+        self._raises = masked == "raise"
+        self._options = options
+        self._window = window
+        self._describe(knowledge == "remaining")
+        self._weights = _weights(reward, self._gpus)
+        self._run: Simulation | None = None
+        self._mask = np.zeros(window + 1, np.int8)
+        self._ended = True
+
+    def _describe(self, knows_lengths: bool) -> None:
+        """Lay out the columns, the arrays and the spaces."""
+        capacity: dict[str, float] = {}
+        largest: dict[str, float] = {}
+        for server in self._cluster.to_dict()["servers"]:
+            kind, gpus = server["gpu"], float(server["gpus"])
+            capacity[kind] = capacity.get(kind, 0.0) + gpus * server.get("count", 1)
+            largest[kind] = max(largest.get(kind, 0.0), gpus)
+        kinds = [kind["name"] for kind in self._cluster.to_dict()["gpu_types"]]
+        self._gpus = sum(capacity.values())
+        jobs = {
+            "present": 1.0,
+            "has_place": 1.0,
+            "wait_s": _TIME_S,
+            "gpus": self._gpus,
+            "attained_gpu_s": _TIME_S * self._gpus,
+            **{f"speed[{kind}]": 1.0 for kind in kinds},
+        }
+        cluster = {
+            name: scale
+            for kind in kinds
+            for name, scale in (
+                (f"free[{kind}]", capacity.get(kind, 1.0)),
+                (f"largest_free[{kind}]", largest.get(kind, 1.0)),
+                (f"up[{kind}]", capacity.get(kind, 1.0)),
+            )
+        }
+        cluster |= {"waiting": _JOBS, "waiting_gpus": _JOBS * self._gpus, "running": self._gpus}
+        if knows_lengths:
+            jobs["remaining_s"] = cluster["next_end_s"] = _TIME_S
+        self.job_columns, self.cluster_columns = tuple(jobs), tuple(cluster)
+        self.scales = {**jobs, **cluster}
+        shape = (self._window, len(jobs))
+        split = self._window * len(jobs)
+        self._split, self._shape = split, shape
+        # one array, so that one pass scales all
+        self._numbers = np.zeros(split + len(cluster))
+        self._jobs = self._numbers[:split].reshape(shape)
+        self._totals = self._numbers[split:]
+        self._ids = np.full(self._window, -1, np.int64)
+        tops = [*jobs.values()] * self._window + [*cluster.values()]
+        self._factors = 1.0 / np.log1p(np.asarray(tops))
+        self.observation_space = gymnasium.spaces.Dict(
+            {
+                "jobs": gymnasium.spaces.Box(0.0, 1.0, shape),
+                "cluster": gymnasium.spaces.Box(0.0, 1.0, (len(cluster),)),
+            }
+        )
+        self.action_space = gymnasium.spaces.Discrete(self._window + 1)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Begin an episode.
+
+        Parameters
+        ----------
+        seed : int, optional
+            Of the generator that draws the seeds of this episode and of all later ones.
+        options : mapping, optional
+            "episode_seed", the seed of this episode; or "trace", the jobs of this episode.
+
+        Returns
+        -------
+        tuple
+            The first observation, and the info. `info["episode_seed"]` repeats the episode.
+        """
+        super().reset(seed=seed)
+        given = dict(options or {})
+        drawn = int(self.np_random.integers(_SEED_MAX))
+        episode_seed = int(given.pop("episode_seed", drawn))
+        trace = given.pop("trace", None)
+        for name in given:
+            hint = did_you_mean(name, ("episode_seed", "trace"))
+            raise OptionError(f"unknown option of reset `{name}`{hint}", field=name)
+        self._trace = self._episodes.trace(episode_seed) if trace is None else as_trace(trace)
+        run_options: RunOptions = {"seed": episode_seed}
+        run_options |= self._options
+        self._run = Simulation(self._cluster, self._trace, **run_options)
+        self._core = self._run._core
+        self._sums: list[float] = [0, 0, 0.0, 0, 0]  # as REWARDS, in ns; GPU-ns for the last
+        self._has_begun = self._ended = False
+        self._advance()
+        self._seek()
+        return self._observation(), {"action_mask": self._mask.copy(), "episode_seed": episode_seed}
+
+    def step(self, action: int | np.integer[Any]) -> tuple[Observation, float, bool, bool, Info]:
+        """Start a job, or let time pass.
+
+        Returns
+        -------
+        tuple
+            Observation, reward, whether all jobs are done, False, and the info. After the last step
+            `info["totals"]` has the sums of the episode, see `totals`.
+        """
+        if self._ended:
+            message = "no episode is under way: call `reset`"
+            raise OptionError(message, field="action")
+        chosen = int(action)
+        if not (0 <= chosen <= self._window and self._mask[chosen]):
+            chosen = self._instead(chosen)
+        before = tuple(self._sums)
+        if chosen == self._window:
+            self._pass_time()
+        else:
+            placed = self._plan.place(int(self._ids[chosen]), self._rule, **self._params)
+            assert placed, "it had a place"
+            self._look()
+        self._seek()
+        info: Info = {"action_mask": self._mask.copy()}
+        if self._ended:
+            info["totals"] = self.totals
+        return self._observation(), self._reward(before), self._ended, False, info
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return which actions are possible, as `MaskablePPO` of sb3-contrib asks for it."""
+        return self._mask.astype(np.bool_)
+
+    @property
+    def trace(self) -> Trace:
+        """The jobs of the episode."""
+        return self._trace
+
+    @property
+    def simulation(self) -> Simulation:
+        """The run of the episode; look at it, but leave the steps to the environment."""
+        if self._run is None:
+            raise OptionError("no episode is under way: call `reset`", field="simulation")
+        return self._run
+
+    @property
+    def jobs_in_window(self) -> dict[str, npt.NDArray[Any]]:
+        """The jobs of the window by column, in the units of their names, and their numbers "job".
+
+        Rows without a job are left out.
+        """
+        count = int((self._ids >= 0).sum())
+        columns = {name: self._jobs[:count, at] for at, name in enumerate(self.job_columns)}
+        return {"job": self._ids[:count].copy(), **{k: v.copy() for k, v in columns.items()}}
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """Sums of the episode so far, by the name of the reward, which is their loss.
+
+        JCTs, waits, slowdowns, the makespan, and the makespan without a GPU in use (the makespan
+        times 1 - utilisation). Of jobs that are not done they count up to now.
+        """
+        sums = (*self._sums[:4], self._sums[4] / self._gpus)
+        return {name: value / _NS for name, value in zip(REWARDS, sums, strict=True)}
+
+    def result(self) -> Result:
+        """Return the result of the run as far as it has come."""
+        return self.simulation.result()
+
+    def _instead(self, action: int) -> int:
+        """Return what is done for an action that is impossible."""
+        if self._raises or not 0 <= action <= self._window:
+            message = f"action {action} is impossible. Expected one that `action_mask` allows."
+            raise OptionError(message, field="action", value=action)
+        return self._window if self._mask[-1] else int(self._mask.argmax())
+
+    def _seek(self) -> None:
+        """Let time pass while no job of the window has a place."""
+        while not (self._ended or self._standing[-1]):
+            self._pass_time()
+
+    def _pass_time(self) -> None:
+        """Carry out the plan, go to the next decision, and add what passed to the sums."""
+        now, waiting, running, busy, inverse, is_more_to_come, _ = self._standing
+        self.simulation.apply(self._plan)
+        self._advance()
+        active = waiting + running
+        self._has_begun = self._has_begun or active > 0
+        if not (self._has_begun and (active or is_more_to_come)):
+            return
+        passed = self._core.now_ns - now
+        sums = self._sums
+        sums[0] += active * passed
+        sums[1] += waiting * passed
+        sums[2] += inverse * passed
+        sums[3] += passed
+        sums[4] += (self._gpus - busy) * passed
+
+    def _advance(self) -> None:
+        self._ended = self.simulation.advance() == "done"
+        if self._ended:
+            self._numbers.fill(0.0)
+            self._ids.fill(-1)
+            self._mask.fill(0)
+            self._mask[-1] = 1
+            return
+        self._plan = Plan(self.simulation.view)
+        self._look()
+
+    def _look(self) -> None:
+        """Read the window and the cluster after the plan so far."""
+        self._standing = self._core.view.window(
+            self._plan.actions,
+            self._rule,
+            self._params or None,
+            self._error,
+            self._jobs,
+            self._totals,
+            self._ids,
+            self._mask,
+        )
+
+    def _reward(self, before: tuple[float, ...]) -> float:
+        """Return the reward of what was added to the sums."""
+        sums = self._sums
+        passed = sum(weight * (sums[at] - before[at]) for at, weight in self._weights)
+        return 0.0 - passed / _NS
+
+    def _observation(self) -> Observation:
+        scaled = np.log1p(self._numbers)
+        scaled *= self._factors
+        shown = np.minimum(scaled, 1.0, dtype=np.float32, casting="same_kind")
+        return {"jobs": shown[: self._split].reshape(self._shape), "cluster": shown[self._split :]}
+
+
+def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        message = f"`{name}`: {value!r} is unknown. Expected one of {', '.join(known)}."
+        raise OptionError(message, field=name, value=value)
+
+
+def _weights(reward: str | Mapping[str, float], gpus: float) -> list[tuple[int, float]]:
+    """Return the weights of the sums, which are in ns, and the last in GPU-ns."""
+    given = {reward: 1.0} if isinstance(reward, str) else dict(reward)
+    for name in given:
+        _check_choice("reward", name, REWARDS)
+    per = (1.0, 1.0, 1.0, 1.0, gpus)
+    return [(at, given[name] / per[at]) for at, name in enumerate(REWARDS) if name in given]

@@ -1,0 +1,144 @@
+//! What an agent observes of a run that is driven step by step: the first waiting jobs and the cluster, as numbers that
+//! are written into arrays in place. `gangline.rl` names the columns; a look costs what the window holds, and a walk over
+//! the waiting and the running jobs for the totals.
+
+use crate::draft::{Draft, Placers};
+use crate::error::CoreError;
+use gangline_engine::{ClusterView, Phase, Plan};
+use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan};
+use gangline_policies::kit::Seen;
+use numpy::ndarray::{ArrayViewMut1, ArrayViewMut2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// Columns of a job before its speeds on each GPU type.
+const JOB_COLUMNS: usize = 5;
+/// Columns of the cluster for each GPU type, and after them.
+const TYPE_COLUMNS: usize = 3;
+const CLUSTER_COLUMNS: usize = 3;
+
+/// The arrays of a window.
+pub(crate) struct Arrays<'a> {
+    /// A row for each place of the window: whether a job stands there, whether it has a place, seconds since its
+    /// arrival, GPUs, attained GPU-seconds; its speed on each GPU type, 1 on its fastest; where lengths are known, the
+    /// seconds left.
+    pub(crate) jobs: ArrayViewMut2<'a, f64>,
+    /// For each GPU type: free GPUs, the most of them on one server, GPUs of servers that are up. Then waiting jobs,
+    /// their GPUs, running jobs; where lengths are known, seconds until the first of the running jobs ends.
+    pub(crate) cluster: ArrayViewMut1<'a, f64>,
+    /// The job at each place; -1 where there is none.
+    pub(crate) ids: ArrayViewMut1<'a, i64>,
+    /// Whether each job may start; last, whether waiting ends.
+    pub(crate) mask: ArrayViewMut1<'a, i8>,
+}
+
+/// What is constant until the next event: now in ns, waiting jobs, running jobs, busy GPUs, the sum over all these jobs of
+/// 1 / seconds that the job takes alone on its fastest GPUs, whether jobs are still to arrive, and how many jobs of the
+/// window have a place.
+pub(crate) type Standing = (i64, usize, usize, u32, f64, bool, usize);
+
+/// Fills the arrays with the state after the actions of a plan so far. `seen` is how the agent sees times, if at all.
+pub(crate) fn fill(
+    (draft, placers, rule): (&Draft, &mut Placers, usize),
+    view: &ClusterView<'_>,
+    plan: &mut Plan<'_>,
+    arrays: &mut Arrays<'_>,
+    seen: Option<Seen>,
+) -> PyResult<Standing> {
+    let types = view.cluster().gpu_types().len();
+    let known = usize::from(seen.is_some());
+    let rows = arrays.ids.len();
+    let is_fitting = arrays.jobs.dim() == (rows, JOB_COLUMNS + types + known)
+        && arrays.mask.len() == rows + 1
+        && arrays.cluster.len() == types * TYPE_COLUMNS + CLUSTER_COLUMNS + known;
+    if !is_fitting {
+        return Err(PyValueError::new_err("the arrays have other shapes"));
+    }
+    arrays.jobs.fill(0.0);
+    arrays.ids.fill(-1);
+    arrays.mask.fill(0);
+    let started = draft.parser().actions();
+    let (mut waiting, mut waiting_gpus, mut inverse, mut places) = (0, 0_u64, 0.0, 0);
+    for job in view.waiting() {
+        inverse += inverse_duration(view, job)?;
+        if started.iter().any(|action| action.job == job) {
+            continue;
+        }
+        waiting_gpus += u64::from(view.jobs().gpus(job));
+        if waiting < rows {
+            arrays.ids[waiting] = i64::from(job.0);
+            let fits = placers.place(rule, view, plan, (job, None, u64::MAX));
+            arrays.mask[waiting] = i8::from(fits.is_some());
+            places += usize::from(fits.is_some());
+            let numbers = [
+                1.0,
+                f64::from(arrays.mask[waiting]),
+                (view.now() - view.jobs().arrival(job)).seconds(),
+                f64::from(view.jobs().gpus(job)),
+                view.attained_gpu_ns(job) as f64 / NANOS_PER_SECOND,
+            ];
+            let mut row = arrays.jobs.row_mut(waiting);
+            for (at, number) in numbers.into_iter().enumerate() {
+                row[at] = number;
+            }
+            let best = view.types_of(job).next();
+            let best = best.map_or(1.0, |gpu_type| view.base_rate(job, gpu_type));
+            for gpu_type in view.types_of(job) {
+                row[JOB_COLUMNS + gpu_type.index()] = view.base_rate(job, gpu_type) / best;
+            }
+            if let Some(seen) = seen {
+                let left = seen.remaining(view, job).map_err(CoreError::from)?;
+                row[JOB_COLUMNS + types] = left.seconds();
+            }
+        }
+        waiting += 1;
+    }
+    let mut running = started.len();
+    let mut next_end = SimSpan(i64::MAX);
+    for job in view.running() {
+        inverse += inverse_duration(view, job)?;
+        running += 1;
+        if let (Some(seen), Some(run)) = (seen, view.run(job)) {
+            next_end = next_end.min(seen.span(view, job, run.done_at() - view.now()));
+        }
+    }
+    let mut busy = 0;
+    for at in 0..types {
+        let pool = plan.free().pool(GpuTypeId::new(at));
+        let (free, up) = (pool.free_total(), pool.up_total());
+        let numbers = [free, pool.server_free_max(), up];
+        for (place, number) in numbers.into_iter().enumerate() {
+            arrays.cluster[at * TYPE_COLUMNS + place] = f64::from(number);
+        }
+        busy += up - free;
+    }
+    let totals = types * TYPE_COLUMNS;
+    arrays.cluster[totals] = waiting as f64;
+    arrays.cluster[totals + 1] = waiting_gpus as f64;
+    arrays.cluster[totals + 2] = running as f64;
+    if seen.is_some() {
+        let runs = next_end.0 < i64::MAX;
+        arrays.cluster[totals + 3] = if runs { next_end.seconds() } else { 0.0 };
+    }
+    // jobs are numbered by arrival
+    let jobs = (0..view.jobs().len()).rev();
+    let mut phases = jobs.map(|job| view.phase(JobId::new(job)));
+    let last = phases.find(|&phase| phase != Phase::Dropped);
+    let is_more_to_come = last == Some(Phase::Pending);
+    arrays.mask[rows] = i8::from(running > 0 || is_more_to_come);
+    let now = view.now().0;
+    Ok((
+        now,
+        waiting,
+        running,
+        busy,
+        inverse,
+        is_more_to_come,
+        places,
+    ))
+}
+
+fn inverse_duration(view: &ClusterView<'_>, job: JobId) -> PyResult<f64> {
+    let duration = view.duration(job).map_err(CoreError::from)?;
+    Ok(1.0 / duration.seconds())
+}
