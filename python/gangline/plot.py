@@ -260,9 +260,10 @@ def ratios(panels: Sequence[Panel]) -> Figure:
         axes.set_ylim(len(panel.rows) - 0.5, -0.5)
         axes.set_title(panel.title, fontsize="small")
         axes.tick_params(labelsize="small")
-        finished(figure, axes)
-        if not panel.series:
-            axes.legend().remove()
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.5)
+        if panel.series:
+            axes.legend(frameon=False, fontsize="small")
     return figure
 
 

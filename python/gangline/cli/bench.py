@@ -28,6 +28,8 @@ def bench(
     traces: Path | None = None,
     workers: MaybeWhole = None,
     out: Path | None = None,
+    row: Path | None = None,
+    verify: Path | None = None,
     json: Json = False,
 ) -> int:
     """Run policies on a frozen suite of worlds and rank them among those that know as much.
@@ -52,18 +54,29 @@ def bench(
         Folder for bench.csv, bench.parquet, bench.html, bench.json, and table and runs as of a
         sweep; default:
         gangline-bench-VERSION. A bench that was stopped goes on there.
+    row
+        Folder for the row of one policy in Python, which a pull request can send: its numbers, the
+        hashes of its events, and its file.
+    verify
+        A row, or a folder of rows: run them again and compare. With --quick only the runs of the
+        small part.
     json
         Print one JSON document instead of tables.
     """
     from gangline.studies import bench as benchmark
 
+    if verify is not None:
+        return _verify(verify, workers, quick=quick, json=json)
     version = benchmark.load_suite(suite).version
     folder = Path(f"gangline-bench-{version}") if out is None else out
     page = folder / "bench.html"
     _check(folder, page)
     names = [name.strip() for text in policies or () for name in text.split(",") if name.strip()]
+    given = [_named(name) for name in names]
+    if row is not None:
+        _check_row(given, row, quick=quick)
     done = benchmark.bench(
-        [_named(name) for name in names] or None,
+        given or None,
         suite=version,
         quick=quick,
         traces=traces,
@@ -72,12 +85,37 @@ def bench(
         progress=True,
     )
     _write(done, folder, page)
+    if row is not None:
+        benchmark.write_row(done, given[0], row)
     if json:
         _console.document(done.to_dict())
     else:
         _show(done)
     _console.say(f"saved in {folder}: bench.html, bench.csv, bench.parquet, bench.json, runs/")
+    if row is not None:
+        _console.say(f"saved the row in {row}; `gangline bench --verify {row}` runs it again")
     return _exit.REFUSED if done.failed else _exit.DONE
+
+
+def _check_row(given: list[PolicyLike], row: Path, *, quick: bool) -> None:
+    from gangline.errors import OptionError
+    from gangline.studies.bench.submission import check_row
+
+    if quick or len(given) != 1:
+        message = "--row: expected one policy on the whole suite: --policies MODULE:CLASS"
+        raise OptionError(message, field="row", value=str(row))
+    check_row(given[0], row)
+
+
+def _verify(path: Path, workers: int | None, *, quick: bool, json: bool) -> int:
+    from gangline.studies import bench as benchmark
+
+    found = benchmark.verify(path, quick=quick, workers=workers)
+    if json:
+        _console.document([one._asdict() for one in found])
+    else:
+        _console.paragraphs(*(line for one in found for line in one.sentences()))
+    return _exit.REFUSED if any(one.differences for one in found) else _exit.DONE
 
 
 def _named(name: str) -> PolicyLike:

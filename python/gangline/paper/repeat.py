@@ -11,19 +11,18 @@ import msgspec
 
 from gangline._support import toml
 from gangline._support.formatting import plural
-from gangline.errors import OptionError, PolicyError
+from gangline.errors import OptionError
 from gangline.paper.folder import DRAWN, REPEAT, write
 from gangline.paper.methods import versions_of_run
 from gangline.paper.run import carry_out
-from gangline.policies.source import digest_of, importing, source_of
+from gangline.policies.source import digest_of, importing, load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
 
-    from gangline.policies.choice import PolicyLike
 
-__all__ = ["Repeated", "load_policy", "repeat"]
+__all__ = ["Repeated", "repeat"]
 
 _OF_VERSIONS = {
     "methods.txt", "methods.tex", "table.parquet", "ratios.parquet", *DRAWN,
@@ -107,46 +106,6 @@ def repeat(
         )  # fmt: skip
         write(made, folder)
         return _compared(asked, here, folder, made.runs_count)
-
-
-def load_policy(
-    name: str, params: dict[str, Any], files: dict[str, str], requirement: str, where: Path
-) -> PolicyLike:
-    """Return a policy that a file names, after a look at the files of its class.
-
-    Raises
-    ------
-    PolicyError
-        If a file is not there, or is another than the one that is named.
-    """
-    from gangline.policies.choice import resolve_policy
-    from gangline.policies.own import load
-
-    if not files:
-        return resolve_policy(name, params or None).reference.build()
-    if not requirement:
-        for file, sha256 in files.items():
-            _check_file(where.parent / Path(file).name, sha256, where)
-    try:
-        source, _ = source_of(load(name))
-    except PolicyError as error:
-        if requirement:
-            error.args = (f"{error.args[0]}; pip install {requirement}",)
-        raise
-    if source.files != files:
-        other = sorted({one for one, _ in source.files.items() ^ files.items()})
-        message = f"{where}: {other[0]} of {name} is not the file that was run"
-        wanted = f"; it was that of {requirement}" if requirement else ""
-        raise PolicyError(message + wanted, policy=name)
-    return resolve_policy(name, params or None).own or name
-
-
-def _check_file(path: Path, sha256: str, where: Path) -> None:
-    if not path.is_file():
-        raise PolicyError(f"{where}: {path.name} is not next to it", value=path.name)
-    if digest_of(path) != sha256:
-        message = f"{where}: {path.name} is not the file that was run: its sha256 is another"
-        raise PolicyError(message, value=path.name)
 
 
 def _read(path: Path) -> _File:

@@ -112,6 +112,12 @@ def sensitivity_tex(made: Paper) -> str:
     return _note(made, "booktabs and longtable") + tabular(titles, groups, columns, long=True)
 
 
+_VERDICTS = {
+    "better": "better than", "worse": "worse than", "equal": "equal to",
+    "cannot tell": "not told from",
+}  # fmt: skip
+
+
 def legend(made: Paper) -> list[str]:
     """Say how the tables of the terminal are read."""
     lines = [
@@ -132,8 +138,7 @@ def verdicts(made: Paper) -> list[str]:
             mine = [one for one in made.pairs if one.policy == entrant.label
                     and one.world is place and one.change is UNCHANGED]  # fmt: skip
             said = []
-            for verdict, words in (("better", "better than"), ("worse", "worse than"),
-                                   ("equal", "equal to"), ("cannot tell", "not told from")):  # fmt: skip
+            for verdict, words in _VERDICTS.items():
                 names = [one.rival for one in mine if one.verdict.partition(":")[0] == verdict]
                 if names:
                     said.append(f"{words} {listed(names)}")
@@ -232,8 +237,8 @@ def _axis(panel: Panel, right: float, down: float) -> list[str]:
         f"  xminorticks=false, ymin=-0.5, ymax={len(panel.rows) - 0.5:g}, y dir=reverse,",
         f"  ytick={{{','.join(map(str, range(len(panel.rows))))}}}, yticklabels={{{names}}},",
         "  tick label style={font=\\scriptsize}, axis lines=left, xmajorgrids, ymajorgrids,",
-        "  legend style={at={([yshift=-0.55cm]axis description cs:0.5,0)}, anchor=north, draw=none,",
-        "    font=\\scriptsize},",
+        "  legend style={at={([yshift=-0.55cm]axis description cs:0.5,0)}, anchor=north,",
+        "    draw=none, font=\\scriptsize},",
         f"  legend columns={_LEGEND}]",
         rf"\draw[black!60] (axis cs:1,-0.5) -- (axis cs:1,{len(panel.rows) - 0.5:g});",
     ]

@@ -12,7 +12,7 @@ import sys
 from contextlib import contextmanager
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,9 +21,10 @@ from gangline.errors import PolicyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gangline.policies.choice import PolicyLike
     from gangline.policies.protocol import Policy
 
-__all__ = ["Source", "digest_of", "importing", "source_of"]
+__all__ = ["Source", "digest_of", "importing", "load_policy", "source_of"]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,6 +93,46 @@ def importing(folder: Path) -> Iterator[None]:
         for name in names:
             sys.modules.pop(name, None)
         sys.modules.update(aside)
+
+
+def load_policy(
+    name: str, params: dict[str, Any], files: dict[str, str], requirement: str, where: Path
+) -> PolicyLike:
+    """Return a policy that a file names, after a look at the files of its class.
+
+    Raises
+    ------
+    PolicyError
+        If a file is not there, or is another than the one that is named.
+    """
+    from gangline.policies.choice import resolve_policy
+    from gangline.policies.own import load
+
+    if not files:
+        return resolve_policy(name, params or None).reference.build()
+    if not requirement:
+        for file, sha256 in files.items():
+            _check_file(where.parent / Path(file).name, sha256, where)
+    try:
+        source, _ = source_of(load(name))
+    except PolicyError as error:
+        if requirement:
+            error.args = (f"{error.args[0]}; pip install {requirement}",)
+        raise
+    if source.files != files:
+        other = sorted({one for one, _ in source.files.items() ^ files.items()})
+        message = f"{where}: {other[0]} of {name} is not the file that was run"
+        wanted = f"; it was that of {requirement}" if requirement else ""
+        raise PolicyError(message + wanted, policy=name)
+    return resolve_policy(name, params or None).own or name
+
+
+def _check_file(path: Path, sha256: str, where: Path) -> None:
+    if not path.is_file():
+        raise PolicyError(f"{where}: {path.name} is not next to it", value=path.name)
+    if digest_of(path) != sha256:
+        message = f"{where}: {path.name} is not the file that was run: its sha256 is another"
+        raise PolicyError(message, value=path.name)
 
 
 def _imported(path: Path) -> Iterator[Path]:

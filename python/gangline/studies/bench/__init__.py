@@ -11,6 +11,7 @@ Examples
 """
 
 from gangline.studies.bench.run import Bench, bench
+from gangline.studies.bench.submission import Verified, verify, write_row
 from gangline.studies.bench.suite import Suite, load_suite, suites
 
-__all__ = ["Bench", "Suite", "bench", "load_suite", "suites"]
+__all__ = ["Bench", "Suite", "Verified", "bench", "load_suite", "suites", "verify", "write_row"]

@@ -10,7 +10,7 @@ from gangline.errors import OptionError
 from gangline.studies.bench import published
 from gangline.studies.bench.entries import default_policies, entries
 from gangline.studies.bench.standings import standings
-from gangline.studies.bench.suite import load_suite
+from gangline.studies.bench.suite import World, load_suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gangline.policies.choice import PolicyLike
     from gangline.runs.spec import RunSpec
     from gangline.studies.bench.entries import Entry
-    from gangline.studies.bench.suite import Suite, World
+    from gangline.studies.bench.suite import Suite
 
     Scores = dict[str, dict[tuple[World, int], float]]
 
@@ -53,6 +53,8 @@ class Bench:
         Runs that failed, with `error` and `message`; their policies have no place.
     scores : dict
         Label to mean JCT in s, by world and seed.
+    log_hashes : dict
+        Label to the hash of the events, by world and seed, of the policies that were run now.
     offered_loads : list of dict
         For each workload, cluster and load of the suite: `offered_load`, as `gangline.offered_load`
         defines it, the mean over the seeds.
@@ -68,6 +70,7 @@ class Bench:
         self.failed: list[dict[str, Any]] = []
         self.scores: Scores = {}
         self.offered_loads: list[dict[str, Any]] = []
+        self.log_hashes: dict[str, dict[tuple[World, int], str]] = {}
 
     @property
     def table(self) -> pa.Table:
@@ -205,6 +208,7 @@ def _carry_out(
     progress: bool,
 ) -> list[dict[str, Any]]:
     """Do the runs that the store lacks; return keys, summary and status of each."""
+    from gangline.runs.store import Store
     from gangline.studies.sweep.plan import Listed
     from gangline.studies.sweep.run import carry_out_all
 
@@ -221,8 +225,13 @@ def _carry_out(
         "preemptions",
         "wall_s",
     ]
-    have = done.table.column_names
-    found: list[dict[str, Any]] = done.table.select(
+    table, saved = done.table, Store(store, save)
+    have = table.column_names
+    for row in table.select([*runs.columns, "digest", "status"]).to_pylist():
+        if row["status"] == "finished":
+            known = made.log_hashes.setdefault(row["policy"], {})
+            known[_world(row), row["seed"]] = saved.log_hash(row["digest"]) or ""
+    found: list[dict[str, Any]] = table.select(
         [name for name in columns if name in have]
     ).to_pylist()
     made.offered_loads += _offered_loads(found)
@@ -265,15 +274,17 @@ def _pairs(
                     yield keys, spec
 
 
+def _world(row: dict[str, Any]) -> World:
+    return World(row["workload"], row["cluster"], row["load"], row["restart_s"])
+
+
 def _scores(made: Bench, rows: Sequence[dict[str, Any]]) -> Scores:
     """Return the mean JCTs of the runs that are finished, to the millisecond as published ones."""
-    from gangline.studies.bench.suite import World
-
     found: Scores = {}
     for row in rows:
         if row["status"] == "finished":
-            world = World(row["workload"], row["cluster"], row["load"], row["restart_s"])
-            found.setdefault(row["policy"], {})[world, row["seed"]] = round(row["jct_mean_s"], 3)
+            cell = _world(row), row["seed"]
+            found.setdefault(row["policy"], {})[cell] = round(row["jct_mean_s"], 3)
     for label, of in found.items():
         made.scores.setdefault(label, {}).update(of)
     return found
