@@ -68,6 +68,15 @@ _WORDS = (
 )
 _FORMS = (_CLOCK, _ISO, _WORDS)
 _ONE_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *([KkMmGgTtPp]?)(?:i?[Bb])?[cn]?")
+_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)([numkMGTPE]|[KMGTPE]i)?")
+_SUFFIXES = {
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    **{prefix: 1000.0**power for power, prefix in enumerate("kMGTPE", 1)},
+    **{f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", 1)},
+}
 _SIZE = r"^(?P<number>\d+(?:\.\d*)?|\.\d+) *(?P<prefix>[KkMmGgTtPp]?)(?P<rest>i?[Bb]?[cn]?)$"
 
 
@@ -179,6 +188,28 @@ def gib_of(text: str, unit: str = "G") -> float:
         raise ValueError(f"no size: {text}")
     number, prefix = found.groups()
     return float(number) * _PREFIXES[(prefix or unit).upper()] / 2**30
+
+
+def quantity(amount: str | float) -> float:
+    """Return the value of a quantity as Kubernetes writes it.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> quantity("500m"), quantity("64Gi") / 2**30, quantity("2k"), quantity(8)
+    (0.5, 64.0, 2000.0, 8.0)
+    """
+    if not isinstance(amount, str):
+        return float(amount)
+    found = _QUANTITY.fullmatch(amount)
+    if found is None:
+        raise ValueError(f"no quantity: {amount}")
+    number, suffix = found.groups()
+    return float(number) * _SUFFIXES[suffix or ""]
 
 
 def _plain(distinct: Any) -> Parsed:

@@ -93,6 +93,8 @@ def is_pai_table(source: Source) -> bool:
 
 def _by_first_bytes(head: bytes) -> str | None:
     text = head.removeprefix(BOM).lstrip()
+    if text.startswith(b"{") and b'"apiVersion"' in text:
+        return None if _is_nodes(text) else "kubernetes"
     if text.startswith(b"{"):
         return "batsim" if b'"jobs"' in text or b'"profiles"' in text else None
     if text.startswith(b"["):
@@ -108,6 +110,13 @@ def _by_first_bytes(head: bytes) -> str | None:
     if all(_is_number(cells[i]) for i in GAVEL_NUMBERS.get(len(cells), (0,))):
         return "gavel"
     return None
+
+
+def _is_nodes(text: bytes) -> bool:
+    """Whether these objects of Kubernetes are nodes alone, as far as can be seen."""
+    return b'"Node"' in text and not any(
+        f'"{kind}"'.encode() in text for kind in ("Workload", "Job", "PodGroup", "Pod")
+    )
 
 
 def _is_swf(text: bytes) -> bool:
@@ -170,6 +179,8 @@ def _stranger(head: bytes) -> str | None:
             "its first line has no names; of sacct without its header name the fields: "
             "`--format slurm --option fields=JobID,Submit,...`"
         )
+    if text.startswith(b"{") and b'"apiVersion"' in text:
+        return "these are nodes of Kubernetes; they describe a cluster: `--cluster`"
     if text.startswith((b"{", b"[")):
         return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
     if unreadable := _not_text(head):

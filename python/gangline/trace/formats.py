@@ -220,6 +220,13 @@ FORMATS = (
         reader="slurm",
     ),
     Format(
+        name="kubernetes",
+        recognised="JSON of kubectl get -o json: Workloads, Jobs, PodGroups, Pods",
+        notes="one job per Workload, Job or group of pods; what owns another one counts once",
+        kind="json",
+        reader="kubernetes",
+    ),
+    Format(
         name=TABLE,
         recognised="any delimited text, Parquet or Arrow, with --columns NATIVE=THEIRS,...",
         notes="columns, products and differences of columns, units, dates and durations as text",

@@ -23,6 +23,8 @@ DROPPED: Mapping[str, str] = {
     "partial_execution": "repeats a part of another line (status 2 to 4)",
     "zero_duration": "duration is 0 or negative (`min_duration_s` lifts them)",
     "zero_iterations": "has no iterations",
+    "other_kind": "is no job, no group of pods and no pod",
+    "owner_counted": "owns an object that stands for the same job",
     "other_status": "ended otherwise (`status`)",
     "over_max_gpus": "asks for more GPUs than `max_gpus`",
     "outside_window": "arrived outside `window`",

@@ -62,6 +62,7 @@ _CHECKS = {
 _GPU = "gres/gpu"
 _SLICE = re.compile(r"\dg\.\d+gb")
 _GRES = re.compile(r"\bgpu(?::[^:,(]*[^\d:,(][^:,(]*)?(?::(\d{1,9}))?")
+_MUST = ("arrival_s", "gpus", "duration_s")
 _SAME_S = 1.0  # times are whole seconds
 
 
@@ -247,7 +248,7 @@ def _fill(
     raw.columns = {
         name: column(array) if isinstance(array, np.ndarray) else array
         for name, array in made.items()
-        if not isinstance(array, np.ndarray) or not np.isnan(array).all() or name == "gpus"
+        if name in _MUST or not isinstance(array, np.ndarray) or not np.isnan(array).all()
     }
 
 
