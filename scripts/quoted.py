@@ -8,7 +8,8 @@
 others seconds) and keeps in benches/studies what the docs need of them. `--pairs` names the
 throughput file of the public Gavel simulator; sjf-bsbf then also runs with its measured pairs.
 `--from` takes documents that `gangline reproduce STUDY --json` printed, STUDY.json in that folder.
-scripts/gavel_timing.py and `python -m examples.hadare_training --data` keep data of their own.
+scripts/gavel_timing.py, scripts/validation.py and `python -m examples.hadare_training --data` keep
+data of their own.
 
 Between these markers, and nowhere else, Markdown is written:
 
@@ -17,7 +18,9 @@ Between these markers, and nowhere else, Markdown is written:
     <!-- figure: STUDY:KIND:MEASURE:HERO/RIVAL:PLACE[:FORM] -->1.03<!-- end -->
 
 KIND is `ratio` (PLACE: a world, or `all`), or `varied` (PLACE: what was changed alone). FORM is
-`low`, `high`, or `saved` (per cent); without it the mean is written.
+`low`, `high`, or `saved` (per cent); without it the mean is written. Of scripts/validation.py:
+
+    <!-- figure: validation:TESTBED:POLICY:LAYER:MEASURE -->-1.0 %<!-- end -->
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ DATA = ROOT / "benches" / "studies"
 TRAINING = ROOT / "examples" / "hadare_training"
 PAIRS = "sjf-bsbf-pairs"
 STUDIES = ("dally", "hadar", "hadare", "hadar-search", "sjf-bsbf")
-PAGES = ("docs/**/*.md", "examples/**/*.md")
+PAGES = ("README.md", "docs/**/*.md", "examples/**/*.md")
 TABLE = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (.+?) -->).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("study", "seeds", "claims", "ratios", "varied_ratios", "savings", "rows")
@@ -124,6 +127,14 @@ class Data:
                 return row
         raise KeyError(f"{study}: no variation {wanted}")
 
+    def validated(self, testbed: str, policy: str, layer: str) -> Row:
+        """Return the row of a layer."""
+        row: Row
+        for row in self["validation"]["rows"]:
+            if (testbed, policy, layer) == (row["testbed"], row["policy"], row["layer"]):
+                return row
+        raise KeyError(f"validation: no row {testbed}, {policy}, {layer}")
+
     def mean(self, study: str, key: str, policy: str, world: str) -> float:
         """Return the mean of a measure over the seeds."""
         for row in self[study]["rows"]:
@@ -135,6 +146,9 @@ class Data:
 
 def figure(data: Data, address: str) -> str:
     """Return the text of a figure."""
+    if address.startswith("validation:"):
+        _, testbed, policy, layer, measure = address.split(":")
+        return signed(data.validated(testbed, policy, layer)[measure])
     study, kind, measure, pair, place, *form = address.split(":")
     found = (data.ratio if kind == "ratio" else data.varied)(study, measure, pair, place)
     if form == ["saved"]:
@@ -353,6 +367,98 @@ def timing(data: Data) -> str:
     return table(["policy", *titles], rows)
 
 
+def signed(error: float | None) -> str:
+    """Return a relative error as the command shows it."""
+    from gangline.studies.validate.result import signed as shown
+
+    return shown(error)
+
+
+LAYERS = {
+    "scheduling": "run times given",
+    "prediction": "trace alone",
+    "peer": "authors' simulator",
+}
+
+
+def validation(data: Data) -> str:
+    """Return the errors of every testbed, policy and layer."""
+    measures = {"jct_mean_s": "mean JCT", "jct_p50_s": "median", "jct_p99_s": "p99",
+                "makespan_s": "makespan"}  # fmt: skip
+    rows = [
+        [
+            *_named(row),
+            *(signed(row[key]) for key in measures),
+            *(signed(row[key]).removeprefix("+") for key in ("abs_p50", "abs_p90")),
+            f"{row['rank_correlation']:.2f}",
+        ]
+        for row in data["validation"]["rows"]
+    ]
+    titles = ["testbed", "policy", "layer", *measures.values(), "error of a job: median", "p90",
+              "rank correlation"]  # fmt: skip
+    return table(titles, rows)
+
+
+def _named(row: Row) -> list[str]:
+    return [row["testbed"], f"`{row['policy']}`", LAYERS[row["layer"]]]
+
+
+def bias(data: Data, kind: str) -> str:
+    """Return the errors of the mean JCT by group: a line per testbed, policy and layer."""
+    found = data["validation"]["rows"]
+    names = list(dict.fromkeys(name for row in found for name in row["groups"][kind]))
+    if kind == "size":
+        names.sort(key=int)
+    rows = [
+        [
+            *_named(row),
+            *(
+                f"{signed(row['groups'][kind][name][1])} ({row['groups'][kind][name][0]})"
+                if name in row["groups"][kind]
+                else ""
+                for name in names
+            ),
+        ]
+        for row in found
+    ]
+    titles = [f"{name} GPU{'s' * (name != '1')}" if kind == "size" else name for name in names]
+    return table(["testbed", "policy", "layer", *titles], rows)
+
+
+def departures(data: Data) -> str:
+    """Return where the starts differ first, for the testbeds that recorded them."""
+    rows = [
+        [
+            *_named(row)[1:],
+            f"{first['differing']} of {first['known']}",
+            f"{first['median_s']:.0f} s",
+            f"{first['job_id']}, {first['gpus']} GPUs, at {first['arrival_s']:,.0f} s",
+            f"{first['observed_start_s']:,.0f} s",
+            f"{first['simulated_start_s']:,.0f} s",
+        ]
+        for row in data["validation"]["rows"]
+        if (first := row["departure"]) is not None
+    ]
+    titles = ["policy", "layer", "starts that differ", "median distance of all",
+              "first job, its arrival", "it started at", "in the simulation"]  # fmt: skip
+    return table(titles, rows)
+
+
+def explained(data: Data) -> str:
+    """Return what was changed alone, and what then remains of the error of Muri's Tiresias."""
+    keys = {"jct_mean_s": "mean JCT", "jct_p99_s": "p99", "8": "mean JCT, 8 GPUs",
+            "32": "mean JCT, 32 GPUs"}  # fmt: skip
+    rows = [
+        [
+            row["changed"],
+            *(signed(row[key]) for key in keys),
+            signed(row["abs_p50"]).removeprefix("+"),
+        ]
+        for row in data["validation"]["varied"]
+    ]
+    return table(["`tiresias`", *keys.values(), "error of a job: median"], rows)
+
+
 def training() -> list[str]:
     """Return the lines of the results of the training example."""
     text = (TRAINING / "RESULTS.md").read_text(encoding="utf-8")
@@ -411,6 +517,11 @@ def made(data: Data, name: str) -> str:
         "sjf-bsbf options": lambda: options(data),
         "sjf-bsbf elastic": lambda: elastic(data),
         "gavel timing": lambda: timing(data),
+        "validation": lambda: validation(data),
+        "validation by length": lambda: bias(data, "length"),
+        "validation by size": lambda: bias(data, "size"),
+        "validation varied": lambda: explained(data),
+        "validation departures": lambda: departures(data),
         "training counts": training_counts,
         "training rows": training_rows,
     }[name]()

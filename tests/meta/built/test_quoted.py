@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 from examples.hadare_training.__main__ import read, tables
 
 import quoted
+import validation
 from gangline import reproduce
 from meta.house import ROOT
 
@@ -55,6 +57,21 @@ def test_what_is_kept_is_of_the_whole_study(name: str) -> None:
     assert (None in found) == (None in claimed)
     numbers = sorted(value for value in claimed if value is not None)
     assert sorted(found - {None}) == pytest.approx(numbers, rel=1e-6)
+
+
+@pytest.mark.shared
+def test_the_validation_is_measured_anew(shared: Path) -> None:
+    found = json.loads(validation.json_of(shared / "hardware"))
+    assert found == json.loads(validation.DATA.read_text(encoding="utf-8"))
+    assert len(found["rows"]) == 8
+    assert len(found["varied"]) == len(validation.VARIED)
+
+
+def test_a_figure_of_the_validation() -> None:
+    address = "validation:Muri:srtf:scheduling:jct_mean_s"
+    assert quoted.figure(quoted.Data(), address) == "-1.0 %"
+    with pytest.raises(KeyError, match="no row Muri, fifo, peer"):
+        quoted.figure(quoted.Data(), "validation:Muri:fifo:peer:jct_mean_s")
 
 
 def test_results_of_the_training_are_those_of_its_measurements() -> None:

@@ -18,11 +18,14 @@ from gangline.cluster.description import Cluster
 from gangline.trace.jobs.table import Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gangline.policies.choice import ChosenPolicy
     from gangline.runs.result import Result
     from gangline.studies.validate.observed import Floats, Outcomes
 
 __all__ = [
+    "LAYERS",
     "PEER",
     "PREDICTION",
     "SCHEDULING",
@@ -36,6 +39,12 @@ __all__ = [
 ]
 
 SCHEDULING, PREDICTION, PEER = "scheduling", "prediction", "peer"
+LAYERS: Mapping[str, str] = {
+    SCHEDULING: "run times given",
+    PREDICTION: "trace alone",
+    PEER: "peer",
+}
+"""The layers in their order, with what each was given."""
 
 _SLOWS = ("network", "throughput", "iter_time", "elastic")
 _OVERHEADS = ("restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s")

@@ -10,11 +10,12 @@ import numpy as np
 from gangline._support.look import COLOURS, ticks_s
 from gangline.analysis.report._svg import draw, still
 from gangline.analysis.report.charts import Chart, Line, shares
-from gangline.studies.validate.result import LAYERS
+from gangline.studies.validate.layers import LAYERS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gangline.studies.validate.observed import Floats
-    from gangline.studies.validate.result import PolicyValidation, Validation
 
 __all__ = ["pictures"]
 
@@ -24,30 +25,36 @@ _DOTS = 2000  # ours: of more jobs every n-th is drawn, in the order of the trac
 _STEPS = 600  # ours: points of a curve
 
 
-def pictures(found: Validation) -> list[tuple[str, str, str]]:
-    """Return pictures as (title of the table they belong to, how to read it, SVG element)."""
-    made = []
-    for number, one in enumerate(found):
-        title = one.table()[0]
-        for layer in one.layers:
-            about = (
-                f"{one.policy}, {LAYERS[layer]}: a dot is a job. On the diagonal the simulated "
-                "JCT is the observed one; above it the simulation is too slow."
-            )
-            step = math.ceil(len(one.job_ids) / _DOTS)
-            if step > 1:
-                about += f" One job in {step} is drawn."
-            name = f"{one.policy}, {LAYERS[layer]}"
-            dots = _scatter(one.observed_jct_s[::step], one.jct_s[layer][::step], name)
-            made.append((title, about, dots))
-        about = "Which share of the jobs is done within a time after it arrived."
-        made.append((title, about, draw(_curves(one, f"jct-{number}"))))
-    return made
+def pictures(
+    policy: str, number: int, observed_s: Floats, layers: Mapping[str, Floats]
+) -> list[tuple[str, str]]:
+    """Return pictures of one policy as (how to read it, SVG element).
+
+    Parameters
+    ----------
+    policy, number : str, int
+        Its label, and its place on the page.
+    observed_s : float64 array
+        Observed JCTs.
+    layers : mapping of str to float64 array
+        JCTs of the same jobs by layer.
+    """
+    step = math.ceil(len(observed_s) / _DOTS)
+    fewer = f" One job in {step} is drawn." if step > 1 else ""
+    drawn = []
+    for layer, simulated_s in layers.items():
+        name = f"{policy}, {LAYERS[layer]}"
+        about = (
+            f"{name}: a dot is a job. On the diagonal the simulated JCT is the observed one; above "
+            f"it the simulation is too slow.{fewer}"
+        )
+        drawn.append((about, _scatter(observed_s[::step], simulated_s[::step], name)))
+    named = {"observed": observed_s, **{LAYERS[layer]: of for layer, of in layers.items()}}
+    about = "Which share of the jobs is done within a time after it arrived."
+    return [*drawn, (about, draw(_curves(named, policy, f"jct-{number}")))]
 
 
-def _curves(one: PolicyValidation, key: str) -> Chart:
-    columns = {"observed": one.observed_jct_s}
-    columns |= {LAYERS[layer]: one.jct_s[layer] for layer in one.layers}
+def _curves(columns: Mapping[str, Floats], policy: str, key: str) -> Chart:
     lines = []
     for number, (name, values) in enumerate(columns.items()):
         points = np.sort(values)
@@ -55,7 +62,7 @@ def _curves(one: PolicyValidation, key: str) -> Chart:
             points = np.quantile(points, np.linspace(0.0, 1.0, _STEPS))
         lines.append(Line(number, name, *shares(points, _LEAST_S)))
     return Chart(
-        key, f"{one.policy}: time to finish", "", "time since arrival", "share of jobs", lines,
+        key, f"{policy}: time to finish", "", "time since arrival", "share of jobs", lines,
         "seconds", "share", is_step=True,
     )  # fmt: skip
 

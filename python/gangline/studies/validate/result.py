@@ -1,4 +1,4 @@
-"""What a validation found, and how it is told."""
+"""What a validation found: as plain values, tables, sentences and a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline._support.formatting import duration, plural
 from gangline.studies.validate.agreement import MEASURES, pairs_alike
-from gangline.studies.validate.layers import PEER, PREDICTION, SCHEDULING
+from gangline.studies.validate.layers import LAYERS, PREDICTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,23 +18,16 @@ if TYPE_CHECKING:
     from gangline.studies.validate.observed import Floats
     from gangline.trace.jobs.table import Trace
 
-__all__ = ["LAYERS", "PolicyValidation", "Validation"]
-
-LAYERS: Mapping[str, str] = {
-    SCHEDULING: "run times given",
-    PREDICTION: "trace alone",
-    PEER: "peer",
-}
-"""The layers in their order, with what each was given."""
+__all__ = ["PolicyValidation", "Validation", "signed"]
 
 _KINDS = {"size": "GPUs per job", "length": "run time in the trace", "model": "model"}
 _ROWS: Mapping[str, str] = {
-    "abs_p50": "error of a job: median, either sign",
-    "abs_p90": "its p90",
-    "abs_p99": "its p99",
-    "p10": "with signs: p10",
-    "p50": "with signs: median",
-    "p90": "with signs: p90",
+    "abs_p50": "absolute error of a job: median",
+    "abs_p90": "p90 of it",
+    "abs_p99": "p99 of it",
+    "p10": "signed error of a job: p10",
+    "p50": "median of it",
+    "p90": "p90 of it, signed",
 }
 
 Table = tuple[str, list[str], list[list[Any]]]
@@ -285,9 +278,14 @@ class Validation:
         from gangline.studies.validate.picture import pictures
 
         said = [*self.sentences(), *(note for one in self.policies for note in one.notes)]
+        drawn = [
+            (one.table()[0], *picture)
+            for number, one in enumerate(self.policies)
+            for picture in pictures(one.policy, number, one.observed_jct_s, one.jct_s)
+        ]
         title = "Simulated against observed"
         return report.write_tables(
-            title, said, self.tables(), path, command=command, pictures=pictures(self)
+            title, said, self.tables(), path, command=command, pictures=drawn
         )
 
     def __repr__(self) -> str:

@@ -1,0 +1,150 @@
+"""Measure how far gangline is from the public testbeds, and keep the numbers.
+
+    .venv/bin/python scripts/validation.py FOLDER
+
+FOLDER holds what the testbeds did: muri/trace.csv, srtf.csv and tiresias.csv, and
+shockwave/trace.trace, ftf.csv and max_sum.csv, in which a row has the JCT on hardware and in the
+authors' own simulator. The numbers go to benches/studies/validation.json, from which
+scripts/quoted.py writes the tables of docs/validation.md. Nothing is tuned to these tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import gangline as gl
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "benches" / "studies" / "validation.json"
+MURI = {
+    "arrival_s": "submit_time",
+    "first_start_s": "start_time",
+    "finish_s": "end_time",
+    "jct_s": "JCT",
+    "run_s": "real_executed_time",
+}
+HARDWARE = {"job_id": "job", "jct_s": "jct_hardware_s"}
+SIMULATED = {"job_id": "job", "jct_s": "jct_their_simulator_s"}
+VARIED: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "`las_time`: seconds in place of GPU-seconds": {"las_time": True},
+    "`discretised=false`: no queues": {"discretised": False},
+    "a third limit, 18,000 GPU-s": {"limits": [3250.0, 7200.0, 18_000.0]},
+    "`promote_knob=8`": {"promote_knob": 8.0},
+    "`placement=consolidate`": {"placement": "consolidate"},
+}
+"""What might explain Muri's Tiresias, and does not."""
+MURI_DECISION_S, SHOCKWAVE_ROUND_S = 360.0, 120.0  # of the testbeds, as their authors ran them
+
+
+def measure(folder: Path) -> dict[str, gl.Validation]:
+    """Return the validation of each testbed."""
+    muri, shockwave = folder / "muri", folder / "shockwave"
+    rounds = {"round_s": SHOCKWAVE_ROUND_S}
+    tables = {"gavel-ftf": shockwave / "ftf.csv", "gavel-max-sum": shockwave / "max_sum.csv"}
+    return {
+        "Muri": gl.validate(
+            gl.Cluster.homogeneous(servers=8, gpus=8, gpu="V100"),
+            str(muri / "trace.csv"),
+            ["srtf", "tiresias"],
+            {name: muri / f"{name}.csv" for name in ("srtf", "tiresias")},
+            columns=MURI,
+            tolerance_s=MURI_DECISION_S,
+        ),
+        "Shockwave": gl.validate(
+            gl.Cluster.homogeneous(servers=8, gpus=4, gpu="V100"),
+            str(shockwave / "trace.trace"),
+            list(tables),
+            tables,
+            columns=HARDWARE,
+            peer=tables,
+            peer_columns=SIMULATED,
+            params=dict.fromkeys(tables, rounds),
+            tolerance_s=SHOCKWAVE_ROUND_S,
+        ),
+    }
+
+
+def varied(folder: Path) -> list[dict[str, Any]]:
+    """Return the errors of Muri's Tiresias, run times given, with one thing changed at a time."""
+    found = []
+    for words, params in VARIED.items():
+        policy = gl.policies.Tiresias(**params)
+        (one,) = gl.validate(
+            gl.Cluster.homogeneous(servers=8, gpus=8, gpu="V100"),
+            str(folder / "muri" / "trace.csv"),
+            policy,
+            folder / "muri" / "tiresias.csv",
+            columns=MURI,
+        )
+        layer = one.layers["scheduling"]
+        sizes = {group.name: group.error for group in layer.groups["size"]}
+        found.append(
+            {
+                "changed": words,
+                "jct_mean_s": layer.measures["jct_mean_s"].error,
+                "jct_p99_s": layer.measures["jct_p99_s"].error,
+                "abs_p50": layer.errors["abs_p50"],
+                "8": sizes["8"],
+                "32": sizes["32"],
+            }
+        )
+    return found
+
+
+def rows(measured: dict[str, gl.Validation]) -> list[dict[str, Any]]:
+    """Return a row per testbed, policy and layer."""
+    return [
+        {
+            "testbed": testbed,
+            "policy": one.policy.partition("(")[0],
+            "layer": layer,
+            "jobs": len(one.job_ids),
+            **{key: pair.error for key, pair in found.measures.items()},
+            **found.errors,
+            "rank_correlation": found.rank_correlation,
+            "departure": found.to_dict()["departure"],
+            "groups": {
+                kind: {group.name: [group.jobs, group.error] for group in groups}
+                for kind, groups in found.groups.items()
+            },
+        }
+        for testbed, validation in measured.items()
+        for one in validation
+        for layer, found in one.layers.items()
+    ]
+
+
+def short(value: Any) -> Any:
+    """Return numbers with seven digits, which are enough for the docs."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, dict):
+        return {key: short(one) for key, one in value.items()}
+    return [short(one) for one in value] if isinstance(value, list) else value
+
+
+def json_of(folder: Path) -> str:
+    """Return the content of the file, a row per line, so that a difference can be read."""
+    parts = {"rows": rows(measure(folder)), "varied": varied(folder)}
+    lists = (
+        f'"{name}": [\n' + ",\n".join(json.dumps(short(row)) for row in of) + "\n]"
+        for name, of in parts.items()
+    )
+    return "{\n" + ",\n".join(lists) + "\n}\n"
+
+
+def main() -> None:
+    """Measure, and write the file."""
+    parser = argparse.ArgumentParser(prog="validation.py")
+    parser.add_argument("folder", type=Path, help="of muri/ and shockwave/")
+    text = json_of(parser.parse_args().folder)
+    DATA.parent.mkdir(exist_ok=True)
+    DATA.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
