@@ -8,8 +8,8 @@
 others seconds) and keeps in benches/studies what the docs need of them. `--pairs` names the
 throughput file of the public Gavel simulator; sjf-bsbf then also runs with its measured pairs.
 `--from` takes documents that `gangline reproduce STUDY --json` printed, STUDY.json in that folder.
-scripts/gavel_timing.py, scripts/validation.py and `python -m examples.hadare_training --data` keep
-data of their own.
+scripts/gavel_timing.py, scripts/validation.py, `python -m examples.hadare_training --data` and
+`python -m examples.rl_scheduling --data` keep data of their own.
 
 Between these markers, and nowhere else, Markdown is written:
 
@@ -36,6 +36,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "benches" / "studies"
 TRAINING = ROOT / "examples" / "hadare_training"
+AGENTS = ROOT / "examples" / "rl_scheduling" / "results.json"
 PAIRS = "sjf-bsbf-pairs"
 STUDIES = ("dally", "hadar", "hadare", "hadar-search", "sjf-bsbf")
 PAGES = ("README.md", "docs/**/*.md", "examples/**/*.md")
@@ -501,6 +502,19 @@ def training_rows() -> str:
     return table(titles, ends)
 
 
+def agents() -> str:
+    """Return the agents that schedule, and the policies."""
+    kept = json.loads(AGENTS.read_text(encoding="utf-8"))
+    return table(["", "mean JCT, h", "against `fifo`", "against `srtf`"], kept["rows"])
+
+
+def agents_speed() -> str:
+    """Return how fast the environment is."""
+    kept = json.loads(AGENTS.read_text(encoding="utf-8"))
+    titles = ["environment steps per second", "seconds to train an agent"]
+    return table(titles, [[f"{kept['steps_per_s']:,}", f"{kept['trained_s']:.0f}"]])
+
+
 def made(data: Data, name: str) -> str:
     """Return the table of a name."""
     if name.endswith(" claims"):
@@ -524,6 +538,8 @@ def made(data: Data, name: str) -> str:
         "validation departures": lambda: departures(data),
         "training counts": training_counts,
         "training rows": training_rows,
+        "rl agents": agents,
+        "rl speed": agents_speed,
     }[name]()
 
 

@@ -33,6 +33,7 @@ GIVES = {
     "gantt": "Gantt charts",
     "plot": "figures for papers",
     "testing": "property tests of policies",
+    "rl": "environments for agents that learn to schedule",
 }
 # Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}

@@ -29,6 +29,7 @@ ROOMS = (
     "plot",
     "paper",
     "testing",
+    "rl",
     "doctor",
     "cli",
     "__main__",
@@ -40,6 +41,7 @@ HEAVY_HOMES = {
     "matplotlib": {"plot", "runs"},
     "perfetto": {"analysis"},
     "highspy": {"doctor", "lp"},  # the doctor reads its version
+    "gymnasium": {"rl"},
 }
 NEVER = {"pandas", "scipy", "cvxpy"}
 NO_PYTHON_NO_THREADS = {"pyo3", "numpy", "rayon", "arrow-array", "arrow-schema", "arrow-pyarrow"}

@@ -195,12 +195,12 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self._ids = np.full(self._window, -1, np.int64)
         tops = [*jobs.values()] * self._window + [*cluster.values()]
         self._factors = 1.0 / np.log1p(np.asarray(tops))
-        self.observation_space = gymnasium.spaces.Dict(
-            {
-                "jobs": gymnasium.spaces.Box(0.0, 1.0, shape),
-                "cluster": gymnasium.spaces.Box(0.0, 1.0, (len(cluster),)),
-            }
-        )
+        boxes: dict[str, gymnasium.Space[Any]] = {
+            "jobs": gymnasium.spaces.Box(0.0, 1.0, shape),
+            "cluster": gymnasium.spaces.Box(0.0, 1.0, (len(cluster),)),
+        }
+        # gymnasium declares a dictionary of spaces where it means one of their values
+        self.observation_space = gymnasium.spaces.Dict(boxes)  # type: ignore[assignment]
         self.action_space = gymnasium.spaces.Discrete(self._window + 1)
 
     def reset(
