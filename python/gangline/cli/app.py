@@ -26,6 +26,7 @@ from gangline.cli.policies import policies
 from gangline.cli.report import report
 from gangline.cli.reproduce import reproduce
 from gangline.cli.run import run
+from gangline.cli.serve import serve
 from gangline.cli.sweep import sweep
 from gangline.cli.trace import app as trace_app
 from gangline.cli.validate import validate
@@ -51,6 +52,7 @@ app = App(
     result_action="return_value",
 )
 app.command(run)
+app.command(serve)
 app.command(compare)
 app.command(sweep)
 app.command(plan)

@@ -14,7 +14,7 @@ from gangline.errors import OptionError
 from gangline.runs import arrival_window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gangline.policies.choice import PolicyLike
     from gangline.runs.result import Result
@@ -98,9 +98,6 @@ def run(
     choice
         How the trace is read.
     """
-    from gangline.runs.inputs import as_cluster
-    from gangline.runs.result_folder import check as check_folder
-
     kept = kept or Kept()
     options = {
         "seed": seed,
@@ -111,16 +108,38 @@ def run(
     if spec is not None:
         chosen = {"cluster": cluster, "policy": policy, "set": settings, **options}
         _refuse_beside(spec, {**chosen, **_given(choice), **_given(kept)})
-    if out is not None:
-        check_folder(out)
-    if kept.html is not None:
-        _page.check(kept.html)
+    check_places(kept, out)
     if spec is None:
         options |= {"seed": seed or 0, **kept.options}
         done = _simulate(trace, cluster, policy, settings, choice, options)
     else:
         done = _repeat(spec, trace, keeps_segments=kept.options["segments"])
-    result = done.result
+    show(done.result, done.jobs, [done.policy], kept, out, json=json)
+    return done.code
+
+
+def check_places(kept: Kept, out: Path | None) -> None:
+    """Refuse before the run what could not be written after it."""
+    from gangline.runs.result_folder import check as check_folder
+
+    if out is not None:
+        check_folder(out)
+    if kept.html is not None:
+        _page.check(kept.html)
+
+
+def show(
+    result: Result,
+    jobs: Trace,
+    policies: Sequence[PolicyLike],
+    kept: Kept,
+    out: Path | None,
+    *,
+    json: bool,
+) -> None:
+    """Save a result, and print its summary and what is odd in the run."""
+    from gangline.runs.inputs import as_cluster
+
     if out is not None:
         result.save(out, explain=kept.explain)
     if kept.html is not None:
@@ -132,22 +151,21 @@ def run(
         rows = [[said, form(summary[key]), key] for said, key, form in _SHOWN if key in summary]
         if result.offered_load is not None:
             rows.append(["offered load", result.offered_load.text(), "offered_load"])
-        title = f"{result.policy}: {done.jobs!r}"
+        title = f"{result.policy}: {jobs!r}"
         _console.table(["", "value", "key"], rows, title=title, numbers=(1,))
         window = arrival_window.of_spec(result.spec)
         if window is not None:
             _console.prose(arrival_window.sentence(window, [result.summary["jobs"]]))
         lab = as_cluster(result.spec["cluster"])
-        _inputs.say_lacks(done.jobs, lab, [done.policy], drops=True)
+        _inputs.say_lacks(jobs, lab, policies, drops=True)
         load = result.offered_load
         if load is not None and (load.is_over or load.is_light or load.steady_window is not None):
             _console.say(f"note: {load.in_words()}")
-        _inputs.say_about(done.jobs, lab, [done.policy])
+        _inputs.say_about(jobs, lab, policies)
         if out is not None:
             _console.say(f"saved in {out}")
         if kept.html is not None:
             _console.say(f"saved {kept.html}")
-    return done.code
 
 
 class _Done(NamedTuple):

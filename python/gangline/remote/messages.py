@@ -124,7 +124,10 @@ class Place(_Terms, tag="place", kw_only=True):
     def arguments(self) -> dict[str, Any]:
         """Return what was said; the parameters of the rule are arguments too."""
         found = super().arguments()
-        return {**found.pop("params"), **found}
+        params = found.pop("params")
+        if twice := sorted(params.keys() & set(self.__struct_fields__)):
+            raise ValueError(f"params: `{twice[0]}` is a field of the action itself")
+        return {**found, **params}
 
 
 class Start(_Places, tag="start", kw_only=True):
