@@ -1,4 +1,4 @@
-"""What a figure of ratios is made of, whoever draws it."""
+"""The data of a figure of ratios, for matplotlib and for pgfplots alike."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def paper(
     )
     files = write(made, folder)
     if json:
-        _console.document(made.to_dict())
+        _console.document(show.document(made))
     else:
         for title, titles, cells in show.terminal(made):
             _console.table(titles, cells, title=title)

@@ -7,7 +7,7 @@ Examples
 ...     made = gl.paper.run(["las"], worlds=["tiresias"], quick=True, out=folder, workers=1)
 ...     files = gl.paper.write(made, folder)
 >>> made
-Paper(las: 1 world, 34 runs)
+Paper(las: 1 world, 32 runs)
 >>> [name for name in files if name.endswith(".tex")]
 ['table.tex', 'sensitivity.tex', 'figure.tex', 'methods.tex']
 """

@@ -143,20 +143,6 @@ class Paper:
         same = [one for one in self.rows if one[:2] == row[:2] and one.is_new]
         return [_pair(row, one) for one in same]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values: what was run, the means, the ratios and what they say."""
-        from gangline.paper import show
-
-        return {
-            "policies": [one.label for one in self.entrants],
-            "worlds": [one.name for one in self.worlds],
-            "seeds": self.seeds,
-            "is_quick": self.is_quick,
-            "rows": show.table(self).to_pylist(),
-            "ratios": show.ratios_table(self).to_pylist(),
-            "reading": [*show.verdicts(self), *show.reasons(self), *self.notes],
-        }
-
     def __repr__(self) -> str:
         labels = ", ".join(one.label for one in self.entrants)
         size = f"{plural(len(self.worlds), 'world')}, {plural(self.runs_count, 'run')}"
@@ -315,7 +301,7 @@ def _cells(made: Paper, place: World, traces: Worlds) -> Iterator[_Cell]:
 def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
     """Leave out rivals that a change of parameters does not touch, unless it touches a new policy.
 
-    If it touches nobody, nobody runs.
+    If it touches no policy, none runs.
     """
     names = change.params.keys()
     touched = [one for one in found if names <= one[1].params.keys()]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gangline.paper.run import Pair, Paper, Row
 
 __all__ = [
-    "figure_pgf", "figure_tex", "legend", "panels", "ratios_table", "reasons", "sensitivity_tex",
-    "table", "table_tex", "terminal", "verdicts",
+    "document", "figure_pgf", "figure_tex", "legend", "panels", "ratios_table", "reasons",
+    "sensitivity_tex", "table", "table_tex", "terminal", "verdicts",
 ]  # fmt: skip
 
 _HOUR_S = 3600.0
@@ -64,6 +64,19 @@ def ratios_table(made: Paper) -> pa.Table:
 
 def _names(one: Row | Pair) -> dict[str, str]:
     return {"world": one.world.name, "change": one.change.label}
+
+
+def document(made: Paper) -> dict[str, Any]:
+    """Return what was run, the means, the ratios and what they say, as plain values."""
+    return {
+        "policies": [one.label for one in made.entrants],
+        "worlds": [one.name for one in made.worlds],
+        "seeds": made.seeds,
+        "is_quick": made.is_quick,
+        "rows": table(made).to_pylist(),
+        "ratios": ratios_table(made).to_pylist(),
+        "reading": [*verdicts(made), *reasons(made), *made.notes],
+    }
 
 
 def terminal(made: Paper) -> list[tuple[str, list[str], list[list[Any]]]]:
