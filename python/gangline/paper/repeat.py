@@ -30,6 +30,9 @@ _OF_VERSIONS = {
 """Files whose bytes depend on versions as well, not on the runs alone."""
 
 
+_RUNS = "runs.csv"
+
+
 class _Policy(msgspec.Struct, forbid_unknown_fields=True):
     policy: str
     params: dict[str, Any] = {}
@@ -61,7 +64,9 @@ class Repeated(NamedTuple):
     def sentences(self) -> list[str]:
         """Say whether it repeats."""
         if self.differences:
-            return ["it does not repeat:", *self.differences, *self.versions]
+            same = not any(one.startswith(_RUNS) for one in self.differences)
+            but = ": the runs have the same events, but not all files say the same" if same else ""
+            return [f"it does not repeat{but}", *self.differences, *self.versions]
         whole = f"it repeats: {plural(self.runs, 'run')} with the same events"
         if self.versions:
             return [f"{whole} and the same tables", *self.versions]
@@ -145,12 +150,12 @@ def _compared(asked: _File, here: Path, folder: Path, runs: int) -> Repeated:
 
 def _difference(name: str, old: Path, new: Path, sha256: str) -> str:
     """Say what differs in a file; of the runs, the first that does."""
-    if name == "runs.csv" and old.is_file() and new.is_file() and digest_of(old) == sha256:
+    if name == _RUNS and old.is_file() and new.is_file() and digest_of(old) == sha256:
         for before, after in zip(_lines(old), _lines(new), strict=False):
             if before != after:
                 where = ", ".join(before[key] for key in ("world", "change", "policy", "seed"))
                 what = f"{before['value']} then, {after['value']} now"
-                return f"runs.csv: the first run that differs: {where}: {what}"
+                return f"{_RUNS}: the first run that differs: {where}: {what}"
     return f"{name}: has other bytes than the one that was written"
 
 

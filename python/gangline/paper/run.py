@@ -135,13 +135,13 @@ class Paper:
 
     @property
     def pairs(self) -> list[Pair]:
-        """Every rival against every new policy that runs in the same world, in order of rows."""
-        return [pair for row in self.rows if not row.is_new for pair in self.pairs_of(row)]
+        """Every policy against every new one that runs in the same world, in order of rows."""
+        return [pair for row in self.rows for pair in self.pairs_of(row)]
 
     def pairs_of(self, row: Row) -> list[Pair]:
-        """Return a rival against each new policy."""
+        """Return a policy against each new one, but not against itself."""
         same = [one for one in self.rows if one[:2] == row[:2] and one.is_new]
-        return [_pair(row, one) for one in same]
+        return [_pair(row, one) for one in same if one.policy != row.policy]
 
     def __repr__(self) -> str:
         labels = ", ".join(one.label for one in self.entrants)

@@ -8,12 +8,12 @@ from gangline._support.formatting import listed, plural, times
 from gangline._support.latex import bold, escaped, tabular
 from gangline._support.look import COLOURS
 from gangline._support.panels import Panel, limits, ticks
+from gangline._support.statistics import LEAST_SEEDS
 from gangline.paper.worlds import UNCHANGED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gangline._support.statistics import Estimate
     from gangline.paper.run import Pair, Paper, Row
 
 __all__ = [
@@ -127,14 +127,14 @@ def sensitivity_tex(made: Paper) -> str:
 
 _VERDICTS = {
     "better": "better than", "worse": "worse than", "equal": "equal to",
-    "cannot tell": "not told from",
+    "cannot tell": "not significantly different from",
 }  # fmt: skip
 
 
 def legend(made: Paper) -> list[str]:
     """Say how the tables of the terminal are read."""
     lines = [
-        f"over {one.label}: the measure under a rival over that under {one.label}; above 1 "
+        f"Ratio to {one.label}: the measure under a rival over that under {one.label}; above 1 "
         f"{one.label} is better."
         for one in made.entrants
     ]
@@ -145,6 +145,8 @@ def legend(made: Paper) -> list[str]:
 
 def verdicts(made: Paper) -> list[str]:
     """Say against whom the new policies are better, worse, or not told apart, unchanged."""
+    if len(made.seeds) < LEAST_SEEDS:
+        return [f"{plural(len(made.seeds), 'seed')}: no verdicts, which need five seeds or more."]
     found = []
     for entrant in made.entrants:
         for place in made.worlds:
@@ -159,14 +161,7 @@ def verdicts(made: Paper) -> list[str]:
             if own.status != "finished":
                 said = [f"{own.status} ({own.reason})"]
             found.append(f"{entrant.label} in the world {place.name}: {'; '.join(said)}.")
-    if len(made.seeds) < _FIVE:
-        found.append(
-            f"{plural(len(made.seeds), 'seed')}: no verdicts; intervals need five seeds or more."
-        )
     return found
-
-
-_FIVE = 5
 
 
 def reasons(made: Paper) -> list[str]:
@@ -284,7 +279,7 @@ def _heroes(row: Row) -> tuple[str, ...]:
 
 
 def _against(made: Paper) -> list[str]:
-    return [f"over {one.label}" for one in made.entrants]
+    return [f"ratio to {one.label}" for one in made.entrants]
 
 
 def _value(row: Row) -> str:
@@ -292,20 +287,21 @@ def _value(row: Row) -> str:
     if one is None:
         return row.status
     per = _HOUR_S if row.world.measure.endswith("_s") else 1.0
-    return _with_interval(f"{one.mean / per:.4g}", one, per)
-
-
-def _with_interval(mean: str, one: Estimate, per: float) -> str:
     if one.low is None or one.high is None:
-        return mean
-    return f"{mean} ({one.low / per:.4g} to {one.high / per:.4g})"
+        return _number(one.mean / per)
+    low, high = _number(one.low / per), _number(one.high / per)
+    return f"{_number(one.mean / per)} ({low} to {high})"
+
+
+def _number(value: float) -> str:
+    """Return a value of a table with about four digits."""
+    return f"{value:.2f}" if value < 100.0 else f"{value:,.1f}" if value < 1e3 else f"{value:,.0f}"
 
 
 def _pairs(made: Paper, row: Row) -> list[str]:
     """Return the ratios of a rival to each new policy; a mark tells whether seeds do."""
-    if row.is_new:
-        return ["–" for _ in made.entrants]
-    return [_pair(one) for one in made.pairs_of(row)]
+    found = {one.policy: _pair(one) for one in made.pairs_of(row)}
+    return [found.get(one.label, "–") for one in made.entrants]
 
 
 def _pair(one: Pair) -> str:
@@ -323,6 +319,6 @@ def _note(made: Paper, packages: str = "booktabs") -> str:
         f"% needs {packages}. A ratio above 1: the rival needs more than the new policy. "
         "A question mark: the seeds cannot tell which is better."
     )
-    if len(made.seeds) < _FIVE:
+    if len(made.seeds) < LEAST_SEEDS:
         words += " Too few seeds for intervals: no ratio here is conclusive."
     return words + "\n"

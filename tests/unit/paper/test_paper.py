@@ -182,6 +182,20 @@ def test_a_verdict_needs_an_interval_on_one_side_of_1(factors: list[float], verd
     assert ("?" in table_tex(made).split("\\midrule")[1]) == (verdict == "cannot tell")
 
 
+def test_sentences_name_those_that_the_seeds_tell_apart() -> None:
+    made = compared([10.0] * 5, [20.0] * 5)
+    place = made.worlds[0]
+    made.rows += [
+        Row(place, UNCHANGED, policy, policy == "new", dict(enumerate(values)), "finished", "")
+        for policy, values in (("srtf", [5.0] * 5), ("new", [20.0, 5.0, 20.0, 5.0, 10.0]))
+    ]
+    (told,) = verdicts(made)
+    assert told == (
+        "mine in the world tiresias: better than tiresias; worse than srtf; not significantly "
+        "different from new."
+    )
+
+
 def test_a_rival_that_does_not_apply_has_no_ratio_but_a_reason() -> None:
     made = compared([1.0] * 5, [], "does not apply")
     (pair,) = made.pairs
@@ -264,7 +278,7 @@ def test_methods_name_code_worlds_seeds_and_what_cannot_be_told(kit: Path, home:
     for name in ("kit_greedy.py", "kit_order.py"):
         sha256 = hashlib.sha256((home / name).read_bytes()).hexdigest()
         assert f"{name} (sha256 {sha256[:16]}...)" in text
-    core = hashlib.sha256(Path(gl._core.__file__).read_bytes()).hexdigest()  # type: ignore[attr-defined]
+    core = hashlib.sha256(Path(gl._core.__file__).read_bytes()).hexdigest()
     assert f"gangline {gl.__version__} (core sha256 {core[:16]}..." in text
     assert "with widest = False" in text
     distinct = {
@@ -386,7 +400,9 @@ def test_a_policy_that_a_world_lacks_something_for_does_not_apply() -> None:
     mine = [row for row in made.rows if row.is_new]
     assert {row.status for row in mine} == {"does not apply"}
     assert "slowdown factors of jobs that share a GPU are unknown" in mine[0].reason
-    assert any("does not apply" in line for line in verdicts(made))
+    (told,) = {line.partition(": ")[0] for line in reasons(made)}
+    assert told == "sjf-bsbf in the world tiresias"
+    assert verdicts(made) == ["1 seed: no verdicts, which need five seeds or more."]
 
 
 def test_one_of_the_rivals_is_compared_with_the_others() -> None:
