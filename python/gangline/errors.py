@@ -162,11 +162,18 @@ class OptionError(GanglineError, ValueError):
 
 
 class PolicyError(GanglineError, ValueError):
-    """A policy or one of its parameters is wrong: names the field and the value."""
+    """A policy or one of its parameters is wrong: names the field and the value.
+
+    Attributes
+    ----------
+    lacks : sequence of str
+        The facts of the cluster and the trace that the policy needs and that are missing.
+    """
 
     policy: str | None = None
     field: str | None = None
     value: object = None
+    lacks: Sequence[str] = ()
 
 
 class PlacementError(PolicyError):
@@ -180,8 +187,18 @@ class MissingDuration(PolicyError):  # noqa: N818 - says what is missing
 
 
 class StalledError(PolicyError):
-    """The run would never end: jobs wait for ever, or none keeps any progress."""
+    """The run would never end: jobs wait for ever, or none keeps any progress.
 
+    Attributes
+    ----------
+    reason : str
+        `no_event`: no future event can start the jobs that wait. `preemptions` or `failures`: they
+        undo all progress again and again. `end_of_time`: the clock ends before the jobs do.
+    jobs : sequence
+        The first of the jobs that are not done.
+    """
+
+    reason: str | None = None
     jobs: Sequence[object] = ()
 
 

@@ -630,7 +630,8 @@ def _places(
 ) -> tuple[list[tuple[int, int]], bool]:
     """Return (server, count or mask) pairs and whether they are masks."""
     if (gpus is None) == (masks is None):
-        raise PolicyError("give GPUs either as counts (`gpus`) or as slot masks (`masks`)")
+        message = "give GPUs either as counts (`gpus`) or as slot masks (`masks`)"
+        raise PolicyError(message, field="gpus")
     chosen = gpus if gpus is not None else masks
     assert chosen is not None, "one of the two is there"
     most = 2**64 if masks is not None else 2**32
@@ -645,7 +646,9 @@ def _number(value: object, what: str, most: int = 2**32) -> int:
     """Return a whole number from 0 on; numpy's count, floats do not."""
     number = operator.index(value)  # type: ignore[arg-type]
     if not 0 <= number < most:
-        raise PolicyError(f"{what}: expected 0 to {most - 1}, got {number}", value=number)
+        raise PolicyError(
+            f"{what}: expected 0 to {most - 1}, got {number}", field=what, value=number
+        )
     return number
 
 
@@ -656,6 +659,7 @@ def read_answer(answer: object) -> tuple[list[tuple[Any, ...]], bool]:
     if not isinstance(plan, Plan) or not (word is None or isinstance(word, Steady)):
         raise PolicyError(
             f"`decide` returned {answer!r}; expected a gangline.Plan, or (plan, gangline.STEADY)",
+            field="decide",
             value=type(answer).__name__,
         )
     return plan.actions, word is not None

@@ -38,35 +38,37 @@ def check_ranges(trace: JobTable, cluster: ClusterKeys, policy: str) -> None:
         limit = trace.numbers(name)
         is_elastic |= ~np.isnan(limit) & (limit != gang)
     for row in np.flatnonzero(is_elastic).tolist():
-        lacks = _lacking(trace, cluster, row)
-        if lacks is not None:
+        lacking = _lacking(trace, cluster, row)
+        if lacking is not None:
+            missing, said = lacking
             job = str(trace.column("job_id")[row])
             limits = " and ".join(f"{name} {trace.column(name)[row]}" for name in given)
             gpus = plural(int(gang[row]), "GPU")
             message = (
-                f"{policy}: job {safe(job)} has {gpus} with {limits}, but {lacks}. "
+                f"{policy}: job {safe(job)} has {gpus} with {limits}, but {said}. "
                 "Without it nothing says how fast the job is on another number of GPUs; to keep "
                 f"its gang, leave out {' and '.join(given)}"
             )
-            raise PolicyError(message, policy=policy, field="elastic", value=job)
+            raise PolicyError(message, policy=policy, field="elastic", value=job, lacks=(missing,))
 
 
-def _lacking(trace: JobTable, cluster: ClusterKeys, row: int) -> str | None:
-    """Return what keeps a job from being elastic, and what to do; None if it is."""
+def _lacking(trace: JobTable, cluster: ClusterKeys, row: int) -> tuple[str, str] | None:
+    """Return what a job lacks to be elastic, and the words for it; None if it is."""
     label = trace.column("model")[row].as_py() if "model" in trace.columns else None
     if label is None:
-        return "no model: give the trace a column `model` (`--models` draws one)"
+        return "model", "no model: give the trace a column `model` (`--models` draws one)"
     models = {} if cluster.elastic is None else cluster.elastic.models
     if label not in models:
         known = f"known there: {', '.join(map(safe, models))}" if models else "it has no such table"
-        return (
+        words = (
             f"the [elastic] table of the cluster has no model `{safe(label)}` ({known}). Add "
             f"[elastic.models.{safe(label)}] with its step times, which `gangline trace fit` fits "
             "to a profile of measured placements"
         )
+        return "elastic", words
     for name in ("batch_size", "duration_s"):
         if name not in trace.columns or trace.column(name)[row].as_py() in (None, 0):
-            return f"no {name}: give the trace a column `{name}`"
+            return name, f"no {name}: give the trace a column `{name}`"
     return None
 
 

@@ -36,6 +36,8 @@ __all__ = ["Lack", "lacks", "merged", "premises", "reminder", "require"]
 class Lack(NamedTuple):
     """A fact that a world lacks, and what that means for some policies."""
 
+    fact: str
+    """Its name in the declarations of policies, such as `network`."""
     what: str
     """What is missing, such as "no network"."""
     mechanism: str
@@ -92,7 +94,9 @@ def lacks(
                 known[name] = _FACTS[name].lacks(cluster, trace)
             if known[name]:
                 mechanism = premise["mechanism"]
-                mine[name] = Lack(known[name], mechanism, (chosen.label,), _FACTS[name].remedy)
+                mine[name] = Lack(
+                    name, known[name], mechanism, (chosen.label,), _FACTS[name].remedy
+                )
         fails = [lack for lack in mine.values() if not lack.mechanism]
         found += fails or mine.values()  # a policy that cannot run has no idle mechanism
     return merged(found)
@@ -119,7 +123,10 @@ def require(given: Iterable[Lack]) -> None:
         return
     names = [name for lack in fails for name in lack.policies]
     lines = [lack.sentence() for lack in fails]
-    raise PolicyError(". ".join(lines), policy=names[0], field="policies", value=names)
+    facts = {lack.fact: None for lack in fails}
+    raise PolicyError(
+        ". ".join(lines), policy=names[0], field="policies", value=names, lacks=tuple(facts)
+    )
 
 
 def reminder(given: Sequence[Lack]) -> str:

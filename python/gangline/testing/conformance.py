@@ -169,7 +169,7 @@ def counterexample(
     --------
     >>> import gangline as gl
     >>> print(gl.testing.counterexample("fifo", 200, laws=["work-conserving"]).headline)
-    3 jobs, 2 servers, 2 GPUs: segments, 0 s: a job of 1 GPUs waits while 1 GPUs of a type ...
+    3 jobs, 2 servers, 2 GPUs: segments, 0 s: a job of 1 GPU waits; free GPUs of a type ...
     """
     return _draw(_Trial(policy, laws_of(laws), params, max_share, max_events), worlds, seed)
 
@@ -252,13 +252,13 @@ class _Trial:
         """Add to a drawn world what the policy asks of every world: slowdown factors, prices."""
         if "sharing" in self._needs:
             world.cluster_keys.setdefault("sharing", {"xi": 1.5})
-        if "price" in self._needs:
+        if "price_per_hour" in self._needs:
             for row in world.cluster_keys["gpu_types"]:
                 row.setdefault("price_per_hour", 1.0)
 
     @cached_property
-    def _needs(self) -> set[str]:
-        """What the policy misses in a world of one GPU and one job."""
+    def _needs(self) -> set[object]:
+        """What the policy misses in a world of one GPU and one job: the field of its error."""
         alone = World(
             {
                 "gpu_types": [{"name": "A", "memory_gb": 16}],
@@ -269,7 +269,7 @@ class _Trial:
         try:
             alone.simulate(self.policy, params=self.params, max_events=100)
         except GanglineError as error:
-            return {what for what in ("sharing", "price") if what in str(error)}
+            return {getattr(error, "field", None)}
         except Exception:  # noqa: BLE001 - of the user's code: the drawn worlds tell more of it
             return set()
         return set()

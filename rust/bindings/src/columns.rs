@@ -7,7 +7,7 @@ use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, ServerId, SimSpan, SimT
 use numpy::{Element, IntoPyArray, PyArray2, PyArrayMethods};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::IntoPyDict;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -60,7 +60,10 @@ const SERVER_COLUMNS: &str = "gpus, gpus_free, free_mask, rack, gpu_type, up";
 
 fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
     let message = format!("no column `{name}` of {table}; known: {known}");
-    raise(py, "PolicyError", &message, &PyDict::new(py)).unwrap_or_else(|error| error)
+    let facts = [("field", table), ("value", name)].into_py_dict(py);
+    facts
+        .and_then(|facts| raise(py, "PolicyError", &message, &facts))
+        .unwrap_or_else(|error| error)
 }
 
 /// Refuses to tell how much work is left to a policy that does not say that it looks.
@@ -70,7 +73,8 @@ pub(crate) fn check_knowledge(py: Python<'_>, knows_work: bool) -> PyResult<()> 
     }
     let message = "this policy declares knowledge \"online\": it may not read how much \
          work is left; set knowledge = \"remaining\"";
-    Err(raise(py, "PolicyError", message, &PyDict::new(py))?)
+    let facts = [("field", "knowledge"), ("value", "online")].into_py_dict(py)?;
+    Err(raise(py, "PolicyError", message, &facts)?)
 }
 
 /// GPU-seconds without overhead that a job has had so far.

@@ -73,6 +73,7 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
             facts.set_item("time_s", time.seconds())?;
             facts.set_item("waiting", waiting)?;
             facts.set_item("paused", paused)?;
+            facts.set_item("reason", "no_event")?;
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
             raise(py, "StalledError", &message, &facts)
         }
@@ -81,6 +82,12 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
         | EngineError::Endless { time, open, jobs } => {
             facts.set_item("time_s", time.seconds())?;
             facts.set_item("open", open)?;
+            let reason = match error {
+                EngineError::Livelock { .. } => "preemptions",
+                EngineError::Undone { .. } => "failures",
+                _ => "end_of_time",
+            };
+            facts.set_item("reason", reason)?;
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
             raise(py, "StalledError", &message, &facts)
         }

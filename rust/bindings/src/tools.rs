@@ -8,7 +8,7 @@ use gangline_synth::{
 };
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{IntoPyDict, PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
 /// Adds the functions of this file.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -26,11 +26,18 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 fn refuse(py: Python<'_>, error: &SynthError) -> PyErr {
-    let facts = PyDict::new(py);
-    match raise(py, "TraceError", &error.to_string(), &facts) {
-        Ok(raised) => raised,
-        Err(broken) => broken,
-    }
+    let (name, value) = match error {
+        SynthError::UnknownShape { name, .. } => ("value", name.as_str()),
+        SynthError::UnknownParameter { key, .. } => ("column", key.as_str()),
+        SynthError::WrongKind { key, .. }
+        | SynthError::OutOfRange { key, .. }
+        | SynthError::Missing { key, .. }
+        | SynthError::Conflict { first: key, .. } => ("column", *key),
+    };
+    let facts = [(name, value)].into_py_dict(py);
+    facts
+        .and_then(|facts| raise(py, "TraceError", &error.to_string(), &facts))
+        .unwrap_or_else(|broken| broken)
 }
 
 fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {

@@ -15,7 +15,7 @@ use gangline_policies::sharing::Pair;
 use numpy::{PyReadwriteArray1, PyReadwriteArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -192,6 +192,7 @@ impl PolicyView {
         }
         drop(inner);
         Err(policy_error(
+            "view",
             "a view is valid only during `decide`; copy the values that you need later",
         ))
     }
@@ -204,11 +205,12 @@ impl PolicyView {
     ) -> PyResult<R> {
         self.with(|view, plan, inner| {
             let Some(plan) = plan else {
-                return Err(policy_error(if inner.lent.is_some() {
+                let message = if inner.lent.is_some() {
                     "only `decide` makes plans"
                 } else {
                     "a plan is made where a decision is due: advance first"
-                }));
+                };
+                return Err(policy_error("plan", message));
             };
             inner.draft.sync(view, plan, list)?;
             work(view, plan, inner)
@@ -216,10 +218,12 @@ impl PolicyView {
     }
 }
 
-fn policy_error(message: &str) -> PyErr {
+fn policy_error(field: &str, message: &str) -> PyErr {
     Python::attach(|py| {
-        raise(py, "PolicyError", message, &PyDict::new(py)).unwrap_or_else(|error| error)
+        let facts = [("field", field)].into_py_dict(py)?;
+        raise(py, "PolicyError", message, &facts)
     })
+    .unwrap_or_else(|error| error)
 }
 
 /// The job of an index.
@@ -228,9 +232,10 @@ fn job_of(view: &ClusterView<'_>, job: u32) -> PyResult<JobId> {
         return Ok(JobId(job));
     }
     let last = view.jobs().len().saturating_sub(1);
-    Err(policy_error(&format!(
-        "no job {job}: expected an index, 0 to {last}"
-    )))
+    Err(policy_error(
+        "job",
+        &format!("no job {job}: expected an index, 0 to {last}"),
+    ))
 }
 
 fn type_of(view: &ClusterView<'_>, gpu_type: usize) -> PyResult<GpuTypeId> {
@@ -238,10 +243,10 @@ fn type_of(view: &ClusterView<'_>, gpu_type: usize) -> PyResult<GpuTypeId> {
     if gpu_type < types {
         return Ok(GpuTypeId::new(gpu_type));
     }
-    Err(policy_error(&format!(
-        "no GPU type {gpu_type}: expected 0 to {}",
-        types - 1
-    )))
+    Err(policy_error(
+        "gpu_type",
+        &format!("no GPU type {gpu_type}: expected 0 to {}", types - 1),
+    ))
 }
 
 fn gpus_of(view: &ClusterView<'_>, pairs: Vec<(u32, u64)>) -> PyResult<GpuSet> {
@@ -250,14 +255,15 @@ fn gpus_of(view: &ClusterView<'_>, pairs: Vec<(u32, u64)>) -> PyResult<GpuSet> {
         let here = view.cluster().servers().get(server as usize);
         let all = here.map_or(0, |here| u64::MAX >> (64 - here.gpus.clamp(1, 64)));
         if mask == 0 || mask & !all != 0 {
-            return Err(policy_error(&format!(
-                "server {server} has no such GPUs: slot mask {mask}"
-            )));
+            return Err(policy_error(
+                "masks",
+                &format!("server {server} has no such GPUs: slot mask {mask}"),
+            ));
         }
         gpus.insert(ServerId(server), mask);
     }
     if gpus.by_server().is_empty() {
-        return Err(policy_error("expected at least one GPU"));
+        return Err(policy_error("masks", "expected at least one GPU"));
     }
     Ok(gpus)
 }
@@ -718,6 +724,7 @@ impl PolicyView {
         self.work(|view, inner| {
             if inner.loan != loan || order >= inner.kept.queues.len() {
                 return Err(policy_error(
+                    "order",
                     "an order is valid only during the decision that it was made in",
                 ));
             }

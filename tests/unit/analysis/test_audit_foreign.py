@@ -10,6 +10,7 @@ import pytest
 import gangline as gl
 import worlds
 from gangline.cli.app import main
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +92,7 @@ def test_a_column_can_be_left_out() -> None:
     wrong = jobs(run_s=[1.0, 1.0, 1.0])
     assert "short-run" in gl.audit(wrong, LAB, trace=TRACE).counts
     assert gl.audit(wrong, LAB, trace=TRACE, columns={"run_s": ""}).ok
-    with pytest.raises(gl.TraceError, match="unknown native name `stat`"):
+    with refused(gl.TraceError, value="stat"):
         gl.audit(table, LAB, columns={"stat": ""})
 
 
@@ -186,7 +187,7 @@ def test_other_separators_are_read(separator: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ['[{"job_id": "a"}]', '\n{"job_id": "a", "finish_s": 1}\n'])
 def test_json_is_called_json(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(gl.TraceError, match=r"t\.json: this is JSON; expected Parquet, Arrow or C"):
+    with refused(gl.TraceError, path=str(tmp_path / "t.json")):
         gl.audit(tmp_path / "t.json", LAB)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import gangline as gl
 import worlds
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,7 +171,7 @@ def test_copies_may_have_another_size_than_the_gang(
 
 def test_a_size_of_copies_that_is_none_is_refused() -> None:
     for wrong in ("servers", 0, True):
-        with pytest.raises(gl.PolicyError, match="copy_gpus: expected gang, server or an integer"):
+        with refused(gl.PolicyError, field="copy_gpus"):
             gl.audit(pa.table(WHOLE), LAB, copy_gpus=wrong)
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import gangline as gl
 from gangline.cli.app import main
 from gangline.cluster.node_lists.notes import NOTES
+from refusals import refused
 from samples.tables import HELIOS, LINGJUN, NODE_LISTS, OPENB, PAI, PHILLY, SPOT, TIRESIAS
 
 if TYPE_CHECKING:
@@ -123,15 +124,15 @@ def test_capacity_round_trips_and_is_checked(tmp_path: Path) -> None:
     path.write_text(cluster.to_toml())
     assert gl.Cluster.from_toml(path) == cluster
     lab = gl.Cluster.homogeneous(servers=2, gpus=1).to_dict()
-    for capacity, words in (
-        ([{"at_s": 5.0, "servers": 3}], r"capacity\[0\].servers: expected at most the 2 servers"),
-        ([{"at_s": 5.0, "servers": 1}] * 2, r"capacity\[1\].at_s: expected a finite time after 5"),
-        ([{"at_s": -1.0, "servers": 1}], r"capacity\[0\].at_s"),
+    for capacity, facts in (
+        ([{"at_s": 5.0, "servers": 3}], {"key": "capacity[0].servers", "value": 3}),
+        ([{"at_s": 5.0, "servers": 1}] * 2, {"key": "capacity[1].at_s", "value": 5.0}),
+        ([{"at_s": -1.0, "servers": 1}], {"key": "capacity[0].at_s", "value": -1.0}),
     ):
-        with pytest.raises(gl.ClusterError, match=words):
+        with refused(gl.ClusterError, **facts):
             gl.Cluster.from_dict({**lab, "capacity": capacity})
     both = {"capacity": [{"at_s": 0, "servers": 1}], "failures": {"mtbf_hours": 1, "mttr_hours": 1}}
-    with pytest.raises(gl.ClusterError, match="either `capacity` or `failures`"):
+    with refused(gl.ClusterError, key="capacity", value="both"):
         gl.Cluster.from_dict({**lab, **both})
 
 
@@ -155,45 +156,48 @@ def test_outages_leave_as_many_servers_as_the_step_says(
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "facts"),
     [
-        ("", "expected a cluster TOML or a known node list"),
-        ("a,b\n1,2\n", "known node list: lingjun"),
-        (LINGJUN + "a,G,P1,S1\n", r'nodes.csv:6: ip: expected each host once, got "a"'),
-        (LINGJUN + "e,G,,S1\n", r"nodes.csv:6: psw: expected a switch"),
-        (LINGJUN + "e,G,P1\n", r"nodes.csv:6: expected 4 fields, got 3"),
-        (OPENB + "n4,64000,1,x,T4\n", r'nodes.csv:6: gpu: expected an integer >= 0, got "x"'),
-        (OPENB + "n4,64000,1,-1,T4\n", r"nodes.csv:6: gpu"),
-        (OPENB + "n4,64000,1,2,\n", r"nodes.csv:6: model: expected a GPU model"),
+        ("", {"line": 1, "expected": "a known header"}),
+        ("a,b\n1,2\n", {"line": 1, "expected": "a known header"}),
+        (LINGJUN + "a,G,P1,S1\n", {"key": "ip", "line": 6, "value": "a"}),
+        (LINGJUN + "e,G,,S1\n", {"key": "psw", "line": 6, "value": ""}),
+        (LINGJUN + "e,G,P1\n", {"line": 6, "expected": "4 fields, got 3"}),
+        (OPENB + "n4,64000,1,x,T4\n", {"key": "gpu", "line": 6, "value": "x"}),
+        (OPENB + "n4,64000,1,-1,T4\n", {"key": "gpu", "line": 6, "value": "-1"}),
+        (OPENB + "n4,64000,1,2,\n", {"key": "model", "line": 6, "value": ""}),
         (
             OPENB + "n4,64000,1,65,T4\n",
-            r"nodes.csv:6: gpu: expected an integer from 0 to 64, got .65",
+            {"key": "gpu", "line": 6, "value": "65"},
         ),
-        ("sn,cpu_milli,memory_mib,gpu,model\n", "expected at least one row"),
-        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n", "at least one server with GPUs"),
-        (TIRESIAS.replace("2,3", "0,3"), r"nodes.csv:2: num_switch: expected an integer >= 1"),
-        (PHILLY + "m4,2,24\n", r'nodes.csv:5: single gpu mem: expected memory such as "24GB"'),
-        (HELIOS + "2020-04-05,1,1,2\n", r"nodes.csv:6: date: expected a day after"),
-        (HELIOS + "2020-02-30,1,1,2\n", r"nodes.csv:6: date: expected a day YYYY-MM-DD"),
-        (HELIOS + "2020-05-01,,1,2\n", r"nodes.csv:6: vca: expected an integer"),
-        ("date,a,total\n2020-01-01,7,7\n", "a day with at least one server"),
-        (OPENB + '"n4,64\n', r"nodes.csv:6: expected CSV"),
-        (OPENB + "n\0,1,1,1,T4\n", r"nodes.csv:6: expected no NUL bytes"),
+        ("sn,cpu_milli,memory_mib,gpu,model\n", {"line": 1, "expected": "at least one row"}),
+        (
+            "sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n",
+            {"key": "GPUs", "line": 1, "value": "none"},
+        ),
+        (TIRESIAS.replace("2,3", "0,3"), {"key": "num_switch", "line": 2, "value": "0"}),
+        (PHILLY + "m4,2,24\n", {"key": "single gpu mem", "line": 5, "value": "24"}),
+        (HELIOS + "2020-04-05,1,1,2\n", {"key": "date", "line": 6, "value": "2020-04-05"}),
+        (HELIOS + "2020-02-30,1,1,2\n", {"key": "date", "line": 6, "value": "2020-02-30"}),
+        (HELIOS + "2020-05-01,,1,2\n", {"key": "vca", "line": 6, "value": ""}),
+        ("date,a,total\n2020-01-01,7,7\n", {"key": "total", "line": 1, "value": "0"}),
+        (OPENB + '"n4,64\n', {"line": 6, "expected": "CSV (unexpected end of data)"}),
+        (OPENB + "n\0,1,1,1,T4\n", {"line": 6, "expected": "no NUL bytes"}),
     ],
 )
-def test_bad_files_name_their_line(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(gl.ClusterError, match=words):
+def test_bad_files_name_their_line(tmp_path: Path, text: str, facts: dict[str, Any]) -> None:
+    with refused(gl.ClusterError, **facts):
         read(tmp_path, text)
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_bytes(OPENB.encode() + b"\xff\n")
-    with pytest.raises(gl.ClusterError, match=r"nodes.csv:6: expected UTF-8 text"):
+    with refused(gl.ClusterError, path=str(path), line=6):
         gl.read_cluster(path)
     path = tmp_path / "nodes.csv.gz"
     path.write_bytes(gzip.compress(OPENB.encode())[:-9])
-    with pytest.raises(gl.ClusterError, match="damaged or truncated"):
+    with refused(gl.ClusterError, path=str(path)):
         gl.read_cluster(path)
 
 
@@ -223,9 +227,9 @@ def test_any_bytes_are_read_or_refused(content: bytes, kind: str) -> None:
 def test_bad_options_are_named(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(gl.ClusterError, match=words):
         read(tmp_path, LINGJUN, **options)
-    with pytest.raises(gl.ClusterError, match="expected a date or time"):
+    with refused(gl.ClusterError, key="start", value="soon"):
         read(tmp_path, HELIOS, start="soon")
-    with pytest.raises(gl.ClusterError, match="vc: expected one of vca, vcb"):
+    with refused(gl.ClusterError, key="vc", line=1, value="vcC"):
         read(tmp_path, HELIOS, vc="vcC")
 
 
@@ -265,7 +269,7 @@ def test_toml_needs_no_suffix(tmp_path: Path) -> None:
     for head in ("", "# a lab\n", "\n"):
         (tmp_path / "lab").write_text(head + lab.to_toml())
         assert gl.Cluster.from_file(tmp_path / "lab") == lab
-    with pytest.raises(gl.ClusterError, match="a TOML file takes no options"):
+    with refused(gl.ClusterError, key="gpus"):
         gl.Cluster.from_file(tmp_path / "lab", gpus=3)
     with pytest.raises(OSError, match="no such"):
         gl.Cluster.from_file(tmp_path / "absent.csv")
@@ -391,5 +395,5 @@ def test_packed_bytes_that_look_like_toml_are_a_list(tmp_path: Path) -> None:
 
 def test_a_column_twice_is_an_error(tmp_path: Path) -> None:
     text = "".join(f"{line},{line.split(',')[0]}\n" for line in SPOT.strip().split("\n"))
-    with pytest.raises(gl.ClusterError, match=r"nodes.csv:1: expected one column gpu_model, got 2"):
+    with refused(gl.ClusterError, line=1, expected="one column gpu_model, got 2"):
         read(tmp_path, text)

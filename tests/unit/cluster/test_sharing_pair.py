@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from reference import pair as reference
+from refusals import refused
 
 # (a, b, xi_a, xi_b, g), then mean completion together, in turn, c, whether they share
 GOLDEN = [
@@ -125,11 +126,10 @@ GOOD: dict[str, Any] = {"new_s": 1.0, "resident_s": 1.0, "xi_new": 1.5, "xi_resi
 @pytest.mark.parametrize("field", [*GOOD, "inflation"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "many", None, 10**400])
 def test_bad_values_are_refused_by_name(field: str, value: Any) -> None:
-    with pytest.raises(gl.PolicyError, match=f"^{field}: expected a finite number") as caught:
+    with refused(gl.PolicyError, field=field):
         gl.sharing.pair(**(GOOD | {field: value}))
-    assert caught.value.field == field
 
 
 def test_an_inflation_below_one_is_refused() -> None:
-    with pytest.raises(gl.PolicyError, match=r"inflation: .* of at least 1, got 0\.99"):
+    with refused(gl.PolicyError, field="inflation", value=0.99):
         gl.sharing.pair(**GOOD, inflation=0.99)

@@ -16,6 +16,7 @@ import gangline as gl
 import worlds
 from gangline.cluster.tables import ThroughputTable, read_throughput
 from gangline.cluster.tables.keys import batch_size_of, parse_key
+from refusals import refused
 from samples.tables import GAVEL, INTERFERENCE
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def test_a_batch_size_comes_before_a_blank_and_the_nearest_size_is_in_ratio() ->
     found = table.lookup(["V"], ["m", "m", "m"], [4, 5, 3], missing="nearest")
     assert found[:, 0].tolist() == [32.0, 25.0, 24.0]
     assert table.find("V", "m", 4) is None
-    with pytest.raises(gl.ClusterError, match=r"no rate for m on 4 x V .*it has 1, 2, 8 GPUs"):
+    with refused(gl.ClusterError, key="throughput", value=("V", "m", 4, "server")):
         table.lookup(["V"], ["m"], [4])
 
 
@@ -160,21 +161,38 @@ def test_native_files_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "facts"),
     [
-        ({"v100": 3}, r"rates.json:\d+: \['v100'\]: expected an object of job keys, got 3"),
-        ({"v100": {"net": {"null": 1}}}, r"expected a key \('label', GPUs\), got net"),
-        ({"v100": {"('a', 1)": {}}}, r'expected an object with "null"'),
-        ({"v100": {"('a', 1)": {"null": -1}}}, r"\['null'\]: expected a finite rate >= 0, got -1"),
-        ({"v100": {"('a', 1)": {"null": True}}}, r"expected a finite rate >= 0"),
-        ({"v100": {"('a', 1)": {"null": "x"}}}, r"expected a finite rate >= 0, got x"),
-        ({"v100": {"('a', 1)": {"null": 1, "('b', 1)": [1]}}}, r"expected \[rate, rate of"),
-        ({"v100": {"('a', 1)": {"null": 1}, '("a", 1)': {"null": 1}}}, r"expected each key once"),
-        ({}, r"expected an object \{GPU type"),
+        ({"v100": 3}, {"key": "['v100']", "line": 2, "value": 3}),
+        ({"v100": {"net": {"null": 1}}}, {"key": "['v100']['net']", "line": 3, "value": "net"}),
+        ({"v100": {"('a', 1)": {}}}, {"key": "['v100'][\"('a', 1)\"]", "line": 3, "value": {}}),
+        (
+            {"v100": {"('a', 1)": {"null": -1}}},
+            {"key": "['v100'][\"('a', 1)\"]['null']", "line": 4, "value": -1},
+        ),
+        (
+            {"v100": {"('a', 1)": {"null": True}}},
+            {"key": "['v100'][\"('a', 1)\"]['null']", "line": 4, "value": True},
+        ),
+        (
+            {"v100": {"('a', 1)": {"null": "x"}}},
+            {"key": "['v100'][\"('a', 1)\"]['null']", "line": 4, "value": "x"},
+        ),
+        (
+            {"v100": {"('a', 1)": {"null": 1, "('b', 1)": [1]}}},
+            {"key": "['v100'][\"('a', 1)\"][\"('b', 1)\"]", "line": 5, "value": [1]},
+        ),
+        (
+            {"v100": {"('a', 1)": {"null": 1}, '("a", 1)': {"null": 1}}},
+            {"key": "['v100']['(\"a\", 1)']", "line": 6, "value": '("a", 1)'},
+        ),
+        ({}, {"key": "(top)", "value": "dict"}),
     ],
 )
-def test_bad_gavel_tables_name_their_place(tmp_path: Path, change: Any, words: str) -> None:
-    with pytest.raises(gl.ClusterError, match=words):
+def test_bad_gavel_tables_name_their_place(
+    tmp_path: Path, change: Any, facts: dict[str, Any]
+) -> None:
+    with refused(gl.ClusterError, **facts):
         read_throughput(write(tmp_path / "rates.json", change), format="gavel")
 
 
@@ -277,7 +295,7 @@ def test_a_table_of_other_types_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "rates.json", {"a100": {"('m', 1)": {"null": 1}}})
     path = tmp_path / "lab.toml"
     path.write_text(TOML)
-    with pytest.raises(gl.ClusterError, match=r"one of the GPU types V100, T4, got \"a100\""):
+    with refused(gl.ClusterError, key="throughput.table", value="a100"):
         gl.Cluster.from_toml(path)
 
 
@@ -370,39 +388,47 @@ def test_a_cluster_takes_an_interference_table(tmp_path: Path) -> None:
     (one, other) = gl.Cluster.from_toml(tmp_path / "lab.toml").sharing.rows or ()
     assert (one.gpu_type, one.gpus, one.batch_size, one.co_batch_size) == ("V100", 2, 8, 16)
     assert (other.gpu_type, other.gpus, other.batch_size, other.xi) == (None, None, None, 1.2)
-    for text, words in (
-        ("model,co_model,xi,mode\na,b,1.5,mps\n", r"row 1: mode: .*not available yet.*mps"),
-        ("model,co_model,xi,gpu_type\na,b,1.5,K80\n", r"expected pairs on one of V100, T4"),
-        ("model,co_model,xi,batch_size\na,b,1.5,8\n", r"sharing.rows\[0\]: .*co_batch_size"),
+    for text, facts in (
+        (
+            "model,co_model,xi,mode\na,b,1.5,mps\n",
+            {"value": "mps", "expected": "no mode (modes are not available yet)"},
+        ),
+        (
+            "model,co_model,xi,gpu_type\na,b,1.5,K80\n",
+            {"value": "none", "expected": "pairs on one of V100, T4"},
+        ),
+        ("model,co_model,xi,batch_size\na,b,1.5,8\n", {"key": "sharing.rows[0]", "value": "a, b"}),
     ):
         (tmp_path / "xi.csv").write_text(text)
-        with pytest.raises(gl.ClusterError, match=words):
+        with refused(gl.ClusterError, **facts):
             gl.Cluster.from_toml(tmp_path / "lab.toml")
     (tmp_path / "lab.toml").write_text(lab + sharing.replace("xi.csv", "none.csv"))
-    with pytest.raises(gl.ClusterError, match=r"sharing.table: expected a file that exists"):
+    with refused(gl.ClusterError, key="sharing.table"):
         gl.Cluster.from_toml(tmp_path / "lab.toml")
     (tmp_path / "lab.toml").write_text(lab + '[sharing]\ntable = "xi.csv"\n')
-    with pytest.raises(gl.ClusterError, match='interference = "table" or "gavel"'):
+    with refused(gl.ClusterError, key="sharing.table", value="constant"):
         gl.Cluster.from_toml(tmp_path / "lab.toml")
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "facts"),
     [
-        ("model,xi\na,1\n", "co_model: expected a column"),
-        ("model,co_model,xi\na,b,x\n", r"xi.csv:2: xi: expected a finite number"),
-        ("model,co_model,xi\na,b,1\na,b,2\n", "each combination once"),
-        ("model,co_model,xi\n,b,1\n", "a model and a co_model"),
-        ("model,co_model,xi\n", "at least one row"),
+        ("model,xi\na,1\n", {"key": "co_model", "value": "only model, xi"}),
+        ("model,co_model,xi\na,b,x\n", {"key": "xi", "line": 2}),
+        ("model,co_model,xi\na,b,1\na,b,2\n", {"key": "row 2", "value": "a, b"}),
+        ("model,co_model,xi\n,b,1\n", {"key": "row 1", "value": "None, b"}),
+        ("model,co_model,xi\n", {"key": "sharing.table", "value": "none"}),
     ],
 )
-def test_bad_interference_tables_are_refused(tmp_path: Path, content: str, words: str) -> None:
+def test_bad_interference_tables_are_refused(
+    tmp_path: Path, content: str, facts: dict[str, Any]
+) -> None:
     (tmp_path / "xi.csv").write_text(content)
-    with pytest.raises(gl.ClusterError, match=words):
+    with refused(gl.ClusterError, **facts):
         gl.tables.read_interference(tmp_path / "xi.csv")
     infinite = pa.table({"model": ["a"], "co_model": ["b"], "xi": [float("inf")]})
     pq.write_table(infinite, tmp_path / "xi.parquet")
-    with pytest.raises(gl.ClusterError, match="a finite slowdown factor"):
+    with refused(gl.ClusterError, key="row 1: xi"):
         gl.tables.read_interference(tmp_path / "xi.parquet")
 
 
@@ -481,13 +507,13 @@ def test_the_physical_gavel_traces_run(shared: Path, tmp_path: Path) -> None:
 def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
     names = ["gpu_type", "model", "gpus", "iters_per_s", "gpus"]
     table = pa.table([pa.array([x]) for x in ("A", "m", 1, 5.0, 2)], names=names)
-    with pytest.raises(gl.ClusterError, match=r"each column once, got .*gpus"):
+    with refused(gl.ClusterError, key="table", value="gpus"):
         ThroughputTable.from_arrow(table)
     names = ["job_id", "arrival_s", "gpus", "duration_s", "arrival_s"]
     twice = pa.table([pa.array([x]) for x in ("a", 0.0, 1, 5.0, 2.0)], names=names)
-    with pytest.raises(gl.TraceError, match="two columns are named arrival_s"):
+    with refused(gl.TraceError, column="arrival_s"):
         gl.Trace.from_arrow(twice)
-    with pytest.raises(gl.TraceError, match="two columns are named arrival_s"):
+    with refused(gl.TraceError, column="arrival_s"):
         gl.audit(twice, "pollux-64")
 
 
@@ -495,9 +521,8 @@ def test_a_json_table_without_its_format_says_so(tmp_path: Path) -> None:
     (tmp_path / "rates.json").write_text('{"v100": {"(\'a\', 1)": {"null": 2.0}}}')
     throughput = {"table": str(tmp_path / "rates.json")}
     lab = worlds.lab("1x1 v100", throughput=throughput)
-    with pytest.raises(gl.ClusterError, match=r'throughput\.format: expected "gavel"') as caught:
+    with refused(gl.ClusterError, key="throughput.format", value="native"):
         gl.Cluster.from_dict(lab)
-    assert caught.value.key == "throughput.format"
     throughput["format"] = "gavel"
     read = gl.Cluster.from_dict(lab).throughput
     assert read is not None

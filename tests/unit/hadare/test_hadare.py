@@ -9,6 +9,7 @@ import pytest
 
 import gangline as gl
 from gangline.hadare import divide_steps, merge_parameters
+from refusals import refused
 
 DIVIDED: list[tuple[int, list[float], float, list[int]]] = [
     (1000, [3, 3, 1], 345.0, [429, 428, 143]),
@@ -56,9 +57,8 @@ def test_golden_divisions(
 )
 def test_divisions_that_cannot_be_are_refused(field: str, value: Any) -> None:
     given: dict[str, Any] = {"remaining": 10, "rates": [1.0], "window_s": 1.0} | {field: value}
-    with pytest.raises(gl.PolicyError, match=field) as caught:
+    with refused(gl.PolicyError, field=field):
         divide_steps(**given)
-    assert caught.value.field == field
 
 
 # Merges
@@ -136,7 +136,7 @@ def test_counters_are_those_of_the_copy_with_most_steps() -> None:
     merged = merge_parameters(copies, [1, 5, 5, 0])
     assert (int(merged["n"]), merged["on"].tolist()) == (1, [False])
     assert not np.shares_memory(merged["on"], copies[1]["on"])
-    with pytest.raises(gl.MergeError, match="counters of copy 1") as caught:
+    with refused(gl.MergeError, name="n", copy=1) as caught:
         merge_parameters(copies, [1, 5, 5, 0], integer="equal")
     assert (caught.value.name, caught.value.copy) == ("n", 1)
     merged = merge_parameters([copies[2], copies[2], copies[0]], [1, 5, 0], integer="equal")
@@ -145,7 +145,7 @@ def test_counters_are_those_of_the_copy_with_most_steps() -> None:
 
 def test_what_is_not_finite_is_refused_unless_it_is_allowed() -> None:
     good, bad = weights(1.0, 2.0), weights(np.nan, np.inf)
-    with pytest.raises(gl.MergeError, match="copy 1 is not finite") as caught:
+    with refused(gl.MergeError, name="w", copy=1) as caught:
         merge_parameters([good, bad], [1, 1])
     assert (caught.value.name, caught.value.copy) == ("w", 1)
     with pytest.raises(gl.MergeError):
@@ -189,5 +189,5 @@ def test_merges_that_cannot_be_are_refused(params: Any, steps: Any, words: str) 
 
 
 def test_an_unknown_word_for_integers_is_refused() -> None:
-    with pytest.raises(gl.MergeError, match="largest"):
+    with refused(gl.MergeError, why="integer"):
         merge_parameters([weights(1)], [1], integer="mean")  # type: ignore[arg-type]

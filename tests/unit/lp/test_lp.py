@@ -12,6 +12,7 @@ import pytest
 
 import gangline as gl
 from gangline.lp import highs
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,9 +65,8 @@ def test_two_jobs_by_hand() -> None:
     ],
 )
 def test_bad_input_is_named(changed: dict[str, Any], field: str, said: str) -> None:
-    with pytest.raises(gl.PolicyError, match=r"expected|unknown") as caught:
+    with refused(gl.PolicyError, field=field) as caught:
         gl.lp.solve("gavel-las", **(TWO | changed))
-    assert caught.value.field == field
     assert said in str(caught.value)
 
 
@@ -139,9 +139,8 @@ def test_an_unknown_policy_is_named() -> None:
     ],
 )
 def test_a_missing_setting_is_named(policy: str, settings: dict[str, Any], field: str) -> None:
-    with pytest.raises(gl.PolicyError) as caught:
+    with refused(gl.PolicyError, field=field):
         gl.lp.solve(policy, **TWO, **settings)
-    assert caught.value.field == field
 
 
 @pytest.mark.parametrize(
@@ -168,14 +167,14 @@ def test_an_array_of_another_length_is_named(column: str, values: list[int], exp
 
 
 def test_one_number_is_asked_for_in_the_singular() -> None:
-    with pytest.raises(gl.PolicyError, match="expected 1 number, one for each column"):
+    with refused(gl.PolicyError, field="capacity", value=2):
         gl.lp.solve("gavel-las", rates=[[1.0]], scale=[1], capacity=[1, 1])
 
 
 def test_the_reference_type_must_have_a_rate() -> None:
     world = TWO | {"rates": [[1.0, 4.0], [1.0, 0.0]]}
     settings = {"agnostic_rate": "reference", "reference_type": 1}
-    with pytest.raises(gl.PolicyError, match="job 1 has no rate on the reference type 1"):
+    with refused(gl.PolicyError, field="agnostic_rate", value="reference"):
         gl.lp.solve("gavel-makespan-agnostic", **world, **settings)
     found = gl.lp.solve(
         "gavel-makespan-agnostic", **TWO, agnostic_rate="reference", reference_type=1
@@ -184,7 +183,7 @@ def test_the_reference_type_must_have_a_rate() -> None:
 
 
 def test_allox_refuses_gangs() -> None:
-    with pytest.raises(gl.InfeasibleJobError, match="job 1 needs 2 GPUs"):
+    with refused(gl.InfeasibleJobError, job=1, reason="gang larger than 1"):
         gl.lp.solve("gavel-allox", **(TWO | {"scale": [1, 2]}))
 
 
@@ -322,7 +321,7 @@ def chain(lower: float, upper: float, cost: list[float]) -> dict[str, Any]:
 def test_a_status_other_than_optimal_is_an_error(
     program: dict[str, Any], status: str, solver: str
 ) -> None:
-    with pytest.raises(gl.SolverError, match=r"1 rows x 2 columns") as caught:
+    with refused(gl.SolverError, policy="gavel-test", size=(1, 2)) as caught:
         highs.solve("gavel-test", **program, solver=solver)
     assert status.lower() in str(caught.value.status).lower()
     assert caught.value.size == (1, 2)
@@ -344,7 +343,7 @@ class Liar:
 def test_rows_that_are_off_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A status of optimal is not believed: x0 - x1 is 1.25 and may be 1."""
     monkeypatch.setattr(highs, "_pass", lambda *_: Liar())
-    with pytest.raises(gl.SolverError, match=r"rows are off by 2\.5e-01"):
+    with refused(gl.SolverError, status="Optimal, but rows are off by 2.5e-01"):
         highs.solve("gavel-test", **chain(-INF, 1.0, [1.0, 0.0]))
 
 

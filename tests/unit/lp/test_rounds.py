@@ -13,6 +13,7 @@ import worlds
 from gangline import lp
 from gangline.cli.app import main
 from gangline.lp.instance import load_instance
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +24,8 @@ MIXED = worlds.lab("3x4 slow*0.4 @0", "3x4 fast @1", name="mixed")
 def test_a_solve_that_fails_ends_the_run_and_names_policy_and_round() -> None:
     trace = gl.synth.philly(jobs=40, seed=1, max_gpus=4)
     policy = gl.policies.GavelLas(solver="simplex", time_limit_s=1e-9)
-    with pytest.raises(gl.SolverError, match="gavel-las: simplex ended with") as caught:
+    with refused(gl.SolverError, policy="gavel-las", status="Time limit reached") as caught:
         gl.simulate(MIXED, trace, policy)
-    assert caught.value.status == "Time limit reached"
     assert any("in the round at" in note for note in caught.value.__notes__)
 
 
@@ -140,14 +140,13 @@ def test_deadlines_that_pass_are_counted_once() -> None:
 
 def test_cost_needs_every_price() -> None:
     cluster = {**PRICED, "gpu_types": [PRICED["gpu_types"][0], MIXED["gpu_types"][1]]}
-    with pytest.raises(gl.PolicyError, match=r"price_per_hour = none for fast: expected") as caught:
+    with refused(gl.PolicyError, field="price_per_hour", value="none for fast"):
         gl.simulate(cluster, jobs({}), "gavel-cost")
-    assert caught.value.field == "price_per_hour"
 
 
 def test_a_reference_type_must_exist() -> None:
     policy = gl.policies.GavelFtfAgnostic(agnostic_rate="reference")
-    with pytest.raises(gl.PolicyError, match=r"reference_type = v100: .*cluster \(slow, fast\)"):
+    with refused(gl.PolicyError, field="reference_type", value="v100"):
         gl.simulate(MIXED, jobs({}), policy)
     policy = gl.policies.GavelFtfAgnostic(agnostic_rate="reference", reference_type="fast")
     assert gl.simulate(MIXED, jobs({}), policy).summary["finished"] == 1
@@ -155,14 +154,13 @@ def test_a_reference_type_must_exist() -> None:
 
 @pytest.mark.parametrize("order", ["slow", "slow,slow", "slow,fast,fast", "fast,slo", ""])
 def test_an_order_names_each_type_once(order: str) -> None:
-    with pytest.raises(gl.PolicyError, match="each GPU type of the cluster once: slow,fast"):
+    with refused(gl.PolicyError, field="type_order"):
         gl.simulate(MIXED, jobs({}), "gavel-isolated", params={"type_order": order})
 
 
 def test_allox_refuses_gangs() -> None:
-    with pytest.raises(gl.InfeasibleJobError, match="more GPUs than the policy gives") as caught:
+    with refused(gl.InfeasibleJobError, job_id="j1", jobs=[1]):
         gl.simulate(MIXED, jobs({}, {"gpus": 2}), "gavel-allox")
-    assert caught.value.job_id == "j1"
     result = gl.simulate(MIXED, jobs({}, {"gpus": 2}), "gavel-allox", on_infeasible="drop")
     assert result.jobs.column("status").to_pylist() == ["finished", "dropped"]
 
@@ -286,21 +284,19 @@ def test_without_entities_every_job_weighs_the_same() -> None:
 
 def test_entities_must_be_in_the_trace_and_all_have_a_weight() -> None:
     policy = gl.policies.GavelWaterFilling(hierarchical=True)
-    with pytest.raises(gl.PolicyError, match="a trace that names a user for its jobs") as caught:
+    with refused(gl.PolicyError, field="entity_by", value="user"):
         gl.simulate(ONE_GPU, jobs({}), policy)
-    assert caught.value.field == "entity_by"
     policy = gl.policies.GavelWaterFilling(hierarchical=True, entity_by="vc")
-    with pytest.raises(gl.PolicyError, match="names a vc"):
+    with refused(gl.PolicyError, field="entity_by", value="vc"):
         gl.simulate(ONE_GPU, jobs({"user": "ann"}), policy)
     policy = gl.policies.GavelWaterFilling(hierarchical=True, entity_weight={"ann": 1.0})
-    with pytest.raises(gl.PolicyError, match="a weight for entity `default` too") as caught:
+    with refused(gl.PolicyError, field="entity_weight", value="ann"):
         gl.simulate(ONE_GPU, jobs({"user": "ann"}, {}), policy)
-    assert caught.value.field == "entity_weight"
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf")])
 def test_entities_have_positive_weights(weight: float) -> None:
-    with pytest.raises(gl.PolicyError, match="positive weights by name"):
+    with refused(gl.PolicyError, field="entity_weight"):
         gl.policies.GavelWaterFilling(hierarchical=True, entity_weight={"ann": weight})
 
 
@@ -327,7 +323,7 @@ def test_parts_of_equal_jobs_get_what_the_whole_gets() -> None:
 
 @pytest.mark.parametrize("parts", [0, -2])
 def test_there_is_at_least_one_part(parts: int) -> None:
-    with pytest.raises(gl.PolicyError, match=r"partitions = .*whole number >= 1"):
+    with refused(gl.PolicyError, field="partitions"):
         gl.simulate(ONE_GPU, jobs({}), gl.policies.GavelLas(partitions=parts))
 
 
@@ -368,5 +364,5 @@ def test_first_come_first_served_may_not_wait_until_it_looks_like_a_stall() -> N
     pair = jobs({"duration_s": 9.0}, {"duration_s": 9.0, "arrival_s": 20.0})
     params = {"round_s": 10.0, "min_solve_interval_s": 9000.0}
     assert gl.simulate(lone, pair, "gavel-fifo", params=params).summary["finished"] == 2
-    with pytest.raises(gl.PolicyError, match=r"min_solve_interval_s = 9010.*at most 900 rounds"):
+    with refused(gl.PolicyError, field="min_solve_interval_s", value="9010"):
         gl.simulate(lone, pair, "gavel-fifo", params={**params, "min_solve_interval_s": 9010.0})

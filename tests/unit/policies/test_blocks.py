@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+from refusals import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -310,19 +311,19 @@ def test_what_a_policy_sees_after_its_plan_has_no_started_job_in_an_order() -> N
 
 
 @pytest.mark.parametrize(
-    ("act", "words"),
+    ("act", "field"),
     [
-        (lambda view, plan: gl.Plan().place(0), r"make it with `gl.Plan\(view\)`"),
-        (lambda view, plan: plan.place(0, "yarm"), "placement = yarm: expected one of"),
+        (lambda view, plan: gl.Plan().place(0), "view"),
+        (lambda view, plan: plan.place(0, "yarm"), "placement"),
         (lambda view, plan: plan.place(0, fits="best"), "fits"),
-        (lambda view, plan: plan.place(9), "no job 9: expected an index, 0 to 0"),
-        (lambda view, plan: view.waiting("gpsu"), "no column `gpsu` of jobs; known: job, gpus"),
-        (lambda view, plan: view.slowdown(0, 0, 5), "no GPU type 5"),
-        (lambda view, plan: view.rate_on(0, {0: 1 << 9}), "server 0 has no such GPUs"),
+        (lambda view, plan: plan.place(9), "job"),
+        (lambda view, plan: view.waiting("gpsu"), "jobs"),
+        (lambda view, plan: view.slowdown(0, 0, 5), "gpu_type"),
+        (lambda view, plan: view.rate_on(0, {0: 1 << 9}), "masks"),
     ],
 )
-def test_mistakes_are_named(act: Callable[[gl.View, gl.Plan], object], words: str) -> None:
-    with pytest.raises(gl.PolicyError, match=words):
+def test_mistakes_are_named(act: Callable[[gl.View, gl.Plan], object], field: str) -> None:
+    with refused(gl.PolicyError, field=field):
         gl.simulate(TWO, trace(gpus=[1]), Once(act))  # type: ignore[arg-type]
 
 
@@ -335,9 +336,9 @@ def test_an_order_of_an_earlier_decision_is_refused() -> None:
             list(kept[0])
             return super().decide(view, changes)
 
-    with pytest.raises(gl.PolicyError, match="valid only during the decision"):
+    with refused(gl.PolicyError, field="order"):
         gl.simulate(TWO, trace(gpus=[8, 8]), Keep(lambda view, plan: plan.place(0)))  # type: ignore[arg-type]
-    with pytest.raises(gl.PolicyError, match="valid only during"):
+    with refused(gl.PolicyError, field="view"):
         len(kept[0])
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import gangline as gl
 import worlds
+from refusals import refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,14 +21,12 @@ def jobs(gpus: list[int], duration_s: float = 5000.0) -> pa.Table:
 
 
 def test_too_many_jobs_and_too_short_a_horizon_end_the_run() -> None:
-    with pytest.raises(gl.PolicyError, match="at least 9, the active jobs") as caught:
+    with refused(gl.PolicyError, field="exact_max_jobs", value="8"):
         gl.simulate(LAB, jobs([1] * 9), "hadar", params={"tier": "exact", "exact_max_jobs": 8})
-    assert caught.value.field == "exact_max_jobs"
     just = {"tier": "exact", "exact_max_jobs": 8}
     assert gl.simulate(LAB, jobs([1] * 8), "hadar", params=just).summary["finished"] == 8
-    with pytest.raises(gl.PolicyError, match="the age of the oldest job") as caught:
+    with refused(gl.PolicyError, field="horizon_s", value="1000"):
         gl.simulate(LAB, jobs([16, 16]), "hadar", params={"horizon_s": 1000.0})
-    assert caught.value.field == "horizon_s"
 
 
 def test_presets_are_names_with_settings() -> None:

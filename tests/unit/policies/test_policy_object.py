@@ -12,6 +12,7 @@ import gangline as gl
 import worlds
 from gangline import _core
 from gangline.runs.inputs import make_options
+from refusals import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -336,23 +337,23 @@ class Answer(gl.Policy):
     "answer", [None, [], "fifo", (gl.Plan(), "x"), (gl.Plan(), gl.STEADY, 1), gl.STEADY]
 )
 def test_an_answer_that_is_no_plan_is_named(answer: Any) -> None:
-    with pytest.raises(gl.PolicyError, match=r"`decide` returned .*expected a gangline.Plan"):
+    with refused(gl.PolicyError, field="decide", value=type(answer).__name__):
         gl.simulate(LAB, table(), Answer(answer))
 
 
 @pytest.mark.parametrize(
-    ("act", "words"),
+    ("act", "field"),
     [
-        (lambda plan: plan.start(-1, {0: 1}), "job: expected 0 to"),
-        (lambda plan: plan.start(0, {-1: 1}), "server: expected 0 to"),
-        (lambda plan: plan.start(0, {0: -3}), "a number of GPUs: expected 0 to"),
-        (lambda plan: plan.move(0, masks={0: 1 << 70}), "a slot mask: expected 0 to"),
-        (lambda plan: plan.set_sub_batch(0, -1), "sub_batch: expected 0 to"),
-        (lambda plan: plan.wake_at(1.0, tag=-1), "tag: expected 0 to"),
+        (lambda plan: plan.start(-1, {0: 1}), "job"),
+        (lambda plan: plan.start(0, {-1: 1}), "server"),
+        (lambda plan: plan.start(0, {0: -3}), "a number of GPUs"),
+        (lambda plan: plan.move(0, masks={0: 1 << 70}), "a slot mask"),
+        (lambda plan: plan.set_sub_batch(0, -1), "sub_batch"),
+        (lambda plan: plan.wake_at(1.0, tag=-1), "tag"),
     ],
 )
-def test_numbers_out_of_range_are_refused_where_they_are_written(act: Any, words: str) -> None:
-    with pytest.raises(gl.PolicyError, match=words):
+def test_numbers_out_of_range_are_refused_where_they_are_written(act: Any, field: str) -> None:
+    with refused(gl.PolicyError, field=field):
         act(gl.Plan())
 
 
@@ -375,14 +376,12 @@ class Late(gl.Policy):
 
 
 def test_a_timer_that_would_wake_nobody_is_refused() -> None:
-    with pytest.raises(gl.PolicyError, match='`wake_on` lacks "timer"'):
+    with refused(gl.PolicyError, field="wake_on"):
         gl.simulate(LAB, table(), Late(("arrival",), 5.0))
 
 
 def test_a_timer_that_is_not_later_is_named_by_its_tag() -> None:
-    with pytest.raises(
-        gl.PlanError, match="timer 7: the timer is not later than the current time"
-    ) as caught:
+    with refused(gl.PlanError, rule="timer_not_after_now", tag=7) as caught:
         gl.simulate(LAB, table(), Late(("arrival", "timer"), 0.0))
     assert (caught.value.tag, caught.value.job) == (7, None)
 
@@ -397,7 +396,7 @@ def test_the_users_own_exception_passes_with_a_note() -> None:
 
 
 def test_online_policies_may_not_look_at_the_work_left() -> None:
-    with pytest.raises(gl.PolicyError, match="knowledge"):
+    with refused(gl.PolicyError, field="knowledge"):
         gl.simulate(LAB, table(), Bad(lambda plan, view: view.waiting("remaining_s")))
 
 
@@ -411,7 +410,7 @@ def test_a_view_is_dead_after_the_decision() -> None:
 
     with pytest.raises(gl.PlanError):
         gl.simulate(LAB, table(), Bad(act))
-    with pytest.raises(gl.PolicyError, match="valid only during"):
+    with refused(gl.PolicyError, field="view"):
         kept[0].waiting("job")
 
 
@@ -471,9 +470,7 @@ def test_a_run_whose_jobs_rest_for_ever_is_stalled() -> None:
                 plan.limit(0, 30.0)
             return plan
 
-    with pytest.raises(
-        gl.StalledError, match="1 waiting and 1 paused at their iteration"
-    ) as caught:
+    with refused(gl.StalledError, jobs=[1, 0], reason="no_event", waiting=1, paused=1) as caught:
         gl.simulate(cluster, trace, Rests())
     assert vars(caught.value)["job_ids"] == ["b", "a"]
     assert vars(caught.value)["time_s"] == 30.0
@@ -502,7 +499,7 @@ def test_waking_for_ever_is_a_stall(*, rests: bool) -> None:
 
 def test_a_column_that_is_not_there() -> None:
     for name, rows in (("queue", "waiting"), ("queue", "servers")):
-        with pytest.raises(gl.PolicyError, match=f"no column `{name}` of .*; known: .*gpus"):
+        with refused(gl.PolicyError, value=name):
             gl.simulate(LAB, table(), Bad(lambda plan, view, r=rows: getattr(view, r)("queue")))
 
 

@@ -10,6 +10,7 @@ import gangline as gl
 from gangline import _core, policies
 from gangline.errors import PolicyError
 from gangline.policies.protocol import Changes, Plan, Policy, View, check_declaration
+from refusals import refused
 
 NAMES = list(policies.registry)
 ONE_JOB = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]})
@@ -69,11 +70,9 @@ def test_mistakes_are_named(name: str, settings: dict[str, Any], words: str) -> 
 
 @pytest.mark.parametrize("value", [-1, "x", float("nan")])
 def test_a_configuration_refuses_what_no_run_takes(value: Any) -> None:
-    with pytest.raises(
-        PolicyError, match=r"^srtf: preempt_min_run_s = .*: expected a .*number >= 0"
-    ):
+    with refused(PolicyError, policy="srtf", field="preempt_min_run_s"):
         policies.Srtf(preempt_min_run_s=value)
-    with pytest.raises(PolicyError, match="srtf: fit = worst: expected one of best, first"):
+    with refused(PolicyError, policy="srtf", field="fit", value="worst"):
         dataclasses.replace(policies.Srtf(), fit="worst")
 
 
@@ -81,7 +80,7 @@ def test_a_configuration_refuses_what_no_run_takes(value: Any) -> None:
 def test_too_fine_a_quantum_is_refused_in_the_name_that_was_asked_for(name: str) -> None:
     lab = gl.Cluster.preset("pollux-64")
     trace = gl.synth.philly(jobs=20, seed=1, max_gpus=16)
-    with pytest.raises(PolicyError, match=f"^{name}: delta = "):
+    with refused(PolicyError, policy=name, field="delta"):
         gl.simulate(lab, trace, policies.make(name, {"delta": 1e-6}))
 
 
@@ -101,11 +100,8 @@ def test_what_repeats_takes_a_step_of_the_clock_or_is_refused(name: str, field: 
     jobs = {"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [5e-9, 4e-9]}
     run = gl.simulate(lab, pa.table(jobs), name, params={field: 1e-9})
     assert run.summary["finished"] == 2
-    with pytest.raises(
-        PolicyError, match=f"{field} = 0.0000000001: expected at least 1e-9"
-    ) as caught:
+    with refused(PolicyError, field=field, value="0.0000000001"):
         gl.simulate(lab, pa.table(jobs), name, params={field: 1e-10})
-    assert vars(caught.value)["field"] == field
 
 
 SETTINGS: list[tuple[str, tuple[str, Any]]] = [
@@ -127,7 +123,7 @@ def test_settings_are_toml_or_text(text: str, expected: tuple[str, Any]) -> None
 
 @pytest.mark.parametrize("text", ["a", "=3", ""])
 def test_settings_need_a_key_and_a_value(text: str) -> None:
-    with pytest.raises(PolicyError, match="expected key=value"):
+    with refused(PolicyError, value=text):
         policies.parse_setting(text)
 
 
@@ -173,7 +169,7 @@ def test_plan_collects_actions() -> None:
         ("wake_at", 10.5, 2),
         ("cancel", 2),
     ]
-    with pytest.raises(PolicyError, match=r"counts .* or as slot masks"):
+    with refused(PolicyError, field="gpus"):
         plan.start(1)
 
 

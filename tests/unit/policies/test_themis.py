@@ -10,6 +10,7 @@ import pytest
 import gangline as gl
 import worlds
 from gangline import _core
+from refusals import refused
 
 LAB = gl.Cluster.homogeneous(servers=8, gpus=8)
 RULES = next(
@@ -31,9 +32,8 @@ def run(trace: pa.Table, **params: Any) -> gl.Result:
 
 def test_sixty_four_bidders_are_enough_and_one_more_is_refused() -> None:
     assert run(crowd(64)).summary["finished"] == 64
-    with pytest.raises(gl.PolicyError, match=r"at most 64 bidders.*65 bid at 0 s") as caught:
+    with refused(gl.PolicyError, field="auction", value="milp") as caught:
         run(crowd(65))
-    assert vars(caught.value)["field"] == "auction"
     assert "fairness" in str(caught.value)
     # 65 jobs of whom the better-off half is not invited
     half = gl.policies.Themis(fairness=0.5, auction="milp")
@@ -65,10 +65,9 @@ def test_no_time_for_a_proof_is_an_error_that_names_the_auction() -> None:
             "duration_s": [7.0 + at * at % 41 for at in range(60)],
         }
     )
-    with pytest.raises(gl.SolverError, match="time_limit_s") as caught:
+    with refused(gl.SolverError, policy="themis", status="Time limit reached") as caught:
         run(trace, time_limit_s=1e-9)
     assert "in the auction at 0 s" in caught.value.__notes__
-    assert vars(caught.value)["policy"] == "themis"
 
 
 def test_the_spec_says_who_solved_and_how_often() -> None:

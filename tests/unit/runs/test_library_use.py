@@ -13,6 +13,7 @@ import pytest
 import gangline as gl
 import worlds
 from gangline.runs.inputs import as_cluster
+from refusals import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,26 +79,28 @@ def test_arrays_of_numpy_are_lists_of_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "words"),
+    ("call", "error", "facts"),
     [
-        (lambda: as_cluster(None), gl.ClusterError, "expected a Cluster, .* got NoneType"),
+        (lambda: as_cluster(None), gl.ClusterError, {"value": "NoneType"}),
         (
             lambda: gl.simulate(gl.Trace.from_arrow(JOBS), LAB),  # type: ignore[arg-type]
             gl.ClusterError,
-            "expected a Cluster, .* got Trace",
+            {"value": "Trace"},
         ),
-        (lambda: gl.Cluster.from_dict([1]), gl.ClusterError, "expected the keys .* got list"),
+        (lambda: gl.Cluster.from_dict([1]), gl.ClusterError, {"value": "list"}),
         (
             lambda: gl.simulate(LAB, JOBS, "las", params=[1]),  # type: ignore[arg-type]
             gl.PolicyError,
-            "params: expected parameters by name, got list",
+            {"field": "params", "value": "list"},
         ),
-        (lambda: gl.read_trace(None), gl.TraceError, "expected the name of a trace.* got NoneType"),
-        (lambda: gl.read_trace(b"x"), gl.TraceError, "expected the name of a trace.* got bytes"),
+        (lambda: gl.read_trace(None), gl.TraceError, {"value": "NoneType"}),
+        (lambda: gl.read_trace(b"x"), gl.TraceError, {"value": "bytes"}),
     ],
 )
-def test_a_wrong_kind_of_object_is_named(call: Any, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
+def test_a_wrong_kind_of_object_is_named(
+    call: Any, error: type[Exception], facts: dict[str, Any]
+) -> None:
+    with refused(error, **facts):
         call()
 
 
@@ -125,22 +128,24 @@ def test_what_a_policy_records_can_be_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "words"),
+    ("policy", "facts"),
     [
-        (Recorded({"seen": {1, 2}}), r"recorded: params\(\): expected .* plain values.*set"),
-        (Recorded([1]), r"recorded: params\(\): expected a dict.*got list"),
-        (Recorded(None), r"recorded: params\(\): expected a dict.*got NoneType"),
-        (Recorded({}, label=None), r"Recorded: label\(\): expected text, got NoneType"),
-        (Recorded({}, label=""), r"Recorded: label\(\): expected text, got an empty one"),
+        (Recorded({"seen": {1, 2}}), {"field": "params", "value": {"seen": {1, 2}}}),
+        (Recorded([1]), {"field": "params", "value": [1]}),
+        (Recorded(None), {"field": "params"}),
+        (Recorded({}, label=None), {"field": "label"}),
+        (Recorded({}, label=""), {"field": "label", "value": ""}),
     ],
 )
-def test_what_could_not_be_saved_is_refused_before_the_run(policy: Recorded, words: str) -> None:
-    with pytest.raises(gl.PolicyError, match=words):
+def test_what_could_not_be_saved_is_refused_before_the_run(
+    policy: Recorded, facts: dict[str, Any]
+) -> None:
+    with refused(gl.PolicyError, **facts):
         gl.simulate(LAB, JOBS, policy)
 
 
 def test_a_whole_number_with_a_point_is_shown_with_it() -> None:
-    with pytest.raises(gl.TraceError, match=r"not 10\.0"):
+    with refused(gl.TraceError, column="jobs"):
         gl.synth.philly(jobs=10.0, seed=1)  # type: ignore[arg-type]
-    with pytest.raises(gl.TraceError, match=r"not 1000000000\.0"):
+    with refused(gl.TraceError, column="jobs"):
         gl.read_trace("synth:philly?jobs=1e9")

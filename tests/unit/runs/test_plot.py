@@ -14,6 +14,7 @@ import pytest
 
 import gangline as gl
 from gangline._support.look import style_of
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,22 +192,20 @@ def test_ratios_have_a_logarithmic_axis_and_nothing_is_drawn_around_zero() -> No
 def test_what_cannot_be_drawn_is_an_error(
     comparison: gl.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(gl.OptionError, match=r"jct: expected a column of numbers of jobs: .*jct_s"):
+    with refused(gl.OptionError, field="column", value="jct"):
         gl.plot.cdf(comparison, "jct")
-    with pytest.raises(gl.OptionError, match="user: expected a column of numbers"):
+    with refused(gl.OptionError, field="column", value="user"):
         gl.plot.cdf(comparison, "user")
-    with pytest.raises(
-        gl.OptionError, match=r"mean: expected a number of the summary: .*jct_mean_s"
-    ):
+    with refused(gl.OptionError, field="key", value="mean"):
         gl.plot.bars(comparison, "mean")
-    with pytest.raises(gl.OptionError, match="at least one result"):
+    with refused(gl.OptionError, field="runs", value="none"):
         gl.plot.timeline([])
-    with pytest.raises(gl.OptionError, match=r"a\.jpg: expected a name that ends in \.pdf, \.png"):
+    with refused(gl.OptionError, field="path", value=str(tmp_path / "a.jpg")):
         gl.plot.save(gl.plot.cdf(comparison), tmp_path / "a.jpg")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(gl.OptionError, match=r"a\.pgf: PGF needs LaTeX"):
+    with refused(gl.OptionError, field="path", value=str(tmp_path / "a.pgf")):
         gl.plot.save(gl.plot.cdf(comparison), tmp_path / "a.pgf")
-    with pytest.raises(gl.OptionError, match=r"a\.xlsx: expected a name that ends in \.csv"):
+    with refused(gl.OptionError, field="path", value=str(tmp_path / "a.xlsx")):
         gl.plot.write_table(comparison, tmp_path / "a.xlsx")
 
 

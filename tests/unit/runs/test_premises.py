@@ -13,6 +13,7 @@ from gangline import _core
 from gangline.cli.app import main
 from gangline.policies.choice import resolve_policy
 from gangline.runs import premises
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,7 @@ def test_a_sweep_is_refused_once_and_names_the_cluster(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_refused_before_its_first_run() -> None:
-    with pytest.raises(gl.PolicyError, match=r"gavel-cost cannot run here: no price"):
+    with refused(gl.PolicyError, policy="gavel-cost", field="policies", value=["gavel-cost"]):
         gl.plan_capacity("pollux-64", PHILLY, "gavel-cost", keep="wait_p95_s<=3600", workers=1)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import gangline as gl
 from gangline.errors import PolicyError, ResultError, TraceError
+from refusals import refused
 
 SYNTH = "synth:philly?jobs=40&seed=1&max_gpus=8"
 NARROW = SYNTH.replace("max_gpus=8", "max_gpus=4")
@@ -133,7 +134,7 @@ def test_a_table_in_memory_is_passed_along() -> None:
     with pytest.raises(TraceError, match="table in memory; in Python pass it as `trace`"):
         gl.run(first.spec)
     assert gl.run(first.spec, trace=jobs).log_hash == first.log_hash
-    with pytest.raises(TraceError, match="sha256"):
+    with refused(TraceError, path="table"):
         gl.run(first.spec, trace=jobs.slice(1))
 
 
@@ -185,7 +186,7 @@ def test_canonical_json_is_read_back() -> None:
 def test_a_folder_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     path.write_text('{"seed": 0}')
-    with pytest.raises(ResultError, match="trace"):
+    with refused(ResultError, key="trace"):
         gl.RunSpec.load(path)
     path.write_text("no")
     with pytest.raises(ResultError, match=r"expected a spec\.json, .* got no JSON"):

@@ -15,6 +15,7 @@ import pytest
 import gangline as gl
 import worlds
 from gangline import policies
+from refusals import refused
 
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2, gpu="A", name="lab")
 JOBS = worlds.jobs("long 0 1 10", "wide 0 2 4", "late 1 1 3", user=["u", "v", "u"])
@@ -120,7 +121,7 @@ def test_infeasible_jobs_are_refused_by_name_or_dropped() -> None:
 
 def test_a_slip_in_a_gpu_type_is_shown() -> None:
     kinds = pa.array([None, ["V1OO", "T4"], None])
-    with pytest.raises(gl.InfeasibleJobError, match=r"job 1 is `wide`.*may only use V1OO or T4\)$"):
+    with pytest.raises(gl.InfeasibleJobError, match=r"job 1 may only use V1OO or T4\)$"):
         gl.simulate(LAB, JOBS.append_column("gpu_types", kinds), "fifo")
 
 
@@ -275,9 +276,9 @@ def test_progress_calls_back_with_time_done_and_total() -> None:
 
 
 def test_inputs_of_the_wrong_kind_are_named() -> None:
-    with pytest.raises(gl.TraceError, match="expected a Trace, a path or an Arrow table, got int"):
+    with refused(gl.TraceError, value="int"):
         gl.simulate(LAB, 3, "fifo")  # type: ignore[arg-type]
-    with pytest.raises(gl.PolicyError, match="got int"):
+    with refused(gl.PolicyError, value="int"):
         gl.simulate(LAB, JOBS, 3)  # type: ignore[arg-type]
     with pytest.raises(gl.PolicyError, match="unknown policy `fifoo`; did you mean `fifo`"):
         gl.simulate(LAB, JOBS, "fifoo")

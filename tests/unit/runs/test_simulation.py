@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
+from refusals import refused
 
 LAB = gl.Cluster.homogeneous(servers=3, gpus=4)
 
@@ -119,7 +120,7 @@ def test_a_view_is_of_the_present_and_plans_only_where_a_decision_is_due() -> No
     run.apply(plan)
     assert view.running.job.tolist() == [job]
     assert not run.is_due
-    with pytest.raises(gl.PolicyError, match="where a decision is due"):
+    with refused(gl.PolicyError, field="plan"):
         gl.Plan(view).place(job)
     with pytest.raises(ValueError, match="no decision is due"):
         run.apply(gl.Plan())
@@ -246,10 +247,10 @@ def test_the_past_takes_no_events() -> None:
     while run.advance(until_s=1000.0) == "decision":
         run.apply(widest(run.view))
     for given_ in ({"down_s": 1000.0}, {"down_s": 5.0}):
-        with pytest.raises(gl.OptionError, match="after now"):
+        with refused(gl.OptionError, field="failures"):
             run.inject(failures=[{"server": 0, **given_}])
     early = {"job_id": ["a"], "arrival_s": [999.0], "gpus": [1], "duration_s": [9.0]}
-    with pytest.raises(gl.OptionError, match="after now"):
+    with refused(gl.OptionError, field="arrival_s", value=999.0):
         run.inject(pa.table(early))
     same(plan_to_end(run), gl.simulate(LAB, trace_of(8), Widest()))
 

@@ -9,6 +9,7 @@ import pytest
 
 from gangline.errors import OptionError
 from gangline.studies.sweep import sweep
+from refusals import refused
 from unit.studies.test_sweep import GRID, settled
 
 if TYPE_CHECKING:
@@ -38,5 +39,5 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path, address: str) -> Non
 
 
 def test_an_address_without_dask_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match='only for the executor "dask"'):
+    with refused(OptionError, field="address", value="tcp://127.0.0.1:8786"):
         sweep({"grid": GRID}, out=tmp_path, address="tcp://127.0.0.1:8786")

@@ -25,6 +25,7 @@ from gangline._support.statistics import (
 from gangline.cli.app import main
 from gangline.errors import OptionError, PolicyError, TraceError
 from meta.house import ROOT
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,11 +220,11 @@ def test_wrong_seeds_and_baselines_are_refused(capsys: pytest.CaptureFixture[str
     jobs = gl.read_trace("mini:philly", limit=5)
     with pytest.raises(TraceError, match="not drawn by a generator"):
         gl.compare(LAB, jobs, ["fifo"], trace_seeds=[1])
-    with pytest.raises(OptionError, match="duplicate value 1"):
+    with refused(OptionError, field="trace_seeds", value=1):
         gl.compare(LAB, BUSY, ["fifo"], trace_seeds=[1, 1])
-    with pytest.raises(OptionError, match="workers: expected an integer >= 1"):
+    with refused(OptionError, field="workers", value=0):
         gl.compare(LAB, BUSY, ["fifo"], workers=0)
-    with pytest.raises(PolicyError, match="not among the policies: fifo"):
+    with refused(PolicyError, field="baseline", value="las"):
         gl.compare(LAB, BUSY, ["fifo"]).statistics(baseline="las")
     words = ["compare", "--trace", BUSY, "--cluster", "pollux-64", "--policies", "fifo"]
     assert main([*words, "--trace-seeds", "3..1"]) == 2

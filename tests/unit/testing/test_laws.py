@@ -297,7 +297,7 @@ def waits(until_s: float, **cluster: Any) -> dict[str, str]:
 
 def test_a_job_that_waits_beside_free_gpus_is_caught() -> None:
     assert waits(0.0) == {}
-    assert "0 s: a job of 1 GPUs waits" in waits(2.0)["work-conserving"]
+    assert "0 s: a job of 1 GPU waits" in waits(2.0)["work-conserving"]
 
 
 def test_gpus_of_servers_that_are_down_are_not_free() -> None:

@@ -11,6 +11,7 @@ import pytest
 import gangline as gl
 from gangline import _core
 from gangline.testing import CLAIMS, LAWS, LawBroken, World, gallery
+from refusals import refused
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "test-a-policy.md"
 POLICIES = sorted({name for names in CLAIMS.values() for name in names})
@@ -204,7 +205,7 @@ def test_a_wrong_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(gl.OptionError, match="no law `no-envi`; did you mean `no-envy`") as caught:
         gl.testing.check_policy("fifo", 1, laws=["no-envi"])
     assert caught.value.value == "no-envi"
-    with pytest.raises(gl.OptionError, match="worlds: expected at least 1, got 0"):
+    with refused(gl.OptionError, field="worlds", value=0):
         gl.testing.check_policy("fifo", 0)
 
 

@@ -20,6 +20,7 @@ from gangline.files.source import Source
 from gangline.files.text import TextFile
 from gangline.trace import Trace, read_trace
 from gangline.trace.formats import FORMATS
+from refusals import refused
 from samples import traces as samples
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def test_empty_files_of_each_kind(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("document", [b"[]", b'{"jobs": [], "profiles": {}}'])
 def test_json_without_jobs(tmp_path: Path, document: bytes) -> None:
     kind = "philly-json" if document == b"[]" else "batsim"
-    with pytest.raises(TraceError, match="expected at least one job, got none"):
+    with refused(TraceError, path=str(tmp_path / "x.json")):
         read_trace(put(tmp_path, "x.json", document), format=kind)
 
 
@@ -150,7 +151,7 @@ def test_archives_ask_for_a_member(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"name what to read: .*::MEMBER; it holds in/n.csv"):
         read_trace(path)
     assert len(read_trace(f"{path}::in/n.csv")) == 2
-    with pytest.raises(TraceError, match=r"no member `n.csv`; it holds in/n.csv"):
+    with refused(TraceError, value="n.csv"):
         read_trace(f"{path}::n.csv")
     packed = put(tmp_path, "n.tar.gz", gzip.compress(tar(NATIVE)))
     assert len(read_trace(f"{packed}::in/n.csv")) == 2
@@ -253,7 +254,7 @@ def test_arrivals_in_another_unit_are_one_line(tmp_path: Path, per_second: int, 
         Trace.from_arrow(table)
     # with an arrival that is no number the rows are not all in one unit: each has its own error
     path.write_bytes(path.read_bytes() + b"x,5,1,9\n")
-    with pytest.raises(TraceError, match="and 10 more") as caught:
+    with refused(TraceError, column="arrival_s", line=2, more=10) as caught:
         read_trace(path)
     assert len(caught.value.errors) == 20
 
@@ -267,13 +268,13 @@ def test_very_long_values_are_shortened(tmp_path: Path) -> None:
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     content = b"arrival_s,gpus,GPUS,duration_s\n1,1,2,3\n"
-    with pytest.raises(TraceError, match=r":1: gpus: expected one column of that name, got 2"):
+    with refused(TraceError, column="gpus", line=1):
         read_trace(put(tmp_path, "n.csv", content))
 
 
 def test_missing_columns_name_the_nearest(tmp_path: Path) -> None:
     content = b"job_id,arrival_s,service_sec,gpu_cnt\na,1,2,3\n"
-    with pytest.raises(TraceError, match=r":1: missing column gpu_count; .*is it gpu_cnt for gpu"):
+    with pytest.raises(TraceError, match="is it gpu_cnt for gpu"):
         read_trace(put(tmp_path, "n.csv", content), format="four-column")
 
 
@@ -301,7 +302,7 @@ def test_arrow_columns_of_other_types(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "n.parquet").numbers("gpus").tolist() == [1, 2]
     wrong = table.set_column(1, "gpus", pa.array(["two", "one"]))
     pq.write_table(wrong, tmp_path / "n.parquet")
-    with pytest.raises(TraceError, match=r"gpus: expected integers, got string: Failed to parse"):
+    with refused(TraceError, column="gpus"):
         read_trace(tmp_path / "n.parquet")
 
 

@@ -12,6 +12,7 @@ import gangline as gl
 from gangline.cli.app import main
 from gangline.cluster.tables import PolluxProfile, StepFit, fit_pollux, read_pollux
 from gangline.cluster.tables.pollux import Step
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,10 +82,10 @@ def test_what_was_not_measured_is_zero() -> None:
 
 def test_too_little_to_fit_is_refused() -> None:
     one = PolluxProfile("one", {"1": {8: Step(1.0, 0.0)}, "2": {8: Step(1.1, 0.1)}}, {}, {})
-    with pytest.raises(gl.TraceError, match="at least two batch sizes"):
+    with refused(gl.TraceError, column="local_bsz"):
         fit_pollux(one)
     nothing = PolluxProfile("none", {"1": {8: Step(1.0, 0.0), 9: Step(0.0, 0.0)}}, {}, {})
-    with pytest.raises(gl.TraceError, match=r"step_time.*above 0"):
+    with refused(gl.TraceError, column="step_time", value=0.0):
         fit_pollux(nothing)
 
 

@@ -16,6 +16,7 @@ from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS
 from gangline.trace.jobs.notes import COUNTED, DROPPED
 from meta.house import ROOT
+from refusals import refused
 from samples import traces as samples
 
 
@@ -74,7 +75,7 @@ def test_native_lists_and_gaps(tmp_path: Path) -> None:
         batch_size=[32, None],
         stage_times=[[0.5, 1.0], None],
     )
-    with pytest.raises(TraceError, match=r':2: stage_times: expected numbers joined by \|, got "0'):
+    with refused(TraceError, column="stage_times", line=2, value="0.5|x"):
         read(tmp_path, samples.NATIVE.replace("0.5|1", "0.5|x"))
 
 
@@ -100,10 +101,10 @@ def test_a_zone_makes_local_times_comparable(tmp_path: Path) -> None:
     assert zoned.numbers("arrival_s").tolist() == [0.0, 5420.0, 12620.0]
     assert zoned.notes == {"repeated_hour": 1}
     assert zoned.metadata["zone"] == "America/Los_Angeles"
-    with pytest.raises(TraceError, match=r'zone: expected a name .*got "Mars/Olympus"'):
+    with refused(TraceError, column="zone", value="Mars/Olympus"):
         read(tmp_path, text, zone="Mars/Olympus")
     skipped = text.replace("2017-11-04 23:59:50", "2017-03-12 02:30:00")
-    with pytest.raises(TraceError, match=r":3: timestamp: expected a local time that exists in"):
+    with refused(TraceError, column="timestamp", line=3, value="2017-03-12 02:30:00"):
         read(tmp_path, skipped, zone="America/Los_Angeles")
 
 
@@ -136,7 +137,7 @@ def test_helios(tmp_path: Path) -> None:
 
 
 def test_cpu_jobs_can_be_errors_and_zero_durations_can_be_lifted(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r':3: gpu_num: expected an integer from 1 .*got "0"'):
+    with refused(TraceError, column="gpu_num", line=3, value="0"):
         read(tmp_path, samples.HELIOS, cpu_jobs="error")
     trace = read(tmp_path, samples.HELIOS, min_duration_s=1.0, status="killed")
     holds(trace, job_id=["9"], duration_s=[1.0])
@@ -152,7 +153,7 @@ def test_acme_uses_offsets_and_measured_durations(tmp_path: Path) -> None:
 
 def test_acme_demands_offsets(tmp_path: Path) -> None:
     text = samples.ACME.replace("2023-05-17 11:00:00+00:00", "2023-05-17 11:00:00")
-    with pytest.raises(TraceError, match=r":2: submit_time: expected a time .*\+HH:MM, got"):
+    with refused(TraceError, column="submit_time", line=2, value="2023-05-17 11:00:00"):
         read(tmp_path, text)
 
 
@@ -205,7 +206,7 @@ def test_windows_add_up_intervals_before_anything_is_dropped(tmp_path: Path) -> 
 
 def test_a_bad_interval_spoils_its_own_row_only(tmp_path: Path) -> None:
     text = samples.WINDOWS.replace("2,1,1,0,1,5,0", "2,1,1,0,1,?,9")
-    with pytest.raises(TraceError, match=r':4: interval: .*got "\?"') as caught:
+    with refused(TraceError, column="interval", line=4, value="?") as caught:
         read(tmp_path, text)
     assert len(caught.value.errors) == 1
     trace = read(tmp_path, text, on_bad_row="drop")
@@ -269,7 +270,7 @@ def test_pai_header_files_and_empty_folders(tmp_path: Path) -> None:
         TraceError, match=r"a folder; expected a trace file, or a folder with pai_task_table\.csv"
     ):
         read_trace(tmp_path)
-    with pytest.raises(TraceError, match=r"pai_task_table.csv:1: expected 10 fields, got"):
+    with refused(TraceError, line=1, value="3 fields"):
         read_trace(put(tmp_path, "pai_task_table.csv", "j1,w,2\n"))
 
 
@@ -316,13 +317,13 @@ def test_swf_without_header_with_more_fields_and_several_processors_per_gpu(
     trace = read(tmp_path, text, procs_per_gpu=4)
     assert trace.numbers("gpus").tolist() == [1, 2]
     assert trace.notes["ignored_fields"] == 1
-    with pytest.raises(TraceError, match="procs_per_gpu: expected a number > 0"):
+    with refused(TraceError, column="procs_per_gpu", value=0.0):
         read(tmp_path, text, procs_per_gpu=0)
 
 
 def test_swf_errors_name_the_line_of_the_file(tmp_path: Path) -> None:
     text = samples.SWF.replace("  3\t95", "; a comment\n\n  3\tx5")
-    with pytest.raises(TraceError, match=r':8: field 2: expected .*got "x5"'):
+    with refused(TraceError, column="field 2", line=8, value="x5"):
         read(tmp_path, text)
 
 
@@ -341,8 +342,7 @@ def test_batsim_reads_all_spellings(tmp_path: Path) -> None:
 def test_batsim_computations_need_a_speed(tmp_path: Path, kind: str) -> None:
     profile = f'{{"type": "{kind}", "cpu": 4e9, "com": 1}}'
     text = samples.BATSIM.replace('{"type": "delay", "delay": 3}', profile)
-    expected = r":8: profiles.old.cpu: expected flops= .* profile old into seconds"
-    with pytest.raises(TraceError, match=expected):
+    with refused(TraceError, column="profiles.old.cpu", line=8):
         read(tmp_path, text)
     trace = read(tmp_path, text, flops=1e9)
     assert trace.numbers("duration_s").tolist() == [4.0, 66.0, 12.5]
@@ -352,23 +352,31 @@ def test_batsim_computations_need_a_speed(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
+    ("old", "new", "facts"),
     [
-        ('"delay": 3', '"delay": -3', r":8: profiles.old.delay: expected a number >= 0"),
-        ('"type": "delay"', '"type": "smpi"', r":8: profiles.old.type: expected profile old to be"),
-        ('"profile": "d"', '"profile": "q"', r": profiles.q: expected a profile of that name"),
-        ('["old", "d"]', '["new"]', r": profiles.new: expected sequences that end"),
-        ('"repeat": 2', '"repeat": 0', r":9: profiles.new.repeat: expected an integer >= 1"),
-        ('"res": 4', '"res": 0', r':4: jobs\[1\].res: expected an integer from 1 .*got "0"'),
-        ('"res": 4', '"res": "x"', r':4: jobs\[1\].res: expected int, got "x"'),
-        ('"subtime": 7, ', "", r":5: jobs\[2\]: expected an object with `subtime`"),
-        ('"profiles"', '"profile"', r": expected an object with `profiles`"),
+        ('"delay": 3', '"delay": -3', {"column": "profiles.old.delay", "line": 8, "value": "-3"}),
+        (
+            '"type": "delay"',
+            '"type": "smpi"',
+            {"column": "profiles.old.type", "line": 8, "value": "smpi"},
+        ),
+        ('"profile": "d"', '"profile": "q"', {"column": "profiles.q", "value": "q"}),
+        ('["old", "d"]', '["new"]', {"column": "profiles.new", "line": 9, "value": "new"}),
+        ('"repeat": 2', '"repeat": 0', {"column": "profiles.new.repeat", "line": 9, "value": "0"}),
+        ('"res": 4', '"res": 0', {"column": "jobs[1].res", "line": 4, "value": "0"}),
+        ('"res": 4', '"res": "x"', {"column": "jobs[1].res", "line": 4, "value": "x"}),
+        ('"subtime": 7, ', "", {"column": "jobs[2]", "line": 5, "value": "an object"}),
+        (
+            '"profiles"',
+            '"profile"',
+            {"line": 1, "value": "an object", "expected": "an object with `profiles`"},
+        ),
     ],
 )
 def test_batsim_errors_name_key_path_and_line(
-    tmp_path: Path, old: str, new: str, expected: str
+    tmp_path: Path, old: str, new: str, facts: dict[str, Any]
 ) -> None:
-    with pytest.raises(TraceError, match=expected):
+    with refused(TraceError, **facts):
         read(tmp_path, samples.BATSIM.replace(old, new, 1), format="batsim")
 
 
@@ -393,11 +401,11 @@ def test_philly_json_errors_name_key_path_and_line(tmp_path: Path) -> None:
 
 
 def test_broken_json_names_the_line(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"trace.txt:3: expected JSON: "):
+    with refused(TraceError, line=3):
         read(tmp_path, samples.PHILLY_JSON.replace('"attempts": [', '"attempts": [,', 1))
-    with pytest.raises(TraceError, match=r"trace.txt:18: expected JSON: Input data was truncated"):
+    with refused(TraceError, line=18):
         read(tmp_path, samples.PHILLY_JSON[:-3])
-    with pytest.raises(TraceError, match=r":2: expected UTF-8 text, got .byte 18"):
+    with refused(TraceError, line=2, value="byte 18"):
         read_trace(put(tmp_path, "x", samples.PHILLY_JSON.encode().replace(b"ss", b"s\xff", 1)))
 
 
@@ -417,7 +425,7 @@ def test_gavel_in_three_widths(tmp_path: Path) -> None:
     assert ten.notes == {"slo_without_duration": 1}
     twelve = read(tmp_path, samples.GAVEL_12)
     holds(twelve, arrival_s=[0.0, 3.0], duration_s=[50.0, 300.0], deadline_s=[None, 603.0])
-    with pytest.raises(TraceError, match="expected 7, 10, 12 columns separated by tabs"):
+    with refused(TraceError, line=1, value="2 columns"):
         read(tmp_path, "a\tb\n", format="gavel")
 
 
@@ -427,14 +435,14 @@ def test_chronus_deadlines(tmp_path: Path) -> None:
         trace, job_id=["1", "0"], arrival_s=[0.0, 40.0], deadline_s=[None, 120.0], user=["v2", "v1"]
     )
     assert trace.notes == {"best_effort": 1, "cpu_job": 1}
-    with pytest.raises(TraceError, match=r':2: expect_time_list: .*joined by -, got "x-1"'):
+    with refused(TraceError, column="expect_time_list", line=2, value="x-1"):
         read(tmp_path, samples.CHRONUS.replace("80-120-300", "x-1"))
 
 
 def test_pollux_needs_durations(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"no duration for application bert, cifar"):
+    with refused(TraceError, column="application", value="bert, cifar"):
         read(tmp_path, samples.POLLUX)
-    with pytest.raises(TraceError, match=r"no duration for application bert;"):
+    with refused(TraceError, column="application", value="bert"):
         read(tmp_path, samples.POLLUX, durations={"cifar": 1.0})
     trace = read(tmp_path, samples.POLLUX, **samples.OPTIONS["pollux"])
     holds(
@@ -445,7 +453,7 @@ def test_pollux_needs_durations(tmp_path: Path) -> None:
         batch_size=[12, 342],
     )
     assert trace.notes == {"batch_rounded_up": 1}
-    with pytest.raises(TraceError, match=r"durations\.bert: expected seconds > 0"):
+    with refused(TraceError, column="durations.bert", value=0.0):
         read(tmp_path, samples.POLLUX, durations={"bert": 0})
 
 
@@ -475,22 +483,21 @@ def test_what_is_no_trace_is_told_what_it_is(text: str, words: str, tmp_path: Pa
 def test_options_of_another_format_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"unknown option `units`; known: limit, "):
         read(tmp_path, samples.TIRESIAS, units="job")
-    with pytest.raises(TraceError, match=r"option `unit` is one of format pai; this trace is tir"):
+    with refused(TraceError, column="unit"):
         read(tmp_path, samples.TIRESIAS, unit="job")
-    with pytest.raises(TraceError, match=r"options: unit: expected one of task, job, got"):
+    with refused(TraceError, column="unit", value="gang"):
         read_trace(put(tmp_path, "pai_task_table.csv", samples.PAI), unit="gang")
 
 
 def test_a_zone_without_local_times_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("job_id,arrival_s,gpus,duration_s\na,0,1,10\n")
-    expected = "zone: changes nothing here, for .* has no local times"
-    with pytest.raises(TraceError, match=expected):
+    with refused(TraceError, column="zone", value="Mars"):
         read_trace(path, zone="Mars")
-    with pytest.raises(TraceError, match=expected):
+    with refused(TraceError, column="zone", value="Mars"):
         read_trace("synth:philly?jobs=5", zone="Mars")
 
 
 def test_a_generator_has_no_format() -> None:
-    with pytest.raises(TraceError, match="format: changes nothing here"):
+    with refused(TraceError, column="format", value="native"):
         read_trace("synth:philly?jobs=5", format="native")

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +100,7 @@ def test_jobs_without_gpus_can_be_dropped_from_native_traces(tmp_path: Path) -> 
 
 
 def test_a_table_with_other_names_says_which_it_has(tmp_path: Path) -> None:
-    with pytest.raises(gl.TraceError, match=r"missing column arrival_s, .*; it has id, submit"):
+    with refused(gl.TraceError, column="arrival_s"):
         gl.Trace.from_arrow(pa.table({"id": ["a"], "submit": [0.0]}))
 
 
@@ -124,5 +125,5 @@ def test_text_that_no_reader_takes_is_not_written(name: str, tmp_path: Path) -> 
 
 def test_truth_values_are_no_whole_numbers() -> None:
     jobs = {"job_id": ["a", "b"], "arrival_s": [0.0, 1.0], "duration_s": [1.0, 2.0]}
-    with pytest.raises(gl.TraceError, match="gpus: expected integers, got bool"):
+    with refused(gl.TraceError, column="gpus"):
         gl.Trace.from_arrow(pa.table({**jobs, "gpus": [True, True]}))

@@ -16,6 +16,7 @@ import pytest
 
 from gangline.errors import TraceError
 from gangline.trace import read_trace
+from refusals import refused
 from samples.traces import MURI
 
 if TYPE_CHECKING:
@@ -180,21 +181,18 @@ def test_all_bad_rows_are_collected_up_to_twenty(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"n.csv:3: expected text without NUL bytes"):
+    with refused(TraceError, line=3, value="\\0"):
         read_trace(write(tmp_path, "n.csv", NATIVE.replace("b,2", "b\0,2")))
     bad = NATIVE.encode().replace(b"b,2", b"\xff,2")
-    with pytest.raises(
-        TraceError, match=r"n.csv:3: expected UTF-8 text, got .\\xff at byte 50"
-    ) as caught:
+    with refused(TraceError, line=3, value="\\xff at byte 50"):
         read_trace(write(tmp_path, "n.csv", bad))
-    assert caught.value.line == 3
 
 
 def test_unknown_header_lists_what_each_format_lacks(tmp_path: Path) -> None:
     text = "job_id,arrival_s,service_sec\n1,2,3\n"
     with pytest.raises(TraceError, match=r"four-column lacks gpu_count"):
         read_trace(write(tmp_path, "u.csv", text))
-    with pytest.raises(TraceError, match=r":1: missing column gpu_count"):
+    with refused(TraceError, column="gpu_count", line=1):
         read_trace(write(tmp_path, "u.csv", text), format="four-column")
 
 
@@ -210,7 +208,7 @@ def test_unknown_format_and_missing_member_list_the_known(tmp_path: Path) -> Non
         read_trace(path, format="x")
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
         archive.add(path, "inner.csv")
-    with pytest.raises(TraceError, match=r"no member `b.csv`; it holds inner.csv"):
+    with refused(TraceError, value="b.csv"):
         read_trace(f"{tmp_path}/a.tar.gz::b.csv")
 
 
@@ -293,7 +291,7 @@ def test_files_that_are_taken_for_traces_are_told_what_they_are(tmp_path: Path, 
 
 
 def test_an_empty_name_is_no_folder() -> None:
-    with pytest.raises(TraceError, match="expected the name of a trace"):
+    with refused(TraceError, value=""):
         read_trace("")
 
 

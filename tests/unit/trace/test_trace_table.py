@@ -21,6 +21,7 @@ from gangline.errors import TraceError
 from gangline.trace import Trace, read_trace, write_trace
 from gangline.trace.jobs.to_core import _allowed as allowed_types
 from gangline.trace.jobs.to_core import work_of
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,9 +76,9 @@ def test_status_filter_keeps_what_is_asked_for() -> None:
     table = jobs(duration_s=[1.0] * 4, trace_status=["finished", "failed", None, "finished"])
     assert ids(Trace.from_arrow(table, status=("finished",))) == ["a", "d"]
     assert ids(Trace.from_arrow(table, status="unknown")) == ["c"]
-    with pytest.raises(TraceError, match=r"needs a trace_status column"):
+    with refused(TraceError, column="trace_status"):
         Trace.from_arrow(jobs(), status="finished")
-    with pytest.raises(TraceError, match="expected one of finished"):
+    with refused(TraceError, column="status", value="done"):
         Trace.from_arrow(table, status="done")
 
 
@@ -130,50 +131,62 @@ def test_absent_ids_are_numbered_in_order() -> None:
 
 
 def test_missing_columns_and_wrong_types_are_named() -> None:
-    with pytest.raises(TraceError, match=r"missing column gpus, duration_s or iterations"):
+    with refused(TraceError, column="gpus"):
         Trace.from_arrow(pa.table({"arrival_s": [1.0]}))
-    with pytest.raises(TraceError, match=r'row 0: gpus: expected an integer from 1 .*got "1.5"'):
+    with refused(TraceError, column="gpus", value="1.5"):
         Trace.from_arrow(jobs(gpus=[1.5, 2.0, 3.0, 4.0]))
-    with pytest.raises(TraceError, match=r'table row 1: gpus: .*got "0"'):
+    with refused(TraceError, column="gpus", value="0"):
         Trace.from_arrow(jobs(gpus=[1, 0, 1, 1]))
 
 
 @pytest.mark.parametrize(
-    ("column", "values", "words"),
+    ("column", "values", "value"),
     [
-        ("gpus", ["0", "1", "1", "1"], 'row 0: gpus: expected an integer from 1 to 32768, got "0'),
-        ("gpus", ["1", "1.5", "1", "1"], 'row 1: gpus: .*got "1.5"'),
-        ("gpus", ["1", "-5", "1", "1"], 'row 1: gpus: .*got "-5'),
-        ("gpus", [True] * 4, "gpus: expected integers, got bool"),
-        ("priority", [True] * 4, "priority: expected numbers, got bool"),
-        ("gpus", [Decimal("-1"), Decimal(1), Decimal(1), Decimal(1)], 'row 0: gpus: .*got "-1'),
-        ("gpus", [Decimal(1), Decimal("2.5"), Decimal(1), Decimal(1)], 'row 1: gpus: .*got "2.5"'),
-        ("gpus", [None] * 4, "row 0: gpus: expected an integer from 1"),
-        ("arrival_s", [None] * 4, "row 0: arrival_s: expected seconds"),
-        ("arrival_s", ["nan", "1", "1", "1"], 'row 0: arrival_s: .*got "nan"'),
-        ("duration_s", ["1", "1e300", "1", "1"], r'row 1: duration_s: .*got "1e\+300"'),
-        ("duration_s", ["1", "inf", "1", "1"], 'row 1: duration_s: .*got "inf"'),
-        ("duration_s", [Decimal("1e30")] * 4, r'row 0: duration_s: .*got "1e\+30"'),
-        ("memory_gb", ["-4", None, None, None], 'row 0: memory_gb: .*got "-4.0"'),
-        ("weight", ["0", None, None, None], 'row 0: weight: .*got "0.0"'),
-        ("stage_times", [["1"], ["-2"], None, None], "row 1: stage_times: expected seconds >= 0"),
-        ("gpu_types", [["A", None], None, None, None], "row 0: gpu_types: expected names"),
+        ("gpus", ["0", "1", "1", "1"], "0.0"),
+        ("gpus", ["1", "1.5", "1", "1"], "1.5"),
+        ("gpus", ["1", "-5", "1", "1"], "-5.0"),
+        ("gpus", [True] * 4, None),
+        ("priority", [True] * 4, None),
+        (
+            "gpus",
+            [Decimal("-1"), Decimal(1), Decimal(1), Decimal(1)],
+            "-1.0",
+        ),
+        (
+            "gpus",
+            [Decimal(1), Decimal("2.5"), Decimal(1), Decimal(1)],
+            "2.5",
+        ),
+        ("gpus", [None] * 4, "None"),
+        ("arrival_s", [None] * 4, "None"),
+        ("arrival_s", ["nan", "1", "1", "1"], "nan"),
+        ("duration_s", ["1", "1e300", "1", "1"], "1e+300"),
+        ("duration_s", ["1", "inf", "1", "1"], "inf"),
+        ("duration_s", [Decimal("1e30")] * 4, "1e+30"),
+        ("memory_gb", ["-4", None, None, None], "-4.0"),
+        ("weight", ["0", None, None, None], "0.0"),
+        ("stage_times", [["1"], ["-2"], None, None], "[-2.0]"),
+        (
+            "gpu_types",
+            [["A", None], None, None, None],
+            "['A', None]",
+        ),
         (
             "arrival_s",
             [datetime(2024, 1, 1, tzinfo=UTC)] * 4,
-            "arrival_s: expected numbers, got timestamp",
+            None,
         ),
-        ("duration_s", [timedelta(1)] * 4, "duration_s: expected numbers, got duration.*seconds"),
-        ("duration_s", ["1", "soon", "1", "1"], "duration_s: expected numbers, got string: .*soon"),
-        ("gpus", [[1], [1], [1], [1]], "gpus: expected integers, got list<"),
-        ("user", [{"a": 1}] * 4, "user: expected text, got struct"),
-        ("gpu_types", ["A"] * 4, "gpu_types: expected lists of text, got string"),
+        ("duration_s", [timedelta(1)] * 4, None),
+        ("duration_s", ["1", "soon", "1", "1"], None),
+        ("gpus", [[1], [1], [1], [1]], None),
+        ("user", [{"a": 1}] * 4, None),
+        ("gpu_types", ["A"] * 4, None),
     ],
 )
 def test_what_is_out_of_bounds_is_refused_whatever_its_type(
-    column: str, values: list[Any], words: str
+    column: str, values: list[Any], value: str | None
 ) -> None:
-    with pytest.raises(TraceError, match=words):
+    with refused(TraceError, column=column, value=value):
         Trace.from_arrow(jobs(**{column: values}))
 
 
@@ -399,9 +412,9 @@ def test_any_jobs_are_sorted_stably_and_none_is_lost(rows: list[tuple[float, int
 
 
 def test_arrivals_that_are_stretched_beyond_the_clock_are_refused() -> None:
-    with pytest.raises(TraceError, match=r"arrival_s: expected the last arrival, times rescale"):
+    with refused(TraceError, column="arrival_s", value="1e+301"):
         Trace.from_arrow(jobs(), rescale=1e300)
-    with pytest.raises(TraceError, match=r"arrival_s"):
+    with refused(TraceError, column="arrival_s", value="inf"):
         Trace.from_arrow(jobs(), rescale=1e308)
 
 

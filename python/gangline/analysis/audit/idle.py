@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gangline._support.formatting import plural
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -144,7 +146,7 @@ def check_claim(world: World, findings: Findings, table: str, busy: Busy, waits:
             "work-conserving",
             table,
             bad,
-            "a job of {allowed:g} GPUs waits while {found} GPUs of a type that it may use are free",
+            f"a job of {plural(gang, 'GPU')} waits; free GPUs of a type it may use: {{found:g}}",
             time=time.times,
             found=most,
             allowed=float(gang),
