@@ -1,4 +1,5 @@
 //! What an objective knows besides the jobs.
+use gangline_model::words;
 
 /// The rates that an objective knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,13 +12,14 @@ pub enum Seen {
     Reference(usize),
 }
 
-/// How an entity divides its weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inside {
-    /// Among all its jobs that can rise, by their weights.
-    Fairness,
-    /// All to the first job that can rise.
-    Fifo,
+words! {
+    /// How an entity divides its weight.
+    pub enum Inside {
+        /// Among all its jobs that can rise, by their weights.
+        Fairness = "fairness",
+        /// All to the first job that can rise.
+        Fifo = "fifo",
+    }
 }
 
 /// What an objective has to know besides the jobs.

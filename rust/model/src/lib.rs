@@ -17,6 +17,7 @@ mod job;
 mod rate;
 mod shape;
 mod time;
+mod words;
 
 pub use action::{Action, ActionKind, Terms, TimerTag, Verb};
 pub use cluster::{ClusterSpec, GpuType, Server, Tier};

@@ -18,6 +18,7 @@ use super::model::{Algorithm, How, Solver, SolverError};
 use super::rows::ByRows;
 use super::space::{Method, Spent};
 use super::table::{Table, Told};
+use gangline_model::words;
 
 pub use closed::FastestFirst;
 
@@ -99,38 +100,19 @@ pub enum Objective {
     },
 }
 
-/// Who solves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The methods of this crate; the solver outside for what they do not know.
-    #[default]
-    Auto,
-    /// The simplex method of the solver outside.
-    Simplex,
-    /// The interior point of the solver outside.
-    InteriorPoint,
-    /// Prices alone, where they can; else the solver outside.
-    Dual,
-}
-
-impl Choice {
-    /// The words for them.
-    pub const NAMES: &[&str] = &["auto", "simplex", "ipx", "dual"];
-
-    /// Who a word stands for.
-    pub fn named(word: &str) -> Option<Self> {
-        match word {
-            "auto" => Some(Self::Auto),
-            "simplex" => Some(Self::Simplex),
-            "ipx" => Some(Self::InteriorPoint),
-            "dual" => Some(Self::Dual),
-            _ => None,
-        }
-    }
-
-    /// The word.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+words! {
+    /// Who solves.
+    #[derive(Default)]
+    pub enum Choice {
+        /// The methods of this crate; the solver outside for what they do not know.
+        #[default]
+        Auto = "auto",
+        /// The simplex method of the solver outside.
+        Simplex = "simplex",
+        /// The interior point of the solver outside.
+        InteriorPoint = "ipx",
+        /// Prices alone, where they can; else the solver outside.
+        Dual = "dual",
     }
 }
 

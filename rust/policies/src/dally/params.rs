@@ -3,19 +3,20 @@
 use crate::params::{ParamReader, ParamValue};
 use crate::place::Fit;
 use gangline_engine::PolicyError;
-use gangline_model::SimSpan;
+use gangline_model::{SimSpan, words};
 
-/// Where delay timers come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Tuned by what jobs of the same size waited before.
-    Auto,
-    /// A fixed pair.
-    Manual,
-    /// Any place at once.
-    NoWait,
-    /// Never wider than a gang would have to be.
-    FullyConsolidated,
+words! {
+    /// Where delay timers come from.
+    pub(crate) enum Mode {
+        /// Tuned by what jobs of the same size waited before.
+        Auto = "auto",
+        /// A fixed pair.
+        Manual = "manual",
+        /// Any place at once.
+        NoWait = "no_wait",
+        /// Never wider than a gang would have to be.
+        FullyConsolidated = "fully_consolidated",
+    }
 }
 
 /// Parameters of [`super::Dally`].
@@ -83,15 +84,9 @@ impl Default for DallyParams {
 impl DallyParams {
     /// Reads the parameters.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
-        let mode = match params.word("mode") {
-            "manual" => Mode::Manual,
-            "no_wait" => Mode::NoWait,
-            "fully_consolidated" => Mode::FullyConsolidated,
-            _ => Mode::Auto,
-        };
         let mut read = Self {
             lease: params.period("lease_s")?,
-            mode,
+            mode: params.choice("mode", Mode::named),
             rack_delay: params.number("rack_delay"),
             network_delay: params.number("network_delay"),
             history_leases: params.number("history_leases"),
@@ -100,11 +95,7 @@ impl DallyParams {
             network_floor: params.number("network_floor"),
             rack_cap_share: params.number("rack_cap_share"),
             sd_factor: params.number("sd_factor"),
-            fit: if params.word("fit") == "first" {
-                Fit::First
-            } else {
-                Fit::Best
-            },
+            fit: params.choice("fit", Fit::named),
             redecides: params.word("renewal") == "redecide",
             upgrades: params.flag("upgrade_on_renewal"),
             is_aligned: params.flag("align_leases"),

@@ -1,8 +1,9 @@
 //! Settings of Hadar, read from parameters.
 
-use crate::params::{ParamReader, words};
+use crate::params::ParamReader;
 use gangline_engine::PolicyError;
 use gangline_model::SimSpan;
+use gangline_model::words;
 
 words! {
     /// What a completion time is worth: `U = A / d`, and this says what A is.

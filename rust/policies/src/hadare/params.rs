@@ -1,9 +1,10 @@
 //! Settings of `HadarE`, read from parameters.
 
 use crate::hadar::Utility;
-use crate::params::{ParamReader, words};
+use crate::params::ParamReader;
 use gangline_engine::{CopyGpus, PolicyError};
 use gangline_model::SimSpan;
+use gangline_model::words;
 
 words! {
     /// How the parameters of copies come together.

@@ -1,6 +1,6 @@
 //! Whose jobs are whose: users or virtual clusters of a trace, by number.
 
-use crate::params::words;
+use gangline_model::words;
 use gangline_model::{JobFacts, JobId};
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Which GPU type a gang gets, of those where the placement rule finds a place.
 
 use super::places::Places;
-use crate::params::words;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
+use gangline_model::words;
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use gangline_rng::{Purpose, Stream};
 use smallvec::SmallVec;

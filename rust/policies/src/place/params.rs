@@ -1,9 +1,9 @@
 //! Parameters of the placement rules: names, words, defaults and types, in one place.
 
 use crate::params::{
-    ParamDefault, ParamKind, ParamReader, ParamSpec, Params, choice, flag, number, words,
+    ParamDefault, ParamKind, ParamReader, ParamSpec, Params, choice, flag, number,
 };
-use gangline_model::Tier;
+use gangline_model::{Tier, words};
 
 words! {
     /// A placement rule.

@@ -1,8 +1,9 @@
 //! Parameters of the Pollux-style policy.
 
-use crate::params::{ParamReader, words};
+use crate::params::ParamReader;
 use gangline_engine::PolicyError;
 use gangline_model::SimSpan;
+use gangline_model::words;
 
 words! {
     /// Which batch a job gets.

@@ -1,18 +1,18 @@
 //! Delay scheduling.
 
 use super::{Fact, PolicyInfo, Premise, Preset, Stops};
-use crate::dally::{Dally, DallyParams};
+use crate::dally::{Dally, DallyParams, Mode};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number};
+use crate::place::Fit;
 
 const LEASES: &str = "leases";
-const MODES: &[&str] = &["auto", "manual", "no_wait", "fully_consolidated"];
 
 const PARAMETERS: &[ParamSpec] = &[
     number("lease_s", ParamKind::Above(0.0), 3600.0)
         .unit("s")
         .doc("length of a lease; longer than every restart overhead")
         .outlasting_restarts(),
-    choice("mode", MODES, "auto").doc(
+    choice("mode", Mode::NAMES, "auto").doc(
         "delays: auto (tuned), manual (the fixed pair), no_wait or fully_consolidated (wait \
          without limit)",
     ),
@@ -35,8 +35,7 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("longest tuned wait before several servers of one rack, as a share of history_leases"),
     number("sd_factor", ParamKind::AtLeast(0.0), 2.0)
         .doc("standard deviations that the tuner adds to the mean wait"),
-    choice("fit", &["best", "first"], "best")
-        .doc("which of several places with room: best or first"),
+    choice("fit", Fit::NAMES, "best").doc("which of several places with room: best or first"),
     choice("renewal", &["keep", "redecide"], "keep").doc(
         "at the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) \
          or redecide (it competes like a new job)",

@@ -12,6 +12,7 @@ use gangline_allocation::{
     RandomPairs, Seen, Settings,
 };
 use gangline_engine::{Knowledge, Policy, PolicyError};
+use gangline_model::words;
 
 const ROUND: ParamSpec = number("round_s", ParamKind::Above(0.0), 360.0)
     .unit("s")
@@ -29,7 +30,17 @@ const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
 );
 const SOLVER: ParamSpec = choice("solver", Choice::NAMES, "auto")
     .doc("LP solver: auto (by the size of the LP), simplex, ipx or dual");
-const TIE_BREAK: ParamSpec = choice("tie_break", &["max_sum", "none"], "max_sum").doc(
+words! {
+    /// Which of several optima.
+    enum TieBreak {
+        /// The one with the largest sum.
+        MaxSum = "max_sum",
+        /// The one that the solver returns.
+        Solver = "none",
+    }
+}
+
+const TIE_BREAK: ParamSpec = choice("tie_break", TieBreak::NAMES, "max_sum").doc(
     "which of several optima: max_sum (the largest sum of normalised throughputs; agnostic \
      variants spread the time of each job evenly) or none (whichever the solver returns)",
 );
@@ -45,7 +56,7 @@ const TYPE_ORDER: ParamSpec = spec("type_order", ParamKind::Text, ParamDefault::
     "names of GPU types in the order they are served, separated by commas; auto = first those on \
      which the jobs run best",
 );
-const ZERO_PASS: ParamSpec = choice("zero_priority_pass", &["after", "inline"], "after").doc(
+const ZERO_PASS: ParamSpec = choice("zero_priority_pass", ZeroPass::NAMES, "after").doc(
     "when jobs without a share use what is left: after (after all others) or inline (type by \
      type)",
 );
@@ -96,7 +107,7 @@ const ENTITY_BY: ParamSpec = choice("entity_by", &["user", "vc"], "user")
     .doc("what makes an entity: user or vc; jobs that name none belong to the entity default");
 const ENTITY_WEIGHT: ParamSpec = spec("entity_weight", ParamKind::NamedWeights, ParamDefault::None)
     .doc("weight by entity, one for each of the trace; none = all alike");
-const ENTITY_POLICY: ParamSpec = choice("entity_policy", &["fairness", "fifo"], "fairness").doc(
+const ENTITY_POLICY: ParamSpec = choice("entity_policy", Inside::NAMES, "fairness").doc(
     "how the weight of an entity is divided: fairness (among all its jobs, by their weights) or \
      fifo (to its first job whose share can still rise)",
 );
@@ -352,10 +363,7 @@ fn makespan(params: &ParamReader, seen: Seen) -> Objective {
 fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
     Objective::WaterFilling {
         is_agnostic,
-        inside: vec![match params.word("entity_policy") {
-            "fifo" => Inside::Fifo,
-            _ => Inside::Fairness,
-        }],
+        inside: vec![params.choice("entity_policy", Inside::named)],
     }
 }
 
@@ -364,7 +372,7 @@ pub(super) fn settings(params: &ParamReader) -> Settings {
     Settings {
         // an assignment has no such parameter
         solver: Choice::named(params.word("solver")).unwrap_or_default(),
-        chooses: params.word("tie_break") != "none",
+        chooses: TieBreak::named(params.word("tie_break")) != Some(TieBreak::Solver),
         time_limit_s: params.number("time_limit_s"),
         ..Settings::default()
     }
@@ -414,11 +422,7 @@ fn sharing(
         policy: policy.to_owned(),
         round: params.period("round_s")?,
         min_solve_interval: params.span("min_solve_interval_s")?,
-        zero_pass: match params.word("zero_priority_pass") {
-            "after" => ZeroPass::After,
-            "inline" => ZeroPass::Inline,
-            _ => ZeroPass::Never, // the fifo forms have no such parameter
-        },
+        zero_pass: ZeroPass::named(params.word("zero_priority_pass")), // the fifo forms have none
         backfills: params.flag("backfill_mid_round"),
         type_order: (order != "auto").then(|| order.to_owned()),
         keeps: GpuPick::named(params.word("gpu_pick")),

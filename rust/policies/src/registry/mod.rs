@@ -15,10 +15,11 @@ mod world;
 mod yarn;
 
 use crate::kit::Seen;
-use crate::params::{ParamDefault, ParamReader, ParamSpec, ParamValue, Params, nearest, words};
+use crate::params::{ParamDefault, ParamReader, ParamSpec, ParamValue, Params, nearest};
 use crate::place::{PlacementParams, Rule};
 use gangline_allocation::{Allocator, Objective, Outside, Settings};
 use gangline_engine::{Knowledge, Policy, PolicyError};
+use gangline_model::words;
 use std::sync::LazyLock;
 
 pub use world::{Fact, Premise};

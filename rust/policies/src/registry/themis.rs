@@ -4,16 +4,16 @@ use super::parameters::ESTIMATE_ERROR;
 use super::{PolicyInfo, Services, Stops, seen};
 use crate::params::{ParamKind, ParamReader, ParamSpec, choice, number};
 use crate::place::{PlacementParams, Rule};
-use crate::themis::{Leftover, Themis};
+use crate::themis::{Leftover, Themis, Winners};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const THEMIS: &[ParamSpec] = &[
     number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions; leases end at its multiples; longer than every restart overhead")
     .outlasting_restarts(),
     number("fairness", ParamKind::Share, 0.8).doc("share of the bidders that an auction leaves out, those that are best off"),
-    choice("leftover", &["rho", "random"], "rho").doc("which job gets the GPUs that an auction leaves: rho (the worst off) or random (a keyed \
+    choice("leftover", Leftover::NAMES, "rho").doc("which job gets the GPUs that an auction leaves: rho (the worst off) or random (a keyed \
          draw)"),
-    choice("auction", &["greedy", "milp"], "greedy").doc("how winners are chosen: greedy (the highest bid per GPU, one after the other) or milp \
+    choice("auction", Winners::NAMES, "greedy").doc("how winners are chosen: greedy (the highest bid per GPU, one after the other) or milp \
          (the largest product of all valuations; at most 64 bidders)"),
     number("time_limit_s", ParamKind::Above(0.0), 60.0).unit("s").doc("with auction = milp: wall time that the solver may take for one auction"),
     ESTIMATE_ERROR,
@@ -34,12 +34,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
 }];
 
 fn make(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, PolicyError> {
-    let leftover = match params.word("leftover") {
-        "random" => Leftover::Random,
-        _ => Leftover::Rho,
-    };
     let placement = PlacementParams::read(params);
-    let is_exact = params.word("auction") == "milp";
+    let is_exact = params.choice("auction", Winners::named) == Winners::Milp;
     if is_exact && placement.rule != Rule::Consolidate {
         return Err(PolicyError::Parameter {
             policy: params.policy().to_owned(),
@@ -51,7 +47,7 @@ fn make(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, Pol
     Ok(Box::new(Themis::new(
         params.period("lease_s")?,
         params.number("fairness"),
-        leftover,
+        params.choice("leftover", Leftover::named),
         is_exact.then(|| (services.outside, params.number("time_limit_s"))),
         placement,
         seen(params),

@@ -1,6 +1,7 @@
 //! What policies build on in a cluster and a trace: declared next to each policy, evaluated where both are known.
 
-use crate::params::{ParamDefault, words};
+use crate::params::ParamDefault;
+use gangline_model::words;
 
 words! {
     /// Something that a cluster or a trace may have or lack.

@@ -29,30 +29,28 @@ use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
     Reason, Run, WakeOn,
 };
-use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
+use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime, words};
 use pairs::Pairs;
 pub(crate) use pairs::Partners;
 use queues::{Filter, Queues};
 use std::collections::BTreeSet;
 
-/// When jobs without a share are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ZeroPass {
-    /// After all jobs with a share, on all types.
-    After,
-    /// On each type after the jobs with a share there.
-    Inline,
-    /// Never.
-    Never,
+words! {
+    /// When jobs without a share are served.
+    pub(crate) enum ZeroPass {
+        /// After all jobs with a share, on all types.
+        After = "after",
+        /// On each type after the jobs with a share there.
+        Inline = "inline",
+    }
 }
 
-impl ZeroPass {
-    fn passes(self) -> &'static [Filter] {
-        match self {
-            Self::After => &[Filter::WithShare, Filter::WithoutShare],
-            Self::Inline => &[Filter::All],
-            Self::Never => &[Filter::WithShare],
-        }
+/// The jobs of each pass over the types; without a word, jobs without a share are never served.
+fn passes(zero_pass: Option<ZeroPass>) -> &'static [Filter] {
+    match zero_pass {
+        Some(ZeroPass::After) => &[Filter::WithShare, Filter::WithoutShare],
+        Some(ZeroPass::Inline) => &[Filter::All],
+        None => &[Filter::WithShare],
     }
 }
 
@@ -66,7 +64,7 @@ pub(crate) struct RoundParams {
     /// Least time between two allocations.
     pub min_solve_interval: SimSpan,
     /// When jobs without a share may use what is left.
-    pub zero_pass: ZeroPass,
+    pub zero_pass: Option<ZeroPass>,
     /// Whether GPUs freed inside a round are given away at once.
     pub backfills: bool,
     /// Names of the types in the order they are served; by speed if there is none.

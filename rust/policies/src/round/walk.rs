@@ -3,7 +3,7 @@
 use super::accounts::Claim;
 use super::pairs::{Line, Pairs};
 use super::queues::Filter;
-use super::{Candidates, Choice, Holder, Rounds};
+use super::{Candidates, Choice, Holder, Rounds, passes};
 use crate::kit::GpuPick;
 use gangline_engine::{ClusterView, Mark, Plan};
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
@@ -58,7 +58,7 @@ impl Rounds {
                 walk.is_refused(choice)
             });
         }
-        let passes = self.params.zero_pass.passes();
+        let passes = passes(self.params.zero_pass);
         let types = self.type_order.len();
         while walk.stage < passes.len() * types {
             let (filter, gpu_type) = (
@@ -195,7 +195,7 @@ impl Rounds {
     ) -> Vec<Choice> {
         let candidates = self.candidates(view, which);
         let (mut chosen, mut taken) = (Vec::new(), BTreeSet::new());
-        for &filter in self.params.zero_pass.passes() {
+        for &filter in passes(self.params.zero_pass) {
             for &gpu_type in &self.type_order {
                 let open = candidates.iter().copied();
                 let open = open.filter(|job| !taken.contains(job)).collect::<Vec<_>>();

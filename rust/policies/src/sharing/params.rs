@@ -1,7 +1,8 @@
 //! Parameters of `sjf-ffs` and `sjf-bsbf`.
 
 use crate::kit::Seen;
-use crate::params::{ParamReader, words};
+use crate::params::ParamReader;
+use gangline_model::words;
 
 words! {
     /// Where the shared GPUs of a gang come from.

@@ -4,19 +4,30 @@ use super::exact::Exact;
 use super::fairness::{Fairness, Rho, Standing};
 use crate::kit::Places;
 use gangline_engine::{ClusterView, Plan, PolicyError};
-use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan};
+use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, words};
 use gangline_rng::{Purpose, Stream};
 use rustc_hash::FxHashSet;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Which jobs get what the auction leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leftover {
-    /// The job that is worst off.
-    Rho,
-    /// A draw keyed by instant and job.
-    Random,
+words! {
+    /// How winners are chosen.
+    pub(crate) enum Winners {
+        /// The highest bid per GPU, one after the other.
+        Greedy = "greedy",
+        /// The largest product of all valuations.
+        Milp = "milp",
+    }
+}
+
+words! {
+    /// Which jobs get what the auction leaves.
+    pub enum Leftover {
+        /// The job that is worst off.
+        Rho = "rho",
+        /// A draw keyed by instant and job.
+        Random = "random",
+    }
 }
 
 /// What a bidder offers for the best place it can have: ln(v) / d.

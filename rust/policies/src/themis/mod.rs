@@ -17,6 +17,7 @@ mod program;
 mod rooms;
 
 pub use auction::Leftover;
+pub(crate) use auction::Winners;
 pub use bids::{AuctionAsk, Award, Bid, Offer, Room};
 pub use exact::award;
 
