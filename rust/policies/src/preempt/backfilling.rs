@@ -1,16 +1,14 @@
-//! Steps 3 and 4 after the incremental count, where the placement rule may refuse a gang although enough GPUs are free
-//! (`yarn`, `skew`, ...): unplaced and backfilled jobs are kept from decision to decision.
+//! What steps 3 and 4 keep after the incremental count, where the placement rule may refuse a gang although enough GPUs
+//! are free (`yarn`, `skew`, ...): unplaced and backfilled jobs, kept from decision to decision.
 //!
 //! In the rule, all backfilled jobs give up their GPUs at each decision, the unplaced ones are tried, then backfilled and
 //! waiting ones in order; a backfilled job keeps its GPUs if they are still free. So at its turn a waiting job may take
 //! all GPUs that neither the admitted jobs nor the backfilled ones before it hold: [`FreeProfile`]. A new placement
 //! stops exactly the backfilled jobs on the GPUs that it takes.
 
-use super::Pass;
-use super::incremental::TYPE;
 use super::jobs::Key;
-use super::jobs::QueueState;
 use super::profile::{FreeProfile, Hold};
+use super::running::TYPE;
 use crate::kit::{Classes, Places};
 use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::{GpuSet, JobId, ServerId};
@@ -19,24 +17,24 @@ use std::collections::BTreeSet;
 /// Unplaced and backfilled jobs, and what is free between them.
 #[derive(Debug, Default)]
 pub(super) struct Backfilling {
-    classes: Vec<LeftOut>,
+    pub(super) classes: Vec<LeftOut>,
     /// `None` while there are only admitted jobs, all with GPUs: what is free is what the plan has free.
-    profile: Option<FreeProfile>,
+    pub(super) profile: Option<FreeProfile>,
     /// Number of decisions since the profile was needed.
     idle: usize,
 }
 
 #[derive(Debug, Default)]
-struct LeftOut {
+pub(super) struct LeftOut {
     gpus: u32,
     /// Its gangs get one server or none.
     is_on_one_server: bool,
     /// See [`Places::needs`].
     needs: Option<(u32, u32)>,
-    unplaced: BTreeSet<Key>,
-    backfilled: BTreeSet<Key>,
+    pub(super) unplaced: BTreeSet<Key>,
+    pub(super) backfilled: BTreeSet<Key>,
     /// An unplaced job was refused, and no GPUs have come free for such jobs since.
-    is_unplaced_refused: bool,
+    pub(super) is_unplaced_refused: bool,
     /// A waiting job was refused at this key, and no GPUs have come free before it since. Not used for gangs on one
     /// server: of these the profile knows.
     refused_from: Option<Key>,
@@ -104,7 +102,7 @@ impl Backfilling {
     }
 
     /// Makes the profile, if there is none.
-    fn make_profile(&mut self, view: &ClusterView<'_>, plan: Option<&Plan<'_>>) {
+    pub(super) fn make_profile(&mut self, view: &ClusterView<'_>, plan: Option<&Plan<'_>>) {
         if self.profile.is_none() {
             self.profile = Some(FreeProfile::new(view, plan));
             self.idle = 0;
@@ -113,7 +111,7 @@ impl Backfilling {
 
     /// Drops the profile when it was not needed for as many decisions as jobs run, so that a load that comes and goes
     /// pays for making it once in as many decisions.
-    fn drop_idle_profile(&mut self, is_needed: bool) {
+    pub(super) fn drop_idle_profile(&mut self, is_needed: bool) {
         self.idle = if is_needed { 0 } else { self.idle + 1 };
         if self
             .profile
@@ -195,7 +193,7 @@ impl Backfilling {
     }
 
     /// The first unplaced job that may have a place, with its class.
-    fn next_unplaced(&self) -> Option<(Key, usize)> {
+    pub(super) fn next_unplaced(&self) -> Option<(Key, usize)> {
         let open = self.classes.iter().enumerate();
         let open = open.filter(|(_, class)| !class.is_unplaced_refused);
         open.filter_map(|(at, class)| Some((*class.unplaced.first()?, at)))
@@ -203,7 +201,7 @@ impl Backfilling {
     }
 
     /// Whether a waiting job may have a place; `false` is certain.
-    fn may_fit(&self, profile: &FreeProfile, class: usize, key: Key) -> bool {
+    pub(super) fn may_fit(&self, profile: &FreeProfile, class: usize, key: Key) -> bool {
         let class = &self.classes[class];
         if class.is_on_one_server {
             return profile.has(1, class.gpus, key);
@@ -215,7 +213,7 @@ impl Backfilling {
     }
 
     /// GPUs for a waiting job, of those that no job before it holds.
-    fn place(&mut self, places: &mut Places, class: usize, key: Key) -> Option<GpuSet> {
+    pub(super) fn place(&mut self, places: &mut Places, class: usize, key: Key) -> Option<GpuSet> {
         let profile = self.profile.as_mut().expect("jobs wait");
         let of = &mut self.classes[class];
         if of.is_on_one_server {
@@ -231,100 +229,5 @@ impl Backfilling {
             self.classes[class].refused_from = Some(key);
         }
         found
-    }
-}
-
-impl Pass {
-    /// Steps 3 and 4 after the count.
-    pub(super) fn place_and_backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        let mut stopped = Vec::new();
-        self.place_unplaced(view, plan, &mut stopped);
-        let has_waiting = !self.queues.is_empty();
-        if has_waiting {
-            self.backfilling.make_profile(view, Some(plan));
-            self.place_waiting(plan, &mut stopped);
-        }
-        if stopped.len() > 1 {
-            stopped.sort_unstable();
-            plan.sort_preemptions(|job| self.queues.key(job));
-        }
-        let mut classes = self.backfilling.classes.iter();
-        let is_idle = classes.all(|class| class.unplaced.is_empty() && class.backfilled.is_empty());
-        self.backfilling.drop_idle_profile(has_waiting || !is_idle);
-    }
-
-    /// Step 3.
-    fn place_unplaced(
-        &mut self,
-        view: &ClusterView<'_>,
-        plan: &mut Plan<'_>,
-        stopped: &mut Vec<Key>,
-    ) {
-        while let Some((key, class)) = self.backfilling.next_unplaced() {
-            let profile = self.backfilling.profile.as_mut();
-            let free = profile.map_or(plan.free(), |profile| &mut profile.start);
-            let Some(gpus) = self.places.place_in(free, class, (key.job(), 0), TYPE) else {
-                self.backfilling.classes[class].is_unplaced_refused = true;
-                self.backfilling.make_profile(view, Some(plan));
-                continue;
-            };
-            self.backfilling.remove_unplaced(class, key);
-            self.stop_holders(plan, &gpus, stopped);
-            if let Some(profile) = &mut self.backfilling.profile {
-                profile.take(key.job(), gpus.clone(), Hold::Admitted);
-            }
-            self.start_job(plan, key, gpus, QueueState::Running);
-        }
-    }
-
-    /// Step 4: always the first waiting job that may have a place.
-    fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
-        while let Some((key, class)) = self.next_waiting() {
-            let Some(gpus) = self.backfilling.place(&mut self.places, class, key) else {
-                continue;
-            };
-            self.queues.pop(class);
-            self.stop_holders(plan, &gpus, stopped);
-            self.backfilling.classes[class].backfilled.insert(key);
-            let profile = self.backfilling.profile.as_mut().expect("jobs wait");
-            profile.take(key.job(), gpus.clone(), Hold::Backfilled(key));
-            self.start_job(plan, key, gpus, QueueState::Backfilled);
-        }
-    }
-
-    /// The first waiting job that may have a place, with its class. Behind an unplaced job none of its class has one.
-    fn next_waiting(&mut self) -> Option<(Key, usize)> {
-        let profile = self.backfilling.profile.as_ref().expect("jobs wait");
-        let mut first = None;
-        let mut from = 0;
-        while let Some(class) = self.queues.next_class(from) {
-            from = class + 1;
-            let Some(key) = self.queues.head(class) else {
-                continue;
-            };
-            let is_first = first.is_none_or(|first| (key, class) < first);
-            let is_open = self.backfilling.classes[class].unplaced.is_empty();
-            if is_first && is_open && self.backfilling.may_fit(profile, class, key) {
-                first = Some((key, class));
-            }
-        }
-        first
-    }
-
-    /// Stops the backfilled jobs that hold some of these GPUs.
-    fn stop_holders(&mut self, plan: &mut Plan<'_>, gpus: &GpuSet, stopped: &mut Vec<Key>) {
-        while let Some(key) = self
-            .backfilling
-            .profile
-            .as_ref()
-            .and_then(|p| p.holder(gpus))
-        {
-            let class = self.places.class_of(key.job());
-            self.backfilling.leave_backfilled(class, key);
-            self.queues.forget(key.job());
-            plan.release(key.job());
-            plan.preempt(key.job());
-            stopped.push(key);
-        }
     }
 }

@@ -4,19 +4,17 @@
 //! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first one that fits is
 //! admitted, and so on. If more GPUs are counted then than there are, the first running job that no longer fits is
 //! dropped, which may make room for waiting jobs behind it, and so on. Each step goes forward in the order, so the
-//! result is that of the walk.
+//! result is that of the walk. Where the placement rule may refuse a gang, steps 3 and 4 follow with
+//! [`super::backfilling`].
 
 use super::Pass;
-use super::jobs::QueueState;
-use super::jobs::{Key, Measure, Rank};
+use super::jobs::{Key, QueueState, Rank};
+use super::profile::Hold;
+use super::running::TYPE;
 use gangline_engine::{ClusterView, Plan};
-use gangline_model::{GpuTypeId, JobId};
-use smallvec::SmallVec;
+use gangline_model::{GpuSet, JobId};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::mem::take;
-
-pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 
 impl Pass {
     /// All four steps for a placement rule that refuses no gang: the dropped stop, the admitted start.
@@ -152,122 +150,105 @@ impl Pass {
     }
 }
 
+impl Pass {
+    /// Steps 3 and 4 after the count.
+    pub(super) fn place_and_backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        let mut stopped = Vec::new();
+        self.place_unplaced(view, plan, &mut stopped);
+        let has_waiting = !self.queues.is_empty();
+        if has_waiting {
+            self.backfilling.make_profile(view, Some(plan));
+            self.place_waiting(plan, &mut stopped);
+        }
+        if stopped.len() > 1 {
+            stopped.sort_unstable();
+            plan.sort_preemptions(|job| self.queues.key(job));
+        }
+        let mut classes = self.backfilling.classes.iter();
+        let is_idle = classes.all(|class| class.unplaced.is_empty() && class.backfilled.is_empty());
+        self.backfilling.drop_idle_profile(has_waiting || !is_idle);
+    }
+
+    /// Step 3.
+    fn place_unplaced(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        stopped: &mut Vec<Key>,
+    ) {
+        while let Some((key, class)) = self.backfilling.next_unplaced() {
+            let profile = self.backfilling.profile.as_mut();
+            let free = profile.map_or(plan.free(), |profile| &mut profile.start);
+            let Some(gpus) = self.places.place_in(free, class, (key.job(), 0), TYPE) else {
+                self.backfilling.classes[class].is_unplaced_refused = true;
+                self.backfilling.make_profile(view, Some(plan));
+                continue;
+            };
+            self.backfilling.remove_unplaced(class, key);
+            self.stop_holders(plan, &gpus, stopped);
+            if let Some(profile) = &mut self.backfilling.profile {
+                profile.take(key.job(), gpus.clone(), Hold::Admitted);
+            }
+            self.start_job(plan, key, gpus, QueueState::Running);
+        }
+    }
+
+    /// Step 4: always the first waiting job that may have a place.
+    fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
+        while let Some((key, class)) = self.next_waiting() {
+            let Some(gpus) = self.backfilling.place(&mut self.places, class, key) else {
+                continue;
+            };
+            self.queues.pop(class);
+            self.stop_holders(plan, &gpus, stopped);
+            self.backfilling.classes[class].backfilled.insert(key);
+            let profile = self.backfilling.profile.as_mut().expect("jobs wait");
+            profile.take(key.job(), gpus.clone(), Hold::Backfilled(key));
+            self.start_job(plan, key, gpus, QueueState::Backfilled);
+        }
+    }
+
+    /// The first waiting job that may have a place, with its class. Behind an unplaced job none of its class has one.
+    fn next_waiting(&mut self) -> Option<(Key, usize)> {
+        let profile = self.backfilling.profile.as_ref().expect("jobs wait");
+        let mut first = None;
+        let mut from = 0;
+        while let Some(class) = self.queues.next_class(from) {
+            from = class + 1;
+            let Some(key) = self.queues.head(class) else {
+                continue;
+            };
+            let is_first = first.is_none_or(|first| (key, class) < first);
+            let is_open = self.backfilling.classes[class].unplaced.is_empty();
+            if is_first && is_open && self.backfilling.may_fit(profile, class, key) {
+                first = Some((key, class));
+            }
+        }
+        first
+    }
+
+    /// Stops the backfilled jobs that hold some of these GPUs.
+    fn stop_holders(&mut self, plan: &mut Plan<'_>, gpus: &GpuSet, stopped: &mut Vec<Key>) {
+        while let Some(key) = self
+            .backfilling
+            .profile
+            .as_ref()
+            .and_then(|p| p.holder(gpus))
+        {
+            let class = self.places.class_of(key.job());
+            self.backfilling.leave_backfilled(class, key);
+            self.queues.forget(key.job());
+            plan.release(key.job());
+            plan.preempt(key.job());
+            stopped.push(key);
+        }
+    }
+}
+
 /// A count under way.
 #[derive(Debug)]
 struct Count {
     /// GPUs not counted as those of any job; below 0 while too many are counted.
     free: i64,
     now: i64,
-}
-
-// The jobs that the count admits, in their order, with their gang sizes.
-
-/// An admitted job at an instant: rank, key, gang size.
-pub(super) type Admitted = (Rank, Key, u32);
-
-/// Admitted jobs. Their keys do not change with time: a span that shrinks is kept as the instant at which it ends.
-/// Where the measure is span x gang size, jobs of different sizes overtake each other as time goes, so there is one
-/// set per gang size.
-#[derive(Debug)]
-pub(super) struct RunningSet {
-    measure: Measure,
-    /// Gang sizes by key.
-    sets: Vec<BTreeMap<Key, u32>>,
-    /// Gang size of each set where there are several.
-    sizes: Vec<u32>,
-    gpus: u64,
-}
-
-impl RunningSet {
-    /// No job; `sizes` are the gang sizes of the trace.
-    pub(super) fn new(measure: Measure, sizes: &[u32]) -> Self {
-        let mut sizes = if measure.is_by_size() {
-            sizes.to_vec()
-        } else {
-            vec![0]
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        Self {
-            measure,
-            sets: vec![BTreeMap::new(); sizes.len()],
-            sizes,
-            gpus: 0,
-        }
-    }
-
-    fn set(&mut self, gpus: u32) -> &mut BTreeMap<Key, u32> {
-        let at = if self.sets.len() == 1 {
-            0
-        } else {
-            self.sizes.partition_point(|&size| size < gpus)
-        };
-        &mut self.sets[at]
-    }
-
-    /// GPUs of all jobs.
-    pub(super) fn gpus(&self) -> u64 {
-        self.gpus
-    }
-
-    pub(super) fn insert(&mut self, key: Key, gpus: u32) {
-        self.set(gpus).insert(key, gpus);
-        self.gpus += u64::from(gpus);
-    }
-
-    pub(super) fn remove(&mut self, key: Key, gpus: u32) {
-        let removed = self.set(gpus).remove(&key);
-        debug_assert!(removed.is_some(), "the job is admitted under this key");
-        self.gpus -= u64::from(gpus);
-    }
-
-    /// Whether the jobs behind a rank at `now` hold at least so many GPUs. O(gpus), as each holds one at least.
-    pub(super) fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
-        let mut sum = 0;
-        for set in &self.sets {
-            for (&key, &size) in set.iter().rev() {
-                if self.measure.running(key, size, now) < *rank {
-                    break;
-                }
-                sum += u64::from(size);
-                if sum >= gpus {
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    /// Going back from the last job in rank order: the job with which those passed hold at least `over` GPUs, and how many
-    /// they hold beyond `over`. O(over).
-    pub(super) fn first_over(&self, over: u64, now: i64) -> Option<(Admitted, u64)> {
-        let mut sum = 0;
-        if let [set] = &self.sets[..] {
-            return set.iter().rev().find_map(|(&key, &gpus)| {
-                sum += u64::from(gpus);
-                let job = (self.measure.running(key, gpus, now), key, gpus);
-                (sum >= over).then(|| (job, sum - over))
-            });
-        }
-        let mut tails: SmallVec<[_; 8]> = SmallVec::new();
-        tails.extend(self.sets.iter().map(|set| set.iter().rev().peekable()));
-        loop {
-            let mut last: Option<(Admitted, usize)> = None;
-            for (at, tail) in tails.iter_mut().enumerate() {
-                let Some(&(&key, &gpus)) = tail.peek() else {
-                    continue;
-                };
-                let rank = self.measure.running(key, gpus, now);
-                if last.is_none_or(|(last, _)| last.0 < rank) {
-                    last = Some(((rank, key, gpus), at));
-                }
-            }
-            let (job, at) = last?;
-            sum += u64::from(job.2);
-            if sum >= over {
-                return Some((job, sum - over));
-            }
-            tails[at].next();
-        }
-    }
 }

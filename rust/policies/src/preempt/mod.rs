@@ -40,6 +40,7 @@ mod incremental;
 mod jobs;
 mod pass;
 mod profile;
+mod running;
 mod walk;
 
 pub(crate) use crate::kit::Protection;

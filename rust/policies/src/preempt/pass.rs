@@ -1,9 +1,8 @@
 //! The pass with preemption as a policy uses it: the policy reports what happened to its jobs and asks for a plan.
 
 use super::backfilling::Backfilling;
-use super::incremental::RunningSet;
-use super::jobs::{Jobs, QueueState};
-use super::jobs::{Key, Measure, Rank};
+use super::jobs::{Jobs, Key, Measure, QueueState, Rank};
+use super::running::RunningSet;
 use crate::kit::Places;
 use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::place::PlacementParams;
