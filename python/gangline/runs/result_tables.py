@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.cluster.description import Cluster
+    from gangline.trace.jobs.schema import Column
     from gangline.trace.jobs.table import Trace
 
 STATUS = ("finished", "dropped", "unfinished")
@@ -277,7 +278,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     return False
 
 
-def _label(trace: Trace, name: str) -> Any:
+def _label(trace: Trace, name: Column) -> Any:
     if name in trace.columns:
         return trace.column(name)
     return pa.nulls(len(trace), _LABEL)

@@ -37,6 +37,9 @@ plan = gl.plan_capacity(lab, jobs, keep="p95_wait < 1h", vary="load", restart_s=
 answer: float | None = plan.answer
 contest = gl.plan_capacity(lab, jobs, ["fifo", "srtf"], keep="p95_wait < 1h", workers=1)
 plans = contest.plans
+trace = gl.read_trace(jobs)
+numbers = [trace.numbers(name) for name in ("gpus", "arrival_s")]
+columns = [trace.column(name) for name in trace.columns]
 done = gl.sweep({"grid": {"policy": ["fifo"]}}, save="summary", executor="local")
 """
 # One line, the code of the error, and what its message names.
@@ -57,6 +60,8 @@ WRONG = [
     ("gl.RunSpec.make(lab, jobs, checkpoint_s=60)", "call-arg", "checkpoint_s"),
     ('gl.simulate(lab, jobs).summary["jct_mean"]', "typeddict-item", "jct_mean"),
     ('text: str = gl.simulate(lab, jobs).summary["jct_mean_s"]', "assignment", "float"),
+    ('gl.read_trace(jobs).column("gpu")', "arg-type", "column"),
+    ('gl.read_trace(jobs).numbers("duration")', "arg-type", "numbers"),
     ('options: gl.RunOptions = {"restart": 30}', "typeddict-unknown-key", "restart"),
 ]
 

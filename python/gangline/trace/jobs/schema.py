@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -10,6 +10,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LABEL = pa.dictionary(pa.int32(), pa.string())
+
+Column = Literal[
+    "job_id",
+    "arrival_s",
+    "gpus",
+    "duration_s",
+    "iterations",
+    "model",
+    "batch_size",
+    "user",
+    "vc",
+    "gpu_types",
+    "memory_gb",
+    "weight",
+    "deadline_s",
+    "trace_status",
+    "start_s",
+    "wait_limit_s",
+    "priority",
+    "servers",
+    "cpus",
+    "host_memory_gb",
+    "gpu_fraction",
+    "min_gpus",
+    "max_gpus",
+    "stage_times",
+]
+"""Name of a column of jobs."""
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "job_id": pa.string(),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gangline import _core
     from gangline.cluster.description import Cluster
     from gangline.trace.jobs.options import Options
+    from gangline.trace.jobs.schema import Column
 
 __all__ = ["ArrowStream", "Trace"]
 
@@ -110,16 +111,16 @@ class Trace:
         return int(self.table.num_rows)
 
     @property
-    def columns(self) -> list[str]:
+    def columns(self) -> list[Column]:
         """Names of the columns that are there."""
         return list(self.table.column_names)
 
-    def column(self, name: str) -> Any:
+    def column(self, name: Column) -> Any:
         """Return one column as a single Arrow array."""
         column = self.table.column(name)
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
-    def numbers(self, name: str) -> Any:
+    def numbers(self, name: Column) -> Any:
         """Return a numeric column as numpy; nulls are NaN."""
         return numbers(self.column(name))
 
@@ -176,9 +177,10 @@ class Trace:
             if not np.isnan(values).all():
                 points = np.nanquantile(values, list(_QUANTILES.values()))
                 facts[name] = dict(zip(_QUANTILES, points.tolist(), strict=True))
-        for name in ("user", "vc", "model"):
-            if name in self.table.column_names:
-                facts[f"{name}s"] = len(self.column(name).unique().drop_null())
+        labels: tuple[Column, ...] = ("user", "vc", "model")
+        for label in labels:
+            if label in self.table.column_names:
+                facts[f"{label}s"] = len(self.column(label).unique().drop_null())
         facts["notes"] = dict(self.notes)
         facts["metadata"] = dict(self.metadata)
         return facts

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gangline.cluster.elastic import ElasticJobs
     from gangline.cluster.interference import Pairs
     from gangline.cluster.rates import CopyRates, RateClasses
+    from gangline.trace.jobs.schema import Column
 
 GIB = 2**30
 NO_LABEL = 0xFFFF_FFFF
@@ -32,13 +33,13 @@ class JobTable(Protocol):
         """Return the number of jobs."""
 
     @property
-    def columns(self) -> list[str]:
+    def columns(self) -> list[Column]:
         """Names of the columns that are there."""
 
-    def column(self, name: str) -> Any:
+    def column(self, name: Column) -> Any:
         """Return one column as a single Arrow array."""
 
-    def numbers(self, name: str) -> Any:
+    def numbers(self, name: Column) -> Any:
         """Return a numeric column as numpy; nulls are NaN."""
 
 
@@ -155,7 +156,7 @@ def _rates(
     return classes.of_job, classes.table, known
 
 
-def codes(trace: JobTable, name: str) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
+def codes(trace: JobTable, name: Column) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
     """Return label codes (2**32 - 1 = none) and the labels; None without the column."""
     if name not in trace.columns:
         return None, []
@@ -190,7 +191,8 @@ def elastic_of(trace: JobTable, cluster: Cluster) -> ElasticJobs | None:
     """Return the jobs that are elastic on a cluster; None if there are none."""
 
     def numbers(name: str) -> npt.NDArray[np.float64] | None:
-        return trace.numbers(name).astype(np.float64) if name in trace.columns else None
+        column = next((column for column in trace.columns if column == name), None)
+        return None if column is None else trace.numbers(column).astype(np.float64)
 
     def name(row: int) -> str:
         return str(trace.column("job_id")[row])
@@ -216,7 +218,7 @@ def _has_iterations(trace: JobTable) -> npt.NDArray[np.bool_]:
     return np.asarray(~np.isnan(trace.numbers("iterations")))
 
 
-def _optional(trace: JobTable, name: str, default: float) -> npt.NDArray[np.float64] | None:
+def _optional(trace: JobTable, name: Column, default: float) -> npt.NDArray[np.float64] | None:
     if name not in trace.columns:
         return None
     values = trace.numbers(name).astype(np.float64)

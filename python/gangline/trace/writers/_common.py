@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from gangline.trace.jobs.schema import Column
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
@@ -98,7 +99,7 @@ def whole_durations(trace: Trace, name: str, unit: float = 1.0) -> npt.NDArray[n
     return np.maximum(whole(trace.numbers("duration_s") * unit), 1)
 
 
-def need(trace: Trace, column: str, name: str) -> None:
+def need(trace: Trace, column: Column, name: str) -> None:
     """Raise a TraceError unless every job has a value in this column."""
     if column in trace.columns:
         array = trace.column(column)
@@ -116,14 +117,14 @@ def need(trace: Trace, column: str, name: str) -> None:
     )
 
 
-def has(trace: Trace, column: str) -> bool:
+def has(trace: Trace, column: Column) -> bool:
     """Whether at least one job has a value."""
     if column not in trace.columns:
         return False
     return bool(trace.column(column).null_count < len(trace))
 
 
-def texts(trace: Trace, column: str, blank: str = "") -> list[str]:
+def texts(trace: Trace, column: Column, blank: str = "") -> list[str]:
     """Return a label column as text; jobs without one get `blank`."""
     if column not in trace.columns:
         return [blank] * len(trace)
@@ -164,7 +165,7 @@ def status_losses(trace: Trace, words: Mapping[str, Any]) -> list[Loss]:
     return [Loss("trace_status", f"{', '.join(lost)} becomes unknown")] if lost else []
 
 
-def seconds_since(trace: Trace, column: str) -> npt.NDArray[np.int64]:
+def seconds_since(trace: Trace, column: Column) -> npt.NDArray[np.int64]:
     """Return a time column in whole seconds; where it is unknown, the arrival."""
     arrival = trace.numbers("arrival_s")
     if column not in trace.columns:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gangline.trace.writers._common import WriteOptions, are_numbers, need, texts
 
 if TYPE_CHECKING:
+    from gangline.trace.jobs.schema import Column
     from gangline.trace.jobs.table import Trace
 
 NAME = "batsim"
@@ -24,7 +25,7 @@ CARRIES = frozenset(
     }
 )
 _DELAY = {"new": "DelayProfile", "old": "delay"}
-_EXTRAS = {"wait_limit_s": "walltime", "gpu_types": "gpu_types"}
+_EXTRAS: dict[Column, str] = {"wait_limit_s": "walltime", "gpu_types": "gpu_types"}
 _EXTRAS |= {"model": "model", "batch_size": "batch_size"}
 
 

@@ -23,6 +23,7 @@ from gangline.trace.writers._common import (
 )
 
 if TYPE_CHECKING:
+    from gangline.trace.jobs.schema import Column
     from gangline.trace.jobs.table import Trace
 
 NAME = "philly-json"
@@ -137,7 +138,7 @@ def _set_dates(trace: Trace, jobs: list[dict[str, Any]], options: WriteOptions) 
             attempt[key] = text
 
 
-def _names(trace: Trace, column: str) -> list[str | None]:
+def _names(trace: Trace, column: Column) -> list[str | None]:
     return [name or None for name in texts(trace, column)]
 
 
