@@ -33,6 +33,15 @@ NODE_LISTS = {
     "helios-daily": HELIOS,
     "spot": SPOT,
 }
+EXPORTS = {
+    "scontrol": "NodeName=n1 CPUTot=64\n   Gres=gpu:a100:8(S:0-1)\n   State=IDLE\n",
+    "sinfo": "NODELIST|PARTITION|GRES|STATE\nn[1-2]|gpu*|gpu:a:3,gpu:b:5|down\n",
+    "kubernetes": """{"apiVersion": "v1", "items": [
+ {"kind": "Node", "metadata": {"name": "a"}, "status": {"capacity": {"nvidia.com/gpu": "8"}}}]}
+""",
+    "nodes": "gpu,gpus,count\nA100,8,3\nT4,4,2\n",
+}
+"""What schedulers print of their servers, and a table of servers."""
 
 GAVEL: dict[str, dict[str, dict[str, Any]]] = {
     "v100": {

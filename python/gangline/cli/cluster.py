@@ -27,6 +27,7 @@ def show(
     /,
     *,
     format: str | None = None,  # noqa: A002
+    columns: str | None = None,
     settings: Settings = None,
     json: Json = False,
 ) -> int:
@@ -38,12 +39,14 @@ def show(
         A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8).
     format
         Forces a kind of node list; the default looks at its first line.
+    columns
+        NATIVE=THEIRS,... for a table of servers with other names, such as gpu=model,gpus=cards.
     settings
         What a node list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
     json
         Print one JSON document instead of a table.
     """
-    found = _read(cluster, format, settings)
+    found = _read(cluster, format, settings, columns)
     if json:
         _console.document(found.to_dict())
         return 0
@@ -145,6 +148,7 @@ def convert(
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
     format: str | None = None,  # noqa: A002
+    columns: str | None = None,
     settings: Settings = None,
 ) -> int:
     """Write a node list or a preset as a cluster TOML, to be edited.
@@ -157,6 +161,8 @@ def convert(
         File to write. An earlier one is replaced, unless it was edited.
     format
         Forces a kind of node list; the default looks at its first line.
+    columns
+        NATIVE=THEIRS,... for a table of servers with other names, such as gpu=model,gpus=cards.
     settings
         What the list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
     """
@@ -167,7 +173,7 @@ def convert(
         message = f"{out}: exists and is not an unchanged cluster of gangline; choose another name"
         raise ClusterError(message, path=str(out))
     check_place(out)
-    found = _read(file, format, settings)
+    found = _read(file, format, settings, columns)
     with whole(out, _KIND) as part:
         part.write_text(f"# {unsealed(_KIND)}\n{found.to_toml()}", encoding="utf-8")
     _console.say(f"{found!r} written to {out}")
@@ -196,7 +202,12 @@ def presets(*, json: Json = False) -> int:
     return 0
 
 
-def _read(place: str, format: str | None, settings: list[str] | None) -> Cluster:  # noqa: A002
+def _read(
+    place: str,
+    format: str | None,  # noqa: A002
+    settings: list[str] | None,
+    columns: str | None,
+) -> Cluster:
     from gangline.cluster.description import Cluster
     from gangline.policies.registry import parse_setting
     from gangline.runs.inputs import as_cluster
@@ -204,6 +215,8 @@ def _read(place: str, format: str | None, settings: list[str] | None) -> Cluster
     options: dict[str, Any] = dict(parse_setting(text) for text in settings or [])
     if format is not None:
         options["format"] = format
+    if columns is not None:
+        options["columns"] = columns
     if not options:
         return as_cluster(place)
     return Cluster.from_file(place, **options)

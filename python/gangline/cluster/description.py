@@ -62,6 +62,7 @@ __all__ = [
 ]
 
 _BLOCKS_SHOWN = 20  # in notebooks
+_HEAD_BYTES = 64 * 1024
 
 
 class Cluster(ClusterKeys, frozen=True, kw_only=True):
@@ -265,16 +266,16 @@ def read_cluster(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> Cluster:
-    """Read a cluster from a node list of a public trace.
+    """Read a cluster from a node list: of a public trace, of Slurm or of Kubernetes, or a table.
 
     Parameters
     ----------
     path : str or path
-        A CSV file, also `.gz`, `.xz`, `.zst`, or a member `archive.tar.gz::member`.
+        A file, also `.gz`, `.xz`, `.zst`, or a member `archive.tar.gz::member`.
     format : str, optional
         Forces a format; the default looks at the first line.
     **options
-        name, gpu, gpus, memory_gb, servers_per_rack, vc, start: see
+        name, gpu, gpus, memory_gb, servers_per_rack, vc, start, columns, up_only: see
         `gangline.cluster.node_lists.options.FileOptions`.
 
     Returns
@@ -299,8 +300,13 @@ def _is_toml(path: Path) -> bool:
     """Whether a file is TOML: by its name, else because its first line is none of a list."""
     if path.suffix == ".toml" or not path.is_file():
         return path.suffix == ".toml"
+    from gangline.cluster.node_lists.exports import NODE_NAME
+
     with path.open("rb") as file:
-        lines = file.read(4096).strip().splitlines()
+        head = file.read(_HEAD_BYTES)
+    if NODE_NAME.search(head):  # a list of Slurm, which has signs of equality too
+        return False
+    lines = head.strip().splitlines()
     try:
         first = lines[0].decode("utf-8-sig") if lines else ""
     except UnicodeDecodeError:  # such as a packed list, which may hold any byte

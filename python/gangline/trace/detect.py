@@ -209,7 +209,7 @@ def _cluster(head: bytes) -> str | None:
 
     have = {simple(name) for name in header(head)}
     for item in NODE_LISTS:
-        if set(item.columns) <= have:
+        if item.kind == "csv" and set(item.columns) <= have:
             return f"this is a node list ({item.name}); it describes a cluster: `--cluster`"
     if b"[[servers]]" in head or b"[[gpu_types]]" in head:
         return "this is a cluster file; it describes a cluster: `--cluster`"

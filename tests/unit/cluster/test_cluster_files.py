@@ -19,10 +19,12 @@ import gangline as gl
 from gangline.cli.app import main
 from gangline.cluster.node_lists.notes import NOTES
 from refusals import refused
-from samples.tables import HELIOS, LINGJUN, NODE_LISTS, OPENB, PAI, PHILLY, SPOT, TIRESIAS
+from samples.tables import EXPORTS, HELIOS, LINGJUN, NODE_LISTS, OPENB, PAI, PHILLY, SPOT, TIRESIAS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+ALL = NODE_LISTS | EXPORTS
 
 
 def read(tmp_path: Path, text: str, **options: Any) -> gl.Cluster:
@@ -201,14 +203,14 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         gl.read_cluster(path)
 
 
-@given(st.binary(max_size=120), st.sampled_from([*NODE_LISTS, ""]))
+@given(st.binary(max_size=120), st.sampled_from([*ALL, ""]))
 def test_any_bytes_are_read_or_refused(content: bytes, kind: str) -> None:
     import tempfile
     from pathlib import Path
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "nodes.csv"
-        path.write_bytes(NODE_LISTS.get(kind, "").encode() + content)
+        path.write_bytes(ALL.get(kind, "").encode() + content)
         try:
             cluster = gl.read_cluster(path)
         except gl.ClusterError:
@@ -233,12 +235,12 @@ def test_bad_options_are_named(tmp_path: Path, options: dict[str, Any], words: s
         read(tmp_path, HELIOS, vc="vcC")
 
 
-@pytest.mark.parametrize("kind", list(NODE_LISTS))
+@pytest.mark.parametrize("kind", list(ALL))
 def test_every_kind_is_shown_validated_converted_and_run(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "nodes.csv"
-    path.write_text(NODE_LISTS[kind])
+    path.write_text(ALL[kind])
     assert main(["cluster", "show", str(path)]) == 0
     assert main(["cluster", "show", str(path), "--format", kind, "--json"]) == 0
     assert main(["cluster", "validate", str(path)]) == 0
@@ -253,7 +255,7 @@ def test_every_kind_is_shown_validated_converted_and_run(
 def test_every_note_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "nodes.csv"
     seen = set()
-    for text in [*NODE_LISTS.values(), "date,vcA,total\n2020-04-01,17,16\n"]:
+    for text in [*ALL.values(), "date,vcA,total\n2020-04-01,17,16\n"]:
         path.write_text(text)
         seen |= set(gl.read_cluster(path).notes)
         assert main(["cluster", "show", str(path)]) == 0

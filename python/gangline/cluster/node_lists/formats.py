@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from gangline.cluster.node_lists import capacity, nodes
+from gangline._support.formatting import did_you_mean
+from gangline.cluster.node_lists import capacity, exports, nodes
 from gangline.cluster.node_lists.options import make_options
 from gangline.cluster.node_lists.rows import cells, simple
 from gangline.errors import ClusterError, TraceError
@@ -15,6 +16,9 @@ from gangline.files.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
+
+    from gangline.cluster.node_lists.options import FileOptions
+    from gangline.cluster.node_lists.rows import Rows
 
 __all__ = ["FORMATS", "ClusterFormat", "read_keys"]
 
@@ -34,12 +38,15 @@ class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
         (rows of the file, options) to the keys of a cluster.
     summary : str
         One line for people.
+    kind : str
+        What carries it: lines of cells, one JSON document, or records of Slurm.
     """
 
     name: str
     columns: tuple[str, ...]
     reader: Callable[[Any, Any], dict[str, Any]]
     summary: str
+    kind: Literal["csv", "json", "records"] = "csv"
 
 
 FORMATS = (
@@ -91,6 +98,32 @@ FORMATS = (
         reader=nodes.spot,
         summary="Alibaba spot nodes: gpu_model, gpu_capacity_num, cpu_num, node_name",
     ),
+    ClusterFormat(
+        name="scontrol",
+        columns=("nodename=",),
+        reader=exports.slurm,
+        summary="Slurm's `scontrol show node`, or the NodeName lines of slurm.conf",
+        kind="records",
+    ),
+    ClusterFormat(
+        name="sinfo",
+        columns=("gres",),
+        reader=exports.slurm,
+        summary='Slurm\'s `sinfo -N -o "%N|%P|%c|%m|%G|%T"`, with its header',
+    ),
+    ClusterFormat(
+        name="kubernetes",
+        columns=("apiversion",),
+        reader=exports.kubernetes,
+        summary="`kubectl get nodes -o json`",
+        kind="json",
+    ),
+    ClusterFormat(
+        name="nodes",
+        columns=("gpu", "gpus"),
+        reader=exports.nodes,
+        summary="a table with gpu, gpus and any of name, count, cpus, memory_gb; see `--columns`",
+    ),
 )
 
 
@@ -105,32 +138,75 @@ def read_keys(
     Parameters and errors are those of `gangline.read_cluster`.
     """
     chosen = make_options(options)
+    if chosen.columns and format not in (None, "nodes"):
+        raise ClusterError(f"columns: changes nothing with format {format}", key="columns")
     try:
         source = Source(str(path), _MAX_BYTES)
-        found = _find(format, source.name) if format else detect(source)
-        table = cells(source, found.columns)
+        found = _find(format, source.name) if format else detect(source, chosen)
+        if found.kind == "json":
+            data = found.reader(source, chosen)
+        elif found.kind == "records":
+            data = found.reader(exports.records(source), chosen)
+        else:
+            data = found.reader(_table(source, found, chosen), chosen)
     except TraceError as error:
         raise ClusterError(str(error), path=str(path), line=error.line) from None
-    data = found.reader(table, chosen)
     if chosen.name is not None:
         data["name"] = chosen.name
     notes = {key: count for key, count in data.get("notes", {}).items() if count}
     return {**data, "notes": notes}, source.name
 
 
-def detect(source: Source) -> ClusterFormat:
-    """Return the format of a file, from its first line.
+def _table(source: Source, found: ClusterFormat, options: FileOptions) -> Rows:
+    """Return the rows of lines of cells, with native names where columns are mapped."""
+    separator = _separator(source.head)
+    if not options.columns:
+        return cells(source, found.columns, separator)
+    theirs = {native: simple(name) for native, name in options.columns.items() if name}
+    first = _first(source.head, separator)
+    for native, name in theirs.items():
+        if name not in first:
+            hint = did_you_mean(name, [one for one in first if one])
+            message = f"{source.name}: columns: expected a column for {native}, got `{name}`{hint}"
+            raise ClusterError(message, path=source.name, key="columns", value=name)
+    table = cells(source, tuple(theirs.values()), separator)
+    native_of = {name: native for native, name in theirs.items()}
+    hidden = [name for name in options.columns if name not in theirs]
+    table.names = [native_of.get(name, "" if name in hidden else name) for name in table.names]
+    return table
+
+
+def _separator(head: bytes) -> str:
+    """Return what separates the cells of the first line."""
+    line = head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace")
+    found = next((mark for mark in (",", ";", "|", "\t") if mark in line), ",")
+    return " " if found == "," and "," not in line and "GRES" in line.split() else found
+
+
+def _first(head: bytes, separator: str) -> list[str]:
+    lines = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \r\n").splitlines()
+    line = lines[0].decode("utf-8", "replace") if lines else ""
+    return [simple(cell) for cell in line.split(None if separator == " " else separator)]
+
+
+def detect(source: Source, options: FileOptions | None = None) -> ClusterFormat:
+    """Return the format of a file, from how it begins.
 
     Raises
     ------
     ClusterError
         If none matches; it lists those that are known.
     """
-    lines = source.head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \r\n").splitlines()
-    line = lines[0].decode("utf-8", "replace") if lines else ""
-    first = [simple(cell) for cell in line.split(",")]
+    if options is not None and options.columns:
+        return _find("nodes", source.name)
+    head = source.head
+    if exports.NODE_NAME.search(head):
+        return _find("scontrol", source.name)
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        return _find("kubernetes", source.name)
+    first = _first(head, _separator(head))
     for item in FORMATS:
-        if set(item.columns) <= set(first):
+        if item.kind == "csv" and set(item.columns) <= set(first):
             return item
     if len(first) == 5 and all(cell.isdigit() for cell in first[2:]) and first[1]:
         return _find("pai", source.name)

@@ -6,10 +6,15 @@ from typing import Any
 
 import msgspec
 
-from gangline.errors import ClusterError
+from gangline._support.formatting import did_you_mean
+from gangline.errors import ClusterError, TraceError
 from gangline.files.decode import from_validation_error
+from gangline.files.quantities import mapping_of
 
-__all__ = ["FileOptions", "make_options"]
+__all__ = ["NODE_COLUMNS", "FileOptions", "make_options"]
+
+NODE_COLUMNS = ("name", "gpu", "gpus", "count", "cpus", "memory_gb")
+"""Columns of a table of servers."""
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,6 +36,11 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         `helios-daily`: one virtual cluster instead of all.
     start : str
         `helios-daily`: the date or time at which the run begins; default: the first date.
+    columns : dict of str to str
+        Which columns of a table of other names are which: name, gpu, gpus, count, cpus, memory_gb;
+        also as text NATIVE=THEIRS,...
+    up_only : bool
+        Of exports of schedulers: leave out servers that were not up.
     """
 
     name: str | None = None
@@ -40,12 +50,18 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     servers_per_rack: int = 32
     vc: str | None = None
     start: str | None = None
+    columns: dict[str, str] = {}
+    up_only: bool = False
 
 
 def make_options(values: dict[str, Any]) -> FileOptions:
     """Build and check the options of a reader; a wrong one is a ClusterError that names it."""
     try:
+        if isinstance(columns := values.get("columns"), str):
+            values = {**values, "columns": mapping_of(columns)}
         options = msgspec.convert(values, FileOptions)
+    except TraceError as error:
+        raise ClusterError(str(error), key="columns") from None
     except msgspec.ValidationError as error:
         made = from_validation_error(error, values, FileOptions, None)
         raise ClusterError(
@@ -57,4 +73,8 @@ def make_options(values: dict[str, Any]) -> FileOptions:
     for name, least in (("gpus", 1), ("servers_per_rack", 1)):
         if getattr(options, name) < least:
             raise ClusterError(f"{name}: expected an integer >= 1, got {getattr(options, name)}")
+    for name in options.columns:
+        if name not in NODE_COLUMNS:
+            message = f"columns: unknown native name `{name}`{did_you_mean(name, NODE_COLUMNS)}"
+            raise ClusterError(message, key="columns", value=name)
     return options

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gangline.files.source import Source
 
-__all__ = ["Rows", "cells", "gpu_types", "grouped", "simple"]
+__all__ = ["Rows", "blocks_of", "cells", "gpu_types", "grouped", "simple"]
 
 # GiB of one GPU, by the names public node lists use. Ours: G2, G3 (masked types) and MISC.
 MEMORY_GB = {
@@ -88,8 +88,10 @@ class Rows:
         )
 
 
-def cells(source: Source, columns: Sequence[str]) -> Rows:
+def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
     """Parse the file; without a header line its columns are `columns`, in this order.
+
+    A blank as the separator stands for any number of blanks.
 
     Raises
     ------
@@ -104,7 +106,9 @@ def cells(source: Source, columns: Sequence[str]) -> Rows:
         raise _broken(source.name, line, f"UTF-8 text (byte {error.start})") from None
     if "\0" in text:
         raise _broken(source.name, text.count("\n", 0, text.index("\0")) + 1, "no NUL bytes")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    if separator == " ":
+        text = "\n".join(" ".join(line.split()) for line in text.splitlines())
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=separator == ",")
     rows: list[tuple[int, list[str]]] = []
     line = 1
     try:
@@ -135,6 +139,11 @@ def grouped(servers: Sequence[Server], servers_per_rack: int) -> list[dict[str, 
     counts: dict[Server, int] = {}
     for server in servers:
         counts[server] = counts.get(server, 0) + 1
+    return blocks_of(counts, servers_per_rack)
+
+
+def blocks_of(counts: Mapping[Server, int], servers_per_rack: int) -> list[dict[str, Any]]:
+    """Return a block for each kind of server, in racks of a fixed size."""
     blocks = []
     for (gpu, gpus, cpus, memory_gb), count in counts.items():
         block: dict[str, Any] = {"count": count, "gpu": gpu, "gpus": gpus}
