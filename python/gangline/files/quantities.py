@@ -239,7 +239,7 @@ def mapping_of(text: str, flag: str = "columns") -> dict[str, str]:
     Raises
     ------
     TraceError
-        If a pair has no sign or no native name, or a native name is there twice.
+        If a pair has no sign or no native name, or a native name is a duplicate.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def mapping_of(text: str, flag: str = "columns") -> dict[str, str]:
         if not equals or not name:
             raise TraceError(f"{flag}: expected NATIVE=THEIRS,..., got `{item}`", value=item)
         if name in pairs:
-            raise TraceError(f"{flag}: expected each name once, got `{name}` twice", value=item)
+            raise TraceError(f"{flag}: expected each name once, got a duplicate `{name}`", value=item)
         pairs[name] = theirs.strip()
     return pairs
 
