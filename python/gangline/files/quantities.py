@@ -77,6 +77,8 @@ _SUFFIXES = {
     **{prefix: 1000.0**power for power, prefix in enumerate("kMGTPE", 1)},
     **{f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", 1)},
 }
+_PARENTHESES = re.compile(r"\([^)(]*\)")
+_DIGITS = 10  # ours: a longer number is a name
 _SIZE = r"^(?P<number>\d+(?:\.\d*)?|\.\d+) *(?P<prefix>[KkMmGgTtPp]?)(?P<rest>i?[Bb]?[cn]?)$"
 
 
@@ -190,6 +192,30 @@ def gib_of(text: str, unit: str = "G") -> float:
     return float(number) * _PREFIXES[(prefix or unit).upper()] / 2**30
 
 
+def gres_gpus(text: str) -> dict[str, int]:
+    """Return the GPUs of each type of Slurm's generic resources; the type may be empty.
+
+    Examples
+    --------
+    >>> gres_gpus("gpu:a100:8(S:0-1),gpu:k80:2,mps:100")
+    {'a100': 8, 'k80': 2}
+    >>> gres_gpus("gres:gpu:4"), gres_gpus("gpu"), gres_gpus("(null)")
+    ({'': 4}, {'': 1}, {})
+    """
+    found: dict[str, int] = {}
+    for item in _PARENTHESES.sub("", text).split(","):
+        parts = item.strip().removeprefix("gres:").removeprefix("gres/").split(":")
+        if parts[0] != "gpu":
+            continue
+        count = 1
+        if len(parts) > 1 and parts[-1].isdecimal() and len(parts[-1]) < _DIGITS:
+            count = int(parts.pop())
+        if count:
+            kind = ":".join(parts[1:])
+            found[kind] = found.get(kind, 0) + count
+    return found
+
+
 def quantity(amount: str | float) -> float:
     """Return the value of a quantity as Kubernetes writes it.
 
@@ -255,7 +281,9 @@ def mapping_of(text: str, flag: str = "columns") -> dict[str, str]:
         if not equals or not name:
             raise TraceError(f"{flag}: expected NATIVE=THEIRS,..., got `{item}`", value=item)
         if name in pairs:
-            raise TraceError(f"{flag}: expected each name once, got a duplicate `{name}`", value=item)
+            raise TraceError(
+                f"{flag}: expected each name once, got a duplicate `{name}`", value=item
+            )
         pairs[name] = theirs.strip()
     return pairs
 

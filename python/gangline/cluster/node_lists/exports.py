@@ -14,7 +14,7 @@ import msgspec
 from gangline.cluster.node_lists.rows import GPUS_MAX, Rows, blocks_of, gpu_types
 from gangline.errors import ClusterError
 from gangline.files.jsontext import JsonFile
-from gangline.files.quantities import quantity
+from gangline.files.quantities import gres_gpus, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,6 @@ __all__ = ["NODE_NAME", "kubernetes", "node_objects", "nodes", "records", "slurm
 NODE_NAME = re.compile(rb"(?im)^[ \t]*NodeName=")
 """How a record of scontrol begins, and a line of slurm.conf."""
 _PAIR = re.compile(r"(\w+)=(\S*)")
-_GPU = re.compile(r"gpu(?::(?P<type>[^:,(]*[^\d:,(][^:,(]*))?(?::(?P<count>\d{1,9}))?(?=[(,]|$)")
 _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _FIELDS = ("nodename", "gres", "cputot", "cpus", "realmemory", "state")
@@ -84,7 +83,7 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
             notes["servers_away"] += count
             if options.up_only:
                 continue
-        types = _gpus(row.get("gres", ""))
+        types = gres_gpus(row.get("gres", ""))
         if not types:
             notes["servers_without_gpus"] += count
             continue
@@ -232,18 +231,6 @@ def _text(source: Source) -> str:
         raise ClusterError(message, path=source.name, line=line) from None
 
 
-def _gpus(gres: str) -> dict[str, int]:
-    """Return the GPUs of each type in `gpu:a100:8(S:0-1)`, `gpu:8` or `gpu:a:4,gpu:b:2`."""
-    found: dict[str, int] = {}
-    for match in _GPU.finditer(re.sub(r"\([^)]*\)", "", gres)):
-        if match.start() and gres[match.start() - 1] not in ",/:":
-            continue
-        kind, count = match["type"] or "", int(match["count"] or 1)
-        if count:
-            found[kind] = found.get(kind, 0) + count
-    return found
-
-
 def _hosts(rows: Rows, line: int, names: str) -> int:
     """Return how many hosts `gpu[01-08,10],login1` are."""
     total = 0
@@ -255,6 +242,8 @@ def _hosts(rows: Rows, line: int, names: str) -> int:
                 ends = _RANGE.fullmatch(part)
                 several += int(ends[2]) - int(ends[1]) + 1 if ends else 1
             count *= several
+            if not 0 < count <= _SERVERS_MAX:
+                break
         total += count
     if not 0 < max(total, 1) <= _SERVERS_MAX or total < 0:
         raise rows.error(line, "hosts", names[:60], f"from 1 to {_SERVERS_MAX:,} hosts")

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from gangline.errors import TraceError
 from gangline.files.columns import one_chunk
-from gangline.files.quantities import by_value, durations, gib_of
+from gangline.files.quantities import by_value, durations, gib_of, gres_gpus
 from gangline.files.text import LABEL, TIME, ZONED_TIME, TextFile, header, simple
 from gangline.trace.jobs.normalise import Raw, numbers, statuses, valid
 from gangline.trace.jobs.schema import EXPORT_WORDS, STATUSES
@@ -51,17 +51,17 @@ _TIMES = ("submit", "eligible", "start", "end")
 _NULLS = ("Unknown", "None", "N/A", "INVALID", "(null)")
 _NO_LIMIT = ("unlimited", "partition_limit")
 _FREE = ("jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "reason")
+_TRES = re.compile(rb"([^=,]+=[^=,]*(,[^=,]+=[^=,]*)*)?")
 _CHECKS = {
     "jobid": re.compile(rb"\d+(_\d+|_\[[^\]]*\])?(\+\d+)?(\.\w+)?"),
     "state": re.compile(rb"[A-Z_]+( by \d+)?\+?"),
     **{name: re.compile(rb"\d{4}-\d\d-\d\dT\S+|\d+|Unknown|None|N/A|") for name in _TIMES},
     "elapsed": re.compile(rb"(\d+-)?\d\d:\d\d:\d\d(\.\d+)?|"),
-    "alloctres": re.compile(rb"([\w./:-]+=[\w.]+,?)*"),
-    "reqtres": re.compile(rb"([\w./:-]+=[\w.]+,?)*"),
+    "alloctres": _TRES,
+    "reqtres": _TRES,
 }
 _GPU = "gres/gpu"
 _SLICE = re.compile(r"\dg\.\d+gb")
-_GRES = re.compile(r"\bgpu(?::[^:,(]*[^\d:,(][^:,(]*)?(?::(\d{1,9}))?")
 _MUST = ("arrival_s", "gpus", "duration_s")
 _SAME_S = 1.0  # times are whole seconds
 
@@ -378,12 +378,10 @@ def _types_of(text: str) -> set[str]:
 
 
 def _gres(texts: Any) -> npt.NDArray[np.float64]:
-    """Return the GPUs of `gpu:4`, `gpu:a100:4` and `gres:gpu:4`, as older versions write them."""
+    """Return the GPUs of `gpu:4` and `gpu:a100:4`, as older versions write them."""
 
     def parse(distinct: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        counts = [
-            sum(int(count or 1) for count in _GRES.findall(text)) for text in distinct.to_pylist()
-        ]
+        counts = [sum(gres_gpus(text).values()) for text in distinct.to_pylist()]
         return np.asarray(counts, np.float64), np.zeros(len(counts), np.bool_)
 
     return by_value(texts, parse)[0]
