@@ -52,19 +52,19 @@ def policy_classes() -> str:
     return "\n".join(parts)
 
 
-def fill_in(app, page: str, source: list[str]) -> None:  # noqa: ANN001 (of Sphinx)
+def fill_in(_app, _page: str, source: list[str]) -> None:
     """Put the sections in place of the mark."""
     source[0] = source[0].replace(POLICY_CLASSES, policy_classes())
 
 
-def unlink_words(app, doctree: nodes.document) -> None:  # noqa: ANN001 (of Sphinx)
-    """Take links from words of types, such as `one of server, rack`: a method may have that name."""
+def unlink_words(_app, doctree: nodes.document) -> None:
+    """Take links from words of types, such as `one of rack`: a method may have the name."""
     for link in list(doctree.findall(addnodes.pending_xref)):
         if link.get("refspecific") and link["reftarget"].islower() and "." not in link["reftarget"]:
             link.replace_self(link.children)
 
 
-def setup(app) -> None:  # noqa: ANN001 (of Sphinx)
+def setup(app) -> None:
     """Connect the handlers of this site."""
     app.connect("source-read", fill_in)
     app.connect("doctree-read", unlink_words)

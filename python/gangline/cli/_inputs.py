@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from cyclopts import Parameter
 
 from gangline._support import formatting
-from gangline.cli import _console, _pandas
+from gangline.cli import _console, _pandas, complete
 from gangline.errors import PolicyError, TraceError
-from gangline.policies.registry import find, make, parse_setting
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -42,10 +41,18 @@ MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Flag = Annotated[bool, Parameter(negative="")]
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Settings = Annotated[
-    list[str] | None, Parameter(name="--set", negative="", allow_leading_hyphen=True)
+    list[str] | None,
+    Parameter(name="--set", negative="", allow_leading_hyphen=True, completer=complete.settings),
 ]
-Names = Annotated[str, Parameter(name=["--policies", "--policy"])]
-MaybeNames = Annotated[str | None, Parameter(name=["--policies", "--policy"])]
+_NAMES = Parameter(name=["--policies", "--policy"], completer=complete.policies)
+Names = Annotated[str, _NAMES]
+MaybeNames = Annotated[str | None, _NAMES]
+Lab = Annotated[str, Parameter(completer=complete.cluster)]
+MaybeLab = Annotated[str | None, Parameter(completer=complete.cluster)]
+Jobs = Annotated[str, Parameter(completer=complete.trace)]
+MaybeJobs = Annotated[str | None, Parameter(completer=complete.trace)]
+MaybePolicy = Annotated[str | None, Parameter(completer=complete.policy)]
+TraceFormat = Annotated[str | None, Parameter(completer=complete.format_name)]
 _SHARING = "sharing."
 
 
@@ -89,7 +96,7 @@ class TraceReading:
         An option of one format as KEY=VALUE, such as unit=job; repeatable.
     """
 
-    format: str | None = None
+    format: TraceFormat = None
     limit: MaybeWhole = None
     window: str | None = None
     rescale: float = 1.0
@@ -178,8 +185,8 @@ class World:
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     """
 
-    trace: str
-    cluster: str
+    trace: Jobs
+    cluster: Lab
     restart_s: float | None = None
     first_start_s: float | None = None
     count_arrivals: str | None = None
@@ -330,6 +337,8 @@ def _window(text: str) -> tuple[float, float]:
 
 def _special(options: list[str]) -> dict[str, Any]:
     """Read `unit=job` and `durations.bert=2928`."""
+    from gangline.policies.registry import parse_setting
+
     found: dict[str, Any] = {}
     for text in options:
         if not text.partition("=")[0].strip() or "=" not in text:
@@ -369,6 +378,8 @@ def seeds(text: str, flag: str = "--seeds") -> list[int]:
 
 def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], SharingOptions]:
     """Split settings into those of the policy and those of the cluster's sharing table."""
+    from gangline.policies.registry import parse_setting
+
     policy: dict[str, Any] = {}
     sharing: dict[str, Any] = {}
     for text in settings or []:
@@ -386,7 +397,7 @@ def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
     Modules in the working directory are found, as `python -m` finds them.
     """
     from gangline.policies.own import is_own, make_own
-    from gangline.policies.registry import presets, registry
+    from gangline.policies.registry import make, presets, registry
 
     if name in registry or name in presets or not is_own(name):
         return make(name, params)
@@ -443,7 +454,7 @@ def policies(
 def _parameters(name: str) -> Collection[str]:
     """Return the names of a policy's parameters."""
     from gangline.policies.own import is_own, load, parameters
-    from gangline.policies.registry import presets, registry
+    from gangline.policies.registry import find, presets, registry
 
     if name in registry or name in presets or not is_own(name):
         return find(name)().params()

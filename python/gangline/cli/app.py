@@ -8,66 +8,17 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, UnknownCommandError
-
 from gangline._support import formatting
 from gangline._support.safe import safe
-from gangline.cli import _console, _exit
-from gangline.cli.audit import audit
-from gangline.cli.bench import bench
-from gangline.cli.cluster import app as cluster_app
-from gangline.cli.compare import compare
-from gangline.cli.doctor import doctor
-from gangline.cli.explain import explain
-from gangline.cli.gantt import gantt
-from gangline.cli.paper import paper
-from gangline.cli.plan import plan
-from gangline.cli.policies import policies
-from gangline.cli.report import report
-from gangline.cli.reproduce import reproduce
-from gangline.cli.run import run
-from gangline.cli.serve import serve
-from gangline.cli.sweep import sweep
-from gangline.cli.trace import app as trace_app
-from gangline.cli.validate import validate
+from gangline.cli import _console, _exit, commands
 from gangline.errors import GanglineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["app", "main"]
+    from cyclopts import UnknownCommandError
 
-
-def _version() -> str:
-    from gangline import _core
-
-    return f"gangline {_core.__version__}"
-
-
-app = App(
-    name="gangline",
-    help="Exact and fast simulation of deep-learning job scheduling on GPU clusters.",
-    version=_version,
-    suppress_keyboard_interrupt=False,
-    result_action="return_value",
-)
-app.command(run)
-app.command(serve)
-app.command(compare)
-app.command(sweep)
-app.command(plan)
-app.command(bench)
-app.command(explain)
-app.command(report)
-app.command(gantt)
-app.command(reproduce)
-app.command(paper)
-app.command(policies)
-app.command(audit)
-app.command(validate)
-app.command(doctor)
-app.command(cluster_app)
-app.command(trace_app)
+__all__ = ["main"]
 
 _ELSEWHERE = "choose another path"
 _NO_ROOM = f"; free some space, or {_ELSEWHERE}"
@@ -87,6 +38,9 @@ _HINTS = {
 }
 
 
+_AT_ONCE: tuple[list[str], ...] = ([], ["--help"], ["-h"], ["--version"])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code.
 
@@ -97,8 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     _console.open_voices()
+    if tokens in _AT_ONCE:
+        return _answer(tokens)
+    from cyclopts import CycloptsError, UnknownCommandError
+
     try:
-        code = app(tokens, exit_on_error=False, print_error=False)
+        code = commands.app()(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
         command = " ".join(["gangline", *(error.command_chain or ())])
@@ -143,6 +101,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else _exit.DONE
 
 
+def _answer(tokens: list[str]) -> int:
+    """Print the version or the list of commands; reading options would take far longer."""
+    try:
+        if tokens == ["--version"]:
+            from gangline import _core
+
+            _console.write(f"gangline {_core.__version__}")
+        else:
+            _console.write(*commands.overview().split("\n"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _exit.DONE
+
+
 _ARGUMENT_FIRST = re.compile(r"^(?:run option |options: )?(?:--)?([a-z][a-z_-]*)(?=: )")
 _ARGUMENT_WITHIN = re.compile(r'(?<=as |th |se )`([a-z_]+)(?:="(\w+)")?`')  # as, with, raise
 
@@ -150,7 +123,7 @@ _ARGUMENT_WITHIN = re.compile(r'(?<=as |th |se )`([a-z_]+)(?:="(\w+)")?`')  # as
 def _as_typed(words: str, tokens: Sequence[str]) -> str:
     """Name options in an error as they were typed, where it names the arguments of Python."""
     flags: dict[str, str] = {}
-    for argument in app.parse_commands(tokens)[1][-1].assemble_argument_collection():
+    for argument in commands.app().parse_commands(tokens)[1][-1].assemble_argument_collection():
         typed = [name for name in argument.names if name in tokens] or argument.names
         flags |= {name.strip("-").replace("-", "_"): typed[0] for name in argument.names}
 
@@ -166,7 +139,7 @@ def _as_typed(words: str, tokens: Sequence[str]) -> str:
 
 def _unknown_command(error: UnknownCommandError) -> str:
     """Name the command that was meant."""
-    above = app.parse_commands(error.command_chain or ())[1][-1]
+    above = commands.app().parse_commands(error.command_chain or ())[1][-1]
     known = [name for name in above if not name.startswith("-")]
     typed = (error.unused_tokens or [""])[0]
     return f"unknown command `{typed}`{formatting.did_you_mean(typed, known)}"

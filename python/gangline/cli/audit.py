@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from gangline.cli import _console, _exit
-from gangline.cli._inputs import Json, MaybeWhole, TraceReading, Whole
+from gangline.cli._inputs import Json, MaybeJobs, MaybeLab, MaybeWhole, TraceReading, Whole
 from gangline.errors import TraceError
 from gangline.files.quantities import mapping_of
 
@@ -21,9 +21,9 @@ def audit(
     table: str,
     /,
     *,
-    cluster: str | None = None,
+    cluster: MaybeLab = None,
     jobs: str | None = None,
-    trace: str | None = None,
+    trace: MaybeJobs = None,
     columns: str | None = None,
     max_share: MaybeWhole = None,
     max_parts: Whole = 1,

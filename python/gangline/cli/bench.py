@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from gangline.cli import _console, _exit, _inputs, _page
+from gangline.cli import _console, _exit, _inputs, _page, complete
 from gangline.cli._inputs import Flag, Json, MaybeWhole  # noqa: TC001 - cyclopts reads them
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ _JSON = "bench.json"
 def bench(
     *,
     policies: Annotated[
-        list[str] | None, Parameter(name=["--policies", "--policy"], negative="")
+        list[str] | None,
+        Parameter(name=["--policies", "--policy"], negative="", completer=complete.policies),
     ] = None,
     quick: Flag = False,
     suite: MaybeWhole = None,

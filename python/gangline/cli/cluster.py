@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from gangline.cli import _console
-from gangline.cli._inputs import Json, Settings  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Json, Lab, Settings  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli.commands import examples
 
 if TYPE_CHECKING:
     from gangline.cluster.description import Cluster, GpuType
@@ -21,9 +22,9 @@ _KIND = "cluster"
 """Kind of file, in its seal."""
 
 
-@app.command
+@app.command(help_epilogue=examples("cluster show"))
 def show(
-    cluster: str,
+    cluster: Lab,
     /,
     *,
     format: str | None = None,  # noqa: A002
@@ -122,7 +123,7 @@ def _show_network(cluster: Cluster) -> None:
         )
 
 
-@app.command
+@app.command(help_epilogue=examples("cluster validate"))
 def validate(*files: str) -> int:
     """Check cluster files; says where the first mistake is.
 
@@ -141,7 +142,7 @@ def validate(*files: str) -> int:
     return 0
 
 
-@app.command
+@app.command(help_epilogue=examples("cluster convert"))
 def convert(
     file: str,
     /,
@@ -182,7 +183,7 @@ def convert(
     return 0
 
 
-@app.command
+@app.command(help_epilogue=examples("cluster presets"))
 def presets(*, json: Json = False) -> int:
     """List the clusters that ship with gangline.
 

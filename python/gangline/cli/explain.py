@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 
 from gangline.cli import _console
-from gangline.cli._inputs import Json  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Json, MaybePolicy  # noqa: TC001 - cyclopts reads the annotations
 
 
-def explain(folder: Path, /, *, job: str, policy: str | None = None, json: Json = False) -> int:
+def explain(folder: Path, /, *, job: str, policy: MaybePolicy = None, json: Json = False) -> int:
     """Say why a job waited, which jobs took its GPUs, and what it lost; repeats the run once.
 
     Parameters

@@ -19,12 +19,11 @@ from gangline.cli._inputs import (
     TraceChoice,
     World,
 )
-from gangline.studies.capacity.contest import CapacityContest
-from gangline.studies.capacity.result import in_words
 
 if TYPE_CHECKING:
     from gangline.runs.options import SharingOptions
     from gangline.studies.capacity import CapacityPlan
+    from gangline.studies.capacity.contest import CapacityContest
     from gangline.trace.jobs.table import Trace
 
 
@@ -94,6 +93,7 @@ def plan(
     """
     from gangline.runs.inputs import as_cluster
     from gangline.studies.capacity import plan_capacity as find
+    from gangline.studies.capacity.contest import CapacityContest
 
     if html is not None:
         _page.check(html)
@@ -155,6 +155,8 @@ def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], Sharin
 
 def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
     """Draw the table of the sizes, or that of the policies."""
+    from gangline.studies.capacity.contest import CapacityContest
+
     first = found.plans[0] if isinstance(found, CapacityContest) else found
     title = f"{first.traces} draws of {jobs!r}" if first.traces > 1 else repr(jobs)
     if isinstance(found, CapacityContest):
@@ -172,7 +174,9 @@ def _check_figure(path: Path) -> None:
 
 def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) -> None:
     """Write what was varied, the sentences, the curves and the tables."""
+    from gangline.studies.capacity.contest import CapacityContest
     from gangline.studies.capacity.picture import SHOWN, curve
+    from gangline.studies.capacity.result import in_words
 
     plans = list(found) if isinstance(found, CapacityContest) else [found]
     first = plans[0]

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from gangline._support.builtin_values import to_builtins
 from gangline.cli import _console
-from gangline.cli._inputs import Json  # noqa: TC001 - cyclopts reads the annotations
-from gangline.policies.registry import find, make, registry
+from gangline.cli._inputs import Json, MaybePolicy  # noqa: TC001 - cyclopts reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def policies(name: str | None = None, /, *, json: Json = False) -> int:
+def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
     """List the policies and their presets, or the parameters of one.
 
     Parameters
@@ -26,6 +25,7 @@ def policies(name: str | None = None, /, *, json: Json = False) -> int:
     """
     from gangline import _core
     from gangline.policies.own import installed, is_own
+    from gangline.policies.registry import find, registry
 
     entries = {entry["name"]: entry for entry in _core.registry() if entry["name"] in registry}
     if name is not None and name not in registry and is_own(name):
@@ -96,6 +96,8 @@ def _one(entry: Mapping[str, Any], name: str, *, json: bool) -> int:
         return 0
     of = entry["name"]
     title = f"{of}: {entry['summary']} ({entry['source']})"
+    from gangline.policies.registry import make
+
     preset = make(name).params() if name != of else None
     if preset is not None:
         title = f"{name}: {of} with {_settings(entry['presets'][name])}"

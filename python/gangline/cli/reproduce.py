@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
-from typing import Any
+from typing import Annotated, Any
 
-from gangline.cli import _console, _inputs
+from cyclopts import Parameter
+
+from gangline.cli import _console, _inputs, complete
 from gangline.cli._inputs import Flag, Json, MaybeNames, Whole  # noqa: TC001 - cyclopts reads the annotations
 
 
 def reproduce(
-    paper: str,
+    paper: Annotated[str, Parameter(completer=complete.study)],
     /,
     *,
     quick: Flag = False,

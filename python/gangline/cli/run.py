@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gangline._support import formatting
 from gangline._support.formatting import count, duration, share, times
 from gangline.cli import _console, _exit, _inputs, _page, _pandas
-from gangline.cli._inputs import Json, Kept, MaybeWhole, Settings, TraceChoice
+from gangline.cli._inputs import (
+    Json,
+    Kept,
+    MaybeJobs,
+    MaybeLab,
+    MaybePolicy,
+    MaybeWhole,
+    Settings,
+    TraceChoice,
+)
 from gangline.errors import OptionError
 from gangline.runs import arrival_window
 
@@ -53,9 +62,9 @@ def run(
     spec: Path | None = None,
     /,
     *,
-    trace: str | None = None,
-    cluster: str | None = None,
-    policy: str | None = None,
+    trace: MaybeJobs = None,
+    cluster: MaybeLab = None,
+    policy: MaybePolicy = None,
     settings: Settings = None,
     seed: MaybeWhole = None,
     restart_s: float | None = None,

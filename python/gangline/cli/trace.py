@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from gangline.cli.trace_convert import convert
-from gangline.cli.trace_fit import fit
-from gangline.cli.trace_info import formats, info, validate
-from gangline.cli.trace_synth import synth
+from gangline.cli.commands import examples
 
-app = App(name="trace", help="Draw, convert, check and look at traces.")
-app.command(info)
-app.command(validate)
-app.command(formats)
-app.command(convert)
-app.command(synth)
-app.command(fit)
+app = App(name="trace", help="Look at, check, convert, draw and fit traces.")
+for _name, _place in {
+    "info": "trace_info:info",
+    "validate": "trace_info:validate",
+    "formats": "trace_info:formats",
+    "convert": "trace_convert:convert",
+    "synth": "trace_synth:synth",
+    "fit": "trace_fit:fit",
+}.items():
+    app.command(f"gangline.cli.{_place}", name=_name, help_epilogue=examples(f"trace {_name}"))

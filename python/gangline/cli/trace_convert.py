@@ -8,12 +8,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from gangline.cli import _console
-from gangline.cli._inputs import Flag, Settings, TraceChoice, say_notes
+from gangline.cli._inputs import Flag, Jobs, Settings, TraceChoice, say_notes
 from gangline.errors import TraceError
 
 
 def convert(
-    trace: str,
+    trace: Jobs,
     out: Path,
     /,
     *,

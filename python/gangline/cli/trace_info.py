@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline._support import formatting as words
 from gangline.cli import _console
-from gangline.cli._inputs import Flag, Json, TraceChoice
+from gangline.cli._inputs import Flag, Jobs, Json, MaybeLab, TraceChoice
 
 if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
@@ -22,7 +22,7 @@ _FIRST = ("origin", "licence", "citation", "epoch", "zone")
 
 
 def info(
-    trace: str, /, *, cluster: str | None = None, json: Json = False,
+    trace: Jobs, /, *, cluster: MaybeLab = None, json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:  # fmt: skip
     """Show what is in a trace: counts, quantiles, histograms, provenance, notes.

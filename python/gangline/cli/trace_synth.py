@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from gangline.cli import _console, _pandas
+from gangline.cli import _console, _pandas, complete
 from gangline.cli._inputs import MaybeWhole, Settings, say_notes
 
 
 def synth(
-    shape: str,
+    shape: Annotated[str, Parameter(completer=complete.synth)],
     /,
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
