@@ -120,7 +120,7 @@ def targets() -> dict[str, Target]:
     }
     found |= {
         f"nodes-{kind}.csv": Target(text.encode(), partial(nodes_of, kind))
-        for kind, text in tables.NODE_LISTS.items()
+        for kind, text in {**tables.NODE_LISTS, **tables.EXPORTS}.items()
     }
     for name in ("placements.csv", "scalability.csv", "validation-8.csv"):
         text = {"p": tables.PLACEMENTS, "s": tables.SCALABILITY, "v": tables.VALIDATION}[name[0]]

@@ -180,6 +180,7 @@ def test_the_command_line_takes_the_mapping(
     [
         ("NodeName=a[1-999999999] Gres=gpu:8\n", "from 1 to 1,000,000 hosts"),
         ("NodeName=a[9-1] Gres=gpu:8\n", "from 1 to 1,000,000 hosts"),
+        ("NodeName= Gres=gpu:8\n", "expected the name of a host"),
         ("NodeName=a Gres=gpu:65\n", "at most 64 GPUs in a server"),
         ("NodeName=a Gres=(null)\n", "at least one server with GPUs"),
         ("gpu,gpus,count\nA,8,1000000\nB,8,1\n", "at most 1,000,000 in all"),

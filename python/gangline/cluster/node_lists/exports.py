@@ -78,6 +78,8 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
         if name and name in seen:
             continue  # sinfo lists a server once for each of its partitions
         seen.add(name)
+        if not name and "nodes" not in row:
+            raise rows.error(line, "nodename", "", "the name of a host")
         count = _hosts(rows, line, name) if name else rows.number(line, row, "nodes", 1)
         if _AWAY.search(row.get("state", "")):
             notes["servers_away"] += count
@@ -245,9 +247,9 @@ def _hosts(rows: Rows, line: int, names: str) -> int:
             if not 0 < count <= _SERVERS_MAX:
                 break
         total += count
-    if not 0 < max(total, 1) <= _SERVERS_MAX or total < 0:
+    if not 0 < total <= _SERVERS_MAX:
         raise rows.error(line, "hosts", names[:60], f"from 1 to {_SERVERS_MAX:,} hosts")
-    return max(total, 1)
+    return total
 
 
 def _plain(text: str) -> float:

@@ -104,7 +104,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
     _refuse_bad(raw, columns, keep, options)
     columns = {name: _cast(raw, name, array) for name, array in columns.items()}
     # Begun here, where ids are mostly in order; rows that are dropped can only leave it open.
-    are_distinct = begin(_surely_distinct, columns.get("job_id", _NO_IDS))
+    are_distinct = begin(surely_distinct, columns.get("job_id", _NO_IDS))
     _filters(raw, columns, keep, options)
     rows = _chosen(raw, columns, keep.rows, options)
     for reason, marked in raw.marks.items():
@@ -498,7 +498,7 @@ def _identifiers(
     """Return the job ids of rows in the order of arrival.
 
     Without a column they are "0", "1", ...; the second, third, ... of equal ids get "#2", "#3", ...
-    and are counted in `notes`. `are_distinct` returns what `_surely_distinct` found.
+    and are counted in `notes`. `are_distinct` returns what `surely_distinct` found.
     """
     if "job_id" not in columns:
         return pa.array(np.arange(rows)).cast(pa.string())
@@ -510,7 +510,7 @@ def _identifiers(
     return unique
 
 
-def _surely_distinct(ids: Any) -> bool:
+def surely_distinct(ids: Any) -> bool:
     """Whether all texts are seen to be different; false leaves it open."""
     from gangline import _core
 

@@ -20,7 +20,7 @@ from gangline.errors import TraceError
 from gangline.files.columns import one_chunk
 from gangline.files.quantities import by_value, durations, gib_of, gres_gpus
 from gangline.files.text import LABEL, TIME, ZONED_TIME, TextFile, header, simple
-from gangline.trace.jobs.normalise import Raw, numbers, statuses, valid
+from gangline.trace.jobs.normalise import Raw, numbers, statuses, surely_distinct, valid
 from gangline.trace.jobs.schema import EXPORT_WORDS, STATUSES
 from gangline.trace.readers._columns import lists_of, note_ignored, refuse
 from gangline.trace.readers._records import mended
@@ -392,7 +392,7 @@ def _one_row_a_job(
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
     """Join the records of each job."""
     ids = made["job_id"]
-    codes = _codes(ids, made.get("user"))
+    codes = np.empty(0, np.int64) if surely_distinct(ids) else _codes(ids, made.get("user"))
     if codes.max(initial=-1) + 1 < len(codes):
         # of several exports, the record that knows more: started, and ended
         started = np.bincount(codes, ~made["absent"])[codes] > 0
