@@ -53,8 +53,12 @@ def open_voices() -> None:
 
 
 def say(*lines: object) -> None:
-    """Write lines for people on stderr, each made safe for a terminal."""
-    sys.stderr.write("".join(f"{safe(line)}\n" for line in lines))
+    """Write lines for people on stderr, each made safe for a terminal and folded at its width."""
+    shown = [safe(line) for line in lines]
+    if sys.stderr.isatty():
+        width = max(shutil.get_terminal_size().columns, 40)
+        shown = [part for line in shown for part in _folded(line, width)]
+    sys.stderr.write("".join(f"{line}\n" for line in shown))
 
 
 def write(*lines: object) -> None:
@@ -107,11 +111,14 @@ def table(
     is_formatted: bool = False,
     numbers: Collection[int] = (),
     at_most: int | None = None,
-) -> None:
+    spare: Sequence[str] = (),
+) -> list[str]:
     """Draw a table on stdout; numbers to the right, the best of a column in bold and marked `*`.
 
     Numbers that are text already: with `is_formatted` in every column but the first, else in the
-    columns `numbers`. It has the width of the terminal, or `at_most` if that is less.
+    columns `numbers`. It has the width of the terminal, or `at_most` if that is less. Where a name
+    in the first column would be broken, the columns `spare` are left out, the first of them first;
+    those that were are returned.
     """
     from rich import box
     from rich.console import Console
@@ -122,7 +129,7 @@ def table(
 
     console = Console(highlight=False, width=min(columns(), at_most or columns()))
     if title:
-        console.print(Text(safe(title), "bold"), soft_wrap=True)
+        console.print(Text(safe(title), "bold"), soft_wrap=not sys.stdout.isatty())
     marks = best or [[False] * len(titles)] * len(rows)
     cells = [
         [
@@ -137,6 +144,14 @@ def table(
         or any(isinstance(row[i], (int, float)) for row in rows)
         for i in range(len(titles))
     ]
+    left_out: list[str] = []
+    for name in spare:
+        if _least(titles, cells) <= console.width:
+            break
+        at = list(titles).index(name)
+        titles, numeric = _without(titles, at), _without(numeric, at)
+        cells, marks = ([_without(row, at) for row in rows_] for rows_ in (cells, marks))
+        left_out.append(name)
     widths, is_wide = _widths(titles, cells, numeric, console.width)
     if not is_wide:
         console.width = max(console.width, sum(widths) + len(titles) + 1)
@@ -157,6 +172,17 @@ def table(
         pairs = zip(row, marked, strict=True)
         drawn.add_row(*(Text(cell, "bold" if mark else "") for cell, mark in pairs))
     console.print(drawn)
+    return left_out
+
+
+def _without(row: Sequence[Any], at: int) -> list[Any]:
+    return [*row[:at], *row[at + 1 :]]
+
+
+def _least(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """Return the width of a table whose titles alone are folded."""
+    columns = (_column(name, [row[i] for row in cells]) for i, name in enumerate(titles))
+    return sum(columns) + len(titles) + 1
 
 
 def _wrapped(cell: str, width: int) -> str:

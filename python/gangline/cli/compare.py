@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gangline.runs.comparison import Comparison
     from gangline.runs.result import Result
 
+_SPARE = ("mean FTF", "p50 JCT", "p50", "makespan")
+"""Columns that a narrow terminal may lack, the first first."""
 LEGEND = """\
 JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
 over that on an equal share of the cluster (rho); preempt.: running jobs stopped"""
@@ -61,7 +63,6 @@ def compare(
     """
     from gangline.runs.compare import compare as compare_policies
     from gangline.runs.comparison import check_out, run_name
-    from gangline.runs.offered_load import shown
 
     kept, chosen = kept or Kept(), (replicates or Replicates()).options
     if kept.html is not None:
@@ -115,19 +116,32 @@ def compare(
         said = comparison.sentences(baseline=baseline)
         _console.document({**comparison.to_dict(), "statistics": found, "reading": said})
         return 0
-    titles, cells, best = comparison.verdict()
-    draws = f"{len(drawn)} draws of " if len(drawn) > 1 else ""
-    load = f", offered load {shown(comparison.offered_loads)}" if comparison.offered_loads else ""
-    title = f"{draws}{jobs!r} on {comparison.cluster.name}{load}"
-    _console.table(titles, cells, title=title, best=best, is_formatted=True)
-    _console.say(*_legend(comparison, is_marked=any(any(row) for row in best)))
-    _show_statistics(comparison, baseline)
-    _console.paragraphs(*comparison.sentences(baseline=baseline))
+    _show(comparison, repr(jobs), len(drawn), baseline)
     _inputs.say_about(jobs, comparison.cluster, configs)
     for path in (out, kept.html):
         if path is not None:
             _console.say(f"saved {path}")
     return 0
+
+
+def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -> None:
+    """Print what the comparison says, then its tables."""
+    from gangline.runs.offered_load import shown
+
+    titles, cells, best = comparison.verdict()
+    drawn = f"{draws} draws of " if draws > 1 else ""
+    load = f", offered load {shown(comparison.offered_loads)}" if comparison.offered_loads else ""
+    title = f"{drawn}{jobs} on {comparison.cluster.name}{load}"
+    _console.paragraphs(*comparison.sentences(baseline=baseline))
+    _console.write("")
+    left_out = _console.table(
+        titles, cells, title=title, best=best, is_formatted=True, spare=_SPARE
+    )
+    if left_out:
+        lacks = formatting.listed(left_out)
+        _console.say(f"left out here: {lacks}; a wider terminal, a pipe and --json have them")
+    _console.say(*_legend(comparison, is_marked=any(any(row) for row in best)))
+    _show_statistics(comparison, baseline)
 
 
 def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gangline.cli import _console, _exit
 from gangline.cli._inputs import Json  # noqa: TC001 - cyclopts reads the annotations
+
+if TYPE_CHECKING:
+    from gangline.doctor import Library, Report
 
 
 def doctor(*, json: Json = False) -> int:
@@ -20,26 +25,41 @@ def doctor(*, json: Json = False) -> int:
     if json:
         _console.document(report.to_dict())
     else:
-        _console.table(
-            ["part", "version"], [[name, text] for name, text in report.versions.items()]
-        )
-        rows = [
-            [
-                item.name,
-                item.version or "-",
-                item.extra or "needed",
-                item.gives or "everything",
-                item.problem or "fine",
-            ]
-            for item in report.libraries
-        ]
-        _console.table(["library", "version", "extra", "for", "state"], rows)
-        checks = [[check.name, check.problem or "fine"] for check in report.checks]
-        _console.table(["self-check", "state"], checks)
-        missing = [item.install for item in report.libraries if not item.ok]
-        for line in dict.fromkeys(missing):
-            _console.write(f"to install what is missing: {line}")
+        _show(report)
     if report.ok:
         return _exit.DONE
     _console.say("gangline: the self-check failed; see the tables above")
     return _exit.REFUSED
+
+
+def _show(report: Report) -> None:
+    """Say whether it works, then what is broken and what is missing, then all that there is."""
+    versions = report.versions
+    failed = [f"{check.name}: {check.problem}" for check in report.checks if check.problem]
+    failed += [f"{item.name}: {item.problem}" for item in report.libraries if _is_needed(item)]
+    passed = len(report.checks) - sum(bool(check.problem) for check in report.checks)
+    works = "works" if report.ok else "does not work"
+    checks = f"{passed} of {len(report.checks)} self-checks are fine"
+    _console.prose(f"gangline {versions['gangline']} {works}: {checks}.")
+    for line in failed:
+        _console.prose(f"  {line}")
+    for extra in dict.fromkeys(item.extra for item in report.libraries if item.extra):
+        lacking = [item for item in report.libraries if item.extra == extra and not item.ok]
+        if lacking:
+            _console.prose(f"For {lacking[0].gives or extra}: {lacking[0].install}")
+    rows = [[name, text, ""] for name, text in versions.items() if name != "gangline"]
+    rows += [
+        [item.name, item.version or "-", _state(item.extra, item.problem)]
+        for item in report.libraries
+    ]
+    rows += [[f"check: {check.name}", "", check.problem or "fine"] for check in report.checks]
+    _console.table(["part", "version", "state"], rows)
+
+
+def _is_needed(item: Library) -> bool:
+    return not item.ok and not item.extra
+
+
+def _state(extra: str, problem: str) -> str:
+    said = problem or "fine"
+    return f"{said} (extra {extra})" if extra else said
