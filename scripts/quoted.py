@@ -460,6 +460,23 @@ def explained(data: Data) -> str:
     return table(["`tiresias`", *keys.values(), "error of a job: median"], rows)
 
 
+def transfer(data: Data) -> str:
+    """Return the errors of a prediction with run times that were measured under another policy."""
+    keys = {"gpu_seconds": "GPU time held", "jct_mean_s": "mean JCT", "jct_p50_s": "median",
+            "jct_p99_s": "p99", "makespan_s": "makespan"}  # fmt: skip
+    rows = [
+        [
+            row["given"],
+            *(signed(row[key]) for key in keys),
+            *(signed(row[key]).removeprefix("+") for key in ("run_abs_p50", "abs_p50")),
+        ]
+        for row in data["validation"]["transferred"]
+    ]
+    titles = ["`srtf`, with run times from", *keys.values(), "error of a job's run time: median",
+              "of its JCT"]  # fmt: skip
+    return table(titles, rows)
+
+
 def training() -> list[str]:
     """Return the lines of the results of the training example."""
     text = (TRAINING / "RESULTS.md").read_text(encoding="utf-8")
@@ -535,6 +552,7 @@ def made(data: Data, name: str) -> str:
         "validation by length": lambda: bias(data, "length"),
         "validation by size": lambda: bias(data, "size"),
         "validation varied": lambda: explained(data),
+        "validation transferred": lambda: transfer(data),
         "validation departures": lambda: departures(data),
         "training counts": training_counts,
         "training rows": training_rows,

@@ -15,7 +15,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 import gangline as gl
+from gangline.studies.validate.observed import read_outcomes
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "benches" / "studies" / "validation.json"
@@ -95,6 +99,49 @@ def varied(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def transferred(folder: Path) -> list[dict[str, Any]]:
+    """Return the errors of `srtf` with run times that the testbed measured under Tiresias.
+
+    What is fitted on one policy predicts the other, so no row is predicted from itself.
+    """
+    muri = folder / "muri"
+    trace = gl.read_trace(str(muri / "trace.csv"))
+    seen = read_outcomes(muri / "tiresias.csv", trace, MURI).run_s
+    truth = read_outcomes(muri / "srtf.csv", trace, MURI).run_s
+    traced = trace.numbers("duration_s")
+    models = np.array(trace.column("model").to_pylist())
+    factor = np.ones(len(trace))
+    for model in np.unique(models):
+        mine = models == model
+        factor[mine] = np.median(seen[mine] / traced[mine])
+    given = {
+        "the trace": traced,
+        "the trace x a factor by model, the median of what Tiresias' jobs took": traced * factor,
+        "what the same job took under Tiresias": seen,
+    }
+    found = []
+    for words, durations in given.items():
+        place = trace.columns.index("duration_s")
+        table = trace.table.set_column(place, "duration_s", pa.array(durations))
+        (one,) = gl.validate(
+            gl.Cluster.homogeneous(servers=8, gpus=8, gpu="V100"),
+            gl.Trace.from_arrow(table),
+            "srtf",
+            muri / "srtf.csv",
+            columns=MURI,
+        )
+        layer = one.layers["prediction"]
+        found.append(
+            {
+                "given": words,
+                **{name: pair.error for name, pair in layer.measures.items()},
+                "abs_p50": layer.errors["abs_p50"],
+                "run_abs_p50": float(np.median(np.abs(durations / truth - 1.0))),
+            }
+        )
+    return found
+
+
 def rows(measured: dict[str, gl.Validation]) -> list[dict[str, Any]]:
     """Return a row per testbed, policy and layer."""
     return [
@@ -129,7 +176,8 @@ def short(value: Any) -> Any:
 
 def json_of(folder: Path) -> str:
     """Return the content of the file, a row per line, so that a difference can be read."""
-    parts = {"rows": rows(measure(folder)), "varied": varied(folder)}
+    parts = {"rows": rows(measure(folder)), "varied": varied(folder),
+             "transferred": transferred(folder)}  # fmt: skip
     lists = (
         f'"{name}": [\n' + ",\n".join(json.dumps(short(row)) for row in of) + "\n]"
         for name, of in parts.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -27,6 +27,7 @@ def validate(
     bias: Flag = False,
     settings: Settings = None,
     seed: Whole = 0,
+    on_infeasible: Literal["error", "drop"] = "error",
     html: Path | None = None,
     json: Json = False,
     choice: TraceChoice | None = None,
@@ -56,6 +57,8 @@ def validate(
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     seed
         Seed of random draws.
+    on_infeasible
+        Whether a job that can never run ends the run, or is left out.
     html
         File for a page with all tables and pictures; it loads nothing.
     json
@@ -72,7 +75,8 @@ def validate(
     resolved = [resolve_policy(one) for one in chosen]
     names = [name for one in resolved for name in (one.label, one.reference.name)]
     jobs = world.read(choice or TraceChoice())
-    _inputs.say_lacks(jobs, world.cluster, chosen, sharing)
+    drops = on_infeasible == "drop"
+    _inputs.say_lacks(jobs, world.cluster, chosen, sharing, drops=drops)
     found = hold(
         world.cluster,
         jobs,
@@ -84,6 +88,7 @@ def validate(
         tolerance_s=tolerance_s,
         progress=True,
         seed=seed,
+        on_infeasible=on_infeasible,
         sharing=sharing,
         **world.options,
     )

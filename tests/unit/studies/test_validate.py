@@ -143,6 +143,11 @@ class TestByHand:
         moved = held({**HAPPENED, **later}, tolerance_s=4.0)
         assert moved["fifo"].to_dict() == held(tolerance_s=4.0)["fifo"].to_dict()
 
+    def test_only_counted_arrivals_are_compared(self) -> None:
+        found = held(count_arrivals=(5.0, 20.0))["fifo"]
+        assert found.job_ids == ["c"]
+        assert found.layers["scheduling"].measures["jct_mean_s"].simulated == 320.0
+
     def test_order_of_policies(self) -> None:
         slow = pa.table({"job_id": ["a", "b", "c", "d"], "jct_s": [500.0, 500.0, 500.0, 500.0]})
         found = gl.validate(

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from gangline.analysis.report.digest import LENGTHS, length_codes, size_codes
 from gangline.errors import GanglineError, TraceError
+from gangline.runs.inputs import make_options
 from gangline.runs.simulate import simulate
 from gangline.studies.validate import layers
 from gangline.studies.validate.agreement import agreement, departure
@@ -87,7 +88,7 @@ class Case:
         found: dict[str, dict[str, Floats]],
         missing: dict[str, str],
     ) -> PolicyValidation:
-        known = ~np.isnan(outcomes.jct_s)
+        known = ~np.isnan(outcomes.jct_s) & self._counted()
         both = known.copy()
         for times in found.values():
             both &= ~np.isnan(times["jct_s"])
@@ -114,6 +115,16 @@ class Case:
             observed_jct_s=outcomes.jct_s[both],
             jct_s={layer: times["jct_s"][both] for layer, times in found.items()},
         )
+
+    def _counted(self) -> npt.NDArray[np.bool_]:
+        """Return the jobs that arrive in the window of the options: all without one."""
+        arrival = self.trace.numbers("arrival_s")
+        options = {name: of for name, of in self.options.items() if name != "progress"}
+        window = make_options(options).count_arrivals
+        if window is None:
+            return np.ones(len(arrival), dtype=bool)
+        inside: npt.NDArray[np.bool_] = (window[0] <= arrival) & (arrival < window[1])
+        return inside
 
     def _agreement(
         self,
