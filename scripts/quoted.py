@@ -468,12 +468,11 @@ def transfer(data: Data) -> str:
         [
             row["given"],
             *(signed(row[key]) for key in keys),
-            *(signed(row[key]).removeprefix("+") for key in ("run_abs_p50", "abs_p50")),
+            signed(row["abs_p50"]).removeprefix("+"),
         ]
         for row in data["validation"]["transferred"]
     ]
-    titles = ["`srtf`, with run times from", *keys.values(), "error of a job's run time: median",
-              "of its JCT"]  # fmt: skip
+    titles = ["`srtf`, with run times from", *keys.values(), "error of a job: median"]
     return table(titles, rows)
 
 
@@ -552,6 +551,9 @@ def made(data: Data, name: str) -> str:
         "validation by length": lambda: bias(data, "length"),
         "validation by size": lambda: bias(data, "size"),
         "validation varied": lambda: explained(data),
+        "validation fit": lambda: table(
+            ["fitted to Tiresias", "value", "95 % interval"], data["validation"]["fit"]
+        ),
         "validation transferred": lambda: transfer(data),
         "validation departures": lambda: departures(data),
         "training counts": training_counts,

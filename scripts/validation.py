@@ -24,6 +24,7 @@ from gangline.studies.validate.observed import read_outcomes
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "benches" / "studies" / "validation.json"
 MURI = {
+    "starts": "job_counter",
     "arrival_s": "submit_time",
     "first_start_s": "start_time",
     "finish_s": "end_time",
@@ -107,20 +108,22 @@ def transferred(folder: Path) -> list[dict[str, Any]]:
     muri = folder / "muri"
     trace = gl.read_trace(str(muri / "trace.csv"))
     seen = read_outcomes(muri / "tiresias.csv", trace, MURI).run_s
-    truth = read_outcomes(muri / "srtf.csv", trace, MURI).run_s
     traced = trace.numbers("duration_s")
     models = np.array(trace.column("model").to_pylist())
     factor = np.ones(len(trace))
     for model in np.unique(models):
         mine = models == model
         factor[mine] = np.median(seen[mine] / traced[mine])
-    given = {
-        "the trace": traced,
-        "the trace x a factor by model, the median of what Tiresias' jobs took": traced * factor,
-        "what the same job took under Tiresias": seen,
+    fit = gl.fit_runtime(trace, muri / "tiresias.csv", columns=MURI)
+    fitted = fit.apply(trace).numbers("duration_s")
+    given: dict[str, tuple[Any, dict[str, Any]]] = {
+        "the trace": (traced, {}),
+        "the trace x the median factor by model": (traced * factor, {}),
+        "the fit of `gangline trace fit-runtime`": (fitted, fit.options()),
+        "the same job under Tiresias": (seen, {}),
     }
     found = []
-    for words, durations in given.items():
+    for words, (durations, costs) in given.items():
         place = trace.columns.index("duration_s")
         table = trace.table.set_column(place, "duration_s", pa.array(durations))
         (one,) = gl.validate(
@@ -129,6 +132,7 @@ def transferred(folder: Path) -> list[dict[str, Any]]:
             "srtf",
             muri / "srtf.csv",
             columns=MURI,
+            **costs,
         )
         layer = one.layers["prediction"]
         found.append(
@@ -136,10 +140,18 @@ def transferred(folder: Path) -> list[dict[str, Any]]:
                 "given": words,
                 **{name: pair.error for name, pair in layer.measures.items()},
                 "abs_p50": layer.errors["abs_p50"],
-                "run_abs_p50": float(np.median(np.abs(durations / truth - 1.0))),
             }
         )
     return found
+
+
+def fitted(folder: Path) -> list[list[str]]:
+    """Return what is fitted to Muri's Tiresias: the costs, and the extreme factors."""
+    muri = folder / "muri"
+    fit = gl.fit_runtime(str(muri / "trace.csv"), muri / "tiresias.csv", columns=MURI)
+    by_size = sorted(fit.factors, key=lambda name: fit.factors[name].value)
+    ends = {f"factor: {name}" for name in (by_size[0], by_size[-2], by_size[-1])}
+    return [row for row in fit.rows() if not row[0].startswith("factor") or row[0] in ends]
 
 
 def rows(measured: dict[str, gl.Validation]) -> list[dict[str, Any]]:
@@ -176,8 +188,8 @@ def short(value: Any) -> Any:
 
 def json_of(folder: Path) -> str:
     """Return the content of the file, a row per line, so that a difference can be read."""
-    parts = {"rows": rows(measure(folder)), "varied": varied(folder),
-             "transferred": transferred(folder)}  # fmt: skip
+    parts: dict[str, list[Any]] = {"rows": rows(measure(folder)), "varied": varied(folder),
+             "transferred": transferred(folder), "fit": fitted(folder)}  # fmt: skip
     lists = (
         f'"{name}": [\n' + ",\n".join(json.dumps(short(row)) for row in of) + "\n]"
         for name, of in parts.items()

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from gangline.runs.summary import RunSummary
     from gangline.studies.capacity import plan_capacity
     from gangline.studies.sweep import Sweep, sweep
-    from gangline.studies.validate import Validation, validate
+    from gangline.studies.validate import RuntimeFit, Validation, fit_runtime, validate
     from gangline.trace import Trace, read_trace, write_trace
 
     plan = plan_capacity
@@ -102,6 +102,7 @@ __all__ = [
     "RunOptions",
     "RunSpec",
     "RunSummary",
+    "RuntimeFit",
     "Sharing",
     "Simulation",
     "SolverError",
@@ -117,6 +118,7 @@ __all__ = [
     "bench",
     "compare",
     "errors",
+    "fit_runtime",
     "hadare",
     "load_result",
     "lp",
@@ -169,7 +171,7 @@ _HOMES = {
     "gangline.runs.summary": "RunSummary",
     "gangline.studies.capacity": "plan_capacity",
     "gangline.studies.sweep": "Sweep sweep",
-    "gangline.studies.validate": "Validation validate",
+    "gangline.studies.validate": "RuntimeFit Validation fit_runtime validate",
     "gangline.trace": "Trace read_trace write_trace",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

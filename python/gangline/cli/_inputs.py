@@ -59,7 +59,7 @@ _SHARING = "sharing."
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TraceReading:
-    """How a trace is read, where `--columns` are those of another table.
+    """How a trace is read.
 
     Parameters
     ----------
@@ -168,6 +168,25 @@ class TraceChoice(TraceReading):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class TraceBeside(TraceReading):
+    """How the trace is read, where `--columns` are those of another table.
+
+    Parameters
+    ----------
+    trace_columns
+        NATIVE=THEIRS,... for a trace of other names, as `--columns` of `gangline run`.
+    """
+
+    trace_columns: str | None = None
+
+    @property
+    def mapping(self) -> str | None:
+        """Which columns of the trace are which."""
+        return self.trace_columns
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class World:
     """What runs have in common.
 
@@ -191,7 +210,7 @@ class World:
     first_start_s: float | None = None
     count_arrivals: str | None = None
 
-    def read(self, choice: TraceChoice | None) -> Trace:
+    def read(self, choice: TraceReading | None) -> Trace:
         """Read the trace."""
         return (choice or TraceChoice()).read(self.trace)
 

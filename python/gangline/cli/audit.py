@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from gangline.cli import _console, _exit
-from gangline.cli._inputs import Json, MaybeJobs, MaybeLab, MaybeWhole, TraceReading, Whole
+from gangline.cli._inputs import Json, MaybeJobs, MaybeLab, MaybeWhole, TraceBeside, Whole
 from gangline.errors import TraceError
 from gangline.files.quantities import mapping_of
 
@@ -33,7 +33,7 @@ def audit(
     first: Whole = 10,
     require: str | None = None,
     json: Json = False,
-    choice: TraceReading | None = None,
+    choice: TraceBeside | None = None,
 ) -> int:
     """Check a segments or jobs table of any simulator; exit code 3 if a rule is broken.
 
@@ -71,8 +71,8 @@ def audit(
     """
     from gangline.analysis.audit import audit as look
 
-    chosen = choice or TraceReading()
-    if trace is None and chosen != TraceReading():
+    chosen = choice or TraceBeside()
+    if trace is None and chosen != TraceBeside():
         raise TraceError("options of a trace need one: --trace")
     is_number = copy_gpus is not None and copy_gpus.isdecimal()
     copies: Any = int(copy_gpus or 0) if is_number else copy_gpus  # another word is refused there

@@ -97,6 +97,7 @@ _EXAMPLES = {
     "trace convert": ("gangline trace convert mini:philly philly.swf",),
     "trace synth": ('gangline trace synth "philly?jobs=1000&seed=1" --out jobs.parquet',),
     "trace fit": ("gangline trace fit placements",),
+    "trace fit-runtime": ("gangline trace fit-runtime jobs.csv --observed seen.csv",),
 }
 
 

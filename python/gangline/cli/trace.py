@@ -14,5 +14,6 @@ for _name, _place in {
     "convert": "trace_convert:convert",
     "synth": "trace_synth:synth",
     "fit": "trace_fit:fit",
+    "fit-runtime": "trace_fit_runtime:fit_runtime",
 }.items():
     app.command(f"gangline.cli.{_place}", name=_name, help_epilogue=examples(f"trace {_name}"))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from gangline.cli import _console, _inputs, _page
-from gangline.cli._inputs import Flag, Json, Names, Settings, TraceChoice, Whole, World
-from gangline.errors import OptionError, TraceError
+from gangline.cli._inputs import Flag, Json, Names, Settings, TraceBeside, Whole, World
+from gangline.errors import OptionError
+from gangline.files.quantities import mapping_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def validate(
     on_infeasible: Literal["error", "drop"] = "error",
     html: Path | None = None,
     json: Json = False,
-    choice: TraceChoice | None = None,
+    choice: TraceBeside | None = None,
 ) -> int:
     """Measure how far simulated runs are from what really happened, job by job.
 
@@ -74,7 +75,7 @@ def validate(
     chosen, sharing = _inputs.policies(policies, settings)
     resolved = [resolve_policy(one) for one in chosen]
     names = [name for one in resolved for name in (one.label, one.reference.name)]
-    jobs = world.read(choice or TraceChoice())
+    jobs = world.read(choice or TraceBeside())
     drops = on_infeasible == "drop"
     _inputs.say_lacks(jobs, world.cluster, chosen, sharing, drops=drops)
     found = hold(
@@ -82,9 +83,9 @@ def validate(
         jobs,
         chosen,
         _tables("--observed", observed, names),
-        columns=_names_of(columns, "--columns"),
+        columns=mapping_of(columns or "", "--columns"),
         peer=None if peer is None else _tables("--peer", peer, names),
-        peer_columns=None if peer_columns is None else _names_of(peer_columns, "--peer-columns"),
+        peer_columns=None if peer_columns is None else mapping_of(peer_columns, "--peer-columns"),
         tolerance_s=tolerance_s,
         progress=True,
         seed=seed,
@@ -125,16 +126,3 @@ def _tables(flag: str, texts: Sequence[str], names: Sequence[str]) -> Any:
         message = f"{flag}: expected one FILE, or POLICY=FILE for each of the policies, got "
         raise OptionError(f"{message}`{plain[-1]}`", field=flag, value=plain[-1])
     return found or plain[0]
-
-
-def _names_of(text: str | None, flag: str) -> dict[str, str]:
-    """Read `native=theirs,native=theirs`; nothing after the sign leaves the column out."""
-    pairs: dict[str, str] = {}
-    for item in (text or "").split(","):
-        if not item.strip():
-            continue
-        native, equals, theirs = item.partition("=")
-        if not equals or not native.strip():
-            raise TraceError(f"{flag}: expected NATIVE=THEIRS,..., got `{item}`", value=item)
-        pairs[native.strip()] = theirs.strip()
-    return pairs

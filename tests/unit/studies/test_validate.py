@@ -405,3 +405,108 @@ def test_the_observed_column_of_all_layers_is_of_the_same_jobs() -> None:
     seen = {one.measures["jct_mean_s"].observed for one in found.layers.values()}
     assert seen == {590.0 / 3.0}
     assert pc.all(pc.is_valid(pa.array(found.observed_jct_s))).as_py()
+
+
+FACTORS = {"x": 1.5, "y": 0.8}
+
+
+def runs(count: int = 40, **more: list[Any]) -> tuple[gl.Trace, dict[str, list[Any]]]:
+    """Return jobs whose run time is factor x duration + 20 s + 30 s x restarts, exactly."""
+    durations = [100.0 + 37.0 * i for i in range(count)]
+    models = ["xy"[i % 2] for i in range(count)]
+    starts = [1 + (i * 7) % 5 for i in range(count)]
+    jobs = {
+        "job_id": [str(i) for i in range(count)],
+        "arrival_s": [0.0] * count,
+        "gpus": [1] * count,
+        "duration_s": durations,
+        "model": models,
+    }
+    run = [
+        FACTORS[model] * duration + 20.0 + 30.0 * (again - 1)
+        for model, duration, again in zip(models, durations, starts, strict=True)
+    ]
+    whole: dict[str, list[Any]] = {
+        "job_id": list(map(str, range(count))),
+        "jct_s": [1e6] * count,
+        "run_s": run,
+        "starts": starts,
+        **more,
+    }
+    return gl.Trace.from_arrow(pa.table(jobs)), whole
+
+
+class TestRunTimes:
+    def test_exact_numbers_are_found(self) -> None:
+        trace, table = runs()
+        fit = gl.fit_runtime(trace, pa.table(table))
+        found = {name: one.value for name, one in fit.factors.items()}
+        assert found == pytest.approx({"x, 1 GPU": 1.5, "y, 1 GPU": 0.8})
+        assert fit.options() == pytest.approx({"first_start_s": 20.0, "restart_s": 30.0})
+        assert fit.noise == pytest.approx(0.0, abs=1e-9)
+        assert (fit.jobs, fit.alike, fit.notes) == (40, [], [])
+        assert fit.apply(trace).numbers("duration_s")[:2] == pytest.approx([150.0, 0.8 * 137.0])
+
+    def test_some_jobs_that_took_far_longer_do_not_move_it(self) -> None:
+        trace, table = runs()
+        table["run_s"][3:15:6] = [1e5, 2e5]
+        fit = gl.fit_runtime(trace, pa.table(table))
+        assert fit.factors["x, 1 GPU"].value == pytest.approx(1.5, rel=1e-3)
+        assert fit.restart_s is not None
+        assert fit.restart_s.value == pytest.approx(30.0, rel=0.02)
+
+    def test_few_jobs_share_a_factor(self) -> None:
+        trace, table = runs()
+        names = ["x", "y", *["x"] * 34, *["z"] * 4]
+        rows = trace.table.set_column(trace.columns.index("model"), "model", pa.array(names))
+        fit = gl.fit_runtime(gl.Trace.from_arrow(rows), pa.table(table))
+        assert list(fit.factors) == ["x, 1 GPU", "all models"]
+
+    def test_what_cannot_be_told_apart_is_said(self) -> None:
+        trace, table = runs(starts=[3] * 40)  # a start and two restarts of every job
+        fit = gl.fit_runtime(trace, pa.table(table))
+        assert fit.restart_s is None
+        assert fit.notes == ["restart: cannot be told apart from the other numbers; left out"]
+        del table["starts"]
+        assert "no restart is known" in gl.fit_runtime(trace, pa.table(table)).notes[-1]
+        rows = trace.table.set_column(
+            trace.columns.index("duration_s"), "duration_s",
+            pa.array([1000.0 + 0.1 * i for i in range(40)]),
+        )  # fmt: skip
+        fit = gl.fit_runtime(gl.Trace.from_arrow(rows), pa.table(table))
+        assert ("factor: x, 1 GPU", "first start") in fit.alike
+
+    def test_too_few_jobs(self) -> None:
+        trace, table = runs(4)
+        with pytest.raises(gl.TraceError, match="3 numbers to fit"):
+            gl.fit_runtime(trace.table.slice(0, 3), pa.table(table).slice(0, 3))
+        with pytest.raises(gl.TraceError, match="0 jobs have a run time"):
+            gl.fit_runtime(trace, pa.table({**table, "run_s": [None] * 4}))
+
+    def test_intervals_hold_the_truth_as_often_as_they_say(self) -> None:
+        trace, table = runs(60)
+        exact, durations = np.array(table["run_s"]), trace.numbers("duration_s")
+        held_by = {"factor": 0, "restart": 0}
+        for seed in range(200):
+            noise = 0.1 * np.random.default_rng(seed).standard_normal(60)
+            fit = gl.fit_runtime(trace, pa.table({**table, "run_s": exact + noise * durations}))
+            factor, cost = fit.factors["y, 1 GPU"], fit.restart_s
+            assert cost is not None
+            held_by["factor"] += factor.low <= 0.8 <= factor.high
+            held_by["restart"] += cost.low <= 30.0 <= cost.high
+        # 95 % of 200 is 190, and three standard deviations of the binomial law are 9
+        assert all(181 <= count <= 199 for count in held_by.values()), held_by
+
+    def test_command(self, tmp_path: Path) -> None:
+        trace, table = runs()
+        gl.write_trace(trace, tmp_path / "jobs.csv", format="native")
+        rows = zip(*table.values(), strict=True)
+        lines = ["who,jct_s,ran,n", *(",".join(map(str, row)) for row in rows)]
+        (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+        words = ["trace", "fit-runtime", "jobs.csv", "--observed", "log.csv", "--columns"]
+        words += ["job_id=who,run_s=ran,starts=n", "--out", "mended.csv"]
+        done = gangline(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "--first-start-s 20 --restart-s 30" in done.stdout
+        mended = gl.read_trace(str(tmp_path / "mended.csv"))
+        assert mended.numbers("duration_s")[0] == pytest.approx(150.0)

@@ -59,6 +59,7 @@ JOB_NUMBERS = (
     "duration_s",
     "preemptions",
     "migrations",
+    "starts",
 )
 _SEPARATORS = (b";", b"\t", b"|")
 _NUMBER = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:nan|inf(inity)?))$"

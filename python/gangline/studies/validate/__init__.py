@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from gangline.studies.validate.face import TOLERANCE_S, validate
 from gangline.studies.validate.result import PolicyValidation, Validation
+from gangline.studies.validate.runtime import RuntimeFit, fit_runtime
 
-__all__ = ["TOLERANCE_S", "PolicyValidation", "Validation", "validate"]
+__all__ = ["TOLERANCE_S", "PolicyValidation", "RuntimeFit", "Validation", "fit_runtime", "validate"]

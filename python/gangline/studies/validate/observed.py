@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "DEFECTS", "Outcomes", "read_outcomes"]
 
-COLUMNS = ("job_id", "arrival_s", "first_start_s", "finish_s", "jct_s", "queue_s", "run_s")
+_TIMES = ("arrival_s", "first_start_s", "finish_s", "jct_s", "queue_s", "run_s")
+_COUNTS = ("starts", "preemptions")
+COLUMNS = ("job_id", *_TIMES, *_COUNTS)
 """Names that a mapping of columns may give."""
 
 DEFECTS: Mapping[str, str] = {
@@ -60,6 +62,8 @@ class Outcomes:
         Where it was read from.
     jct_s, queue_s, run_s : float64 arrays
         From the arrival to the finish, from the arrival to the first start, and on GPUs.
+    starts : float64 array
+        How often it was started.
     defects : dict of str to int
         Counts by the keys of `DEFECTS`.
     named : dict of str to list of str
@@ -70,6 +74,7 @@ class Outcomes:
     jct_s: Floats
     queue_s: Floats
     run_s: Floats
+    starts: Floats
     defects: dict[str, int] = field(default_factory=dict)
     named: dict[str, list[str]] = field(default_factory=dict)
 
@@ -138,7 +143,7 @@ def read_outcomes(
         if count := int(mask.sum()):
             defects[name] = count
             named[name] = [str(ids[int(at)].as_py()) for at in np.flatnonzero(mask)[:_NAMED]]
-    return Outcomes(found.path, jct, queue, run, defects, named)
+    return Outcomes(found.path, jct, queue, run, of_jobs(columns["starts"]), defects, named)
 
 
 def _refuse_repeated(found: Columns, identifiers: Any) -> None:
@@ -158,10 +163,10 @@ def _refuse_repeated(found: Columns, identifiers: Any) -> None:
 def _checked(found: Columns, arrival: Floats, is_known: Any) -> dict[str, Floats]:
     """Return all columns that are there or follow from others, by row."""
     unknown = np.full(len(found), np.nan)
-    for name in COLUMNS[1:]:
+    for name in (*_TIMES, *_COUNTS):
         if found.has(name):
             bad = is_known & (np.isinf(found[name]) | (found[name] < 0.0))
-            _refuse(found, name, bad, "seconds >= 0")
+            _refuse(found, name, bad, "seconds >= 0" if name in _TIMES else "a number >= 0")
     own = found["arrival_s"] if found.has("arrival_s") else arrival
     columns = {}
     for name, instant in (("jct_s", "finish_s"), ("queue_s", "first_start_s")):
@@ -172,6 +177,8 @@ def _checked(found: Columns, arrival: Floats, is_known: Any) -> dict[str, Floats
             span = np.where(np.isnan(span), np.maximum(after, 0.0), span)
         columns[name] = np.where(is_known, span, np.nan)
     columns["run_s"] = np.where(is_known, found["run_s"] if found.has("run_s") else unknown, np.nan)
+    again = found["preemptions"] + 1.0 if found.has("preemptions") else unknown
+    columns["starts"] = found["starts"] if found.has("starts") else again
     return columns
 
 

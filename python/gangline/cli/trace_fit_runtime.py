@@ -1,0 +1,61 @@
+"""`gangline trace fit-runtime`: what observed run times are made of."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+
+from gangline.cli import _console
+from gangline.cli._inputs import Json, TraceBeside
+from gangline.files.quantities import mapping_of
+
+
+def fit_runtime(
+    trace: str,
+    /,
+    *,
+    observed: Path,
+    columns: str | None = None,
+    out: Path | None = None,
+    json: Json = False,
+    choice: TraceBeside | None = None,
+) -> int:
+    """Fit rate factors by model and gang size, and the costs of starts, to observed run times.
+
+    Parameters
+    ----------
+    trace
+        The jobs, with durations: a file, or a generator.
+    observed
+        What happened: a table as for `gangline validate`, with run_s, and starts or preemptions.
+    columns
+        NATIVE=THEIRS,... for columns of other names in this table; NATIVE= leaves one out.
+    out
+        File for the trace with its durations multiplied by the factors.
+    json
+        Print one JSON document instead of a table.
+    choice
+        How the trace is read.
+    """
+    from gangline.studies.validate import fit_runtime as fit
+    from gangline.trace import write_trace
+
+    jobs = (choice or TraceBeside()).read(trace)
+    found = fit(jobs, observed, columns=mapping_of(columns or "", "--columns"))
+    if out is not None:
+        write_trace(found.apply(jobs), out)
+    if json:
+        _console.document(found.to_dict())
+        return 0
+    titles = ["", "fitted", "95 % interval"]
+    _console.table(titles, found.rows(), title=f"{found.jobs:,} jobs", is_formatted=True)
+    flags = " ".join(
+        f"--{name.replace('_', '-')} {value:.4g}" for name, value in found.options().items()
+    )
+    if flags:
+        _console.paragraphs(f"Options of a run with these costs of starts: {flags}")
+    for first, second in found.alike:
+        _console.paragraphs(f"Not told apart: {first} and {second}.")
+    _console.say(*(f"note: {note}" for note in found.notes))
+    if out is not None:
+        _console.say(f"saved {out}")
+    return 0

@@ -1,0 +1,275 @@
+"""Run times as they were observed: rate factors, a cost per start, and noise.
+
+The model of a job that held its gang for `run` seconds is
+
+    run = factor of its model and size x duration in the trace + start_s + restart_s x restarts
+
+with an error in proportion to the duration. Both sides are divided by the duration and fitted by
+Huber's regression ("Robust estimation of a location parameter", 1964), because a few short jobs
+took several times as long as their durations. Intervals allow errors of unequal size and
+jobs with much weight, such as short ones (HC3 of MacKinnon and White, "Some heteroskedasticity-
+consistent covariance matrix estimators with improved finite sample properties", 1985).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from gangline._support.formatting import plural
+from gangline.errors import TraceError
+from gangline.studies.validate.observed import read_outcomes
+from gangline.trace.jobs.table import Trace
+from gangline.trace.read import as_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from gangline.analysis.audit.inputs import TableLike
+    from gangline.runs.inputs import TraceLike
+    from gangline.studies.validate.observed import Floats
+
+__all__ = ["ALL", "Estimate", "RuntimeFit", "fit_runtime"]
+
+ALL = "all models"
+"""The factor of jobs without a model, and of those of a kind of which there are few."""
+
+_HUBER = 1.345  # Huber's: 95 % of the efficiency of least squares if errors are normal
+_MAD = 1.4826022185056018  # median distance to the standard deviation, of the normal law
+_STEPS = 200  # ours: reweighted fits; they end before that once nothing moves
+_STILL = 1e-12  # relative
+_NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
+_LEAST_JOBS = 5  # ours: with fewer, a factor of a model would say more than the jobs can
+_ALIKE = 0.9  # ours: estimates that correlate by more are not told apart
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A fitted number and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class RuntimeFit:
+    """What run times are made of.
+
+    Attributes
+    ----------
+    factors : dict of str to Estimate
+        Run time over the duration in the trace, by model and gang size such as `bert, 8 GPUs`; by
+        model, and `all models`, for kinds of which there are few jobs.
+    start_s, restart_s : Estimate or None
+        Seconds that the first start, and each later one, costs; None where the jobs cannot tell.
+    noise : float
+        Standard deviation of run time / duration that remains, from the median distance.
+    jobs : int
+        How many were fitted.
+    alike : list of (str, str)
+        Numbers that the jobs do not tell apart: raising one and lowering the other fits as well.
+    notes : list of str
+        Sentences on what was left out, and what could not be fitted.
+    """
+
+    factors: dict[str, Estimate]
+    start_s: Estimate | None
+    restart_s: Estimate | None
+    noise: float
+    jobs: int
+    alike: list[tuple[str, str]]
+    notes: list[str]
+
+    def apply(self, trace: TraceLike) -> Trace:
+        """Return the jobs with their durations multiplied by their factors.
+
+        Costs of starts are options of a run: `first_start_s` and `restart_s`.
+        """
+        jobs = as_trace(trace)
+        factor = np.array(
+            [
+                next((self.factors[name].value for name in kinds if name in self.factors), 1.0)
+                for kinds in _kinds(jobs)
+            ]
+        )
+        durations = pa.array(jobs.numbers("duration_s") * factor, from_pandas=True)
+        place = jobs.columns.index("duration_s")
+        return Trace.from_arrow(jobs.table.set_column(place, "duration_s", durations))
+
+    def options(self) -> dict[str, float]:
+        """Return the costs of starts as options of `gangline.simulate`; none below 0."""
+        costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
+        return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `gangline trace fit-runtime --json` prints them."""
+        return {**asdict(self), "options": self.options()}
+
+    def rows(self) -> list[list[str]]:
+        """Return name, value and interval of each number."""
+        found = [
+            [f"factor: {name}", f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}"]
+            for name, one in self.factors.items()
+        ]
+        for name, cost in (("first start, s", self.start_s), ("restart, s", self.restart_s)):
+            if cost is not None:
+                found.append([name, f"{cost.value:.1f}", f"{cost.low:.1f} to {cost.high:.1f}"])
+        return [*found, ["noise of run time / duration", f"{self.noise:.3f}", ""]]
+
+
+def fit_runtime(
+    trace: TraceLike, observed: TableLike, *, columns: Mapping[str, str] | None = None
+) -> RuntimeFit:
+    """Fit what run times are made of: rate factors by model and gang size, and costs of starts.
+
+    Parameters
+    ----------
+    trace : as for `gangline.simulate`
+        The jobs, with durations.
+    observed : table or path
+        What happened: as for `gangline.validate`, with run_s, and starts or preemptions if known.
+    columns : mapping, optional
+        Native name to the name in the table.
+
+    Returns
+    -------
+    RuntimeFit
+
+    Raises
+    ------
+    TraceError
+        If a table is wrong, or fewer jobs have a run time and a duration than there are numbers
+        to fit.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=200, seed=3, max_gpus=8)
+    >>> happened = gl.simulate(lab, trace, "fifo", first_start_s=30.0)
+    >>> round(gl.fit_runtime(trace, happened.jobs).start_s.value, 3)
+    30.0
+    """
+    jobs = as_trace(trace)
+    outcomes = read_outcomes(observed, jobs, columns)
+    traced = jobs.numbers("duration_s") if "duration_s" in jobs.columns else np.empty(0)
+    known = ~np.isnan(outcomes.run_s)
+    known &= traced > 0.0 if len(traced) else False
+    restarts = outcomes.starts - 1.0
+    notes = outcomes.notes()
+    if not np.isnan(restarts).all():
+        known &= ~np.isnan(restarts)
+    labels = np.array(
+        _labels([k for k, is_known in zip(_kinds(jobs), known, strict=True) if is_known])
+    )
+    duration, run, again = traced[known], outcomes.run_s[known], restarts[known]
+    order = sorted(set(labels.tolist()), key=lambda name: (name == ALL, name))
+    design = {f"factor: {name}": (labels == name).astype(np.float64) for name in order}
+    design["first start"] = 1.0 / duration
+    if len(again) and not np.isnan(again).any() and again.any():
+        design["restart"] = again / duration
+    else:
+        notes.append("no restart is known; what one costs cannot be fitted")
+    if len(run) <= len(design):
+        message = f"{outcomes.path}: {len(run)} jobs have a run time and a duration; expected more "
+        raise TraceError(f"{message}than the {len(design)} numbers to fit", path=outcomes.path)
+    return _fitted(design, run / duration, order, notes)
+
+
+def _fitted(
+    design: dict[str, Floats], ratio: Floats, order: list[str], notes: list[str]
+) -> RuntimeFit:
+    """Fit all columns except those that depend on earlier ones."""
+    names: list[str] = []
+    for name in design:
+        matrix = np.column_stack([design[one] for one in [*names, name]])
+        scaled = matrix / np.linalg.norm(matrix, axis=0)
+        if np.linalg.matrix_rank(scaled) == matrix.shape[1]:
+            names.append(name)
+        else:
+            notes.append(f"{name}: cannot be told apart from the other numbers; left out")
+    matrix = np.column_stack([design[name] for name in names])
+    size = np.linalg.norm(matrix, axis=0)  # durations differ by powers of ten
+    scaled = matrix / size
+    values, scale = _huber(scaled, ratio)
+    left = ratio - scaled @ values
+    inside = np.abs(left) <= _HUBER * scale
+    bent = np.clip(left, -_HUBER * scale, _HUBER * scale)
+    inverse = np.linalg.pinv(scaled[inside].T @ scaled[inside])
+    leverage = np.einsum("ij,jk,ik->i", scaled, np.linalg.inv(scaled.T @ scaled), scaled)
+    bent = bent / np.maximum(1.0 - leverage, _STILL)
+    spread = inverse @ (scaled.T * bent**2) @ scaled @ inverse
+    error = np.sqrt(np.diag(spread)) / size
+    found = {
+        name: Estimate(float(v), float(v - _NORMAL * e), float(v + _NORMAL * e))
+        for name, v, e in zip(names, values / size, error, strict=True)
+    }
+    return RuntimeFit(
+        factors={name: found[f"factor: {name}"] for name in order if f"factor: {name}" in found},
+        start_s=found.get("first start"),
+        restart_s=found.get("restart"),
+        noise=scale,
+        jobs=len(ratio),
+        alike=_alike(names, np.linalg.inv(scaled.T @ scaled)),
+        notes=notes,
+    )
+
+
+def _huber(
+    matrix: npt.NDArray[np.float64], wanted: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], float]:
+    """Return the coefficients of Huber's regression, and the scale of what is left."""
+    weights = np.ones(len(wanted))
+    values: npt.NDArray[np.float64] = np.zeros(matrix.shape[1])
+    scale = 0.0
+    for _ in range(_STEPS):
+        roots = np.sqrt(weights)
+        before = values
+        fitted = np.linalg.lstsq(matrix * roots[:, None], wanted * roots, rcond=None)[0]
+        values = np.asarray(fitted, dtype=np.float64)
+        size = np.abs(wanted - matrix @ values)
+        scale = _MAD * float(np.median(size))
+        if scale == 0.0 or np.abs(values - before).max() <= _STILL * np.abs(values).max():
+            break
+        weights = np.minimum(1.0, _HUBER * scale / np.maximum(size, _HUBER * scale))
+    return values, scale
+
+
+def _alike(names: list[str], inverse: npt.NDArray[np.float64]) -> list[tuple[str, str]]:
+    """Return the pairs of numbers whose estimates are nearly the same, by the design alone."""
+    spread = np.sqrt(np.diag(inverse))
+    correlation = inverse / np.outer(spread, spread)
+    return [
+        (names[i], names[j])
+        for i in range(len(names))
+        for j in range(i + 1, len(names))
+        if abs(correlation[i, j]) > _ALIKE
+    ]
+
+
+def _kinds(jobs: Trace) -> list[tuple[str, ...]]:
+    """Return what each job is, from the closest description to the widest."""
+    if "model" not in jobs.columns:
+        return [(ALL,)] * len(jobs)
+    pairs = zip(jobs.column("model").to_pylist(), jobs.column("gpus").to_pylist(), strict=True)
+    return [(f"{m}, {plural(g, 'GPU')}", m, ALL) if m else (ALL,) for m, g in pairs]
+
+
+def _labels(kinds: list[tuple[str, ...]]) -> list[str]:
+    """Return the closest description of each job that enough jobs share."""
+    labels = [""] * len(kinds)
+    for level in range(3):
+        counts = Counter(of[level] for of, name in zip(kinds, labels, strict=True)
+                         if not name and level < len(of))  # fmt: skip
+        for at, of in enumerate(kinds):
+            is_open = not labels[at] and level < len(of)
+            if is_open and (counts[of[level]] >= _LEAST_JOBS or of[level] == ALL):
+                labels[at] = of[level]
+    return labels
