@@ -178,9 +178,9 @@ def rows(measured: dict[str, gl.Validation]) -> list[dict[str, Any]]:
 
 
 def short(value: Any) -> Any:
-    """Return numbers with seven digits, which are enough for the docs."""
+    """Return numbers with seven digits, which are enough for the docs; rounding is no error."""
     if isinstance(value, float):
-        return float(f"{value:.7g}")
+        return float(f"{value:.7g}") if abs(value) > 1e-9 else 0.0
     if isinstance(value, dict):
         return {key: short(one) for key, one in value.items()}
     return [short(one) for one in value] if isinstance(value, list) else value

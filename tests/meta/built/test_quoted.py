@@ -65,7 +65,7 @@ def test_the_validation_is_measured_anew(shared: Path) -> None:
     assert found == json.loads(validation.DATA.read_text(encoding="utf-8"))
     assert len(found["rows"]) == 8
     assert len(found["varied"]) == len(validation.VARIED)
-    assert len(found["transferred"]) == 3
+    assert len(found["transferred"]) == 4
 
 
 def test_a_figure_of_the_validation() -> None:
