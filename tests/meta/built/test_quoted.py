@@ -64,6 +64,10 @@ def test_the_validation_is_measured_anew(shared: Path) -> None:
     found = json.loads(validation.json_of(shared / "hardware"))
     assert found == json.loads(validation.DATA.read_text(encoding="utf-8"))
     assert len(found["rows"]) == 8
+    schedule = found["rows"][0]
+    assert (schedule["policy"], schedule["layer"]) == ("srtf", "scheduling")
+    assert abs(schedule["jct_mean_s"]) < 0.01
+    assert abs(schedule["jct_p99_s"]) < 0.02
     assert len(found["varied"]) == len(validation.VARIED)
     assert len(found["transferred"]) == 4
 
