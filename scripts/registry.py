@@ -7,7 +7,7 @@ A policy is declared once, in `rust/policies/src/registry/`. This script reads t
 from the compiled module (or, with `--declarations FILE`, from JSON of the same shape) and writes:
 
 - `python/gangline/policies/_generated.py`: a frozen dataclass per policy, `registry`, `presets`;
-- the rows of policies in `README.md` and `docs/policies/index.md`;
+- the rows of policies in `docs/policies/index.md`;
 - the tables of parameters in `docs/policies/*.md`;
 - the tables of reasons and states in `docs/guides/explain.md`.
 
@@ -293,13 +293,13 @@ def between(path: str, text: str, start: str, end: str, body: str) -> str:
     return f"{head}{start}\n{body}{end}{tail}"
 
 
-def catalogue(policies: list[Policy], folder: str) -> str:
-    """Return the table of all policies, with links into a folder."""
+def catalogue(policies: list[Policy]) -> str:
+    """Return the table of all policies, with links to their pages."""
     names = sorted((policy["name"] for policy in policies), key=len, reverse=True)
     others = rf"(?<![\w-])({'|'.join(names)})(?![\w-])"
     rows = ["| policy | in one line | stops jobs | knows durations |", "|---|---|---|---|"]
     for policy in policies:
-        link = f"[`{policy['name']}`]({folder}{policy['page']}.md)"
+        link = f"[`{policy['name']}`]({policy['page']}.md)"
         summary = re.sub(others, r"`\1`", policy["summary"])
         rows.append(f"| {link} | {summary} | {policy['stops']} | {policy['durations']} |")
     return "\n".join(rows) + "\n"
@@ -421,13 +421,11 @@ def written(declared: list[Policy], root: Path) -> dict[str, str]:
         except FileNotFoundError:
             raise Fault(f"{path}: no such page; write it") from None
 
-    readme, index = "README.md", "docs/policies/index.md"
+    index = "docs/policies/index.md"
     guide = "docs/guides/explain.md"
     text = between(guide, read(guide), REASONS, REASONS_END, reason_table(policies))
     texts[guide] = between(guide, text, STATES, STATES_END, state_table())
-    table = catalogue(policies, "docs/policies/")
-    texts[readme] = between(readme, read(readme), POLICIES, POLICIES_END, table)
-    text = between(index, read(index), POLICIES, POLICIES_END, catalogue(policies, ""))
+    text = between(index, read(index), POLICIES, POLICIES_END, catalogue(policies))
     pages = list(dict.fromkeys(policy["page"] for policy in policies))
     toctree = "\n".join([":::{toctree}", ":hidden:", "", *pages, ":::"]) + "\n"
     texts[index] = between(index, text, PAGES, PAGES_END, toctree)

@@ -1,6 +1,6 @@
 """Every example of the documentation runs: Python sessions, programs, commands, cluster files.
 
-In Markdown, `pycon` blocks are sessions whose output must match, `python` blocks are programs,
+In Markdown, `pycon` blocks are sessions whose output must match, `python` blocks without a file name are programs,
 `console` blocks are commands that must end with exit code 0, and `toml` blocks that describe
 servers or a sweep must load. `<!-- file: NAME -->` before a block writes it to the folder in which
 the examples of that page run, one after the other.
@@ -93,11 +93,17 @@ def run_commands(page: Path, folder: Path) -> None:
 
 
 def run_python(page: Path) -> None:
-    """Run the programs and sessions of a page in one namespace."""
+    """Run the programs and sessions of a page in one namespace, with the files of the folder."""
     scope: dict[str, object] = {"__name__": "__page__"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path.cwd())
+        _run_blocks(page, scope)
+
+
+def _run_blocks(page: Path, scope: dict[str, object]) -> None:
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     for block in blocks(page):
-        if block.kind == "python":
+        if block.kind == "python" and block.file is None:
             exec(compile("\n" * block.line + block.text, name_of(page), "exec"), scope)
         elif block.kind == "pycon":
             parser = doctest.DocTestParser()
@@ -160,9 +166,16 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert offenders == []
 
 
-def test_quick_start_is_about_twenty_lines() -> None:
-    (program,) = [b.text for b in blocks(ROOT / "README.md") if b.kind == "python"]
-    assert len(program.splitlines()) <= 25
+def test_the_readme_fits_two_screens_and_prints_what_it_shows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    readme = ROOT / "README.md"
+    assert len(readme.read_text("utf-8").splitlines()) <= 110
+    (program,) = [block.text for block in blocks(readme) if block.kind == "python"]
+    (shown,) = [block.text for block in blocks(readme) if block.kind == "text"]
+    assert len(program.splitlines()) <= 8
+    exec(compile(program, "README.md", "exec"), {})
+    assert capsys.readouterr().out == shown
 
 
 def modules() -> list[str]:

@@ -73,7 +73,10 @@ _EXAMPLES = {
     "report": ("gangline report results --html page.html",),
     "gantt": ("gangline gantt result --out result.pftrace --from 0 --to 86400",),
     "reproduce": ("gangline reproduce hadar --quick", "gangline reproduce dally --seeds 0..4"),
-    "paper": ("gangline paper my_module:MyPolicy --quick --out kit", "gangline paper kit/repeat.toml"),
+    "paper": (
+        "gangline paper my_module:MyPolicy --quick --out kit",
+        "gangline paper kit/repeat.toml",
+    ),
     "serve": (f"gangline serve {_PHILLY} --listen 127.0.0.1:28000 --out result",),
     "validate": (
         "gangline validate --trace jobs.csv --cluster lab.toml --policies srtf --observed seen.csv",

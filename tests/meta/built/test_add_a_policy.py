@@ -68,7 +68,7 @@ def declared() -> list[dict[str, Any]]:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """Copy what the script writes, with the page of the new policy."""
-    for path in (script.MODULE, "README.md", "docs/guides/explain.md"):
+    for path in (script.MODULE, "docs/guides/explain.md"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     shutil.copytree(ROOT / "docs/policies", tmp_path / "docs/policies")
@@ -100,13 +100,12 @@ def test_one_declaration_and_a_page_are_enough(copy: Path) -> None:
     page.write_text(PAGE)
     stale = run(copy, "--check")
     assert stale.returncode == 1
-    assert f"README.md: out of date; run {script.COMMAND}" in stale.stderr
+    assert f"docs/policies/index.md: out of date; run {script.COMMAND}" in stale.stderr
     wrote = run(copy)
     assert wrote.returncode == 0, wrote.stderr
     assert sorted(wrote.stdout.split()) == sorted(
         [
             script.MODULE,
-            "README.md",
             "docs/guides/explain.md",
             "docs/policies/index.md",
             f"docs/policies/{NAME}.md",
@@ -114,7 +113,6 @@ def test_one_declaration_and_a_page_are_enough(copy: Path) -> None:
     )
     assert run(copy, "--check").returncode == 0
     row = "| waits a while for a whole server | no | no |"
-    assert f"[`{NAME}`](docs/policies/{NAME}.md) {row}" in (copy / "README.md").read_text("utf-8")
     index = (copy / "docs/policies/index.md").read_text("utf-8")
     assert f"[`{NAME}`]({NAME}.md) {row}" in index
     assert f"\n{NAME}\n:::" in index
@@ -147,7 +145,7 @@ def test_the_guide_asks_for_few_files() -> None:
     section = guide.split("## Add a policy")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \|", section, re.M)
     assert 6 <= len(rows) <= FILES_MOST, rows
-    written = {script.MODULE, "README.md", "docs/policies/index.md"}
+    written = {script.MODULE, "docs/policies/index.md"}
     assert written.isdisjoint(rows)
 
 

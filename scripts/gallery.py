@@ -1,0 +1,41 @@
+"""Draw the pictures of `docs/learn`: run the examples of its pages and keep what they save.
+
+    .venv/bin/python scripts/gallery.py [PAGE ...]
+
+Needs a build and the extras `plot` and `testing`; it takes a minute. A page shows
+`../_static/learn/NAME.svg` where one of its examples saves NAME.svg.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from contextlib import chdir
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "_static" / "learn"
+SHOWN = re.compile(r"\.\./_static/learn/([\w-]+\.svg)")
+sys.path.insert(0, str(ROOT / "tests"))
+
+from docs.test_docs import run_commands, run_python, write_files  # noqa: E402 (needs the path)
+
+
+def main(names: list[str]) -> None:
+    """Run the pages and copy the pictures that they show."""
+    PICTURES.mkdir(exist_ok=True)
+    pages = [ROOT / "docs" / "learn" / f"{name}.md" for name in names or ("gallery", "tutorial")]
+    for page in pages:
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            write_files(page, Path(folder))
+            run_commands(page, Path(folder))
+            run_python(page)
+            for picture in SHOWN.findall(page.read_text("utf-8")):
+                shutil.copy(picture, PICTURES / picture)
+                print(f"{picture}: {(PICTURES / picture).stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
