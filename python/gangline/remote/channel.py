@@ -58,7 +58,7 @@ def parse(text: str, field: str) -> Address:
     --------
     >>> parse("127.0.0.1:7777", "listen").port
     7777
-    >>> parse("unix:/tmp/run.socket", "listen").is_local
+    >>> parse("unix:run.socket", "listen").is_local
     True
     """
     if text.startswith(_UNIX) and text != _UNIX:
@@ -94,7 +94,7 @@ def listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
             raise
         try:
             if address.port is None:
-                Path(address.host).chmod(0o600)  # nobody can connect before it listens
+                Path(address.host).chmod(0o600)  # it does not listen yet: no client is connected
                 bound = address
             else:
                 bound = address._replace(port=door.getsockname()[1])

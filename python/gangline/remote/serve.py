@@ -35,7 +35,7 @@ __all__ = ["listen_address", "serve"]
 
 MESSAGE_BYTES_MAX = 16 * 2**20  # ours: a plan that starts 100,000 jobs by name has a third of it
 REFUSALS_MAX = 100  # ours: a scheduler that is wrong so often in a row does not read the errors
-_HELLO_S = 10.0  # ours: who connects and says nothing must not keep the scheduler out for long
+_HELLO_S = 10.0  # ours: a client that says nothing must not keep the scheduler out for long
 _HELLO_BYTES = 65536
 _LAST_WORDS_S = 1.0
 
@@ -50,8 +50,8 @@ def listen_address(listen: str, *, any_host: bool = False) -> Address:
     address = parse(listen, "listen")
     if not (address.is_local or any_host):
         message = (
-            f"listen: {address} can be reached from other machines, and whoever connects drives "
-            "the run; take 127.0.0.1 or unix:PATH, or set `any_host`"
+            f"listen: {address} can be reached from other machines, and there is no password; "
+            "take 127.0.0.1 or unix:PATH, or set `any_host`"
         )
         raise OptionError(message, field="listen", value=listen)
     return address
