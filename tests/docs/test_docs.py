@@ -1,9 +1,9 @@
 """Every example of the documentation runs: Python sessions, programs, commands, cluster files.
 
-In Markdown, `pycon` blocks are sessions whose output must match, `python` blocks without a file name are programs,
-`console` blocks are commands that must end with exit code 0, and `toml` blocks that describe
-servers or a sweep must load. `<!-- file: NAME -->` before a block writes it to the folder in which
-the examples of that page run, one after the other.
+In Markdown, `pycon` blocks are sessions whose output must match, `python` blocks without a file
+name are programs, `console` blocks are commands that must end with exit code 0, and `toml` blocks
+that describe servers or a sweep must load. `<!-- file: NAME -->` before a block writes it to the
+folder in which the examples of that page run, one after the other.
 """
 
 from __future__ import annotations
