@@ -10,6 +10,7 @@ from gangline._support import formatting
 from gangline._support.formatting import count, duration, share, times
 from gangline.cli import _console, _exit, _inputs, _page, _pandas
 from gangline.cli._inputs import (
+    Flag,
     Json,
     Kept,
     MaybeJobs,
@@ -71,6 +72,7 @@ def run(
     first_start_s: float | None = None,
     count_arrivals: str | None = None,
     out: Path | None = None,
+    raw: Flag = False,
     json: Json = False,
     kept: Kept | None = None,
     choice: TraceChoice | None = None,
@@ -100,6 +102,8 @@ def run(
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     out
         Folder for spec.json, summary.json and the tables.
+    raw
+        Print the values of the table in full, in the units that the keys name.
     json
         Print one JSON document instead of a table.
     kept
@@ -157,7 +161,11 @@ def show(
         _console.document({"summary": result.summary, "spec": result.spec})
     else:
         summary = dict[str, Any](result.summary)
-        rows = [[said, form(summary[key]), key] for said, key, form in _SHOWN if key in summary]
+        rows = [
+            [said, repr(summary[key]) if raw else form(summary[key]), key]
+            for said, key, form in _SHOWN
+            if key in summary
+        ]
         if result.offered_load is not None:
             rows.append(["offered load", result.offered_load.text(), "offered_load"])
         title = f"{result.policy}: {jobs!r}"

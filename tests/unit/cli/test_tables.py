@@ -1,0 +1,52 @@
+"""Tables: columns that a narrow terminal leaves out, and numbers in full."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from commands import gangline
+from gangline.cli import _console
+
+WORLD = ("--trace", "mini:pai", "--limit", "20", "--cluster", "pollux-64", "--policy", "srtf")
+NAME = "gavel-water-filling-agnostic"
+TITLES = ["policy", "mean JCT", "mean FTF", "makespan"]
+CELLS = [[NAME, "2h24m", "2.03", "2d23h"], ["fifo", "1d", "71.5", "9d"]]
+
+
+def drawn(
+    capsys: pytest.CaptureFixture[str], at_most: int, spare: tuple[str, ...]
+) -> tuple[str, list[str]]:
+    left_out = _console.table(TITLES, CELLS, is_formatted=True, at_most=at_most, spare=spare)
+    return capsys.readouterr().out, left_out
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    # The name has 28 characters, the columns of numbers 5, 4 and 8, and each takes one more.
+    [(80, []), (50, []), (49, ["mean FTF"]), (44, ["mean FTF", "makespan"])],
+)
+def test_columns_are_left_out_before_a_name_is_broken(
+    capsys: pytest.CaptureFixture[str], width: int, left_out: list[str]
+) -> None:
+    text, gone = drawn(capsys, width, ("mean FTF", "makespan"))
+    assert gone == left_out
+    assert NAME in text
+    assert ("71.5" in text) == ("mean FTF" not in left_out)
+    assert ("2d23h" in text) == ("makespan" not in left_out)
+    assert "2h24m" in text
+
+
+def test_without_spare_columns_all_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    text, gone = drawn(capsys, 42, ())
+    assert gone == []
+    assert "71.5" in text
+
+
+def test_raw_prints_what_the_document_has() -> None:
+    raw = gangline("run", *WORLD, "--raw").stdout
+    summary = json.loads(gangline("run", *WORLD, "--json").stdout)["summary"]
+    assert repr(summary["jct_mean_s"]) in raw
+    assert repr(summary["gpu_utilization"]) in raw
+    assert repr(summary["jct_mean_s"]) not in gangline("run", *WORLD).stdout
