@@ -195,7 +195,7 @@ class World:
     trace
         A file, or a generator such as synth:philly?jobs=10000&seed=1.
     cluster
-        A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8).
+        A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     restart_s
         Seconds without progress after a restart or move; default 0.
     first_start_s

@@ -9,7 +9,6 @@ from cyclopts import Parameter
 from gangline.cli import _console, _exit
 from gangline.cli._inputs import Json, MaybeJobs, MaybeLab, MaybeWhole, TraceBeside, Whole
 from gangline.errors import TraceError
-from gangline.files.quantities import mapping_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +41,7 @@ def audit(
     table
         Parquet, Arrow or CSV file, or the folder of a result.
     cluster
-        A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8);
+        A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8);
         default: what the folder of a result says.
     jobs
         The jobs table beside a segments table.
@@ -70,6 +69,7 @@ def audit(
         How the trace is read: as for the run that is looked at.
     """
     from gangline.analysis.audit import audit as look
+    from gangline.files.quantities import mapping_of
 
     chosen = choice or TraceBeside()
     if trace is None and chosen != TraceBeside():

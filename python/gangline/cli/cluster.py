@@ -37,7 +37,7 @@ def show(
     Parameters
     ----------
     cluster
-        A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8).
+        A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     format
         Forces a kind of node list; the default looks at its first line.
     columns
@@ -157,7 +157,7 @@ def convert(
     Parameters
     ----------
     file
-        A node list of a public trace, or the name of a preset.
+        A list of servers, or the name of a preset.
     out
         File to write. An earlier one is replaced, unless it was edited.
     format

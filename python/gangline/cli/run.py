@@ -87,7 +87,7 @@ def run(
         A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, where its trace
         is now.
     cluster
-        A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8).
+        A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     policy
         Name of a policy (`gangline policies` lists them), or module:Class of one in Python.
     settings
