@@ -67,7 +67,7 @@ _WORDS = (
     rf"(?:(?P<s>{_DECIMAL}) *(?:s|secs?|seconds?))? *(?:(?P<ms>{_DECIMAL}) *(?:ms|msecs?))?$"
 )
 _FORMS = (_CLOCK, _ISO, _WORDS)
-_ONE_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *([KkMmGgTtPp]?)(?:i?[Bb])?[cn]?")
+_ONE_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *([KkMmGgTtPp]?)i?[Bb]?[cn]?")
 _QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)([numkMGTPE]|[KMGTPE]i)?")
 _SUFFIXES = {
     "": 1.0,
