@@ -53,6 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _console.open_voices()
     if tokens in _AT_ONCE:
         return _answer(tokens)
+    try:
+        return _carry_out(tokens)
+    except KeyboardInterrupt:
+        _console.say("gangline: interrupted; what was finished is on disk")
+        return _exit.INTERRUPTED
+
+
+def _carry_out(tokens: list[str]) -> int:
+    """Run a command; every error of a user becomes a message and an exit code."""
     from cyclopts import CycloptsError, UnknownCommandError
 
     try:
@@ -73,9 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Several errors of a trace have a line each; a line break in a name was made visible.
         _console.say(*"; ".join([f"gangline: {words}", *map(safe, notes)]).split("\n"))
         return _exit.code_of(error)
-    except KeyboardInterrupt:
-        _console.say("gangline: interrupted; what was finished is on disk")
-        return _exit.INTERRUPTED
     except MemoryError:
         _console.say(f"gangline: out of memory{_NO_MEMORY}")
         return _exit.REFUSED
