@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from scripts import drawings
 
 import gangline as gl
 from commands import gangline
@@ -164,6 +165,24 @@ def test_links_between_pages_lead_somewhere() -> None:
             if "://" not in link and not (page.parent / link).exists()
         ]
     assert offenders == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/learn").glob("*.md")), ids=name_of)
+def test_a_page_shows_the_pictures_that_its_examples_save(page: Path) -> None:
+    code = "".join(block.text for block in blocks(page) if block.kind == "pycon")
+    saved = set(re.findall(r', "([\w-]+\.svg)"\)\)$', code, re.M))
+    assert set(re.findall(r"_static/learn/([\w-]+\.svg)", page.read_text("utf-8"))) == saved
+    assert all((drawings.PICTURES.parent / "learn" / name).is_file() for name in saved)
+
+
+def test_the_drawings_are_those_of_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {path.name: path.read_bytes() for path in drawings.PICTURES.iterdir()}
+    monkeypatch.setattr(drawings, "PICTURES", tmp_path)
+    drawings.main()
+    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert drawn == kept, "run .venv/bin/python scripts/drawings.py"
 
 
 def test_the_readme_fits_two_screens_and_prints_what_it_shows(
