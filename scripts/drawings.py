@@ -104,7 +104,8 @@ def loop() -> None:
     blue, red, green = COLOURS[0], COLOURS[1], COLOURS[2]
     write(
         "loop", "Events of an instant are applied, the policy answers, the plan is checked", 300,
-        box(20, 14, 180, 92, PALE, "next instant:", "completions, capacity,", "arrivals, timers,", "a round; all applied"),
+        box(20, 14, 180, 92, PALE, "next instant:", "completions, capacity,",
+            "arrivals, timers,", "a round; all applied"),
         arrow("M200 60H254"), text(227, 52, "view"),
         box(260, 30, 140, 60, blue, "the policy decides,", "once"),
         arrow("M330 90V150"), text(322, 124, "plan: start, stop, move", "end", font_size="11"),
@@ -139,10 +140,10 @@ def rounds() -> None:
 class _Fill(gl.Policy):
     """Fills slots by hand, then places the gang N by a rule."""
 
-    def __init__(self, rule_name: str) -> None:
+    def __init__(self, rule_name: Any) -> None:
         self.rule_name = rule_name
 
-    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+    def decide(self, view: gl.View, _: gl.Changes) -> gl.Plan:
         plan = gl.Plan(view)
         names = {view.name_of(job): job for job in view.waiting.job}
         for name, server, gpus in (("a", 1, 1), ("b", 2, 2), ("c", 3, 1)):
@@ -243,7 +244,8 @@ def prices() -> None:
     ):
         x, y = place(part)
         parts.append(
-            f'<path d="M{left} {y:.1f}H{x:.1f}V{bottom}" fill="none" stroke="{colour}" stroke-dasharray="5 3" stroke-width="1.6"/>'
+            f'<path d="M{left} {y:.1f}H{x:.1f}V{bottom}" fill="none" stroke="{colour}" '
+            'stroke-dasharray="5 3" stroke-width="1.6"/>'
         )
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
         parts.append(text(left + 8, y - 6, words, "start", font_size="11", fill=colour))

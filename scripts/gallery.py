@@ -8,6 +8,7 @@ Needs a build and the extras `plot` and `testing`; it takes a minute. A page sho
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import sys
@@ -18,20 +19,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "_static" / "learn"
 SHOWN = re.compile(r"\.\./_static/learn/([\w-]+\.svg)")
-sys.path.insert(0, str(ROOT / "tests"))
-
-from docs.test_docs import run_commands, run_python, write_files  # noqa: E402 (needs the path)
 
 
 def main(names: list[str]) -> None:
     """Run the pages and copy the pictures that they show."""
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+    tests = importlib.import_module("docs.test_docs")
     PICTURES.mkdir(exist_ok=True)
     pages = [ROOT / "docs" / "learn" / f"{name}.md" for name in names or ("gallery", "tutorial")]
     for page in pages:
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
-            write_files(page, Path(folder))
-            run_commands(page, Path(folder))
-            run_python(page)
+            tests.write_files(page, Path(folder))
+            tests.run_commands(page, Path(folder))
+            tests.run_python(page)
             for picture in SHOWN.findall(page.read_text("utf-8")):
                 shutil.copy(picture, PICTURES / picture)
                 print(f"{picture}: {(PICTURES / picture).stat().st_size:,} bytes")
