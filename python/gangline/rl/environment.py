@@ -12,7 +12,7 @@ from gangline._support.formatting import did_you_mean
 from gangline.errors import OptionError
 from gangline.policies.protocol import Plan
 from gangline.rl.episodes import Episodes
-from gangline.runs.inputs import as_cluster
+from gangline.runs.inputs import as_cluster, make_options
 from gangline.runs.simulation import Simulation
 from gangline.trace.read import as_trace
 
@@ -139,6 +139,10 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
             if options.get(name) is not None:
                 message = f"`{name}`: an episode ends with its jobs; take `max_episode_steps`"
                 raise OptionError(message, field=name, value=options.get(name))
+        if not estimate_error >= 0.0:
+            message = f"`estimate_error`: {estimate_error}. Expected at least 0."
+            raise OptionError(message, field="estimate_error", value=estimate_error)
+        make_options({name: value for name, value in options.items() if name != "sharing"})
         self._cluster = as_cluster(cluster)
         self._episodes = Episodes(trace, episode_jobs)
         self._error = estimate_error if knowledge == "remaining" else None
@@ -151,7 +155,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self._weights = _weights(reward, self._gpus)
         self._run: Simulation | None = None
         self._mask = np.zeros(window + 1, np.int8)
-        self._ended = True
+        self._is_over = True
 
     def _describe(self, knows_lengths: bool) -> None:
         """Lay out the columns, the arrays and the spaces."""
@@ -208,6 +212,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     ) -> tuple[Observation, Info]:
         """Begin an episode.
 
+        If time passes before the first choice, the reward of that time is part of the first step's.
+
         Parameters
         ----------
         seed : int, optional
@@ -234,7 +240,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self._run = Simulation(self._cluster, self._trace, **run_options)
         self._core = self._run._core
         self._sums: list[float] = [0, 0, 0.0, 0, 0]  # as REWARDS, in ns; GPU-ns for the last
-        self._has_begun = self._ended = False
+        self._told = tuple(self._sums)
+        self._has_begun = self._ended = self._is_over = False
         self._advance()
         self._seek()
         return self._observation(), {"action_mask": self._mask.copy(), "episode_seed": episode_seed}
@@ -247,25 +254,33 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         tuple
             Observation, reward, whether all jobs are done, False, and the info. After the last step
             `info["totals"]` has the sums of the episode, see `totals`.
+
+        Raises
+        ------
+        OptionError
+            If no episode is under way, or with `masked="raise"` the action is impossible.
+        StalledError
+            If a job can never start under the placement rule.
         """
-        if self._ended:
+        if self._is_over:
             message = "no episode is under way: call `reset`"
             raise OptionError(message, field="action")
         chosen = int(action)
         if not (0 <= chosen <= self._window and self._mask[chosen]):
             chosen = self._instead(chosen)
-        before = tuple(self._sums)
-        if chosen == self._window:
-            self._pass_time()
-        else:
+        if chosen < self._window:
             placed = self._plan.place(int(self._ids[chosen]), self._rule, **self._params)
             assert placed, "it had a place"
             self._look()
+        elif not self._ended:
+            self._pass_time()
         self._seek()
+        told, self._told = self._told, tuple(self._sums)
+        self._is_over = self._ended
         info: Info = {"action_mask": self._mask.copy()}
         if self._ended:
             info["totals"] = self.totals
-        return self._observation(), self._reward(before), self._ended, False, info
+        return self._observation(), self._reward(told), self._ended, False, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which actions are possible, as `MaskablePPO` of sb3-contrib asks for it."""
@@ -297,8 +312,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     def totals(self) -> dict[str, float]:
         """Sums of the episode so far, by the name of the reward, which is their loss.
 
-        JCTs, waits, slowdowns, the makespan, and the makespan without a GPU in use (the makespan
-        times 1 - utilisation). Of jobs that are not done they count up to now.
+        They are the sums of the JCTs, of the times without GPUs and of the slowdowns, the makespan,
+        and the makespan times (1 - GPU utilisation). Jobs that are not done count up to now.
         """
         sums = (*self._sums[:4], self._sums[4] / self._gpus)
         return {name: value / _NS for name, value in zip(REWARDS, sums, strict=True)}
@@ -361,7 +376,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         )
 
     def _reward(self, before: tuple[float, ...]) -> float:
-        """Return the reward of what was added to the sums."""
+        """Return the reward of what was added to the sums since the last step."""
         sums = self._sums
         passed = sum(weight * (sums[at] - before[at]) for at, weight in self._weights)
         return 0.0 - passed / _NS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import parse_qsl
 
 from gangline.errors import OptionError
 from gangline.trace.read import as_trace
@@ -55,11 +54,12 @@ def _drawer(trace: TraceLike | Drawer) -> Drawer | None:
         return trace
     if not (isinstance(trace, str) and trace.startswith(SYNTH)):
         return None
-    if "seed" in dict(parse_qsl(trace.partition("?")[2])):
-        return None
-    from gangline.trace.synth.generators import with_seed
+    from gangline.trace.synth.generators import generate, parameters_of
 
-    return lambda seed: with_seed(trace, seed)
+    shape, parameters = parameters_of(trace)
+    if "seed" in parameters:
+        return None
+    return lambda seed: generate(shape, **parameters, seed=seed)
 
 
 def _stretch_of(trace: Trace, jobs: int, seed: int) -> Trace:

@@ -45,80 +45,45 @@ pub(crate) fn fill(
     arrays: &mut Arrays<'_>,
     seen: Option<Seen>,
 ) -> PyResult<Standing> {
-    let types = view.cluster().gpu_types().len();
-    let known = usize::from(seen.is_some());
-    let rows = arrays.ids.len();
-    let is_fitting = arrays.jobs.dim() == (rows, JOB_COLUMNS + types + known)
-        && arrays.mask.len() == rows + 1
-        && arrays.cluster.len() == types * TYPE_COLUMNS + CLUSTER_COLUMNS + known;
-    if !is_fitting {
-        return Err(PyValueError::new_err("the arrays have other shapes"));
-    }
+    arrays.check(view, seen)?;
     arrays.jobs.fill(0.0);
     arrays.ids.fill(-1);
     arrays.mask.fill(0);
+    let rows = arrays.ids.len();
     let started = draft.parser().actions();
-    let (mut waiting, mut waiting_gpus, mut inverse, mut places) = (0, 0_u64, 0.0, 0);
+    let (mut waiting, mut gpus, mut inverse, mut with_place) = (0, 0_u64, 0.0, 0);
     for job in view.waiting() {
         inverse += inverse_duration(view, job)?;
         if started.iter().any(|action| action.job == job) {
             continue;
         }
-        waiting_gpus += u64::from(view.jobs().gpus(job));
+        gpus += u64::from(view.jobs().gpus(job));
         if waiting < rows {
+            let place = placers.place(rule, view, plan, (job, None, u64::MAX));
+            with_place += usize::from(place.is_some());
             arrays.ids[waiting] = i64::from(job.0);
-            let fits = placers.place(rule, view, plan, (job, None, u64::MAX));
-            arrays.mask[waiting] = i8::from(fits.is_some());
-            places += usize::from(fits.is_some());
-            let numbers = [
-                1.0,
-                f64::from(arrays.mask[waiting]),
-                (view.now() - view.jobs().arrival(job)).seconds(),
-                f64::from(view.jobs().gpus(job)),
-                view.attained_gpu_ns(job) as f64 / NANOS_PER_SECOND,
-            ];
-            let mut row = arrays.jobs.row_mut(waiting);
-            for (at, number) in numbers.into_iter().enumerate() {
-                row[at] = number;
-            }
-            let best = view.types_of(job).next();
-            let best = best.map_or(1.0, |gpu_type| view.base_rate(job, gpu_type));
-            for gpu_type in view.types_of(job) {
-                row[JOB_COLUMNS + gpu_type.index()] = view.base_rate(job, gpu_type) / best;
-            }
-            if let Some(seen) = seen {
-                let left = seen.remaining(view, job).map_err(CoreError::from)?;
-                row[JOB_COLUMNS + types] = left.seconds();
-            }
+            arrays.mask[waiting] = i8::from(place.is_some());
+            arrays.show_job(waiting, view, job, seen)?;
         }
         waiting += 1;
     }
     let mut running = started.len();
-    let mut next_end = SimSpan(i64::MAX);
+    let mut next_end: Option<SimSpan> = None;
     for job in view.running() {
         inverse += inverse_duration(view, job)?;
         running += 1;
         if let (Some(seen), Some(run)) = (seen, view.run(job)) {
-            next_end = next_end.min(seen.span(view, job, run.done_at() - view.now()));
+            let end = seen.span(view, job, run.done_at() - view.now());
+            next_end = Some(next_end.map_or(end, |next| next.min(end)));
         }
     }
-    let mut busy = 0;
-    for at in 0..types {
-        let pool = plan.free().pool(GpuTypeId::new(at));
-        let (free, up) = (pool.free_total(), pool.up_total());
-        let numbers = [free, pool.server_free_max(), up];
-        for (place, number) in numbers.into_iter().enumerate() {
-            arrays.cluster[at * TYPE_COLUMNS + place] = f64::from(number);
-        }
-        busy += up - free;
-    }
-    let totals = types * TYPE_COLUMNS;
+    let busy = arrays.show_gpus(view, plan);
+    let totals = view.cluster().gpu_types().len() * TYPE_COLUMNS;
     arrays.cluster[totals] = waiting as f64;
-    arrays.cluster[totals + 1] = waiting_gpus as f64;
+    arrays.cluster[totals + 1] = gpus as f64;
     arrays.cluster[totals + 2] = running as f64;
     if seen.is_some() {
-        let runs = next_end.0 < i64::MAX;
-        arrays.cluster[totals + 3] = if runs { next_end.seconds() } else { 0.0 };
+        arrays.cluster[totals + 3] = next_end.map_or(0.0, SimSpan::seconds);
     }
     // jobs are numbered by arrival
     let jobs = (0..view.jobs().len()).rev();
@@ -134,8 +99,69 @@ pub(crate) fn fill(
         busy,
         inverse,
         is_more_to_come,
-        places,
+        with_place,
     ))
+}
+
+impl Arrays<'_> {
+    fn check(&self, view: &ClusterView<'_>, seen: Option<Seen>) -> PyResult<()> {
+        let types = view.cluster().gpu_types().len();
+        let (rows, known) = (self.ids.len(), usize::from(seen.is_some()));
+        let is_fitting = self.jobs.dim() == (rows, JOB_COLUMNS + types + known)
+            && self.mask.len() == rows + 1
+            && self.cluster.len() == types * TYPE_COLUMNS + CLUSTER_COLUMNS + known;
+        if is_fitting {
+            return Ok(());
+        }
+        Err(PyValueError::new_err("the arrays have other shapes"))
+    }
+
+    /// Fills the row of a job, whose mask is known.
+    fn show_job(
+        &mut self,
+        at: usize,
+        view: &ClusterView<'_>,
+        job: JobId,
+        seen: Option<Seen>,
+    ) -> PyResult<()> {
+        let numbers = [
+            1.0,
+            f64::from(self.mask[at]),
+            (view.now() - view.jobs().arrival(job)).seconds(),
+            f64::from(view.jobs().gpus(job)),
+            view.attained_gpu_ns(job) as f64 / NANOS_PER_SECOND,
+        ];
+        let mut row = self.jobs.row_mut(at);
+        for (column, number) in numbers.into_iter().enumerate() {
+            row[column] = number;
+        }
+        let best = view.types_of(job).next();
+        let best = best.map_or(1.0, |gpu_type| view.base_rate(job, gpu_type));
+        for gpu_type in view.types_of(job) {
+            row[JOB_COLUMNS + gpu_type.index()] = view.base_rate(job, gpu_type) / best;
+        }
+        if let Some(seen) = seen {
+            let left = seen.remaining(view, job).map_err(CoreError::from)?;
+            let last = row.len() - 1;
+            row[last] = left.seconds();
+        }
+        Ok(())
+    }
+
+    /// Fills the columns of each GPU type; returns the number of busy GPUs.
+    fn show_gpus(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> u32 {
+        let mut busy = 0;
+        for at in 0..view.cluster().gpu_types().len() {
+            let pool = plan.free().pool(GpuTypeId::new(at));
+            let (free, up) = (pool.free_total(), pool.up_total());
+            let numbers = [free, pool.server_free_max(), up];
+            for (column, number) in numbers.into_iter().enumerate() {
+                self.cluster[at * TYPE_COLUMNS + column] = f64::from(number);
+            }
+            busy += up - free;
+        }
+        busy
+    }
 }
 
 fn inverse_duration(view: &ClusterView<'_>, job: JobId) -> PyResult<f64> {

@@ -97,6 +97,35 @@ def test_a_world_by_hand() -> None:
     assert info["totals"] == pytest.approx(expected, rel=1e-12)
 
 
+def test_time_before_the_first_choice_counts() -> None:
+    down = {"table": [{"server": 0, "down_s": 0.0, "up_s": 5.0}]}
+    env = SchedulingEnv(lab("1x1 g", failures=down), jobs("A 0 1 10", "B 2 1 1"))
+    env.reset()
+    assert env.simulation.now_s == 5.0
+    _, reward, *_ = env.step(0)
+    assert reward == -(15.0 + 13.0)
+
+
+def test_an_episode_without_jobs_ends_at_once() -> None:
+    env = SchedulingEnv(lab("1x1 g"), jobs("A 0 4 10"), on_infeasible="drop")
+    _, info = env.reset()
+    assert info["action_mask"].tolist() == [0] * 16 + [1]
+    _, reward, ended, *_ = env.step(16)
+    assert (reward, ended) == (0.0, True)
+
+
+def test_every_cluster_has_as_many_gpus_as_its_environment_says() -> None:
+    for name in gl.Cluster.presets():
+        env = SchedulingEnv(name, jobs("0 1 10"), on_infeasible="drop")
+        env.reset()
+        servers = env.simulation.view.servers
+        kinds = env.simulation.view.labels("gpu_type")
+        for kind, label in enumerate(kinds):
+            own = servers.gpus[servers.gpu_type == kind]
+            assert env.scales[f"free[{label}]"] == own.sum(), name
+            assert env.scales[f"largest_free[{label}]"] == own.max(), name
+
+
 def test_what_is_shown_is_on_a_logarithmic_scale() -> None:
     env = SchedulingEnv(lab("1x1 A", "1x4 B*2"), jobs("0 1 9", "0 4 99"), window=3)
     observation, _ = env.reset()
@@ -330,6 +359,8 @@ def test_vector_environments(mode: str) -> None:
         ({"window": 0}, "window"),
         ({"episode_jobs": 0}, "episode_jobs"),
         ({"until_s": 9.0}, "until_s"),
+        ({"restart": 9.0}, "restart"),
+        ({"estimate_error": -1.0}, "estimate_error"),
     ],
 )
 def test_a_wrong_argument_is_named(keys: dict[str, Any], field: str) -> None:

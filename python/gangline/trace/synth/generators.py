@@ -256,13 +256,13 @@ def generate(shape: str, **parameters: Any) -> Trace:
 
 def from_uri(uri: str, **options: Any) -> Trace:
     """Draw the trace of an address such as `synth:philly?jobs=1000&seed=1`."""
-    shape, parameters = _parameters(uri)
+    shape, parameters = parameters_of(uri)
     return _build(shape, parameters, trace_options.make(options))
 
 
 def refer(uri: str, **options: Any) -> TraceReference:
     """Return the reference of the trace of an address without drawing it."""
-    shape, parameters = _parameters(uri)
+    shape, parameters = parameters_of(uri)
     _check(shape, parameters)
     made = _reference(f"synth:{shape}", parameters, trace_options.make(options))
     assert made is not None, "an address holds plain values"
@@ -271,7 +271,7 @@ def refer(uri: str, **options: Any) -> TraceReference:
 
 def with_seed(uri: str, seed: int) -> str:
     """Return the address with another seed."""
-    shape, parameters = _parameters(uri)
+    shape, parameters = parameters_of(uri)
     made = address(f"synth:{shape}", {**parameters, "seed": seed})
     assert made is not None, "an address holds plain values"
     return made
@@ -289,7 +289,8 @@ def _reference(
     return TraceReference(source=source, options=given, inputs=files)
 
 
-def _parameters(uri: str) -> tuple[str, dict[str, Any]]:
+def parameters_of(uri: str) -> tuple[str, dict[str, Any]]:
+    """Return the generator and the parameters that an address names."""
     shape, _, query = uri.removeprefix("synth:").partition("?")
     try:
         pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True) if query else []
