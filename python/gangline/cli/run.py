@@ -127,7 +127,7 @@ def run(
         done = _simulate(trace, cluster, policy, settings, choice, options)
     else:
         done = _repeat(spec, trace, keeps_segments=kept.options["segments"])
-    show(done.result, done.jobs, [done.policy], kept, out, json=json)
+    show(done.result, done.jobs, [done.policy], kept, out, json=json, raw=raw)
     return done.code
 
 
@@ -149,6 +149,7 @@ def show(
     out: Path | None,
     *,
     json: bool,
+    raw: bool = False,
 ) -> None:
     """Save a result, and print its summary and what is odd in the run."""
     from gangline.runs.inputs import as_cluster

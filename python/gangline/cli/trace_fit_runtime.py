@@ -6,7 +6,6 @@ from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 
 from gangline.cli import _console
 from gangline.cli._inputs import Json, TraceBeside
-from gangline.files.quantities import mapping_of
 
 
 def fit_runtime(
@@ -36,6 +35,7 @@ def fit_runtime(
     choice
         How the trace is read.
     """
+    from gangline.files.quantities import mapping_of
     from gangline.studies.validate import fit_runtime as fit
     from gangline.trace import write_trace
 

@@ -10,7 +10,6 @@ from cyclopts import Parameter
 from gangline.cli import _console, _inputs, _page
 from gangline.cli._inputs import Flag, Json, Names, Settings, TraceBeside, Whole, World
 from gangline.errors import OptionError
-from gangline.files.quantities import mapping_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +66,7 @@ def validate(
     choice
         How the trace is read.
     """
+    from gangline.files.quantities import mapping_of
     from gangline.policies.choice import resolve_policy
     from gangline.studies.validate import validate as hold
 

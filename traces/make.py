@@ -3,8 +3,8 @@
 The rows depend on the seeds below alone. The bytes of the files also depend on the version of
 pyarrow that wrote them, so the manifest is written with them.
 
-    python scripts/mini_traces.py
-    python scripts/mini_traces.py --rates simulation_throughputs.json
+    python traces/make.py
+    python traces/make.py --rates simulation_throughputs.json
 
 The second form takes the throughput table of the public Gavel simulator and writes the few of its
 measurements that the presets `hadar-60` and `hadar-60-smooth` use.
@@ -49,7 +49,7 @@ Rates = dict[tuple[str, str, int], float]  # by GPU type, model and gang size
 
 def main() -> None:
     """Write the Parquet files and MANIFEST.toml."""
-    entries = ["# Written by scripts/mini_traces.py; do not edit."]
+    entries = ["# Written by traces/make.py; do not edit."]
     for name, parameters in TRACES.items():
         settings = {**parameters, **COMMON}
         trace = getattr(gl.synth, name)(**settings)
@@ -64,7 +64,7 @@ def main() -> None:
             "licence": "Apache-2.0",
             "rows": len(trace),
             "sha256": digest,
-            "command": "python scripts/mini_traces.py",
+            "command": "python traces/make.py",
         }
         lines = [
             f"{key} = {value}" if isinstance(value, int) else f'{key} = "{value}"'
