@@ -43,6 +43,7 @@ $(VENV)/.tools: pyproject.toml scripts/requirements.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
 		echo "could not make a virtual environment (on Debian: install python3-venv)" >&2; exit 1; }
 	@echo "Installing tools and libraries into $(VENV): a minute or more, and quiet"
+	$(PY) -m pip install --quiet --upgrade "pip>=25.1"  # maturin hands it dependency groups
 	$(PY) scripts/requirements.py dev gantt plot dask > $(VENV)/requirements.txt
 	$(PY) -m pip install --quiet --requirement $(VENV)/requirements.txt
 	@touch $@

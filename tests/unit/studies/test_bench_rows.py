@@ -90,7 +90,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda row: edit(row / "row.toml", "suite = 1", "suite = 1\nparams = { greedy = true }"),
         "unknown parameter `greedy`",
     ),
-    "a key": (lambda row: edit(row / "row.toml", "about", "abuot"), "row.toml: "),
+    "a key": (lambda row: edit(row / "row.toml", "about", "abxut"), "row.toml: "),
 }
 
 
