@@ -31,7 +31,7 @@ COMMANDS = {
     "run": Command("run:run", "simulate one policy, or repeat a saved run"),
     "serve": Command("serve:serve", "let a scheduler in another process drive a run"),
     "compare": Command("compare:compare", "put several policies side by side on one trace"),
-    "sweep": Command("sweep:sweep", "carry out and sum up a grid of runs from a TOML file"),
+    "sweep": Command("sweep:sweep", "run a grid of runs from a TOML file and sum it up"),
     "plan": Command("plan:plan", "find the fewest servers, or the largest load, for targets"),
     "bench": Command("bench:bench", "rank policies on a frozen suite of worlds"),
     "explain": Command("explain:explain", "say why a job of a saved run waited"),

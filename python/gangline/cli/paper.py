@@ -40,14 +40,14 @@ def paper(
     worlds
         Some of hadar, dally, sjf-bsbf, gavel, tiresias, common, separated by commas; default: all.
     seeds
-        Seeds separated by commas, or 0..9, which is the default; from five on there are intervals.
+        Seeds separated by commas, or 0..9, which is the default; intervals need five or more.
     quick
         Small workloads and two seeds, in seconds; it gives no verdicts.
     workers
         Runs at once; default: one per core.
     out
-        Folder; default: gangline-paper. A kit that was stopped goes on there. Of a repetition,
-        where it is kept; default: nowhere.
+        Folder; default: gangline-paper. A kit that was stopped continues there. A repetition is
+        kept only where this names a folder.
     json
         Print one JSON document instead of tables.
     """

@@ -39,7 +39,7 @@ def serve(
     knowledge
         What the scheduler may know; with remaining, how much work jobs have left.
     round_s
-        A decision is due at 0 s and every this many seconds; default: when something happens.
+        Seconds between decisions, the first at 0 s; default: a decision when something happens.
     mixes_types
         Allow gangs on several GPU types.
     forks
@@ -47,7 +47,7 @@ def serve(
     any_host
         Allow --listen to name an address that other machines reach. There is no password.
     timeout_s
-        Seconds to wait for a connection, and for each message.
+        Maximum number of seconds to wait for a connection, and for each message.
     seed
         Seed of every random draw.
     out

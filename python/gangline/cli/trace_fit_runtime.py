@@ -1,4 +1,4 @@
-"""`gangline trace fit-runtime`: what observed run times are made of."""
+"""`gangline trace fit-runtime`: fit rate factors and costs of starts to observed run times."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fit_runtime(
     if flags:
         _console.paragraphs(f"Options of a run with these costs of starts: {flags}")
     for first, second in found.alike:
-        _console.paragraphs(f"Not told apart: {first} and {second}.")
+        _console.paragraphs(f"The jobs cannot separate {first} from {second}.")
     _console.say(*(f"note: {note}" for note in found.notes))
     if out is not None:
         _console.say(f"saved {out}")

@@ -1,4 +1,4 @@
-"""`gangline validate`: simulated runs held against what really happened."""
+"""`gangline validate`: simulated runs compared with what really happened."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def validate(
     columns
         NATIVE=THEIRS,... for columns of other names in these tables; NATIVE= leaves one out.
     peer
-        The same jobs as another simulator has them; FILE or POLICY=FILE, repeatable.
+        Results of another simulator for the same jobs; FILE or POLICY=FILE, repeatable.
     peer_columns
         NATIVE=THEIRS,... for the tables of the peer; default: as --columns.
     tolerance_s
-        Two starts of a job that are nearer than this many seconds count as the same.
+        Two starts of a job that differ by at most this many seconds count as the same.
     bias
         Print the bias by size, length and model too.
     settings

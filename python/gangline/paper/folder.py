@@ -85,7 +85,7 @@ def write(made: Paper, out: str | PathLike[str]) -> list[str]:
 
 
 def _repeat(made: Paper, part: Path, known: list[str]) -> str:
-    """Return the file that repeats the kit: what it was asked for, and what came of it."""
+    """Return the file that repeats the kit: what was asked for, and the results."""
     data: dict[str, Any] = {
         "kit": "gangline paper",
         "quick": made.is_quick,

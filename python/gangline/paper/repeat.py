@@ -57,9 +57,9 @@ class Repeated(NamedTuple):
     runs: int
     files: int
     differences: list[str]
-    """What differs though nothing that it depends on does; empty if the kit repeats."""
+    """What differs although nothing that it depends on does; empty if the kit repeats."""
     versions: list[str]
-    """What has another version now, and the files that have other bytes for it."""
+    """What has another version now, and the files whose bytes differ because of it."""
 
     def sentences(self) -> list[str]:
         """Say whether it repeats."""
@@ -87,14 +87,14 @@ def repeat(
     path : path
         The file, next to the files of its policies.
     out : path, optional
-        Where the new folder is kept; by default nowhere.
+        Folder for the repetition; by default it is not kept.
     workers, progress
         As for `gangline.paper.run`.
 
     Raises
     ------
     OptionError
-        If the file is none of a kit.
+        If the file is not that of a kit.
     PolicyError
         If the file of a policy is not the one that was run.
     """

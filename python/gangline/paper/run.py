@@ -53,7 +53,7 @@ class Row(NamedTuple):
     change: Change
     policy: str
     is_new: bool
-    """Whether the kit is about it; else it is a rival."""
+    """Whether the kit is about it; otherwise it is a rival."""
     values: dict[int, float]
     """The headline measure by seed."""
     status: str
@@ -88,7 +88,7 @@ class Pair(NamedTuple):
 
 
 class Paper:
-    """What the runs of a kit say.
+    """The results of a kit.
 
     Attributes
     ----------
@@ -172,8 +172,8 @@ def carry_out(
     seeds : sequence of int, optional
         Default: 0 to 9.
     out : path, optional
-        Its folder `work` keeps the runs: a kit that was stopped goes on where it was. A policy in
-        Python whose file was changed is run again.
+        Its folder `work` keeps the runs: a kit that was stopped continues from them. A policy in
+        Python whose file has changed is run again.
     workers : int, optional
         Runs at once; default: one per core.
     progress : bool or callable
@@ -182,7 +182,7 @@ def carry_out(
     Returns
     -------
     Paper
-        Equal for equal arguments, whatever the clock.
+        Equal for equal arguments.
 
     Raises
     ------

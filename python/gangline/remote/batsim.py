@@ -87,7 +87,7 @@ def serve_batsim(
     knowledge : str, default "online"
         "remaining" tells the scheduler each job's duration on its fastest type, as `walltime`.
     timeout_s : float, default 600
-        Maximum number of seconds until the scheduler is there, and for each message.
+        Maximum number of seconds to wait for the scheduler, and for each message.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def serve_batsim(
     Raises
     ------
     PeerError
-        If the scheduler leaves, hangs, or asks for something that there is not.
+        If the scheduler leaves, hangs, or asks for something that does not exist.
     PlanError
         If it executes a job where it cannot run: the protocol has no answer to that.
     StalledError

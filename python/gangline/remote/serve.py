@@ -88,12 +88,12 @@ def serve(
     Returns
     -------
     Result
-        It has the bytes of the run with the same plans in process.
+        It has the same bytes as the run with the same plans in process.
 
     Raises
     ------
     PeerError
-        If no scheduler connects, or it leaves, hangs, or is wrong 100 times in a row.
+        If no scheduler connects, or it leaves, hangs, or sends 100 wrong messages in a row.
     StalledError
         If jobs wait and nothing will ever start them.
     OptionError
@@ -173,7 +173,7 @@ def _greet(
 
 
 def _check(hello: Hello, knowledge: str) -> None:
-    """Refuse another version, and columns that there are not or that are secret."""
+    """Refuse another version, and columns that do not exist or are secret."""
     if hello.version != VERSION:
         message = f"version: this gangline speaks version {VERSION}, not {hello.version}"
         raise PeerError(message, reason="wrong")
@@ -262,7 +262,7 @@ class _Session:
             except _REFUSED as error:
                 refusals += 1
                 if refusals >= REFUSALS_MAX:
-                    message = f"the scheduler was wrong {refusals} times in a row; last: {error}"
+                    message = f"the scheduler sent {refusals} wrong messages in a row: {error}"
                     raise PeerError(message, reason="wrong") from error
                 reply = _error(error, is_fatal=False)
                 plan = Plan(self._run.view)

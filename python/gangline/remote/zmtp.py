@@ -34,9 +34,9 @@ class RequestSocket:
     address : Address
         Where the reply socket is bound.
     timeout_s : float
-        Maximum number of seconds until it is there, and for each message.
+        Maximum number of seconds to wait for it, and for each message.
     bytes_max : int
-        Largest message that is received.
+        Maximum size of a message that is received.
     """
 
     def __init__(self, address: Address, timeout_s: float, bytes_max: int) -> None:

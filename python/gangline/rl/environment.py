@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["REWARDS", "SchedulingEnv"]
 
 REWARDS: Final = ("jct", "wait", "slowdown", "makespan", "utilization")
-"""Names of the rewards; each is an integral over the time that a step takes, with a minus."""
+"""Names of the rewards; each is minus an integral over the time that a step takes."""
 
 _NS: Final = 1e9
 _SEED_MAX: Final = 2**31  # ours: what every generator takes as a seed
@@ -47,7 +47,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     Action k < `window` starts the job at place k of the window, the first waiting jobs in the order
     of arrival, where a placement rule puts it. Action `window` lets time pass until something
-    happens. Several jobs may so start at one instant. Time also passes by itself while no job of
+    happens. So several jobs may start at one instant. Time also passes by itself while no job of
     the window has a place. Jobs are never preempted by the agent; a failure makes them wait again.
     An episode ends when all jobs are done.
 
@@ -319,7 +319,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         return {name: value / _NS for name, value in zip(REWARDS, sums, strict=True)}
 
     def result(self) -> Result:
-        """Return the result of the run as far as it has come."""
+        """Return the result of the run up to now."""
         return self.simulation.result()
 
     def _instead(self, action: int) -> int:

@@ -33,14 +33,15 @@ class Simulation:
     """A run that stops at each decision: look, plan, inject events, fork.
 
     Without a policy every decision takes a plan, `apply`. With one, `decide` lets it decide, until
-    `apply` is called: the run then takes plans alone, for the policy has not seen what was done.
+    `apply` is called: from then on the run takes only plans, because the policy has not seen what
+    was done.
 
     Parameters
     ----------
     cluster, trace
         As for `gangline.simulate`.
     policy : policy, optional
-        Who decides at `decide`. An object of your own is copied with `copy.deepcopy`.
+        The policy that `decide` asks. An object of your own is copied with `copy.deepcopy`.
     params : mapping, optional
         Parameters of a policy given by name.
     round_s : float, optional
@@ -129,7 +130,7 @@ class Simulation:
 
     @property
     def view(self) -> View:
-        """What there is now, as policies in Python see it.
+        """The present state, as policies in Python see it.
 
         It shows the present after each step; arrays that were read before stay as they were. Plans
         can be made with it where a decision is due. With a policy it shows what that may know.
@@ -147,12 +148,12 @@ class Simulation:
         Parameters
         ----------
         until_s : float, optional
-            What happens at that time happens. The run then stands there.
+            Time in seconds at which to stop, after the events of that time.
 
         Returns
         -------
         str
-            "decision" if one is due; "time" if the run stands at `until_s`; "done" if it is over.
+            "decision" if one is due; "time" if the run has reached `until_s`; "done" if it is over.
 
         Raises
         ------
@@ -180,7 +181,7 @@ class Simulation:
         Raises
         ------
         PlanError
-            If it breaks a rule; nothing has happened then, and the decision is still due.
+            If it breaks a rule; then nothing has happened, and the decision is still due.
         """
         actions, is_steady = read_answer(plan)
         with self._world.naming_jobs():
@@ -196,8 +197,8 @@ class Simulation:
     ) -> None:
         """Add jobs that arrive, servers that fail and capacity that changes after now.
 
-        The run is then the one in which all this was known before, with the same bytes: it goes the
-        same way again up to now, which costs as much as the run so far. Jobs that have not arrived
+        The run is then the one in which all this was known before, with the same bytes: it is
+        repeated up to now, which costs as much as the run so far. Jobs that have not arrived
         may get other numbers.
 
         Parameters
@@ -212,7 +213,7 @@ class Simulation:
         Raises
         ------
         OptionError
-            If something lies before now.
+            If a time is not after now.
         TraceError, ClusterError
             If the jobs, or the cluster with the new rows, are wrong.
         PolicyError
@@ -274,10 +275,10 @@ class Simulation:
         return Trace.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
 
     def fork(self) -> Simulation:
-        """Return a copy that stands where this run stands; neither touches the other.
+        """Return an independent copy of this run at its present point.
 
-        A policy object is copied with `copy.deepcopy`. A policy of the registry goes the way of the
-        run again when the fork first lets it decide, or asks for the result.
+        A policy object is copied with `copy.deepcopy`. A policy of the registry repeats the run
+        when the fork first lets it decide, or asks for the result.
         """
         other = copy.copy(self)
         other._object = copy.deepcopy(self._object)
@@ -285,9 +286,9 @@ class Simulation:
         return other
 
     def result(self) -> Result:
-        """Return the result of the run as far as it has come; it may go on afterwards.
+        """Return the result of the run up to now; the run may go on afterwards.
 
-        Of a run that is over and whose policy made all decisions it has the bytes of
+        If the run is over and its policy made all decisions, it has the same bytes as the result of
         `gangline.simulate`.
         """
         world, chosen, _ = self._parts(self._run)
@@ -312,5 +313,5 @@ def _refuse(*_: object) -> Any:
 
 def _ns(time_s: float, field: str) -> int:
     if not (math.isfinite(time_s) and 0.0 <= time_s < _TIME_MAX_S):
-        raise OptionError(f"{field}: expected seconds from 0 on, got {time_s}", field=field)
+        raise OptionError(f"{field}: expected seconds >= 0, got {time_s}", field=field)
     return round(time_s * 1e9)

@@ -55,7 +55,7 @@ def check_policy(
     params : mapping, optional
         Parameters of a policy given by name.
     max_share : int, optional
-        Maximum number of jobs on one GPU; default what the policy declares.
+        Maximum number of jobs on one GPU; default: what the policy declares.
     max_events : int, optional
         A run with jobs left after this many events counts as endless, unless its options set a
         limit; default `EVENTS_MAX` on `small_worlds()`, `DRAWN_EVENTS_MAX` in drawn worlds, none in

@@ -133,7 +133,7 @@ class Evidence:
         Runs the same policy in the same world; `cluster`, `policy` and options of
         `gangline.simulate` replace what they name.
     max_share : int or None
-        Most jobs on one GPU.
+        Maximum number of jobs on one GPU.
     """
 
     cluster: Cluster

@@ -2,7 +2,7 @@
 
 A marked test is run in that many drawn worlds. If it fails, it is reported once, for the smallest
 world that fails, with a program that makes the world and a Gantt chart of what it simulated there.
-Nothing heavy is imported until a marked test runs.
+Nothing slow to import is loaded until a marked test runs.
 """
 
 from __future__ import annotations

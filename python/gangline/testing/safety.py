@@ -1,7 +1,7 @@
 """The laws that every run must keep, for our policies and yours.
 
-`check_result` looks at the tables of one run. The laws are the rules of `gangline.audit`, held to
-the nanosecond.
+`check_result` looks at the tables of one run. The laws are the rules of `gangline.audit`, checked
+to the nanosecond.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LAW_NAMES: tuple[str, ...] = (*RULES, "ends", "repeats")
 and that it repeats."""
 
 TOLERANCE_S = 6e-10
-"""The engine's times are whole nanoseconds; those of a trace may lie half of one beside them."""
+"""The engine's times are whole nanoseconds; those of a trace may differ by half a nanosecond."""
 
 Broken: TypeAlias = tuple[str, str]
 
@@ -72,7 +72,7 @@ def broken_laws(
     Parameters
     ----------
     jobs, segments : pyarrow.Table
-        Tables with the columns of `docs/reference/columns.md`, of whatever origin.
+        Tables with the columns of `docs/reference/columns.md`, of any origin.
     cluster, trace : Cluster, Trace
         What was simulated.
     timeline, summary : optional
@@ -84,7 +84,7 @@ def broken_laws(
         Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them the
         work of jobs that were stopped is only known within bounds.
     max_share : int
-        Most jobs that the run allowed on one GPU.
+        Maximum number of jobs that the run allowed on one GPU.
     copy_gpus : str or int
         GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
         server; or a number.
@@ -144,8 +144,8 @@ def check_result(
 ) -> None:
     """Raise `LawBroken` unless the run keeps every law; it must have kept its segments.
 
-    `max_share` is the most jobs that may be on one GPU; default 2 if the policy shares GPUs,
-    else 1.
+    `max_share` is the maximum number of jobs on one GPU; by default 2 if the policy shares GPUs,
+    otherwise 1.
 
     Examples
     --------

@@ -276,11 +276,11 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = False, random_failures: bool 
     Parameters
     ----------
     checkpoints : bool
-        Whether jobs may keep checkpoints alone; then a policy that stops jobs more often than that
-        may never end.
+        Whether stopped jobs may keep only the progress of a checkpoint; then a run whose policy
+        stops jobs more often than they are saved may never end.
     random_failures : bool
-        Whether servers may fail at random moments; then a long job may never end. Jobs may then
-        also be as short as a nanosecond, which is finer than sums over a run are checked.
+        Whether servers may fail at random times; then a long job may never end. Jobs may then also
+        be as short as a nanosecond, which is less than the tolerance for sums over a run.
 
     Returns
     -------

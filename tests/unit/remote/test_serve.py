@@ -355,7 +355,7 @@ def test_a_scheduler_that_is_always_wrong_ends_the_run() -> None:
         heard.extend(peer.ask(b"{}\n") for _ in range(100))
         assert peer.hear() is None
 
-    with pytest.raises(gl.PeerError, match="wrong 100 times in a row") as raised:
+    with pytest.raises(gl.PeerError, match="100 wrong messages in a row") as raised:
         serve(gl.Simulation(LAB, trace_of(5)), scheduler)
     assert raised.value.reason == "wrong"
     assert [message["fatal"] for message in heard] == [False] * 99 + [True]

@@ -289,10 +289,10 @@ class TestBrokenTables:
         assert found.measures["jct_mean_s"].observed == 190.0
 
     def test_no_job_in_common(self) -> None:
-        with pytest.raises(gl.TraceError, match="no row is of a job of the trace"):
+        with pytest.raises(gl.TraceError, match="no row names a job of the trace"):
             held({"job_id": ["A"], "jct_s": [1.0]})
         empty = pa.table({"job_id": pa.array([], pa.string()), "jct_s": pa.array([], pa.float64())})
-        with pytest.raises(gl.TraceError, match="no row is of a job of the trace"):
+        with pytest.raises(gl.TraceError, match="no row names a job of the trace"):
             gl.validate(LAB, TRACE, "fifo", empty)
         with pytest.raises(gl.TraceError, match="no job finished both there and in the simulation"):
             held({"job_id": ["a"], "jct_s": [None]})
@@ -466,7 +466,7 @@ class TestRunTimes:
         trace, table = runs(starts=[3] * 40)  # a start and two restarts of every job
         fit = gl.fit_runtime(trace, pa.table(table))
         assert fit.restart_s is None
-        assert fit.notes == ["restart: cannot be told apart from the other numbers; left out"]
+        assert fit.notes == ["restart: cannot be separated from the other numbers; left out"]
         del table["starts"]
         assert "no restart is known" in gl.fit_runtime(trace, pa.table(table)).notes[-1]
         rows = trace.table.set_column(

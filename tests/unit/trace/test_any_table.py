@@ -137,7 +137,7 @@ def test_observed_starts_share_the_clock_of_the_arrivals(tmp_path: Path) -> None
     table = read(tmp_path, content, mapping).table.to_pydict()
     assert (table["observed_start_s"], table["observed_finish_s"]) == ([120.0], [180.0])
     mixed = refusal(tmp_path, "submit,cards,run,begin\n2024-03-01,1,60,17\n", mapping)
-    assert "expected moments on one clock, got arrival_s dates, observed_start_s numbers" in mixed
+    assert "expected instants on one clock, got arrival_s dates, observed_start_s numbers" in mixed
 
 
 def test_constants_own_names_and_what_is_left_out(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_comments_separators_decimals_and_no_header(tmp_path: Path) -> None:
     assert table["arrival_s"] == [0.0, 0.5]
     assert table["duration_s"] == [1.5, 2000.25]
     wrong = refusal(tmp_path, content + "x;4;1\n", mapping, **options)
-    assert wrong.startswith(f"{tmp_path}/mine.csv:5: 1: expected a moment")
+    assert wrong.startswith(f"{tmp_path}/mine.csv:5: 1: expected an instant")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ NOTES: Mapping[str, str] = {
     "gpus_assumed": "servers whose GPUs the list does not state (`gpus`)",
     "gpus_left_out": "GPUs of a day beyond whole servers, at most",
     "gpus_per_server_assumed": "GPUs in each server; the list counts GPUs only (`gpus`)",
-    "gpus_of_other_types": "GPUs beside the most frequent type of their server; left out",
+    "gpus_of_other_types": "GPUs that are not of the most frequent type of their server; left out",
     "memory_assumed": "GPU types whose memory is not known; 16 GiB are assumed (`memory_gb`)",
     "pods": "groups of racks behind one switch",
     "racks_assumed": "racks that the list does not state (`servers_per_rack`)",

@@ -1,4 +1,4 @@
-"""What may be asked of a reader of node lists."""
+"""Options of a reader of node lists."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     start : str
         `helios-daily`: the date or time at which the run begins; default: the first date.
     columns : dict of str to str
-        Which columns of a table of other names are which: name, gpu, gpus, count, cpus, memory_gb;
-        also as text NATIVE=THEIRS,...
+        For a table with other names: native name (name, gpu, gpus, count, cpus, memory_gb) to its
+        name; also as text NATIVE=THEIRS,...
     up_only : bool
-        Of exports of schedulers: leave out servers that were not up.
+        For exports of schedulers: leave out servers that were not up.
     """
 
     name: str | None = None

@@ -1,7 +1,7 @@
-"""How well simulated times agree with observed ones: the numbers, and nothing about where from.
+"""How well simulated times agree with observed ones: independent of their source.
 
 Errors are relative: simulated / observed - 1. A mean hides what cancels out, so errors of single
-jobs, the rank correlation and the bias by group stand beside it.
+jobs, the rank correlation and the bias by group are computed too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One world, in which policies are simulated and held against what happened."""
+"""One world, in which policies are simulated and compared with what happened."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Case:
     trace : Trace
         The jobs.
     tolerance_s : float
-        Nearer starts count as the same.
+        Starts that differ by at most this many seconds count as the same.
     options : dict
         Of `simulate`.
     """
@@ -53,7 +53,7 @@ class Case:
     def of(
         self, policy: ChosenPolicy, outcomes: Outcomes, peer: Outcomes | None
     ) -> PolicyValidation:
-        """Simulate both layers of a policy; hold them, and the peer, against what happened."""
+        """Simulate both layers of a policy; compare them, and the peer, with what happened."""
         run_s = layers.observed_runs(outcomes, policy)
         found, missing = {}, {}
         reason = layers.obstacle(policy, run_s)

@@ -1,4 +1,4 @@
-"""`validate`: simulations held against what happened."""
+"""`validate`: simulations compared with what happened."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def validate(
 
     Each policy is simulated twice. The layer *prediction* has the trace alone. The layer
     *scheduling* is given the run time of each job as it was observed, on a cluster that slows no
-    job down; what is left to err is who runs when.
+    job down; only the schedule can still be wrong: which job runs when.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ def validate(
     columns : mapping, optional
         Native name to the name in the table, for example ``{"finish_s": "end_time"}``.
     peer : table, path, or mapping of policy to table, optional
-        The same jobs as another simulator has them.
+        Results of another simulator for the same jobs.
     peer_columns : mapping, optional
         As `columns`, for `peer`; default: `columns`.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     tolerance_s : float
-        Two starts of a job that are nearer than this count as the same.
+        Two starts of a job that differ by at most this many seconds count as the same.
     progress : bool or callable
         As for `gangline.simulate`.
     **options
         As for `gangline.simulate`. Restarts and starts that cost time are left out of the layer
-        scheduling, because observed run times have them.
+        scheduling, because observed run times include them.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-"""The two layers of a simulation that are held against what happened.
+"""The two layers of a simulation that are compared with what happened.
 
 *Prediction* has the trace alone: run times are those of the trace, on the cluster as described.
 *Scheduling* is given the run time of each job as it was observed. Whatever made jobs slower or
 faster, starts and restarts included, is in these times, so nothing of the cluster may slow jobs
-down again. What is left to err is who runs when, and where.
+down again. Only the schedule can still be wrong: which job runs when, and where.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def obstacle(policy: ChosenPolicy, run_s: Floats) -> str:
         )
     entry = _entry(policy)
     if entry is not None and entry["family"] == "elastic":
-        return "the policy changes the sizes of jobs, so a run time is no property of a job"
+        return "the policy changes the sizes of jobs, so a run time is not a property of a job"
     return ""
 
 
 def shares(result: Result) -> str:
-    """Return why a run says nothing of this layer after all; "" if it does."""
+    """Return why a run cannot be used for this layer after all; "" if it does."""
     if "share_gpu_fraction" in result.summary:
         return "the policy lets jobs share GPUs, so a run time depends on the co-runners"
     return ""

@@ -120,7 +120,7 @@ def read_outcomes(
     _refuse_disorder(found, columns)
     if not is_known.any():
         first = identifiers[0].as_py() if len(identifiers) else ""
-        message = f"{found.path}: no row is of a job of the trace, whose ids are such as "
+        message = f"{found.path}: no row names a job of the trace, whose ids look like "
         message += f"`{trace.column('job_id')[0].as_py()}`; the first row has `{first}`"
         raise TraceError(message, path=found.path, column="job_id", value=first)
 

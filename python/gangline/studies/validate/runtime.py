@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Estimate", "RuntimeFit", "fit_runtime"]
 
 ALL = "all models"
-"""The factor of jobs without a model, and of those of a kind of which there are few."""
+"""The factor of jobs without a model, and of kinds with few jobs."""
 
 _HUBER = 1.345  # Huber's: 95 % of the efficiency of least squares if errors are normal
 _MAD = 1.4826022185056018  # median distance to the standard deviation, of the normal law
@@ -60,21 +60,21 @@ class Estimate:
 
 @dataclass(frozen=True)
 class RuntimeFit:
-    """What run times are made of.
+    """A fit of run times to durations.
 
     Attributes
     ----------
     factors : dict of str to Estimate
         Run time over the duration in the trace, by model and gang size such as `bert, 8 GPUs`; by
-        model, and `all models`, for kinds of which there are few jobs.
+        model, and `all models`, for kinds with few jobs.
     start_s, restart_s : Estimate or None
-        Seconds that the first start, and each later one, costs; None where the jobs cannot tell.
+        Seconds that the first start, and each later one, costs; None if it cannot be estimated.
     noise : float
         Standard deviation of run time / duration that remains, from the median distance.
     jobs : int
         How many were fitted.
     alike : list of (str, str)
-        Numbers that the jobs do not tell apart: raising one and lowering the other fits as well.
+        Numbers that the jobs cannot separate: raising one and lowering the other fits as well.
     notes : list of str
         Sentences on what was left out, and what could not be fitted.
     """
@@ -127,7 +127,7 @@ class RuntimeFit:
 def fit_runtime(
     trace: TraceLike, observed: TableLike, *, columns: Mapping[str, str] | None = None
 ) -> RuntimeFit:
-    """Fit what run times are made of: rate factors by model and gang size, and costs of starts.
+    """Fit run times to durations: rate factors by model and gang size, and costs of starts.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def fit_runtime(
     if len(again) and not np.isnan(again).any() and again.any():
         design["restart"] = again / duration
     else:
-        notes.append("no restart is known; what one costs cannot be fitted")
+        notes.append("no restart is known, so the cost of one cannot be fitted")
     if len(run) <= len(design):
         message = f"{outcomes.path}: {len(run)} jobs have a run time and a duration; expected more "
         raise TraceError(f"{message}than the {len(design)} numbers to fit", path=outcomes.path)
@@ -194,7 +194,7 @@ def _fitted(
         if np.linalg.matrix_rank(scaled) == matrix.shape[1]:
             names.append(name)
         else:
-            notes.append(f"{name}: cannot be told apart from the other numbers; left out")
+            notes.append(f"{name}: cannot be separated from the other numbers; left out")
     matrix = np.column_stack([design[name] for name in names])
     size = np.linalg.norm(matrix, axis=0)  # durations differ by powers of ten
     scaled = matrix / size

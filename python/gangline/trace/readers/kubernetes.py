@@ -313,7 +313,7 @@ class _Reader:
         arrival = self._seconds(row, "metadata.creationTimestamp", meta.creation_timestamp)
         if np.isnan(arrival):
             if meta.creation_timestamp is None:
-                self._wrong(row, "metadata.creationTimestamp", "a moment of creation")
+                self._wrong(row, "metadata.creationTimestamp", "an instant of creation")
             self._records.lost += 1
             return None
         labels = meta.labels or {}
@@ -451,7 +451,7 @@ class _Reader:
                 raise ValueError("a local time")
             return parsed.timestamp()
         except (ValueError, OverflowError):
-            self._wrong(row, where, "a moment such as 2024-03-01T10:00:00Z", when)
+            self._wrong(row, where, "an instant such as 2024-03-01T10:00:00Z", when)
             return float(np.nan)
 
     def _wrong(self, row: int, where: str, expected: str, value: str | None = None) -> None:

@@ -72,11 +72,11 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     fields : str
-        Names of the fields, separated by commas, of a file without a header.
+        Names of the fields of a file without a header, separated by commas.
     separator : str
         Between the fields; the default looks at the header.
     vc : str
-        What becomes the virtual cluster: partition, account, qos or user.
+        Field that becomes the virtual cluster: partition, account, qos or user.
     types : str
         Which GPU types a job may use: those that it asked for by name (requested), or those that
         it got (allocated).

@@ -2,7 +2,7 @@
 
 Each native column is an expression of the table's own: a name, a number, or two of them with `*`,
 `+` or `-` between; `@` and a unit, or the form of a date, may follow. What the name of a native
-column says decides how a text is read: as a moment, a duration, a size, a number or a label.
+column says decides how a text is read: as an instant, a duration, a size, a number or a label.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SIZES = ("memory_gb", "host_memory_gb")
 _OPERATORS = re.compile(r"[*+-]")
 _PARTS = {"milli": 1e-3}
 _SHOWN = 20  # ours: columns that a message names
-_DATE = "a moment: seconds, or a date YYYY-MM-DD HH:MM:SS (another form follows its name after @)"
+_DATE = "an instant: seconds, or a date YYYY-MM-DD HH:MM:SS (another form: NAME@FORM)"
 _SPAN = "a duration: seconds, or one such as 1-02:03:04, 90m or PT1H30M"
 _SIZE = "a size: GiB, or one such as 64G"
 _NUMBER = "a number"
@@ -60,7 +60,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Between the cells of a line: one character, or comma, semicolon, tab or bar; the default
         looks at the header.
     comment : str
-        How lines begin that are no rows; empty where there are none.
+        How lines that are not rows begin; empty if there are none.
     decimal : str
         The sign before decimals, `.` or `,`.
     header : bool
@@ -290,7 +290,7 @@ class _Filler:
         if len(set(dated.values())) > 1:
             texts = ", ".join(f"{name} {'dates' if dated[name] else 'numbers'}" for name in dated)
             raise TraceError(
-                f"{raw.path}: columns: expected moments on one clock, got {texts}", path=raw.path
+                f"{raw.path}: columns: expected instants on one clock, got {texts}", path=raw.path
             )
         if self._zone is not None and not self._local:
             raise TraceError(
