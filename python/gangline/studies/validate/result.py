@@ -325,14 +325,24 @@ def _share(error: float | None) -> str:
 
 
 def _gpu_time(seconds: float | None) -> str:
-    return "–" if seconds is None else f"{seconds / 3600.0:,.0f} GPU-h"
+    """Return GPU time in GPU-hours, with three digits where it is short.
+
+    Examples
+    --------
+    >>> _gpu_time(570.0), _gpu_time(8.5e6), _gpu_time(None)
+    ('0.158 GPU-h', '2,361 GPU-h', '–')
+    """
+    if seconds is None:
+        return "–"
+    hours = seconds / 3600.0
+    return f"{hours:,.0f} GPU-h" if hours >= 100.0 else f"{hours:.3g} GPU-h"
 
 
 def _starts(one: Agreement, tolerance_s: float) -> str:
     """Say where the starts differ first."""
     first: Departure | None = one.departure
     if not one.starts_known:
-        return "starts are not compared, because it has none of those that were observed."
+        return "starts are not compared, because it has none of the observed ones."
     near = duration(tolerance_s) if tolerance_s else "0 s"
     if first is None:
         return f"all {one.starts_known:,} starts are within {near}."
