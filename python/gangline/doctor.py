@@ -29,12 +29,15 @@ __all__ = ["Check", "Library", "Report", "examine"]
 PACKAGE = "gangline"
 # What each extra is good for.
 GIVES = {
+    "batsim": "schedulers written for Batsim",
     "dask": "sweeps on a Dask cluster",
     "gantt": "Gantt charts",
     "plot": "figures for papers",
     "testing": "property tests of policies",
     "rl": "environments for agents that learn to schedule",
 }
+# Packages whose module has another name.
+MODULES = {"pyzmq": "zmq"}
 # Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}
 EXPECTED = {
@@ -199,10 +202,11 @@ def _libraries() -> Iterable[Library]:
 def _library(requirement: str, extra: str) -> Library:
     name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
     wanted = f"{PACKAGE}[{extra}]" if extra else requirement
+    module = MODULES.get(name, name.replace("-", "_"))
     version = _version(name)
     problem = "not installed"
     if version is not None:
-        _, problem = _attempt(lambda: str(importlib.import_module(name.replace("-", "_"))))
+        _, problem = _attempt(lambda: str(importlib.import_module(module)))
         if problem:
             problem = f"does not load: {problem}"
     again = " --force-reinstall" if version is not None and problem else ""

@@ -42,6 +42,7 @@ HEAVY_HOMES = {
     "perfetto": {"analysis"},
     "highspy": {"doctor", "lp"},  # the doctor reads its version
     "gymnasium": {"rl"},
+    "zmq": {"remote"},
 }
 NEVER = {"pandas", "scipy", "cvxpy"}
 NO_PYTHON_NO_THREADS = {"pyo3", "numpy", "rayon", "arrow-array", "arrow-schema", "arrow-pyarrow"}

@@ -6,19 +6,21 @@ pybatsim 3.2.1 reads. docs/guides/socket.md says what is different here.
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from gangline._support.safe import safe
-from gangline.errors import OptionError, PeerError, StalledError
+from gangline.errors import MissingExtraError, OptionError, PeerError, StalledError
 from gangline.remote.channel import check_timeout, parse
 from gangline.remote.serve import MESSAGE_BYTES_MAX
-from gangline.remote.zmtp import RequestSocket
 
 if TYPE_CHECKING:
     from gangline.policies.protocol import Plan
+    from gangline.remote.channel import Address
     from gangline.runs.result import Result
     from gangline.runs.simulation import Simulation
 
@@ -28,6 +30,7 @@ _WORKLOAD = "gangline"
 _CALL, _ORDER = 0, 1  # tags of timers: calls that were asked for, orders for later
 _IGNORED = {"SET_JOB_METADATA"}  # text that Batsim writes to its table of jobs
 _NOTES = {"registration_finished", "continue_registration"}
+_POLL_MS_MAX = 2**31 - 1  # of the C library: 24 days
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -76,7 +79,7 @@ def serve_batsim(
     """Let a scheduler written for Batsim make the decisions of a run.
 
     It listens with a ZeroMQ reply socket, as for Batsim 3 or 4, and may be started before or after.
-    Resources are the GPUs, numbered server by server.
+    Resources are the GPUs, numbered server by server. It needs the extra `batsim`.
 
     Parameters
     ----------
@@ -104,6 +107,8 @@ def serve_batsim(
         If jobs wait and nothing will ever start them.
     OptionError
         If an option is wrong, or the protocol cannot say what happens in the run.
+    MissingExtraError
+        If pyzmq is not installed.
     """
     if knowledge not in ("online", "remaining"):
         message = f'knowledge: expected "online" or "remaining", got {knowledge!r}'
@@ -120,9 +125,90 @@ def serve_batsim(
             message = f"cluster: Batsim's protocol does not know `{table}`, which this cluster has"
             raise OptionError(message, field="cluster")
     to_come = sum(status != "dropped" for status in world.jobs.column("status").to_pylist())
-    with RequestSocket(address, timeout_s, MESSAGE_BYTES_MAX) as scheduler:
+    with _Scheduler(address, timeout_s) as scheduler:
         knows_work = knowledge == "remaining"
         return _Session(run, scheduler, to_come, knows_work=knows_work).drive()
+
+
+class _Scheduler:
+    """A request socket of ZeroMQ whose every wait has a limit and ends when the other side leaves.
+
+    ZeroMQ would connect again without a word and lose the request, so a connection that its monitor
+    says to have ended is an error.
+    """
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        try:
+            import zmq
+        except ImportError:
+            message = "schedulers for Batsim need the library pyzmq: pip install 'gangline[batsim]'"
+            raise MissingExtraError(message, extra="batsim") from None
+        self._address = address
+        self._timeout_s = timeout_s
+        self._was_there = False
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.REQ)
+        self._socket.maxmsgsize = MESSAGE_BYTES_MAX
+        self._socket.immediate = True  # not ready to send before the other side is there
+        self._socket.ipv6 = ":" in address.host
+        self._monitor = self._socket.get_monitor_socket(
+            zmq.Event.HANDSHAKE_SUCCEEDED
+            | zmq.Event.DISCONNECTED
+            | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+            | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+            | zmq.Event.HANDSHAKE_FAILED_AUTH
+        )
+        try:
+            self._socket.connect(f"tcp://{address}")
+        except zmq.ZMQError:
+            self._context.destroy(linger=0)
+            message = f"connect: expected HOST:PORT, got {address}"
+            raise OptionError(message, field="connect", value=str(address)) from None
+
+    def __enter__(self) -> _Scheduler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._context.destroy(linger=0)
+
+    def ask(self, request: bytes) -> bytes:
+        """Send a request; return the reply."""
+        import zmq
+
+        self._wait(zmq.POLLOUT, f"no scheduler was at {self._address}")
+        self._socket.send(request)
+        self._wait(zmq.POLLIN, "the scheduler did not answer")
+        reply = self._socket.recv_multipart()
+        if len(reply) != 1:
+            raise _wrong(f"its message has {len(reply)} frames, expected 1")
+        return reply[0]
+
+    def _wait(self, event: int, otherwise: str) -> None:
+        import zmq
+        from zmq.utils.monitor import recv_monitor_message
+
+        poller = zmq.Poller()
+        poller.register(self._socket, event)
+        poller.register(self._monitor, zmq.POLLIN)
+        until = time.monotonic() + self._timeout_s
+        while True:
+            left_ms = max(until - time.monotonic(), 0.0) * 1e3
+            ready = dict(poller.poll(math.ceil(min(left_ms, _POLL_MS_MAX))))
+            if self._socket in ready:
+                return
+            if self._monitor not in ready:
+                raise PeerError(f"{otherwise} within {self._timeout_s:g} s", reason="silent")
+            if recv_monitor_message(self._monitor)["event"] != zmq.Event.HANDSHAKE_SUCCEEDED:
+                break
+            self._was_there = True
+        if not self._was_there:
+            message = f"what is at {self._address} is no ZeroMQ reply socket without a password"
+            raise PeerError(message, reason="wrong")
+        message = (
+            "the connection ended too early: the scheduler left, or it sent a message of more "
+            f"than {MESSAGE_BYTES_MAX:,} bytes"
+        )
+        raise PeerError(message, reason="left")
 
 
 class _Later(NamedTuple):
@@ -136,7 +222,7 @@ class _Session:
     """A scheduler and the run that it drives."""
 
     def __init__(
-        self, run: Simulation, scheduler: RequestSocket, to_come: int, *, knows_work: bool
+        self, run: Simulation, scheduler: _Scheduler, to_come: int, *, knows_work: bool
     ) -> None:
         self._run = run
         self._scheduler = scheduler

@@ -158,18 +158,8 @@ class Channel:
         if (len(self._buffer) if end < 0 else end) > bytes_max:
             message = f"the scheduler sent a message of more than {bytes_max:,} bytes"
             raise PeerError(message, reason="wrong")
-        return self._take(end, 1)
-
-    def exactly(self, count: int) -> bytes:
-        """Receive a number of bytes."""
-        until = time.monotonic() + self._timeout_s
-        while len(self._buffer) < count:
-            self._receive(until, self._timeout_s)
-        return self._take(count, 0)
-
-    def _take(self, count: int, more: int) -> bytes:
-        data = bytes(self._buffer[:count])
-        del self._buffer[: count + more]
+        data = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
         return data
 
     def _receive(self, until: float, limit_s: float) -> None:

@@ -1,74 +1,55 @@
-"""`gl.serve_batsim`: schedulers written for Batsim drive a run.
-
-The other end of ZeroMQ here says byte for byte what libzmq 4.3.5 says.
-"""
+"""`gl.serve_batsim`: schedulers written for Batsim drive a run."""
 
 from __future__ import annotations
 
 import json
+import signal
 import socket
-import struct
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import zmq
 
 import gangline as gl
 import worlds
+from gangline.remote import batsim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Recorded from libzmq 4.3.5 by a REP socket that was bound, and a REQ socket that connected.
-LIBZMQ_GREETING = bytes.fromhex("ff00000000000000017f03014e554c4c") + bytes(48)
-LIBZMQ_REP_READY = bytes.fromhex("04190552454144590b536f636b65742d5479706500000003524550")
-LIBZMQ_REQ_READY = bytes.fromhex(
-    "04260552454144590b536f636b65742d5479706500000003524551084964656e7469747900000000"
-)
-
 
 class Reply:
-    """A reply socket: it is told what to answer, and keeps what it heard."""
+    """A socket of ZeroMQ: it is told what to answer, and keeps what it heard."""
 
-    def __init__(self, ready: bytes = LIBZMQ_REP_READY) -> None:
-        self.door = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.door.getsockname()[1]}"
-        self.ready = ready
+    def __init__(self, kind: int = zmq.REP) -> None:
+        self.context = zmq.Context()
+        self.door = self.context.socket(kind)
+        port = self.door.bind_to_random_port("tcp://127.0.0.1")
+        self.address = f"127.0.0.1:{port}"
         self.heard: list[Any] = []
+        self.over = threading.Event()
 
     def serve(self, answer: Callable[[Any], Any]) -> None:
-        self.door.settimeout(20.0)
-        connection, _ = self.door.accept()
-        with connection:
-            connection.settimeout(20.0)
-            self.stream = connection.makefile("rb")
-            connection.sendall(LIBZMQ_GREETING)
-            greeting = self.stream.read(64)
-            assert greeting[:1] + greeting[9:11] == b"\xff\x7f\x03"
-            assert greeting[12:] == LIBZMQ_GREETING[12:]
-            connection.sendall(self.ready)
-            assert self.stream.read(len(LIBZMQ_REQ_READY)) == LIBZMQ_REQ_READY
-            while (request := self.request()) is not None:
+        try:
+            while not self.over.is_set():
+                if not self.door.poll(10):
+                    continue
+                request = json.loads(self.door.recv())
                 self.heard.append(request)
                 reply = answer(request)
                 if reply is None:
                     break
-                body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-                head = (
-                    struct.pack(">BQ", 2, len(body)) if len(body) > 255 else bytes([0, len(body)])
-                )
-                connection.sendall(b"\x01\x00" + head + body)
-            self.stream.close()
-
-    def request(self) -> Any:
-        empty = self.stream.read(2)
-        if not empty:
-            return None
-        assert empty == b"\x01\x00"
-        kind = self.stream.read(1)[0]
-        size = struct.unpack(">Q", self.stream.read(8))[0] if kind == 2 else self.stream.read(1)[0]
-        assert (kind == 2) == (size > 255)
-        return json.loads(self.stream.read(size))
+                if isinstance(reply, list):
+                    self.door.send_multipart(reply)
+                else:
+                    self.door.send(
+                        reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+                    )
+        finally:
+            self.context.destroy(linger=0)
 
     def events(self, kind: str) -> list[Any]:
         return [
@@ -94,8 +75,8 @@ def run_with(
         run = gl.Simulation(lab, jobs)
         result = gl.serve_batsim(run, peer.address, **{"timeout_s": 20.0, **options})
     finally:
+        peer.over.set()
         thread.join(30.0)
-        peer.door.close()
         assert failures == []
     return result, peer
 
@@ -282,22 +263,85 @@ def test_a_message_that_cannot_be_read(answer: bytes) -> None:
     assert raised.value.reason == "wrong"
 
 
-def test_other_sockets_are_refused() -> None:
-    publisher = bytes.fromhex("04190552454144590b536f636b65742d5479706500000003505542")
-    with pytest.raises(gl.PeerError, match="REP"):
-        run_with(lambda _: None, worlds.jobs("a 0 1 9"), worlds.lab("1x2 A"), Reply(publisher))
+def test_a_message_of_two_frames_is_refused() -> None:
+    with pytest.raises(gl.PeerError, match="2 frames") as raised:
+        run_with(lambda _: [b"{}", b"{}"], worlds.jobs("a 0 1 9"), worlds.lab("1x2 A"))
+    assert raised.value.reason == "wrong"
 
 
-def test_a_scheduler_that_leaves_or_is_not_there() -> None:
+def test_a_message_that_is_too_long_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batsim, "MESSAGE_BYTES_MAX", 1000)
+    jobs, lab = worlds.jobs("a 0 1 9"), worlds.lab("1x2 A")
+    with pytest.raises(gl.PeerError, match="more than 1,000 bytes") as raised:
+        run_with(lambda _: b" " * 1001, jobs, lab)
+    assert raised.value.reason == "left"
+    with pytest.raises(gl.PeerError, match="cannot be read"):  # received
+        run_with(lambda _: b" " * 1000, jobs, lab)
+
+
+@pytest.mark.parametrize("kind", [zmq.PUB, zmq.PULL])
+def test_other_sockets_are_refused(kind: int) -> None:
+    peer = Reply(kind)
+    try:
+        run = gl.Simulation(worlds.lab("1x2 A"), worlds.jobs("a 0 1 9"))
+        with pytest.raises(gl.PeerError, match="no ZeroMQ reply socket") as raised:
+            gl.serve_batsim(run, peer.address, timeout_s=20.0)
+    finally:
+        peer.context.destroy(linger=0)
+    assert raised.value.reason == "wrong"
+
+
+def test_a_scheduler_that_leaves_hangs_or_is_not_there() -> None:
     jobs, lab = worlds.jobs("a 0 1 10"), worlds.lab("1x2 A")
     with pytest.raises(gl.PeerError) as raised:
-        run_with(lambda _: None, jobs, lab)
+        run_with(lambda _: None, jobs, lab)  # long before the limit of 20 s
     assert raised.value.reason == "left"
+    peer = Reply()  # it is bound, and never answers
+    try:
+        with pytest.raises(gl.PeerError, match=r"did not answer within 0\.3 s") as raised:
+            gl.serve_batsim(gl.Simulation(lab, jobs), peer.address, timeout_s=0.3)
+    finally:
+        peer.context.destroy(linger=0)
+    assert raised.value.reason == "silent"
     with socket.create_server(("127.0.0.1", 0)) as door:
         address = f"127.0.0.1:{door.getsockname()[1]}"
     with pytest.raises(gl.PeerError, match="no scheduler was at") as raised:
         gl.serve_batsim(gl.Simulation(lab, jobs), address, timeout_s=0.3)
     assert raised.value.reason == "silent"
+
+
+WAITS = """
+import gangline as gl
+jobs = "synth:philly?jobs=2&seed=1&max_gpus=1"
+run = gl.Simulation(gl.Cluster.homogeneous(servers=1, gpus=1), jobs)
+print("waits", flush=True)
+try:
+    gl.serve_batsim(run, "ADDRESS")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_control_c_ends_the_wait() -> None:
+    peer = Reply()
+    code = WAITS.replace("ADDRESS", peer.address)
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert peer.door.poll(30_000)  # the request is there: it waits for the answer
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=30)[0] == "waits\ninterrupted\n"
+    finally:
+        peer.context.destroy(linger=0)
+
+
+def test_without_pyzmq_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zmq", None)
+    run = gl.Simulation(worlds.lab("1x2 A"), worlds.jobs("a 0 1 9"))
+    with pytest.raises(gl.MissingExtraError, match=r"pip install 'gangline\[batsim\]'") as raised:
+        gl.serve_batsim(run, timeout_s=0.1)
+    assert raised.value.extra == "batsim"
 
 
 def test_what_the_protocol_cannot_say_is_refused() -> None:
@@ -311,4 +355,8 @@ def test_what_the_protocol_cannot_say_is_refused() -> None:
         gl.serve_batsim(run, timeout_s=0.1)
     with pytest.raises(gl.OptionError) as raised:
         gl.serve_batsim(run, "unix:x", timeout_s=0.1)
+    assert raised.value.field == "connect"
+    run = gl.Simulation(worlds.lab("1x2 A"), worlds.jobs("a 0 1 10"))
+    with pytest.raises(gl.OptionError, match="connect: ") as raised:
+        gl.serve_batsim(run, "no host:1", timeout_s=0.1)
     assert raised.value.field == "connect"

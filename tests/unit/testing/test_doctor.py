@@ -80,7 +80,8 @@ def test_every_extra_has_a_purpose_and_code_that_imports_it() -> None:
     text = "".join(path.read_text("utf-8") for path in (ROOT / "python").rglob("*.py"))
     for extra in doctor.GIVES:
         for line in extras[extra]:
-            name = re.split(r"[^\w-]", line)[0].replace("-", "_")
+            package = re.split(r"[^\w-]", line)[0]
+            name = doctor.MODULES.get(package, package.replace("-", "_"))
             assert re.search(rf"^\s*(import|from) {name}\b", text, re.M), f"{extra}: {name}"
 
 
