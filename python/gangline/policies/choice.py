@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     PolicyLike: TypeAlias = PolicyBase | Policy | str
 
-__all__ = ["ChosenPolicy", "PolicyReference", "of_spec", "resolve_policy"]
+__all__ = ["PLANS", "ChosenPolicy", "PolicyReference", "of_spec", "resolve_policy"]
+
+
+PLANS = "plans"
+"""Stands for a policy where plans came from outside: `gangline.Simulation`."""
 
 
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
@@ -38,12 +42,18 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         Raises
         ------
         PolicyError
-            If there is none of this name, or its class cannot be imported.
+            If there is none of this name, its class cannot be imported, or plans came from outside.
         """
         from gangline.policies.own import make_own
         from gangline.policies.registry import make, presets, registry
 
         if not self.python:
+            if self.name == PLANS:
+                message = (
+                    "this run was driven by plans from outside, which its spec does not hold: it "
+                    "cannot be repeated from the spec; drive a new run in the same way"
+                )
+                raise PolicyError(message, policy=PLANS)
             if self.name not in registry and self.name not in presets:
                 return self.name
             config = make(self.name, self.params)

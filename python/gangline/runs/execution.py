@@ -19,6 +19,7 @@ from gangline.errors import (
     ResultError,
     SolverError,
 )
+from gangline.policies.choice import PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Run", "Worlds", "carry_out", "is_elastic"]
 
 T = TypeVar("T")
-PLANS = "plans"
-"""Stands for a policy where plans came from outside: `gangline.Simulation`."""
 
 
 class Run(NamedTuple):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import msgspec
 
 from gangline.errors import OptionError, PolicyError, ResultError
+from gangline.policies.choice import PLANS
 from gangline.policies.protocol import Changes, View, read_answer
-from gangline.runs.execution import PLANS, Worlds
+from gangline.runs.execution import Worlds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import gangline as gl
 import worlds
 from gangline.cli.app import main
 
@@ -116,3 +117,22 @@ def test_what_is_no_spec_is_refused(
     assert "spec.json: " in capsys.readouterr().err
     assert main(["run", "--trace", "x.csv", "--policy", "fifo"]) == 2
     assert "--cluster is missing: a run needs --trace, " in capsys.readouterr().err
+
+
+def test_a_run_that_plans_drove_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    run = gl.Simulation(lab, "synth:philly?jobs=1&max_gpus=1")
+    while run.advance() == "decision":
+        plan = gl.Plan()
+        for job in run.view.waiting.job.tolist():
+            plan.start(job, gpus={0: 1})
+        run.apply(plan)
+    run.result().save(tmp_path / "run")
+    with pytest.raises(gl.PolicyError, match="driven by plans from outside"):
+        gl.run(gl.RunSpec.load(tmp_path / "run"))
+    assert main(["run", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert "driven by plans from outside" in told
+    assert "did you mean" not in told
