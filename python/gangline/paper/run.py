@@ -286,12 +286,7 @@ def _cells(made: Paper, place: World, traces: Worlds) -> Iterator[_Cell]:
                 idle += [one._replace(policies=(label,)) for one in lacking if one.mechanism]
             specs = {}
             for seed in made.seeds if not why else ():
-                spec = RunSpec.of(keys, drawn[seed], chosen.reference, options[seed])
-                if entrant is not None and entrant.source is not None:
-                    # so that runs of an earlier text of the policy are not taken for these
-                    code = {chosen.reference.python: entrant.source.digest}
-                    spec = msgspec.structs.replace(spec, versions={**spec.versions, **code})
-                specs[seed] = spec
+                specs[seed] = RunSpec.of(keys, drawn[seed], chosen.reference, options[seed])
             yield _Cell(place, change, label, entrant is not None, specs, why)
     made.traces[place.name] = _joined(hashes)
     made.notes += [f"In the world {place.name}, {one.sentence().partition(';')[0]}."

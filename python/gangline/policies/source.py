@@ -1,7 +1,8 @@
 """Where the code of a policy in Python is: the files that must be the same for equal runs.
 
 A run names a policy in Python by `module:Class`, which says nothing about the content of the
-module. Folders that others repeat, papers and rows of the bench, name its files by their SHA-256.
+module. So the spec of a run also has a hash of its code, and folders that others repeat, papers and
+rows of the bench, name its files by their SHA-256.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ast
 import hashlib
 import sys
 from contextlib import contextmanager
+from functools import cache, lru_cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +21,14 @@ import msgspec
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from gangline.policies.choice import PolicyLike
     from gangline.policies.protocol import Policy
 
-__all__ = ["Source", "digest_of", "importing", "load_policy", "source_of"]
+__all__ = ["Source", "code_of", "digest_of", "importing", "load_policy", "source_of"]
+
+_TEXTS = 64  # ours: modules whose imports are remembered, as a test of a policy makes many runs
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,22 +61,43 @@ def source_of(kind: type[Policy]) -> tuple[Source, list[Path]]:
     PolicyError
         If the class is not in a file.
     """
-    name = kind.__module__
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if name == "__main__" or file is None or not Path(file).is_file():
+    path = _file_of(kind.__module__)
+    if kind.__module__ == "__main__" or path is None:
         message = f"{kind.__name__}: its class must be in a file that others can import"
         raise PolicyError(message, policy=kind.__name__)
-    path = Path(file)
-    top = name.partition(".")[0]
-    if path.name == f"{name}.py" and not packages_distributions().get(top):
+    return _source(kind.__module__, path)
+
+
+def code_of(python: str) -> dict[str, str]:
+    """Return the `module:Class` of an imported policy and a hash of its code, as specs have it.
+
+    It is empty for a policy of the registry, and for a class that was typed in.
+    """
+    module = python.partition(":")[0]
+    path = _file_of(module) if python else None
+    return {} if path is None else {python: _source(module, path)[0].digest}
+
+
+def _file_of(module: str) -> Path | None:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file) if file is not None and Path(file).is_file() else None
+
+
+def _source(name: str, path: Path) -> tuple[Source, list[Path]]:
+    distributions = _distributions().get(name.partition(".")[0], [])
+    if (name == "__main__" or path.name == f"{name}.py") and not distributions:
         found = list(_imported(path))
         return Source(files={one.name: digest_of(one) for one in found}), found
-    distributions = packages_distributions().get(top, [])
     requirement = f"{distributions[0]}=={version(distributions[0])}" if distributions else ""
     place = (
         "/".join(name.split(".")) + ".py" if path.name != "__init__.py" else f"{name}/__init__.py"
     )
     return Source(files={place: digest_of(path)}, requirement=requirement), []
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
 
 
 def digest_of(path: Path) -> str:
@@ -141,14 +166,20 @@ def _imported(path: Path) -> Iterator[Path]:
     while rest:
         one = rest.pop()
         yield one
-        for node in ast.walk(ast.parse(one.read_bytes())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names = [node.module]
-            for name in names:
-                near = path.parent / f"{name.partition('.')[0]}.py"
-                if near.is_file() and near not in found:
-                    found.add(near)
-                    rest.append(near)
+        for name in _names(one.read_bytes()):
+            near = path.parent / f"{name.partition('.')[0]}.py"
+            if near.is_file() and near not in found:
+                found.add(near)
+                rest.append(near)
+
+
+@lru_cache(_TEXTS)
+def _names(text: bytes) -> list[str]:
+    """Return the modules that a module imports."""
+    names = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module)
+    return names

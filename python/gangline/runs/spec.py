@@ -19,6 +19,7 @@ from gangline.errors import ResultError
 from gangline.files.decode import from_validation_error
 from gangline.files.json_files import check_seal, decode
 from gangline.policies.choice import PolicyReference, resolve_policy
+from gangline.policies.source import code_of
 from gangline.runs.result_folder import KIND, SPEC
 from gangline.trace.reference import TraceReference
 
@@ -55,7 +56,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     gangline : str
         Version of gangline.
     versions : dict of str to str
-        Versions of Python, numpy, pyarrow and highspy.
+        Versions of Python, numpy, pyarrow and highspy; for a policy in Python also its
+        `module:Class` with a hash of the code, where that is in a file.
 
     Examples
     --------
@@ -124,7 +126,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             seed=options.seed,
             options=given,
             gangline=_core.__version__,
-            versions=versions(),
+            versions={**versions(), **code_of(policy.python)},
         )
 
     @classmethod

@@ -378,6 +378,20 @@ def test_a_policy_in_python_has_the_bytes_of_simulate_and_takes_settings(
     assert found.jobs.equals(here.jobs)
 
 
+def test_a_policy_whose_file_was_changed_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_policies(tmp_path, monkeypatch, "sweepedited")
+    spec = {"grid": {**GRID, "policy": ["fifo", "sweepedited:Own"]}}
+    assert sweep(spec, out=tmp_path / "out", workers=1).counts["new"] == 4
+    kept = settled(tmp_path / "out")
+    assert sweep(spec, out=tmp_path / "out", workers=1).counts["new"] == 0
+    (tmp_path / "sweepedited.py").write_text(OWN + "\n# another text\n")
+    again = sweep(spec, out=tmp_path / "out", workers=1)
+    assert (again.counts["new"], again.counts["finished"]) == (2, 4)  # not those of fifo
+    assert kept.keys() < settled(tmp_path / "out").keys()
+
+
 def test_a_policy_that_no_process_could_make_is_refused_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

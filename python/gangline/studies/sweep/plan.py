@@ -19,6 +19,7 @@ from gangline._support import formatting, toml
 from gangline._support.builtin_values import flaw, to_builtins
 from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
+from gangline.policies.source import code_of
 from gangline.runs.inputs import as_cluster, make_options, override
 from gangline.runs.options import CheckedOptions
 from gangline.runs.spec import PolicyReference, RunSpec, keys_of
@@ -146,9 +147,12 @@ class Plan:
     def spec(self, index: int) -> RunSpec:
         """Return a run."""
         places = self._places(index)
+        policy, code = self._policy(places)
         made = msgspec.structs.replace(
-            self._world(places), trace=self._trace(places), policy=self._policy(places)
+            self._world(places), trace=self._trace(places), policy=policy
         )
+        if code:
+            made = msgspec.structs.replace(made, versions={**made.versions, **code})
         keys = self._at(places)
         if "seed" not in keys:
             return made
@@ -206,7 +210,8 @@ class Plan:
             lab = keys_of(override(cluster, sharing))
         return RunSpec.of(lab, TraceReference(), PolicyReference(name=""), options)
 
-    def _make_policy(self, keys: Keys) -> PolicyReference:
+    def _make_policy(self, keys: Keys) -> tuple[PolicyReference, dict[str, str]]:
+        """Return the policy, and what tells the code of one in Python apart."""
         params = {
             key.rpartition(".")[2]: value
             for key, value in _applied(keys).items()
@@ -217,7 +222,7 @@ class Plan:
             chosen = resolve_policy(policy, params or None)
             if chosen.own is not None:
                 _check_made_anew(chosen.reference)
-        return chosen.reference
+        return chosen.reference, code_of(chosen.reference.python)
 
     def _make_trace(self, keys: Keys) -> TraceReference:
         given = keys["trace"]
