@@ -173,8 +173,8 @@ def test_comments_separators_decimals_and_no_header(tmp_path: Path) -> None:
     [
         ("gpu=n", "unknown native name `gpu`; did you mean `gpus`?"),
         (
-            "arrival_s=submti",
-            "expected a column for arrival_s, got `submti`; did you mean `submit`",
+            "arrival_s=submxt",
+            "expected a column for arrival_s, got `submxt`; did you mean `submit`",
         ),
         ("arrival_s=submit@fortnight", "columns.arrival_s: expected a unit: ns, us, ms, s, min"),
         ("memory_gb=run@h", "columns.memory_gb: expected a unit: KiB, MiB"),
