@@ -175,6 +175,6 @@ class Restless(Sound):
 
 def test_a_policy_that_gets_nowhere_is_caught() -> None:
     world = (LAB, JOBS, {"restart_s": 1.0, "first_start_s": 1.0})
-    with pytest.raises(gl.testing.LawBroken, match="4 of 4 jobs are not done: a, b, c") as caught:
+    with pytest.raises(gl.testing.LawBroken, match="4 of 4 jobs not done: a, b, c") as caught:
         gl.testing.check_policy(Restless(), [world], max_events=1000)
     assert caught.value.law == "ends"

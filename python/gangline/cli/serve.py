@@ -7,7 +7,6 @@ from typing import Literal
 
 from gangline.cli import _console
 from gangline.cli._inputs import Flag, Json, Kept, TraceChoice, Whole, World
-from gangline.cli.run import check_places, show
 from gangline.errors import OptionError
 
 
@@ -59,6 +58,7 @@ def serve(
     choice
         How the trace is read.
     """
+    from gangline.cli.run import check_places, show
     from gangline.remote.batsim import serve_batsim
     from gangline.remote.serve import listen_address
     from gangline.remote.serve import serve as listen_and_serve

@@ -89,8 +89,8 @@ def _params(params: dict[str, Any]) -> str:
 def _count(made: Paper) -> str:
     seeds = listed([str(one) for one in made.seeds])
     return (
-        f"There are {plural(len(made.worlds), 'world')} and {plural(made.runs_count, 'run')} that "
-        f"finished. In each world {plural(len(made.seeds), 'draw')} of the jobs (seeds {seeds}, "
+        f"In {plural(len(made.worlds), 'world')}, {plural(made.runs_count, 'run')} finished. "
+        f"In each world {plural(len(made.seeds), 'draw')} of the jobs (seeds {seeds}, "
         "also those of the runs) were scheduled by every policy alike."
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gangline._support.formatting import plural
 from gangline.errors import GanglineError, MissingExtraError, OptionError
 from gangline.testing import picture
 from gangline.testing.laws import Evidence, laws_of
@@ -93,7 +94,7 @@ def check_policy(
     ...     gl.testing.check_policy(Sleepy(), max_events=1000)
     ... except gl.testing.LawBroken as error:
     ...     print(error)
-    ends: after 1000 events 40 of 40 jobs are not done: job-0, job-1, job-2, job-3, job-4, ...
+    ends: after 1000 events 40 of 40 jobs not done: job-0, job-1, job-2, job-3, job-4, ...
     >>> gl.testing.check_policy("fifo", 20, laws=["no-overtaking", "idle"])
     """
     trial = _Trial(policy, laws_of(laws), params, max_share, max_events)
@@ -280,7 +281,7 @@ def _unfinished(result: Result) -> str:
     jobs, status = result.jobs["job_id"].to_pylist(), result.jobs["status"].to_pylist()
     left = [job for job, how in zip(jobs, status, strict=True) if how == "unfinished"]
     names = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
-    many = f"{len(left)} of {len(jobs)} jobs are not done"
+    many = f"{len(left)} of {plural(len(jobs), 'job')} not done"
     return f"after {result.summary['events']} events {many}: {names}"
 
 
