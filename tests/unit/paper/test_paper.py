@@ -284,7 +284,7 @@ def test_methods_name_code_worlds_seeds_and_what_cannot_be_told(kit: Path, home:
     distinct = {
         (r["world"], r["policy"], r["seed"], r["log_hash"]) for r in lines(kit / "runs.csv")
     }
-    count = int(re.findall(r"and (\d+) runs that finished", text)[0])
+    count = int(re.findall(r"(\d+) runs finished", text)[0])
     assert len(distinct) <= count <= len(lines(kit / "runs.csv"))
     assert "seeds 0 and 1" in text
     assert "With 2 seeds there are no intervals" in text
