@@ -66,12 +66,26 @@ def load(name: str) -> type[Policy]:
     try:
         if "/" in where:
             raise ImportError("a file elsewhere is no module")
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        there = importlib.import_module(module)
+    except (ImportError, ValueError) as error:
+        missing = getattr(error, "name", None) or module
+        if not f"{module}.".startswith(f"{missing}."):
+            how = f"{module} needs it"
         raise PolicyError(f"{name}: cannot be imported ({error}); {how}", policy=name) from None
-    if not (isinstance(found, type) and issubclass(found, Policy)):
+    found = getattr(there, attribute, None)
+    if found is None:
+        known = [key for key, one in vars(there).items() if _is_policy(one, Policy)]
+        hint = (
+            did_you_mean(attribute, known) if known else "; it has no subclass of gangline.Policy"
+        )
+        raise PolicyError(f"{name}: `{module}` has no `{attribute}`{hint}", policy=name)
+    if not _is_policy(found, Policy):
         raise PolicyError(f"{name}: expected a subclass of gangline.Policy", policy=name)
     return found
+
+
+def _is_policy(value: object, base: type[Policy]) -> bool:
+    return isinstance(value, type) and issubclass(value, base)
 
 
 def parameters(kind: type[Policy]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline._support import toml
@@ -36,7 +37,10 @@ def find(name: str) -> type[PolicyBase]:
     from gangline.policies.own import installed
 
     known = [*registry, *presets, *installed()]
-    hint = did_you_mean(name, known, "gangline policies", cutoff=0.5)
+    if name in {path.stem for path in Path().glob("*.py")}:
+        hint = f"; a policy of {name}.py is named `{name}:CLASS`"
+    else:
+        hint = did_you_mean(name, known, "gangline policies", cutoff=0.5)
     raise PolicyError(f"unknown policy `{name}`{hint}", policy=name, value=name)
 
 

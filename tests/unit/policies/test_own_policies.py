@@ -91,7 +91,8 @@ def test_the_command_line_lists_and_sets(capsys: pytest.CaptureFixture[str]) -> 
         ("few", {"most": "x"}, "most = 'x': expected `int`, got `str`"),
         ("few", {"slack": True}, "slack = True: expected `float`, got `bool`"),
         ("fewpolicies:NoPolicy", {}, "expected a subclass of gangline.Policy"),
-        ("fewpolicies:Less", {}, "cannot be imported"),
+        ("fewpolicies:Fwe", {}, "`fewpolicies` has no `Fwe`; did you mean `Few`?"),
+        ("nomodule:Few", {}, "in the working folder or on PYTHONPATH"),
         ("lost", {}, "No module named 'nowhere'"),
         ("there/fewpolicies.py:Few", {}, "from the folder there as fewpolicies:Few"),
         ("feww", {}, "unknown policy `feww`; did you mean `few`?"),
@@ -101,6 +102,20 @@ def test_mistakes_are_named(name: str, params: dict[str, object], words: str) ->
     with pytest.raises(gl.PolicyError) as caught:
         gl.simulate(CLUSTER, gl.read_trace(TRACE), name, params=params)
     assert words in str(caught.value)
+
+
+def test_what_a_file_lacks_is_named(package: Path) -> None:
+    (package / "needy.py").write_text("import nowhere\n")
+    (package / "bare.py").write_text("import gangline as gl\nx = 1\n")
+    for name, words in (
+        ("needy:Few", "(No module named 'nowhere'); needy needs it"),
+        ("bare:Few", "`bare` has no `Few`; it has no subclass of gangline.Policy"),
+        ("bare:x", "expected a subclass of gangline.Policy"),
+        ("fewpolicies", "a policy of fewpolicies.py is named `fewpolicies:CLASS`"),
+    ):
+        with pytest.raises(gl.PolicyError) as caught:
+            gl.simulate(CLUSTER, gl.read_trace(TRACE), name)
+        assert str(caught.value).endswith(words)
 
 
 @pytest.mark.usefixtures("package")
