@@ -94,5 +94,6 @@ def serve(
             any_host=any_host,
             timeout_s=timeout_s,
             on_listening=lambda address: _console.say(f"listening on {address}"),
+            on_turned_away=lambda why: _console.say(f"a scheduler was turned away: {why}"),
         )
     show(result, jobs, [], kept, out, json=json)

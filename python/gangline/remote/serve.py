@@ -65,6 +65,7 @@ def serve(
     any_host: bool = False,
     timeout_s: float = 600.0,
     on_listening: Callable[[str], object] | None = None,
+    on_turned_away: Callable[[str], object] | None = None,
 ) -> Result:
     r"""Let a scheduler in another process make the decisions of a run, from here to its end.
 
@@ -84,6 +85,8 @@ def serve(
         Maximum number of seconds to wait for a connection, and for each message.
     on_listening : callable, optional
         Called once with the address, when schedulers can connect.
+    on_turned_away : callable, optional
+        Called with the reason, whenever one that connects is turned away. The next may try.
 
     Returns
     -------
@@ -137,7 +140,7 @@ def serve(
     with listening(listen_address(listen, any_host=any_host)) as (door, bound):
         if on_listening is not None:
             on_listening(str(bound))
-        channel, wish = _greet(door, timeout_s, knowledge)
+        channel, wish = _greet(door, timeout_s, knowledge, on_turned_away)
     with channel:
         try:
             result = _Session(run, channel, wish, knowledge).drive()
@@ -151,7 +154,10 @@ def serve(
 
 
 def _greet(
-    door: socket.socket, timeout_s: float, knowledge: Literal["online", "remaining"]
+    door: socket.socket,
+    timeout_s: float,
+    knowledge: Literal["online", "remaining"],
+    on_turned_away: Callable[[str], object] | None,
 ) -> tuple[Channel, Hello]:
     """Wait for the first that speaks the protocol; turn others away."""
     until = time.monotonic() + timeout_s
@@ -165,6 +171,8 @@ def _greet(
         except _REFUSED as error:
             _last_words(channel, error)
             channel.close()
+            if on_turned_away is not None:
+                on_turned_away(str(error))
         except BaseException:
             channel.close()
             raise

@@ -388,8 +388,12 @@ def test_who_does_not_say_hello_is_turned_away(hello: Any, words: str) -> None:
         drive(stranger)
         stranger.close()
 
-    result = serve(gl.Simulation(LAB, trace_of(5)), scheduler)
+    reasons: list[str] = []
+    run = gl.Simulation(LAB, trace_of(5))
+    result = serve(run, scheduler, on_turned_away=reasons.append)
     assert result.summary["finished"] == 30
+    assert len(reasons) == 1
+    assert words in reasons[0]
 
 
 def test_a_message_has_a_size() -> None:
@@ -507,6 +511,10 @@ def test_the_command_serves_and_saves(tmp_path: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.readline()
         (address,) = re.findall(r"^listening on (127\.0\.0\.1:\d+)$", said.strip())
+        with closing(Peer(address)) as peer:
+            peer.say({"type": "hello", "version": 2})
+            said = process.stderr.readline()
+        assert said.startswith("a scheduler was turned away: version: this gangline speaks")
         with closing(Peer(address)) as peer:
             drive(peer)
         out, err = process.communicate(timeout=60)
