@@ -224,8 +224,8 @@ class Simulation:
         from gangline.runs.spec import keys_of
 
         failed, scaled = [dict(row) for row in failures], [dict(row) for row in capacity]
-        self._require_future("failures", (row["down_s"] for row in failed))
-        self._require_future("capacity", (row["at_s"] for row in scaled))
+        self._require_future("failures", (row["down_s"] for row in failed if "down_s" in row))
+        self._require_future("capacity", (row["at_s"] for row in scaled if "at_s" in row))
         spec, world = self._run.spec, self._world
         trace = world.trace if jobs is None else self._with(jobs)
         data = world.cluster.to_dict()

@@ -252,6 +252,10 @@ def test_the_past_takes_no_events() -> None:
     early = {"job_id": ["a"], "arrival_s": [999.0], "gpus": [1], "duration_s": [9.0]}
     with refused(gl.OptionError, field="arrival_s", value=999.0):
         run.inject(pa.table(early))
+    with pytest.raises(gl.ClusterError, match="down_s: this key is required"):
+        run.inject(failures=[{"server": 0, "up_s": 2000.0}])
+    with pytest.raises(gl.ClusterError, match="at_s: this key is required"):
+        run.inject(capacity=[{"servers": 1}])
     same(plan_to_end(run), gl.simulate(LAB, trace_of(8), Widest()))
 
 
