@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 
 from gangline.cli import _console
-from gangline.cli._inputs import Json, MaybePolicy  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Json, MaybePolicy, find_modules_here
 
 
 def explain(folder: Path, /, *, job: str, policy: MaybePolicy = None, json: Json = False) -> int:
@@ -25,6 +25,7 @@ def explain(folder: Path, /, *, job: str, policy: MaybePolicy = None, json: Json
     """
     from gangline.analysis.report import choose, load_runs
 
+    find_modules_here()
     said = choose(load_runs(folder), policy).explain(job, progress=True)
     if json:
         _console.document(said.to_dict())

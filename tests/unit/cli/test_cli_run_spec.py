@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,6 +93,25 @@ def test_a_policy_in_python_is_found_and_its_changes_are_seen(
     (saved / "edited.json").write_text(json.dumps(spec).replace("specone", "spectwo"))
     assert main(["run", "edited.json"]) == 3
     assert "a policy in Python may have changed" in capsys.readouterr().err
+
+
+def test_explain_finds_a_policy_in_the_working_folder(
+    saved: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(saved)
+    (saved / "specwhy.py").write_text(worlds.module_of(worlds.FirstFit, "Own"))
+    words = ["--trace", str(saved / "jobs.csv"), "--cluster", "pollux-64"]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        policies = ["--policies", "fifo,specwhy:Own"]
+        assert main(["compare", *words, *policies, "--out", "compared"]) == 0
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(saved)])
+    monkeypatch.delitem(sys.modules, "specwhy")
+    capsys.readouterr()
+    assert main(["explain", "compared", "--policy", "specwhy:Own", "--job", "j3"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Under Own it started at once" in said
+    assert "reasons are not known" not in said
 
 
 @pytest.mark.parametrize(
