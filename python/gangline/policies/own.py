@@ -13,7 +13,7 @@ import importlib
 import inspect
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeGuard, get_type_hints
 
 import msgspec
 
@@ -54,8 +54,6 @@ def load(name: str) -> type[Policy]:
     PolicyError
         If it cannot be imported, or is no subclass of `gangline.Policy`.
     """
-    from gangline.policies.protocol import Policy
-
     where = name if ":" in name else installed()[name].value
     module, _, attribute = where.partition(":")
     how = "its module must be in the working folder or on PYTHONPATH"
@@ -74,18 +72,20 @@ def load(name: str) -> type[Policy]:
         raise PolicyError(f"{name}: cannot be imported ({error}); {how}", policy=name) from None
     found = getattr(there, attribute, None)
     if found is None:
-        known = [key for key, one in vars(there).items() if _is_policy(one, Policy)]
+        known = [key for key, one in vars(there).items() if _is_policy(one)]
         hint = (
             did_you_mean(attribute, known) if known else "; it has no subclass of gangline.Policy"
         )
         raise PolicyError(f"{name}: `{module}` has no `{attribute}`{hint}", policy=name)
-    if not _is_policy(found, Policy):
+    if not _is_policy(found):
         raise PolicyError(f"{name}: expected a subclass of gangline.Policy", policy=name)
     return found
 
 
-def _is_policy(value: object, base: type[Policy]) -> bool:
-    return isinstance(value, type) and issubclass(value, base)
+def _is_policy(value: object) -> TypeGuard[type[Policy]]:
+    from gangline.policies.protocol import Policy
+
+    return isinstance(value, type) and issubclass(value, Policy) and value is not Policy
 
 
 def parameters(kind: type[Policy]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def test_mistakes_are_named(name: str, params: dict[str, object], words: str) ->
 
 def test_what_a_file_lacks_is_named(package: Path) -> None:
     (package / "needy.py").write_text("import nowhere\n")
-    (package / "bare.py").write_text("import gangline as gl\nx = 1\n")
+    (package / "bare.py").write_text("from gangline import Policy\nx = 1\n")
     for name, words in (
         ("needy:Few", "(No module named 'nowhere'); needy needs it"),
         ("bare:Few", "`bare` has no `Few`; it has no subclass of gangline.Policy"),
