@@ -8,11 +8,13 @@ from .dally import Dally
 from .gandiva import Gandiva
 from .hadar import Hadar
 from .hadare import HadarE
+from .kueue import Kueue
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
 from .pollux import Pollux
 from .random_pairs import RandomPairs
 from .rounds import Rounds
 from .sjf_bsbf import SjfBsbf, SjfFfs
+from .slurm import Slurm
 from .themis import Themis
 from .toys import ToyFork, ToyMixed
 from .world import PolicyError
@@ -37,6 +39,8 @@ KINDS: tuple[type[Policy], ...] = (
     Pollux,
     SjfFfs,
     SjfBsbf,
+    Slurm,
+    Kueue,
     ToyRound,
     ToyTimer,
     ToyShare,

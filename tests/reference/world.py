@@ -88,7 +88,7 @@ class Server:
     up: bool = True
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """One job: what the trace says, then the state of its run."""
 
@@ -105,6 +105,12 @@ class Job:
     weight: float = 1.0
     user: str | None = None
     vc: str | None = None
+    account: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    limit: int | None = None  # time limit that the user asked for
+    priority: int = 0  # that the user gave
+    nice: int = 0
     deadline: int | None = None
     is_tabled: bool = False  # the rates are those of the throughput table
     elastic: Elastic | None = None
@@ -266,6 +272,12 @@ def read_jobs(
             weight=float(row.get("weight") or 1.0),
             user=row.get("user"),
             vc=row.get("vc"),
+            account=row.get("account"),
+            partition=row.get("partition"),
+            qos=row.get("qos"),
+            limit=to_ns(row.get("wait_limit_s") or 0.0) or None,
+            priority=int(row.get("priority") or 0),
+            nice=int(row.get("nice") or 0),
             deadline=None if row.get("deadline_s") is None else to_ns(row["deadline_s"]),
             **base_rates(row, world, types, allowed),
         )
