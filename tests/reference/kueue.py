@@ -175,6 +175,8 @@ class Kueue(Policy):
         super().__init__(ref, name, params)
         if list(self.p["strategies"]) not in STRATEGIES:
             raise PolicyError("no such list", field="strategies", value=self.p["strategies"])
+        if self.p["queue_by"] not in ("vc", "user", "account", "partition", "qos"):
+            raise PolicyError("no such label", field="queue_by", value=self.p["queue_by"])
         self.eligible_from: dict[int, int] = {}  # of jobs that were preempted
         self.queues = self.make_queues()
 
@@ -228,6 +230,8 @@ class Kueue(Policy):
         for key, word in says.items():
             if word not in POLICIES[key]:
                 raise PolicyError(f"bad {key}: {word}", field="queues", value=word)
+        if says["borrow"] != "Never" and says["reclaim"] == "Never":
+            raise PolicyError("borrow needs reclaim", field="queues", value=row["name"])
         says["borrow_max_priority"] = row.get("borrow_max_priority", math.inf)
         weight = Fraction(str(row.get("weight", 1)))
         return Node(row["name"], is_queue, quotas, weight, says)
@@ -269,8 +273,9 @@ class Kueue(Policy):
         taken = {gpu for held in on.values() for gpu in held.gpus}
         return self.place_on(job, self.ref.every_gpu() - taken, t)
 
-    def fits(self, on: On, job: Job, t: int, *, may_borrow: bool = True) -> bool:
-        if not may_borrow and self.borrows(on, job, t):
+    def fits(self, on: On, job: Job, t: int, inside: Node | None = None) -> bool:
+        """Whether the job could start; with a node, whether that need not borrow for it either."""
+        if inside is not None and left(self.with_job(on, job, t), inside, t) < 0:
             return False
         return self.gpus_for(on, job, t) is not None
 
@@ -319,12 +324,15 @@ class Kueue(Policy):
 
     def classic_victims(self, on: On, job: Job, t: int, found: list[Job]) -> list[Job]:
         queue = self.queue_of(job)
+        way = list(queue.path())
+        sides = [node for node in way if node.parent is not None] or way  # all but the root
         may_borrow = queue.says["borrow"] == "LowerPriority"
-        if job.gpus > queue.quota(t).nominal and not may_borrow:
+        alone = self.with_job({}, job, t)
+        if not may_borrow and all(left(alone, node, t) < 0 for node in sides):
             return []
         own = [other for other in found if on[other].queue is queue]
         if own == found:
-            return self.greedy(on, job, t, found, may_borrow=True)
+            return self.greedy(on, job, t, found)
         chosen: list[Job] = []
         if may_borrow:
             most = queue.says["borrow_max_priority"]
@@ -333,37 +341,40 @@ class Kueue(Policy):
                 for other in found
                 if other in own or (other.priority < job.priority and other.priority <= most)
             ]
-            chosen = self.greedy(on, job, t, below, may_borrow=True)
-        if not chosen and usage(on, queue, t) < queue.quota(t).nominal:
-            chosen = self.greedy(on, job, t, found, may_borrow=False)
-        return chosen or self.greedy(on, job, t, own, may_borrow=True)
+            chosen = self.greedy(on, job, t, below)
+        for node in sides:
+            if not chosen and left(on, node, t) > 0:
+                beyond = [o for o in found if o in own or on[o].queue not in tree(node)]
+                chosen = self.greedy(on, job, t, beyond, node)
+        return chosen or self.greedy(on, job, t, own)
 
-    def greedy(self, on: On, job: Job, t: int, found: list[Job], *, may_borrow: bool) -> list[Job]:
-        queue, on, chosen = self.queue_of(job), dict(on), []
-        held = dict(on)
+    def greedy(
+        self, on: On, job: Job, t: int, found: list[Job], inside: Node | None = None
+    ) -> list[Job]:
+        queue, held, chosen = self.queue_of(job), on, []
         for other in found:
             if held[other].queue is not queue and not self.lends(on, queue, held[other].queue, t):
                 continue
-            del on[other]
+            on = {o: what for o, what in on.items() if o is not other}
             chosen.append(other)
-            if self.fits(on, job, t, may_borrow=may_borrow):
-                return self.fewer(on, held, job, t, chosen, may_borrow=may_borrow)
+            if self.fits(on, job, t, inside):
+                return self.fewer(on, held, job, t, chosen, inside)
         return []
 
     def fewer(
-        self, on: On, held: On, job: Job, t: int, chosen: list[Job], *, may_borrow: bool
+        self, on: On, held: On, job: Job, t: int, chosen: list[Job], inside: Node | None = None
     ) -> list[Job]:
         """Put back, from the last to the first, whom the job can do without."""
         needed = []
         for other in reversed(chosen):
-            if self.fits(on | {other: held[other]}, job, t, may_borrow=may_borrow):
+            if self.fits(on | {other: held[other]}, job, t, inside):
                 on = on | {other: held[other]}
             else:
                 needed.append(other)
         return needed[::-1]
 
     def fair_victims(self, on: On, job: Job, t: int, found: list[Job]) -> list[Job]:
-        queue, held, chosen = self.queue_of(job), dict(on), []
+        queue, held, chosen = self.queue_of(job), on, []
         left_over = found
         for strategy in self.p["strategies"]:
             by_queue: dict[Node, list[Job]] = {}
@@ -385,7 +396,7 @@ class Kueue(Policy):
                 chosen.append(taken)
                 on = {other: what for other, what in on.items() if other is not taken}
                 if self.fits(on, job, t):
-                    return self.fewer(on, held, job, t, chosen, may_borrow=True)
+                    return self.fewer(on, held, job, t, chosen)
             left_over.sort(key=found.index)
         return []
 

@@ -2,8 +2,8 @@
 
 Cases of kubernetes-sigs/kueue, one test each; the facts are theirs, CPUs became GPUs, and halves
 were doubled with everything else. Classic: pkg/scheduler/preemption/preemption_test.go at 014d949.
-Fair: pkg/scheduler/preemption/preemption_fair_test.go at 054bf63. What is admitted arrives at 0, in
-the order of the case; the incoming job arrives at 1.
+Classic in trees: preemption_hierarchical_test.go, fair: preemption_fair_test.go, both at 054bf63.
+What is admitted arrives at 0, in the order of the case; the incoming job arrives at 1.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ CLASSIC = [
     queue("shared", gpus(10), "shared"),
     queue("lend1", gpus(6, None, 4), "cohort-lend", within=LOWER, reclaim=LOWER),
     queue("lend2", gpus(6, None, 2), "cohort-lend", within=LOWER, reclaim=LOWER),
+    queue("a", gpus(2), "cohort-three", within=LOWER, reclaim="Any"),
+    queue("b", gpus(2), "cohort-three"),
+    queue("c", gpus(2), "cohort-three"),
 ]
 CLASSIC_CASES: dict[str, tuple[Rows, Row, set[str]]] = {
     "preempt lowest priority": (
@@ -222,6 +225,35 @@ CLASSIC_CASES: dict[str, tuple[Rows, Row, set[str]]] = {
         job("in", "lend1", 3, 1),
         {"lend2-mid"},
     ),
+    "preempt from all ClusterQueues in cohort-lend": (
+        [
+            job("lend1-low", "lend1", 3, -1),
+            job("lend1-mid", "lend1", 2),
+            job("lend2-low", "lend2", 3, -1),
+            job("lend2-mid", "lend2", 4),
+        ],
+        job("in", "lend1", 4),
+        {"lend1-low", "lend2-low"},
+    ),
+    "preemptions from cq when target queue is exhausted for the single requested resource": (
+        [
+            job("a1", "a", 1, -2),
+            job("a2", "a", 1, -2),
+            job("a3", "a", 1, -1),
+            *(job(f"b{i}", "b") for i in (1, 2, 3)),
+        ],
+        job("in", "a", 2),
+        {"a1", "a2"},
+    ),
+    "allow preemption from other cluster queues if target cq is not exhausted": (
+        [
+            job("a1", "a", 1, -1),
+            *(job(f"b{i}", "b") for i in (1, 2, 3, 4)),
+            job("b5", "b", 1, -1),
+        ],
+        job("in", "a", 2),
+        {"a1", "b5"},
+    ),
 }
 
 
@@ -229,6 +261,15 @@ CLASSIC_CASES: dict[str, tuple[Rows, Row, set[str]]] = {
 def test_published_classic_preemption(name: str) -> None:
     admitted, incoming, wanted = CLASSIC_CASES[name]
     assert preempted(admitted, incoming, queues=CLASSIC) == wanted
+
+
+def test_published_more_than_can_be_lent() -> None:
+    """Case "cannot preempt ... if exceeds requestable quota including lending limit".
+
+    Theirs stays pending without preempting; here a job that can never run is refused.
+    """
+    with pytest.raises(reference.InfeasibleJobError):
+        start([job("low", "lend2", 10, -1), job("in", "lend1", 9)], queues=CLASSIC)
 
 
 def test_published_nothing_to_preempt_within_a_queue_that_never_does() -> None:
@@ -255,6 +296,144 @@ def test_published_newer_workloads_of_the_same_priority() -> None:
         for i, (other, at) in enumerate(since.items())
     }
     assert policy.victims(on, incoming, 0) == [wl2]
+
+
+def cohort(name: str, parent: str | None = None, nominal: int = 0, weight: float = 1) -> Row:
+    return {"name": name, "parent": parent, "flavors": gpus(nominal), "weight": weight}
+
+
+def below(name: str, parent: str, nominal: int = 0, **says: Any) -> Row:
+    """Queue of the cases in trees."""
+    return queue(name, gpus(nominal), parent, **{"within": LOWER, "reclaim": "Any"} | says)
+
+
+BORROW = {"borrow": LOWER, "borrow_max_priority": 0}
+DEEP = ["c11 r", "c12 r", "c21 c11", "c22 c11", "c23 c11", "c31 c21", "c32 c21"]
+CLASSIC_TREES: dict[str, tuple[Rows, Rows, Rows, Row, set[str]]] = {
+    "preempt with hierarchical advantage": (
+        [below("q", "c"), below("out", "r")],
+        [cohort("c", "r", 2)],
+        [job("2", "out", 2)],
+        job("in", "q", 2),
+        {"2"},
+    ),
+    "avoid queues within nominal quota": (
+        [below("nominal", "r", 2), below("q", "c"), below("out", "r")],
+        [cohort("c", "r", 2)],
+        [job("1", "nominal", 2, -10), job("2", "out", 2)],
+        job("in", "q", 2),
+        {"2"},
+    ),
+    "preempt multiple with hierarchical advantage": (
+        [below("q", "c"), below("out", "r")],
+        [cohort("c", "r", 2)],
+        [job("1", "out", 1, 1), job("2", "out", 1, 2)],
+        job("in", "q", 2),
+        {"1", "2"},
+    ),
+    "preempt in cohort and own CQ": (
+        [below("q", "c", **BORROW), below("same", "c")],
+        [cohort("c", "r", 3)],
+        [job("not", "same", 1, 1), job("may", "same"), job("own", "q", 1, -1)],
+        job("in", "q", 2, 1),
+        {"may", "own"},
+    ),
+    "prefer to preempt hierarchical candidate": (
+        [below("q", "c"), below("out", "r")],
+        [cohort("c", "r", 2)],
+        [job("borrows", "out", 1, 1), job("own", "q", 1, -2)],
+        job("in", "q"),
+        {"borrows"},
+    ),
+    "forced to preempt priority candidate": (
+        [below("q", "c", **BORROW), below("nominal", "r", 2), below("same", "c")],
+        [cohort("c", "r", 2)],
+        [job("nominal", "nominal", 2, -10), job("same", "same", 2, -1)],
+        job("in", "q", 2),
+        {"same"},
+    ),
+    "incoming workload fits in CQ nominal quota": (
+        [below("q", "c", 4), below("out", "r"), below("same", "c")],
+        [cohort("c", "r", 2)],
+        [job("borrows", "out", 3, 10), job("same", "same", 3, 10)],
+        job("in", "q", 4),
+        {"borrows", "same"},
+    ),
+    "preempt hierarchical and priority candidates": (
+        [below("q", "c", reclaim=LOWER, **BORROW), below("out", "r"), below("same", "c")],
+        [cohort("r", None, 1), cohort("c", "r", 4)],
+        [job("borrows", "out", 2, -1), job("same", "same", 1, -1), job("not", "out", 2, 1)],
+        job("in", "q", 3),
+        {"borrows", "same"},
+    ),
+    "preempt hierarchical candidates and inside CQ": (
+        [below("q", "c", reclaim=LOWER, **BORROW), below("out", "r"), below("same", "c")],
+        [cohort("r", None, 1), cohort("c", "r", 4)],
+        [job("borrows", "out", 2, -1), job("own", "q", 1, -1), job("not", "out", 2, 1)],
+        job("in", "q", 3),
+        {"borrows", "own"},
+    ),
+    "reclaim nominal quota from lowest priority workload, excluding non-borrowing": (
+        [below("q", "c"), below("out", "r"), below("nominal", "r", 2)],
+        [cohort("c", "r", 3)],
+        [
+            job("prio_8", "out", 1, 8),
+            job("prio_9", "out", 1, 9),
+            job("prio_10", "out", 1, 9),
+            job("nominal", "nominal", 2, -2),
+        ],
+        job("in", "q"),
+        {"prio_8"},
+    ),
+    "infeasible preemption all available workloads in pruned subtrees": (
+        [below("other", "c_other"), below("q", "c"), below("same", "c")],
+        [cohort("c", "r", 2), cohort("c_other", "r", 2)],
+        [job("o1", "other", 1, -10), job("o2", "other", 1, -10), job("same", "same", 2)],
+        job("in", "q", 2),
+        set(),
+    ),
+    "respect lending limits": (
+        [below("q", "c") | {"flavors": gpus(3, None, 2)}, below("out", "r")],
+        [cohort("c", "r", 2)],
+        [job("borrows", "out", 4)],
+        job("in", "q", 5, -2),
+        {"borrows"},
+    ),
+    "reclaim in complex hierarchy": (
+        [
+            below(name, parent)
+            for name, parent in zip(
+                ("q1", "q2", "q3", "q4", "q5"), ("c12", "c23", "c22", "c32", "c31"), strict=True
+            )
+        ],
+        [cohort(*names.split(), nominal=4) for names in DEEP],
+        [
+            job("1", "q1", 4, -6),
+            job("2", "q1", 4, -5),
+            job("3", "q2", 4, -9),
+            job("4", "q2", 4, -10),
+            job("5", "q3", 4, -4),
+            job("6", "q3", 3, -3),
+            job("7", "q4", 2, 4),
+            job("8", "q4", 3, 2),
+        ],
+        job("in", "q5", 7, -2),
+        {"1", "4"},
+    ),
+    "long range preemption": (
+        [queue("left", gpus(10), "l", reclaim="Any"), queue("right", gpus(0), "r")],
+        [cohort("l", "root"), cohort("r", "root")],
+        [job("to-be-preempted", "right", 5)],
+        job("in", "left", 8),
+        {"to-be-preempted"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIC_TREES)
+def test_published_classic_preemption_in_trees(name: str) -> None:
+    queues, cohorts, admitted, incoming, wanted = CLASSIC_TREES[name]
+    assert preempted(admitted, incoming, queues=queues, cohorts=cohorts) == wanted
 
 
 def fair(name: str, nominal: int, cohort: str, weight: float = 1, **says: Any) -> Row:
@@ -432,10 +611,6 @@ def test_published_one_strategy_alone(strategy: str, wanted: str) -> None:
         admitted, job("in", "a"), queues=BASE, fair_sharing=True, strategies=[strategy]
     )
     assert found == {wanted}
-
-
-def cohort(name: str, parent: str | None = None, nominal: int = 0, weight: float = 1) -> Row:
-    return {"name": name, "parent": parent, "flavors": gpus(nominal), "weight": weight}
 
 
 TREES: dict[str, tuple[Rows, Rows, Rows, Row, set[str]]] = {
@@ -671,6 +846,22 @@ def test_preempted_job_returns() -> None:
     ends = {row["job_id"]: row["finish_ns"] / 1e9 for row in outcome.jobs}
     assert ends == {"low": 15.0, "in": 6.0}
     assert outcome.preemptions == 1
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"queues": [queue("q", gpus(4), reclaim="Sometimes")]},
+        {"queues": [queue("q", gpus(4), borrow=LOWER)]},  # keps/1337: needs reclaim
+        {"queues": [queue("other", gpus(4))]},
+        {"queue_by": "colour"},
+        {"strategies": [INITIAL, FINAL]},  # concepts/preemption: only the other order
+        {"cohorts": [cohort("a", "b"), cohort("b", "a")]},
+    ],
+)
+def test_what_is_refused(params: Row) -> None:
+    with pytest.raises(reference.PolicyError):
+        start([job("j", "q")], **params)
 
 
 def test_job_that_its_quota_never_holds_is_infeasible() -> None:
