@@ -848,6 +848,21 @@ def test_preempted_job_returns() -> None:
     assert outcome.preemptions == 1
 
 
+def test_who_did_not_fit_is_looked_at_again_after_a_preemption() -> None:
+    """By hand: of the 4 GPUs taken from low, in needs 2; p of another queue borrows the others."""
+    queues = [queue("q", gpus(4), "x", within=LOWER), queue("r", gpus(0), "x")]
+    rows = [
+        job("low", "q", 4, -1),
+        job("in", "q", 2, 1, arrival_s=1),
+        job("p", "r", 2, arrival_s=1),
+    ]
+    outcome = reference.run(
+        {"cluster": worlds.lab("1x4 g"), "jobs": rows}, "kueue", {"queues": queues}
+    )
+    starts = {row["job_id"]: row["first_start_ns"] / 1e9 for row in outcome.jobs}
+    assert starts == {"low": 0.0, "in": 1.0, "p": 1.0}
+
+
 @pytest.mark.parametrize(
     "params",
     [

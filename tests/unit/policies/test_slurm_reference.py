@@ -320,6 +320,22 @@ def test_all_jobs_ahead_have_reservations() -> None:
     assert starts(jobs, "2x2 g", bf_max_job_test=1)["C"] == 200
 
 
+def test_expected_ends_are_on_the_grid() -> None:
+    """B is planned for 120 to 220 on two servers, by the grid to 240; E on all three from there.
+
+    G would end at 230 on the third server, by the grid at 240 as well: it delays nobody.
+    """
+    jobs = [
+        job("A1", 0, 2, 100, 100),
+        job("A2", 0, 2, 100, 100),
+        job("B", 1, 4, 100, 100),
+        job("E", 2, 6, 10, 60),
+        job("G", 3, 2, 10, 200),
+    ]
+    assert starts(jobs, "3x2 g")["G"] == 30
+    assert starts(jobs, "3x2 g", bf_resolution_s=10)["G"] > 30
+
+
 def test_reservations_take_whole_servers() -> None:
     """sched_config: backfill reserves whole nodes, even where a job does not need all of one.
 
@@ -384,6 +400,17 @@ def test_published_order_of_preemption() -> None:
     assert {r["job_id"] for r in outcome.jobs if r["preemptions"]} == {"low2", "low4", "low8"}
 
 
+def test_only_who_is_in_the_way_is_preempted() -> None:
+    """Without a second order small is tried first; its GPU is not used in the end, so it stays."""
+    jobs = [
+        job("small", 0, 1, 1000, qos="low"),
+        job("large", 0, 2, 1000, qos="low"),
+        job("high", 30, 2, 10, qos="high"),
+    ]
+    outcome = run(jobs, "1x1 g", "1x2 g", qos_preempt={"high": ["low"]}, reorder_count=0)
+    assert {r["job_id"] for r in outcome.jobs if r["preemptions"]} == {"large"}
+
+
 def test_preemption_by_qos() -> None:
     """High takes low's GPUs at 30; low is eligible again at 150 and has 70 s left.
 
@@ -415,6 +442,23 @@ def test_exempt_time() -> None:
     found = starts(jobs, "1x4 g", preempt_exempt_s=45, qos_exempt_s={"low": 20}, **params)
     assert found["high"] == 30
     assert starts(jobs, "1x4 g", preempt_exempt_s=5000, **params)["high"] == 1000
+
+
+def test_servers_emptied_by_backfill_stay_shut_for_the_pass() -> None:
+    """preempt, "Limitations of Preemption During Backfill Scheduling".
+
+    First needs both servers and waits for other. Second preempts low at 30 and leaves three GPUs
+    of that server free, which third gets at the next pass, not in this one.
+    """
+    jobs = [
+        job("low", 0, 4, 1000, 1000, qos="low"),
+        job("other", 0, 4, 1000, 1000, qos="other"),
+        job("first", 1, 8, 10, 60, qos="high"),
+        job("second", 2, 1, 50, 60, qos="high"),
+        job("third", 3, 1, 50, 60, qos="other"),
+    ]
+    found = starts(jobs, "2x4 g", qos_preempt={"high": ["low"]})
+    assert (found["second"], found["third"]) == (30, 60)
 
 
 @pytest.mark.parametrize(
