@@ -100,6 +100,7 @@ class Slurm(Policy):
         self.backfill_every = to_ns(self.p["bf_interval_s"])
         self.stays: list[Stay] = []
         self.eligible_from: dict[int, int] = {}  # of jobs that were preempted
+        self.planned: dict[int, int] = {}  # starts of waiting jobs by the last backfill pass
         self.ticks = 0  # usage is that of this many calculation periods
         self.root, self.users = self.make_tree()
 
@@ -401,6 +402,7 @@ class Slurm(Policy):
         now = self.ref.now
         horizon = now + to_ns(self.p["bf_window_s"])
         bookings: list[Booking] = []
+        self.planned = {}
         tested: dict[str | None, int] = {}
         for job in queue[: self.p["bf_max_job_test"]]:
             tested[job.user] = tested.get(job.user, 0) + 1
@@ -420,6 +422,7 @@ class Slurm(Policy):
                     break
                 if gpus is not None:
                     bookings.append(Booking({s for s, _ in gpus}, int(begin), end))
+                    self.planned[job.index] = int(begin)
                     break
                 found = self.preempting(job, self.free, servers) if begin == now else None
                 if found is not None:

@@ -8,6 +8,7 @@ What is admitted arrives at 0, in the order of the case; the incoming job arrive
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import reference
 import worlds
-from reference.kueue import Held, Kueue, share
+from reference.kueue import Held, Kueue, is_within, share
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -846,6 +847,59 @@ def test_preempted_job_returns() -> None:
     ends = {row["job_id"]: row["finish_ns"] / 1e9 for row in outcome.jobs}
     assert ends == {"low": 15.0, "in": 6.0}
     assert outcome.preemptions == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_quotas_hold_and_nobody_who_fits_waits(seed: int) -> None:
+    """In drawn trees nobody ever borrows more than it may, and all jobs end."""
+    draw = random.Random(seed)
+
+    def maybe(most: int) -> int | None:
+        return draw.choice([None, draw.randint(0, most)])
+
+    names = ["a", "b", "c", "d"]
+    queues = [
+        queue(
+            name,
+            gpus(draw.randint(0, 3), maybe(3), maybe(3)),
+            draw.choice(["x", "y"]),
+            weight=draw.choice([0, 0.5, 1, 2]),
+            strategy=draw.choice(["BestEffortFIFO", "StrictFIFO"]),
+            within=draw.choice(["Never", LOWER, "LowerOrNewerEqualPriority"]),
+            reclaim=draw.choice([LOWER, "Any"]),
+            borrow=draw.choice(["Never", LOWER]),
+        )
+        for name in names
+    ]
+    cohorts = [cohort("x", "root", 1), cohort("y", draw.choice(["x", "root"]), draw.randint(0, 2))]
+    rows = [
+        job(
+            f"j{i}",
+            draw.choice(names),
+            draw.randint(1, 3),
+            draw.randint(-1, 1),
+            arrival_s=draw.randint(0, 40),
+            duration_s=draw.randint(5, 60),
+        )
+        for i in range(14)
+    ]
+    world = {
+        "cluster": worlds.lab("1x16 g"),
+        "jobs": rows,
+        "run": {"on_infeasible": "drop"},
+    }
+    params: Row = {"queues": queues, "cohorts": cohorts, "fair_sharing": draw.random() < 0.5}
+    ref = reference.Reference(world, "kueue", params)
+    while (at := ref.advance()) is not None:
+        ref.decide()
+        policy = ref.policy
+        assert isinstance(policy, Kueue)
+        assert all(is_within(policy.on, node, 0) for node in policy.queues.values())
+        for waits in ref.waiting():
+            if policy.queue_of(waits).says["strategy"] == "BestEffortFIFO":
+                is_due = policy.eligible_from.get(waits.index, 0) <= at
+                assert not (is_due and policy.fits(policy.on, waits, 0))
+    assert all(one.status in ("finished", "dropped") for one in ref.jobs)
 
 
 def test_who_did_not_fit_is_looked_at_again_after_a_preemption() -> None:

@@ -6,6 +6,7 @@ at 0388958, sched_config at 01cec7f, preempt at 38a73cd, resource_limits at 03f9
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -384,6 +385,32 @@ def test_bf_max_job_user() -> None:
         job("C", 2, 2, 50, 60, user="ann"),
     ]
     assert starts(jobs, "2x2 g", bf_max_job_user=1)["C"] == 200
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_backfill_delays_the_first_of_the_queue(seed: int) -> None:
+    """sched_config: once it is planned, the first job starts by then, if limits are the truth."""
+    draw = random.Random(seed)
+    jobs = []
+    for i in range(12):
+        seconds = draw.randint(5, 300)
+        size = draw.choice([1, 1, 2, 3, 4, 6])
+        jobs.append(job(f"j{i}", draw.randint(0, 200), size, seconds, seconds))
+    ref = reference.Reference(
+        world_of(jobs, "3x2 g"), "slurm", {"bf_resolution_s": draw.choice([1, 7, 60])}
+    )
+    latest: dict[int, int] = {}
+    while ref.advance() is not None:
+        ref.decide()
+        assert isinstance(ref.policy, Slurm)
+        first = min(ref.waiting(), key=lambda one: (one.arrival, one.index), default=None)
+        if first is not None and first.index in ref.policy.planned:
+            latest.setdefault(first.index, ref.policy.planned[first.index])
+    assert latest, "nobody ever waited for a reservation"
+    for index, planned in latest.items():
+        start = ref.jobs[index].first_start
+        assert start is not None
+        assert start <= planned
 
 
 # Preemption
