@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .parts import total
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(eq=False)
@@ -77,7 +81,9 @@ def fair_tree(root: Node) -> dict[Node, float]:
     return {user: rank / count for user, rank in ranks.items()}
 
 
-def classic(root: Node, dampening: float) -> dict[Node, float]:
+def classic(
+    root: Node, dampening: float, power: Callable[[float, float], float] = math.pow
+) -> dict[Node, float]:
     """Half for who used just its part, more for who used less."""
     found: dict[Node, float] = {}
 
@@ -91,7 +97,7 @@ def classic(root: Node, dampening: float) -> dict[Node, float]:
             if not child.is_user:
                 visit(child, shares * own, used)
             elif shares * own > 0:
-                found[child] = 2.0 ** (-used / (shares * own) / dampening)
+                found[child] = power(2.0, -used / (shares * own) / dampening)
             else:
                 found[child] = 0.0
 

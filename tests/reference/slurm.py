@@ -173,7 +173,9 @@ class Slurm(Policy):
     def bring_usage_up(self) -> None:
         """Do the calculations that were due by now."""
         period, half_life = to_ns(self.p["calc_period_s"]), self.p["half_life_s"]
-        decay = 0.5 ** (self.p["calc_period_s"] / half_life) if half_life > 0 else 1.0
+        decay = 1.0
+        if half_life > 0:
+            decay = self.ref.maths.pow(0.5, self.p["calc_period_s"] / half_life)
         while (self.ticks + 1) * period <= self.ref.now:
             begin = self.ticks * period
             for (account, name), user in self.users.items():
@@ -185,7 +187,7 @@ class Slurm(Policy):
     def factors(self) -> dict[Node, float]:
         if self.p["fairshare"] == "tree":
             return fair_tree(self.root)
-        return classic(self.root, self.p["dampening"])
+        return classic(self.root, self.p["dampening"], self.ref.maths.pow)
 
     # Priority
 
