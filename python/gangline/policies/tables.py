@@ -118,6 +118,14 @@ class _Table:
     def __init__(self, core: PolicyView) -> None:
         self._core = core
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [key for key in dir(type(self)) if not key.startswith("_")]
+            raise AttributeError(f"no column `{name}` of {self._name}; known: {', '.join(known)}")
+
     def _ints(self, name: str) -> _Ints:
         found: _Ints = self._core.column(self._name, name)
         return found

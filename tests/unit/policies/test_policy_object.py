@@ -593,3 +593,27 @@ def test_changes_name_jobs_that_others_slow_down() -> None:
         {"preempted": [1], "retimed": [0]},
         {},
     ]
+
+
+@pytest.mark.parametrize(
+    ("table_", "column", "words"),
+    [
+        ("waiting", "gpu", "no column `gpu` of waiting; known: arrival_s, attained"),
+        ("running", "duration_s", "no column `duration_s` of running; known: arrival_s, attained"),
+        (
+            "servers",
+            "free",
+            "no column `free` of servers; known: free_mask, gpu_type, gpus, gpus_free",
+        ),
+    ],
+)
+def test_an_unknown_column_is_named(table_: str, column: str, words: str) -> None:
+    class Look(gl.Policy):
+        def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+            getattr(getattr(view, table_), column)
+            return gl.Plan()
+
+    jobs = table(arrival_s=[0.0], gpus=[1], duration_s=[1.0])
+    with pytest.raises(AttributeError) as caught:
+        gl.simulate(gl.Cluster.homogeneous(servers=1, gpus=1), jobs, Look())
+    assert str(caught.value).startswith(words)
