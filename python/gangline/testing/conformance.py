@@ -190,6 +190,11 @@ class _Trial:
     max_share: int | None
     max_events: int | None
 
+    def __post_init__(self) -> None:
+        from gangline.policies.choice import resolve_policy
+
+        resolve_policy(self.policy, self.params)  # what is no policy fails in no world
+
     def check(self, world: WorldLike) -> None:
         """Raise what is wrong with the policy in a world."""
         from gangline.cluster.description import Cluster

@@ -113,3 +113,14 @@ def test_drawn_failures_keep_every_law(name: str) -> None:
     )
     trace = gl.synth.philly(jobs=60, seed=2, max_gpus=8)
     gl.testing.check_policy(name, [(lab, trace, {"seed": 3, "restart_s": 30.0})])
+
+
+def test_a_class_is_no_policy() -> None:
+    class Idle(gl.Policy):
+        def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+            return gl.Plan()
+
+    wrong: Any = Idle
+    for ask in (gl.testing.check_policy, gl.testing.counterexample):
+        with pytest.raises(gl.PolicyError, match=r"pass an object of it: Idle\(\)"):
+            ask(wrong, 2)
