@@ -119,6 +119,10 @@ class Simulation:
         self._world = self._worlds.world(self._run.spec)  # found by hashes: too slow for each step
         self._view = View(core.view, self._world.trace.column("job_id"))
 
+    def __repr__(self) -> str:
+        what = "a decision is due" if self.is_due else "no decision is due"
+        return f"<Simulation at {self.now_s:,.9g} s: {what}>"
+
     @property
     def now_s(self) -> float:
         """Simulated time in seconds."""

@@ -279,3 +279,11 @@ def test_an_interrupt_stops_an_advance_and_other_threads_go_on() -> None:
     timer.join()
     assert 0.0 < run.now_s < count
     assert run.advance(until_s=float(count)) == "time"
+
+
+def test_it_says_where_it_stands() -> None:
+    run = gl.Simulation(LAB, trace_of(8))
+    assert repr(run) == "<Simulation at 0 s: no decision is due>"
+    run.advance()
+    first_s = trace_of(8).numbers("arrival_s").min()
+    assert repr(run) == f"<Simulation at {first_s:,.9g} s: a decision is due>"
