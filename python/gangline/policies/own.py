@@ -76,7 +76,8 @@ def load(name: str) -> type[Policy]:
         hint = (
             did_you_mean(attribute, known) if known else "; it has no subclass of gangline.Policy"
         )
-        raise PolicyError(f"{name}: `{module}` has no `{attribute}`{hint}", policy=name)
+        message = f"{name}: cannot be imported: {module} has no `{attribute}`{hint}"
+        raise PolicyError(message, policy=name)
     if not _is_policy(found):
         raise PolicyError(f"{name}: expected a subclass of gangline.Policy", policy=name)
     return found

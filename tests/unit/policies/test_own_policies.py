@@ -91,7 +91,11 @@ def test_the_command_line_lists_and_sets(capsys: pytest.CaptureFixture[str]) -> 
         ("few", {"most": "x"}, "most = 'x': expected `int`, got `str`"),
         ("few", {"slack": True}, "slack = True: expected `float`, got `bool`"),
         ("fewpolicies:NoPolicy", {}, "expected a subclass of gangline.Policy"),
-        ("fewpolicies:Fwe", {}, "`fewpolicies` has no `Fwe`; did you mean `Few`?"),
+        (
+            "fewpolicies:Fwe",
+            {},
+            "cannot be imported: fewpolicies has no `Fwe`; did you mean `Few`?",
+        ),
         ("nomodule:Few", {}, "in the working folder or on PYTHONPATH"),
         ("lost", {}, "No module named 'nowhere'"),
         ("there/fewpolicies.py:Few", {}, "from the folder there as fewpolicies:Few"),
@@ -109,7 +113,7 @@ def test_what_a_file_lacks_is_named(package: Path) -> None:
     (package / "bare.py").write_text("from gangline import Policy\nx = 1\n")
     for name, words in (
         ("needy:Few", "(No module named 'nowhere'); needy needs it"),
-        ("bare:Few", "`bare` has no `Few`; it has no subclass of gangline.Policy"),
+        ("bare:Few", "bare has no `Few`; it has no subclass of gangline.Policy"),
         ("bare:x", "expected a subclass of gangline.Policy"),
         ("fewpolicies", "a policy of fewpolicies.py is named `fewpolicies:CLASS`"),
     ):
