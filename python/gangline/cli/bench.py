@@ -103,9 +103,9 @@ def _check_row(given: list[PolicyLike], row: Path, *, quick: bool) -> None:
     from gangline.studies.bench.submission import check_row
 
     if quick or len(given) != 1:
-        message = "--row: expected one policy (--policies MODULE:CLASS) on the whole suite"
+        message = "--row: expected one policy on the whole suite: --policies MODULE:CLASS"
         if quick:
-            message += "; leave out --quick"
+            message += ", without --quick"
         raise OptionError(message, field="row", value=str(row))
     check_row(given[0], row)
 

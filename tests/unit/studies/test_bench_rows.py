@@ -144,6 +144,7 @@ def test_of_several_rows_the_one_that_differs_is_named(tmp_path: Path) -> None:
 def test_a_row_needs_the_whole_suite_and_a_policy_in_python(tmp_path: Path) -> None:
     quick = gangline("bench", "--quick", "--policies", "las", "--row", "r", cwd=tmp_path)
     assert (quick.returncode, "one policy on the whole suite" in quick.stderr) == (2, True)
+    assert "--policies MODULE:CLASS, without --quick" in quick.stderr
     ours = gangline("bench", "--policies", "las", "--row", "r", cwd=tmp_path)
     assert (ours.returncode, "expected a policy in Python" in ours.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
