@@ -232,6 +232,15 @@ def ratios(panels: Sequence[Panel]) -> Figure:
     ------
     MissingExtraError
         If the extra `plot` is not installed.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = gl.paper.run(["las"], worlds=["tiresias"], quick=True, out=folder, workers=1)
+    >>> len(gl.plot.ratios(gl.paper.panels(made)).axes)
+    1
     """
     figure, first = new_figure()
     first.remove()

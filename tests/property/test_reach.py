@@ -125,9 +125,9 @@ FEATURES: dict[str, Callable[[World, gl.Result], bool]] = {
 def test_every_feature_of_the_engine_is_reached() -> None:
     reached = dict.fromkeys(FEATURES, 0)
     kinds = (
-        (strategies.any_worlds(), 100),
+        (strategies.any_worlds(), 250),
         (strategies.iteration_worlds(), 30),
-        (strategies.worlds(checkpoints=True, random_failures=True), 80),
+        (strategies.worlds(checkpoints=True, random_failures=True), 120),
     )
     for drawn, worlds in kinds:
 

@@ -48,6 +48,15 @@ def write(made: Paper, out: str | PathLike[str]) -> list[str]:
     ------
     FileExistsError
         If one of the files is there and gangline did not write it.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = gl.paper.run(["las"], worlds=["tiresias"], quick=True, out=folder, workers=1)
+    ...     files = gl.paper.write(made, folder)
+    >>> files[-1]
+    'repeat.toml'
     """
     import pyarrow as pa
 

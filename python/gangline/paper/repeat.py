@@ -52,7 +52,14 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Repeated(NamedTuple):
-    """What a repetition found."""
+    """What a repetition found.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.paper.Repeated(runs=32, files=14, differences=[], versions=[]).sentences()
+    ['it repeats: 32 runs with the same events, 14 files with the same bytes']
+    """
 
     runs: int
     files: int
@@ -97,6 +104,16 @@ def repeat(
         If the file is not that of a kit.
     PolicyError
         If the file of a policy is not the one that was run.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = gl.paper.run(["las"], worlds=["tiresias"], quick=True, out=folder, workers=1)
+    ...     files = gl.paper.write(made, folder)
+    ...     again = gl.paper.repeat(f"{folder}/repeat.toml", workers=1)
+    >>> again.runs, again.differences
+    (32, [])
     """
     path = Path(path)
     asked = _read(path)

@@ -109,6 +109,14 @@ class Paper:
         Mechanisms of policies that had nothing to gain in a world, by world.
     traces : dict
         World to the SHA-256 of the traces as drawn by the seeds, unchanged.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = gl.paper.run(["las"], worlds=["tiresias"], quick=True, out=folder, workers=1)
+    >>> made.is_quick, made.seeds, len(made.runs)
+    (True, [0, 1], 32)
     """
 
     def __init__(
@@ -190,6 +198,14 @@ def carry_out(
         If a policy is unknown, given twice, or not in a file.
     OptionError
         If there is no such world, or a seed is given twice.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = gl.paper.run(["las"], worlds=["tiresias"], quick=True, out=folder, workers=1)
+    >>> made
+    Paper(las: 1 world, 32 runs)
     """
     from gangline.runs.execution import Worlds as Traces
     from gangline.studies.sweep.plan import Listed

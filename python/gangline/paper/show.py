@@ -181,7 +181,16 @@ def reasons(made: Paper) -> list[str]:
 
 
 def panels(made: Paper) -> list[Panel]:
-    """Return the figure as data: for each new policy and world the ratios of its heroes."""
+    """Return the figure as data: for each new policy and world the ratios of its heroes.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = gl.paper.run(["las"], worlds=["tiresias"], quick=True, out=folder, workers=1)
+    >>> [panel.title for panel in gl.paper.panels(made)]
+    ['tiresias: mean JCT of rival / las']
+    """
     found = []
     for entrant in made.entrants:
         for place in made.worlds:

@@ -47,6 +47,12 @@ class Change:
         Parameters of the policies that have them; others run as they are.
     load : float
         The load of the common world; 0 = its own.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.paper.world("tiresias").changes[0].label
+    'load: 1'
     """
 
     what: str
@@ -100,6 +106,13 @@ class World:
         Made one at a time.
     is_common : bool
         Whether jobs get the models and the load of the suite of the bench.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> place = gl.paper.world("dally")
+    >>> place.heroes, place.measure
+    (('dally',), 'makespan_s')
     """
 
     name: str

@@ -109,6 +109,17 @@ def serve_batsim(
         If an option is wrong, or the protocol cannot say what happens in the run.
     MissingExtraError
         If pyzmq is not installed.
+
+    Examples
+    --------
+    Nobody listens at this address:
+
+    >>> import gangline as gl
+    >>> run = gl.Simulation("2x4xA100", "synth:philly?jobs=5&seed=1&max_gpus=4")
+    >>> gl.serve_batsim(run, "127.0.0.1:9", timeout_s=0.1)
+    Traceback (most recent call last):
+    ...
+    gangline.errors.PeerError: no scheduler was at 127.0.0.1:9 within 0.1 s
     """
     if knowledge not in ("online", "remaining"):
         message = f'knowledge: expected "online" or "remaining", got {knowledge!r}'

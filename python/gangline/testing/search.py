@@ -149,11 +149,18 @@ def _smaller(world: World) -> Iterator[World]:
 
 
 def _fewer(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield rows of a cluster without one of them, with a smaller number, or without a key."""
+    """Yield rows of a cluster without one of them, with a smaller number, or without a key.
+
+    Two groups of equal servers become one.
+    """
     for i, row in enumerate(rows):
         before, after = rows[:i], rows[i + 1 :]
         if len(rows) > 1:
             yield before + after
+        for j, other in enumerate(after):
+            if "count" in row and _less(row, "count") == _less(other, "count"):
+                whole = {**row, "count": row["count"] + other["count"]}
+                yield [*before, whole, *after[:j], *after[j + 1 :]]
         for name in ("count", "gpus"):
             if row.get(name, 1) > 1:
                 yield [*before, {**row, name: row[name] - 1}, *after]

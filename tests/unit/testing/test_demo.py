@@ -37,7 +37,7 @@ def mean_jct_s(trace: gl.Trace, cluster: gl.Cluster, policies: list[str]) -> dic
 
 def test_the_policies_of_the_demo_differ() -> None:
     cluster = gl.Cluster.preset(variable("DEMO_CLUSTER"))
-    trace = gl.read_trace(ROOT / variable("DEMO_TRACE"))
+    trace = gl.read_trace(variable("DEMO_TRACE"))
     jct_s = mean_jct_s(trace, cluster, variable("DEMO_POLICIES").split(","))
     assert {"fifo", "sjf", "srtf", "las", "tiresias"} <= set(jct_s)
     for shorter, longer in pairwise(sorted(jct_s.values())):
@@ -47,7 +47,7 @@ def test_the_policies_of_the_demo_differ() -> None:
 
 def test_the_demo_states_its_load() -> None:
     cluster = gl.Cluster.preset(variable("DEMO_CLUSTER"))
-    trace = gl.read_trace(ROOT / variable("DEMO_TRACE"))
+    trace = gl.read_trace(variable("DEMO_TRACE"))
     stated = re.search(
         r"([\d,]+) synthetic jobs .* ([\d.]+) times the work that the (\d+) GPUs",
         (ROOT / "Makefile").read_text("utf-8"),

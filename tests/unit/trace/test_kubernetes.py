@@ -229,7 +229,7 @@ def test_jobs_without_gpus_and_other_kinds(tmp_path: Path) -> None:
     [
         (
             lambda one: one["metadata"].pop("creationTimestamp"),
-            r"creationTimestamp: expected a mom",
+            r"creationTimestamp: expected an inst",
         ),
         (lambda one: one["metadata"].update(creationTimestamp="soon"), 'got "soon"'),
         (

@@ -63,7 +63,14 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Verified(NamedTuple):
-    """What became of a row that was run again."""
+    """What became of a row that was run again.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.bench.Verified("mine", runs=5, of=180, differences=[]).sentences()
+    ['mine: holds: 5 of 180 runs have the same events']
+    """
 
     name: str
     runs: int
@@ -100,6 +107,15 @@ def write_row(done: Bench, policy: PolicyLike, folder: str | PathLike[str]) -> N
     ------
     OptionError
         If it was a part of the suite, or runs failed.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> done = gl.bench.bench(["fifo"], quick=True, workers=1)
+    >>> gl.bench.write_row(done, "fifo", "row")
+    Traceback (most recent call last):
+    ...
+    gangline.errors.OptionError: row: expected the whole suite without failures, got a quick one
     """
     import shutil
 
@@ -152,6 +168,14 @@ def verify(
     ------
     OptionError
         If there is no row.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.bench.verify(".", quick=True)
+    Traceback (most recent call last):
+    ...
+    gangline.errors.OptionError: .: expected the folder of a row, with row.toml, or a folder of rows
     """
     path = Path(path)
     folder = path.parent if path.name == ROW else path

@@ -77,6 +77,16 @@ class RuntimeFit:
         Numbers that the jobs cannot separate: raising one and lowering the other fits as well.
     notes : list of str
         Sentences on what was left out, and what could not be fitted.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=40, seed=3, max_gpus=8)
+    >>> happened = gl.simulate(lab, trace, "srtf").jobs
+    >>> found = gl.fit_runtime(trace, happened)
+    >>> found.jobs, round(found.factors["all models"].value, 6)
+    (40, 1.0)
     """
 
     factors: dict[str, Estimate]
