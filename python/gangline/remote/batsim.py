@@ -112,7 +112,7 @@ def serve_batsim(
 
     Examples
     --------
-    Nobody listens at this address:
+    No scheduler listens at this address:
 
     >>> import gangline as gl
     >>> run = gl.Simulation("2x4xA100", "synth:philly?jobs=5&seed=1&max_gpus=4")
