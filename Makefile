@@ -79,7 +79,7 @@ demo: release ## six schedulers under load: a table here, a report in demo/
 # before is put back afterwards.
 GATE = @$(PY) scripts/check.py $@ $(if $(ONLY),--only $(ONLY)) $(if $(wildcard $(VENV)/.release),--release)
 
-test: setup ## the tests, Rust and Python: about ten minutes on two cores
+test: setup ## the tests, Rust and Python: about a quarter of an hour on two cores
 	$(GATE)
 
 check: setup ## what takes longer: slow tests, more examples, large worlds, browser, wheel, fuzz, instruction counts

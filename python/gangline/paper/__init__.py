@@ -17,6 +17,6 @@ from gangline.paper.repeat import Repeated, repeat
 from gangline.paper.run import Paper
 from gangline.paper.run import carry_out as run
 from gangline.paper.show import panels
-from gangline.paper.worlds import Change, World, world
+from gangline.paper.worlds import Change, PaperWorld, world
 
-__all__ = ["Change", "Paper", "Repeated", "World", "panels", "repeat", "run", "world", "write"]
+__all__ = ["Change", "Paper", "PaperWorld", "Repeated", "panels", "repeat", "run", "world", "write"]

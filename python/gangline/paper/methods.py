@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangline.paper.run import Entrant, Paper
-    from gangline.paper.worlds import World
+    from gangline.paper.worlds import PaperWorld
 
 __all__ = ["methods_tex", "methods_txt", "versions_of_run"]
 
@@ -95,7 +95,7 @@ def _count(made: Paper) -> str:
     )
 
 
-def _world(made: Paper, place: World) -> str:
+def _world(made: Paper, place: PaperWorld) -> str:
     cluster = place.cluster()
     address = place.address(0, quick=made.is_quick).replace("seed=0", "seed=S")
     kinds = ", ".join(f"{gpus} {'GPUs' if kind == 'GPU' else kind}"
@@ -106,14 +106,14 @@ def _world(made: Paper, place: World) -> str:
     changed = [one.label for one in place.changes_of(quick=made.is_quick)
                if any(row.world is place and row.change is one for row in made.rows)]  # fmt: skip
     return (
-        f"World {place.name} ({place.source}): cluster {cluster.name} with {kinds}, jobs "
+        f"PaperWorld {place.name} ({place.source}): cluster {cluster.name} with {kinds}, jobs "
         f"{address} (traces sha256 {made.traces[place.name][:_SHOWN]}...)"
         f"{', ' + options if options else ''}; measure: {place.words}; rivals: {listed(rivals)}"
         f"{'; changed one at a time: ' + ', '.join(changed) if changed else ''}."
     )
 
 
-def _rival(place: World, name: str) -> str:
+def _rival(place: PaperWorld, name: str) -> str:
     for one in place.rivals:
         if one.name == name and one.params:
             params = ", ".join(f"{key} = {value}" for key, value in one.params.items())

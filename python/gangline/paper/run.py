@@ -12,7 +12,7 @@ import msgspec
 from gangline._support import statistics
 from gangline._support.formatting import plural
 from gangline.errors import OptionError, PolicyError
-from gangline.paper.worlds import NAMES, UNCHANGED, Change, World, world
+from gangline.paper.worlds import NAMES, UNCHANGED, Change, PaperWorld, world
 from gangline.policies.source import source_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Entrant(NamedTuple):
 class Row(NamedTuple):
     """A policy in a world, as it is or with one thing changed."""
 
-    world: World
+    world: PaperWorld
     change: Change
     policy: str
     is_new: bool
@@ -71,7 +71,7 @@ class Row(NamedTuple):
 class Pair(NamedTuple):
     """A rival against a new policy: how many times as much it needs."""
 
-    world: World
+    world: PaperWorld
     change: Change
     policy: str
     rival: str
@@ -94,7 +94,7 @@ class Paper:
     ----------
     entrants : list of Entrant
         The policies that it is about.
-    worlds : list of World
+    worlds : list of PaperWorld
         Where they ran.
     seeds : list of int
         Each draws the jobs of a world anew, and is the seed of the run.
@@ -108,7 +108,7 @@ class Paper:
     notes : list of str
         Mechanisms of policies that had nothing to gain in a world, by world.
     traces : dict
-        World to the SHA-256 of the traces as drawn by the seeds, unchanged.
+        PaperWorld to the SHA-256 of the traces as drawn by the seeds, unchanged.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Paper:
     def __init__(
         self,
         entrants: Sequence[Entrant],
-        worlds: Sequence[World],
+        worlds: Sequence[PaperWorld],
         seeds: Sequence[int],
         *,
         quick: bool,
@@ -235,7 +235,7 @@ def carry_out(
 class _Cell(NamedTuple):
     """A policy in a world, with its runs; none if the world lacks what it needs."""
 
-    world: World
+    world: PaperWorld
     change: Change
     policy: str
     is_new: bool
@@ -277,7 +277,7 @@ def _refuse_repeated(field: str, given: Sequence[Any]) -> None:
         raise OptionError(f"{field}: expected at least one, got none", field=field)
 
 
-def _cells(made: Paper, place: World, traces: Worlds) -> Iterator[_Cell]:
+def _cells(made: Paper, place: PaperWorld, traces: Worlds) -> Iterator[_Cell]:
     """Yield the policies of a world, as it is and with each change."""
     from gangline.runs.inputs import make_options
     from gangline.runs.premises import lacks, merged
@@ -321,7 +321,7 @@ def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
     return [one for one in found if touched and (one in touched or one[2])]
 
 
-def _taking_part(made: Paper, place: World, change: Change) -> Iterator[_Taking]:
+def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Taking]:
     """Yield label and policy of those that run; of the rivals all, or at changes the heroes."""
     from gangline.policies.choice import resolve_policy
 

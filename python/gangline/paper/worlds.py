@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gangline.cluster.description import Cluster
     from gangline.trace.reference import TraceReference
 
-__all__ = ["NAMES", "UNCHANGED", "Change", "World", "world"]
+__all__ = ["NAMES", "UNCHANGED", "Change", "PaperWorld", "world"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ UNCHANGED = Change("unchanged", "")
 
 
 @dataclass(frozen=True)
-class World:
+class PaperWorld:
     """A cluster, a workload, and who runs there.
 
     Parameters
@@ -182,14 +182,14 @@ def _of_study(
     rivals: tuple[str, ...],
     quick: Mapping[str, Any],
     changes: tuple[Change, ...],
-) -> World:
+) -> PaperWorld:
     """Return the world of a setting of a study."""
     paper = study(name)
     address = paper.workloads[setting.workload]
     shape, _, query = address.removeprefix("synth:").partition("?")
     pairs = dict(part.split("=", 1) for part in query.split("&"))
     pairs.pop("seed")
-    return World(
+    return PaperWorld(
         name=name,
         title=paper.title,
         source=f"{paper.source}; setting `{setting.title}` of `gangline reproduce {name}`",
@@ -229,7 +229,7 @@ _ERRORS = tuple(
 _MAKESPAN, _JCT = ("makespan_s", "makespan"), ("jct_mean_s", "mean JCT")
 
 
-def _hadar() -> World:
+def _hadar() -> PaperWorld:
     return _of_study(
         "hadar",
         Setting("hadar-60", "", "static-160"),
@@ -250,7 +250,7 @@ def _hadar() -> World:
     )
 
 
-def _dally() -> World:
+def _dally() -> PaperWorld:
     return _of_study(
         "dally",
         Setting("4x4", "dally-2024", "batch"),
@@ -272,7 +272,7 @@ def _dally() -> World:
     )
 
 
-def _sjf_bsbf() -> World:
+def _sjf_bsbf() -> PaperWorld:
     return _of_study(
         "sjf-bsbf",
         Setting("xi-1.5", "", "jobs-240"),
@@ -331,8 +331,8 @@ def _gavel_cluster(name: str) -> Cluster:
     )
 
 
-def _gavel() -> World:
-    return World(
+def _gavel() -> PaperWorld:
+    return PaperWorld(
         name="gavel",
         title="Gavel: shares of three GPU types by linear programs",
         source=(
@@ -372,8 +372,8 @@ def _tiresias_cluster(name: str) -> Cluster:
     return Cluster.from_dict({**made, "name": name})
 
 
-def _tiresias() -> World:
-    return World(
+def _tiresias() -> PaperWorld:
+    return PaperWorld(
         name="tiresias",
         title="Tiresias: least attained service",
         source=(
@@ -416,14 +416,14 @@ def _suite_cluster(name: str) -> Cluster:
     return load_suite(_SUITE).cluster(name)
 
 
-def _common() -> World:
+def _common() -> PaperWorld:
     suite = load_suite(_SUITE)
     shapes = {one.name: one.trace.removeprefix("synth:") for one in suite.workloads}
     shape, _, query = shapes["philly"].partition("?")
     pairs = dict(part.split("=", 1) for part in query.split("&"))
     pairs.pop("seed")
     heroes = ("hadar-jct", "dally", "sjf-bsbf", "gavel-las", "tiresias")
-    return World(
+    return PaperWorld(
         name="common",
         title="The common world: three GPU types with unlike rates, and sharing",
         source=(
@@ -472,7 +472,7 @@ NAMES = tuple(_MADE)
 
 
 @cache
-def world(name: str) -> World:
+def world(name: str) -> PaperWorld:
     """Return a world.
 
     Raises

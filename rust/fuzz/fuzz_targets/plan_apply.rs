@@ -71,6 +71,7 @@ fn steps(u: &mut Unstructured) -> Result<()> {
         match engine.advance() {
             Ok(Advance::Decision) => {}
             Ok(Advance::Done) | Err(EngineError::Stalled { .. }) => break,
+            Ok(Advance::Time | Advance::Slice) => unreachable!("no time was given to stop at"),
             Err(error) => panic!("{error}"),
         }
         loop {
