@@ -92,9 +92,9 @@ def test_the_command_line_lists_and_sets(capsys: pytest.CaptureFixture[str]) -> 
         ("few", {"slack": True}, "slack = True: expected `float`, got `bool`"),
         ("fewpolicies:NoPolicy", {}, "expected a subclass of gangline.Policy"),
         (
-            "fewpolicies:Fwe",
+            "fewpolicies:Fxw",
             {},
-            "cannot be imported: fewpolicies has no `Fwe`; did you mean `Few`?",
+            "cannot be imported: fewpolicies has no `Fxw`; did you mean `Few`?",
         ),
         ("nomodule:Few", {}, "in the working folder or on PYTHONPATH"),
         ("lost", {}, "No module named 'nowhere'"),
