@@ -276,7 +276,7 @@ def test_published_more_than_can_be_lent() -> None:
 def test_published_nothing_to_preempt_within_a_queue_that_never_does() -> None:
     """Case "can't preempt workloads in ClusterQueue for withinClusterQueue=Never".
 
-    Theirs is told to preempt; here the cohort is filled so that there is no other way.
+    Their case forces the preemption; here the cohort is full, so that nothing else fits.
     """
     admitted = [job("c2-low", "c2", 3, -1), job("c1-high", "c1", 6, 5), job("c2", "c2", 3, 5)]
     assert preempted(admitted, job("in", "c2", 4, 1), queues=CLASSIC) == set()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Reply:
-    """A socket of ZeroMQ: it is told what to answer, and keeps what it heard."""
+    """A ZeroMQ socket that gives prepared answers and keeps what it received."""
 
     def __init__(self, kind: int = zmq.REP) -> None:
         self.context = zmq.Context()

@@ -196,7 +196,7 @@ def _refuse(found: Columns, name: str, bad: Any, expected: str) -> None:
 
 
 def _moved(found: Columns, arrival: Floats, is_known: Any) -> Any:
-    """Return the rows whose arrival is not that of the trace, whatever zero the clock has."""
+    """Return the rows whose arrival differs from the trace, once both clocks have the same zero."""
     if not found.has("arrival_s") or not is_known.any():
         return np.zeros(len(arrival), dtype=bool)
     apart = found["arrival_s"] - arrival

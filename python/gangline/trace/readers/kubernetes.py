@@ -239,7 +239,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _gangs(objects: list[_Object], records: Records, notes: dict[str, int]) -> list[_Gang]:
-    """Return a gang for each object that no other object of the export stands for."""
+    """Return a gang for each object that no Workload or group of the export represents."""
     reader = _Reader(records)
     owners = {
         owner.uid

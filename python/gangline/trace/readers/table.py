@@ -66,7 +66,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     header : bool
         Whether the first line has names; otherwise the columns are named 1, 2, ...
     status_words : dict of str to str
-        What further words of status mean.
+        The native status of further words, such as {"evicted": "killed"}.
     """
 
     columns: dict[str, str] = {}
