@@ -61,8 +61,17 @@ def class_name(name: str) -> str:
 
 def annotation(parameter: Parameter) -> str:
     """Return the type of a field."""
+    default = parameter["default"]
+    plain = value_type(parameter)
+    return plain if default is not None else f"{plain} | None"
+
+
+def value_type(parameter: Parameter) -> str:
+    """Return the type of a value that is given."""
     default, kind = parameter["default"], parameter["kind"]
-    plain = {
+    if kind == "named":
+        return f"Mapping[str, {value_type(parameter['each'])}]"
+    return {
         "bool": "bool",
         "number": "int" if isinstance(default, int) else "float",
         "choice": "str",
@@ -70,8 +79,9 @@ def annotation(parameter: Parameter) -> str:
         "numbers": "tuple[float, ...]",
         "shares": "Mapping[str, float]",
         "weights": "Mapping[str, float]",
+        "names": "tuple[str, ...]",
+        "tables": "tuple[Mapping[str, Any], ...]",
     }[kind]
-    return plain if default is not None else f"{plain} | None"
 
 
 def literal(value: object) -> str:
@@ -86,8 +96,12 @@ def field_line(parameter: Parameter) -> str:
     """Return the line of a dataclass that declares a field."""
     start = f"    {parameter['name']}: {annotation(parameter)} = "
     settings = []
-    if parameter["kind"] in ("shares", "weights"):
-        settings = ["default=None", "hash=False", f'metadata={{"kind": "{parameter["kind"]}"}}']
+    kind = parameter["kind"]
+    if kind in ("shares", "weights", "named", "tables"):
+        settings = ["default=None", "hash=False", f'metadata={{"kind": "{kind}"}}']
+    elif kind == "names":
+        default = literal(parameter["default"])
+        settings = [f"default={default}", 'metadata={"kind": "names"}']
     elif parameter["rule"] in ("maybe", "maybe_whole"):
         default = literal(parameter["default"])
         settings = [f"default={default}", 'metadata={"kind": "maybe"}']
@@ -96,7 +110,10 @@ def field_line(parameter: Parameter) -> str:
     line = f"{start}field({', '.join(settings)})"
     if len(line) <= WIDTH:
         return line
-    return f"{start}field(\n        {', '.join(settings)}\n    )"
+    inside = f"        {', '.join(settings)}\n"
+    if len(inside) > WIDTH:
+        inside = "".join(f"        {setting},\n" for setting in settings)
+    return f"{start}field(\n{inside}    )"
 
 
 def sentence(text: str) -> str:
@@ -121,6 +138,9 @@ def values(parameter: Parameter) -> str:
         "numbers": f"tuple of float, {expected}{optional}",
         "shares": "mapping of str to float, optional",
         "weights": "mapping of str to float, optional",
+        "named": f"mapping, {expected}, optional",
+        "names": f"tuple of str, {expected}",
+        "tables": f"tuple of mappings, {expected}, optional",
     }[kind]
 
 
@@ -313,7 +333,7 @@ def shown(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return f"`{value}`" if value else '""'
-    return str(value)
+    return f"[{', '.join(map(shown, value))}]" if isinstance(value, list) else str(value)
 
 
 def meaning(parameter: Parameter) -> str:
@@ -323,20 +343,31 @@ def meaning(parameter: Parameter) -> str:
     told = set(re.findall(r"\w+", doc))
     if kind == "choice" and not told.issuperset(parameter["choices"]):
         text += "; " + ", ".join(f"`{word}`" for word in parameter["choices"])
-    if kind in ("number", "numbers"):
+    if kind in ("number", "numbers", "named"):
         text += "; " + re.sub(r"^a number ", "", parameter["expected"])
     more = MORE.get(parameter["name"])
     return f"{text}; see {more}" if more else text
 
 
+def parameter_rows(parameters: list[Parameter], what: str = "parameter") -> list[str]:
+    """Return a table of parameters, then one for the keys of each parameter of tables."""
+    rows = [f"| {what} | default | unit | meaning |", "|---|---|---|---|"] if parameters else []
+    for parameter in parameters:
+        default = shown(parameter["default"])
+        if what != "parameter" and parameter["kind"] == "text" and parameter["default"] is None:
+            default = "must be given"
+        cells = (default, parameter["unit"], meaning(parameter))
+        rows.append(f"| `{parameter['name']}` | " + " | ".join(cells) + " |")
+    for parameter in parameters:
+        if parameter["kind"] == "tables":
+            keys = f"key of a table in `{parameter['name']}`"
+            rows += ["", *parameter_rows(parameter["keys"], keys)]
+    return rows
+
+
 def parameter_table(policy: Policy) -> str:
     """Return the table of a policy's own parameters, and where the others are."""
-    rows = []
-    if own(policy):
-        rows = ["| parameter | default | unit | meaning |", "|---|---|---|---|"]
-    for parameter in own(policy):
-        cells = (shown(parameter["default"]), parameter["unit"], meaning(parameter))
-        rows.append(f"| `{parameter['name']}` | " + " | ".join(cells) + " |")
+    rows = parameter_rows(own(policy))
     rule = placement(policy)[:1]
     if rule:
         start = "And those" if rows else "Those"

@@ -108,6 +108,9 @@ def values(parameter: dict[str, Any]) -> st.SearchStrategy[Any]:
     if rule in ("at_least", "maybe"):
         least = [bound, bound, *(max(bound, number) for number in _numbers(parameter))]
         return st.sampled_from(least if rule == "at_least" else [None, None, *least])
+    if rule == "named":
+        each = values({**parameter, **parameter["each"]})
+        return st.dictionaries(st.sampled_from(NAMES), each)
     by_rule: dict[str, st.SearchStrategy[Any]] = {
         "bool": st.booleans(),
         "choice": st.sampled_from(parameter.get("choices", [None])),
@@ -121,6 +124,11 @@ def values(parameter: dict[str, Any]) -> st.SearchStrategy[Any]:
         "positives": st.lists(st.sampled_from(TIMES), min_size=1, max_size=5),
         "shares": st.fixed_dictionaries(dict.fromkeys(NAMES, st.sampled_from([0.125, 0.2, 0.25]))),
         "weights": st.fixed_dictionaries(dict.fromkeys(NAMES, st.sampled_from([0.5, 1.0, 3.0]))),
+        "names": st.lists(st.sampled_from(NAMES), unique=True),
+        "words": st.lists(
+            st.sampled_from(parameter.get("choices", [None])), min_size=1, unique=True
+        ),
+        "tables": DEFAULT,  # their keys depend on each other
     }
     return by_rule[rule]
 

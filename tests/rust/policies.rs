@@ -110,7 +110,10 @@ fn kept_refusals_equal_the_walk() {
             let word = |word: &str| ParamValue::Str(word.to_owned());
             params.insert("placement".to_owned(), word(rule));
             params.insert("max_level".to_owned(), word(level));
-            params.insert("limits".to_owned(), ParamValue::List(limits.into()));
+            params.insert(
+                "limits".to_owned(),
+                ParamValue::numbers(limits.iter().copied()),
+            );
             params.remove("discretised");
             preemptions += compare(case.clone(), seed, name, &params);
         }
@@ -157,7 +160,7 @@ fn las_with_one_huge_limit_is_fifo_skip() {
     for seed in 0..200 {
         let case = conformance::draw(seed, scope);
         let count = ("placement".to_owned(), ParamValue::Str("count".to_owned()));
-        let huge = ("limits".to_owned(), ParamValue::List(vec![1e12]));
+        let huge = ("limits".to_owned(), ParamValue::numbers([1e12]));
         let las = Params::from([count.clone(), huge]);
         assert_eq!(
             finishes(&case, "las", &las),
@@ -205,7 +208,7 @@ fn knob_zero_never_promotes_and_a_small_one_does() {
         let case = conformance::draw(seed, scope);
         for (at, knob) in [0.0, 0.1].into_iter().enumerate() {
             let params = Params::from([
-                ("limits".to_owned(), ParamValue::List(vec![5.0, 40.0])),
+                ("limits".to_owned(), ParamValue::numbers([5.0, 40.0])),
                 ("promote_knob".to_owned(), ParamValue::Float(knob)),
             ]);
             let mut policy = build("las", &params, Services::default()).expect("valid parameters");

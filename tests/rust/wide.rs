@@ -206,7 +206,10 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_free: bool) -> Params {
         return params;
     }
     let limits = numbers.pick(&[&[20.0, 100.0][..], &[10.0], &[5.0, 40.0, 200.0]]);
-    params.insert("limits".to_owned(), ParamValue::List(limits.into()));
+    params.insert(
+        "limits".to_owned(),
+        ParamValue::numbers(limits.iter().copied()),
+    );
     let knob = numbers.pick(&[0.0, 0.0, 1.0, 4.0]);
     params.insert("promote_knob".to_owned(), ParamValue::Float(knob));
     params.insert("las_time".to_owned(), ParamValue::Bool(numbers.once_in(2)));

@@ -112,8 +112,8 @@ class PolicyBase:
 def _parameter_value(value: object) -> object:
     value = to_builtins(value)
     if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+        return {name: _parameter_value(item) for name, item in value.items()}
+    return [_parameter_value(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 class OnDemand(Mapping[str, PolicyBase]):

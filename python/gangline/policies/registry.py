@@ -144,6 +144,36 @@ def _fit_named(what: str, policy: str, key: str, default: object, value: Any) ->
     return {name: float(share) for name, share in value.items()}
 
 
+def _fit_named_values(policy: str, key: str, default: object, value: Any) -> object:  # noqa: ARG001
+    """Values by name, which the core checks one by one; none at all is the default."""
+    return _plain(value) if value else None
+
+
+def _fit_names(policy: str, key: str, default: object, value: Any) -> object:
+    """Words in a list, or in a text with commas between them, as `--set` has it."""
+    if isinstance(value, str):
+        value = [word.strip() for word in value.split(",") if word.strip()]
+    if not isinstance(value, list | tuple):
+        return _fit(policy, key, default, value)
+    return tuple(value)
+
+
+def _fit_tables(policy: str, key: str, default: object, value: Any) -> object:  # noqa: ARG001
+    """Tables in a list, which the core checks key by key; none at all is the default."""
+    if isinstance(value, list | tuple):
+        value = tuple(_plain(row) for row in value)
+    return value or None
+
+
+def _plain(value: Any) -> Any:
+    """Return the one form of equal values: no keys without one, whole numbers as such, lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
     """Turn a number into float; None, or the word in a setting, is the default."""
     return default if value in (None, "none") else _fit(policy, key, 0.0, value)
@@ -153,6 +183,9 @@ _FITS: dict[str, Callable[[str, str, object, Any], object]] = {
     "shares": partial(_fit_named, "shares"),
     "weights": partial(_fit_named, "weights"),
     "maybe": _fit_maybe,
+    "named": _fit_named_values,
+    "names": _fit_names,
+    "tables": _fit_tables,
 }
 """How values become settings, for fields whose default does not say it."""
 

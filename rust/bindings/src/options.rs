@@ -281,12 +281,15 @@ fn step_fit([a_c, b_c, a_n, b_n, a_r, b_r, gamma]: Fit) -> StepFit {
 pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
     let mut params = Params::new();
     for (key, value) in given.iter() {
-        params.insert(key.extract()?, param(&value)?);
+        params.insert(key.extract()?, param(&value, DEEPEST)?);
     }
     Ok(params)
 }
 
-fn param(value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
+/// Lists and tables inside each other that a parameter may have: a list of tables with a list of tables, and to spare.
+const DEEPEST: u32 = 8;
+
+fn param(value: &Bound<'_, PyAny>, levels: u32) -> PyResult<ParamValue> {
     if value.is_none() {
         return Ok(ParamValue::None);
     }
@@ -306,17 +309,22 @@ fn param(value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
     if value.is_instance_of::<PyString>() {
         return Ok(ParamValue::Str(value.extract()?));
     }
-    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        return match value.extract() {
-            Ok(list) => Ok(ParamValue::List(list)),
-            Err(_) => Ok(ParamValue::Str(value.to_string())),
-        };
+    let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    if is_list && levels > 0 {
+        let items = value.try_iter()?.map(|item| param(&item?, levels - 1));
+        return Ok(ParamValue::List(items.collect::<PyResult<_>>()?));
     }
-    if let Ok(table) = value.cast::<PyDict>() {
-        return match table.extract() {
-            Ok(table) => Ok(ParamValue::Table(table)),
-            Err(_) => Ok(ParamValue::Str(value.to_string())),
-        };
+    if let Ok(table) = value.cast::<PyDict>()
+        && levels > 0
+        && table
+            .keys()
+            .iter()
+            .all(|key| key.is_instance_of::<PyString>())
+    {
+        let named = table
+            .iter()
+            .map(|(key, item)| Ok((key.extract()?, param(&item, levels - 1)?)));
+        return Ok(ParamValue::Table(named.collect::<PyResult<_>>()?));
     }
     Ok(ParamValue::Str(value.to_string()))
 }

@@ -127,8 +127,25 @@ fn parameter<'py>(
     row.set_item("rule", rule)?;
     row.set_item("bound", bound)?;
     row.set_item("expected", spec.kind.expected())?;
-    if let ParamKind::Choice(words) = spec.kind {
+    if let ParamKind::Choice(words) | ParamKind::Words(words) = spec.kind {
         row.set_item("choices", words.to_vec())?;
+    }
+    if let ParamKind::Named(kind) = spec.kind {
+        row.set_item(
+            "each",
+            parameter(
+                py,
+                &ParamSpec {
+                    kind: *kind,
+                    ..*spec
+                },
+                false,
+            )?,
+        )?;
+    }
+    if let ParamKind::Tables(keys) = spec.kind {
+        let keys = keys.iter().map(|key| parameter(py, key, false));
+        row.set_item("keys", keys.collect::<PyResult<Vec<_>>>()?)?;
     }
     set_default(&row, "default", spec.default)?;
     row.set_item("unit", spec.unit)?;
@@ -146,6 +163,7 @@ fn set_default(row: &Bound<'_, PyDict>, key: &str, value: ParamDefault) -> PyRes
         ParamDefault::Float(value) => row.set_item(key, value),
         ParamDefault::Str(value) => row.set_item(key, value),
         ParamDefault::List(values) => row.set_item(key, values.to_vec()),
+        ParamDefault::Words(values) => row.set_item(key, values.to_vec()),
     }
 }
 
@@ -166,5 +184,9 @@ fn kind_names(kind: ParamKind) -> (&'static str, &'static str, Option<f64>) {
         ParamKind::Positives => ("numbers", "positives", None),
         ParamKind::NamedShares => ("shares", "shares", None),
         ParamKind::NamedWeights => ("weights", "weights", None),
+        ParamKind::Named(_) => ("named", "named", None),
+        ParamKind::Names => ("names", "names", None),
+        ParamKind::Words(_) => ("names", "words", None),
+        ParamKind::Tables(_) => ("tables", "tables", None),
     }
 }

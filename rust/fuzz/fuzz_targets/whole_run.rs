@@ -22,10 +22,14 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
         ParamKind::Share | ParamKind::Fraction => ParamValue::Float(number.fract()),
         ParamKind::Text => ParamValue::Str("auto".to_owned()),
         ParamKind::Choice(words) => ParamValue::Str((*u.choose(words)?).to_owned()),
-        ParamKind::Increasing => ParamValue::List(vec![number, number * 2.0, number * 7.0]),
-        ParamKind::Positives => ParamValue::List(vec![number, 3.0, number]),
-        ParamKind::NamedWeights => ParamValue::Table([("default".to_owned(), 0.5 + number)].into()),
-        ParamKind::NamedShares => ParamValue::Table([("default".to_owned(), 0.5)].into()),
+        ParamKind::Increasing => ParamValue::numbers([number, number * 2.0, number * 7.0]),
+        ParamKind::Positives => ParamValue::numbers([number, 3.0, number]),
+        ParamKind::NamedWeights => ParamValue::named([("default".to_owned(), 0.5 + number)]),
+        ParamKind::NamedShares => ParamValue::named([("default".to_owned(), 0.5)]),
+        ParamKind::Named(kind) => ParamValue::Table([("default".to_owned(), value(u, *kind)?)].into()),
+        ParamKind::Names => ParamValue::words(["default"]),
+        ParamKind::Words(words) => ParamValue::words([*u.choose(words)?]),
+        ParamKind::Tables(_) => ParamValue::List(Vec::new()),
     })
 }
 

@@ -20,14 +20,58 @@ pub enum ParamValue {
     Float(f64),
     /// A word.
     Str(String),
-    /// Numbers.
-    List(Vec<f64>),
-    /// Numbers by name.
-    Table(BTreeMap<String, f64>),
+    /// Values in order.
+    List(Vec<ParamValue>),
+    /// Values by name.
+    Table(Params),
 }
 
 /// Values by parameter name.
 pub type Params = BTreeMap<String, ParamValue>;
+
+impl ParamValue {
+    /// A list of numbers.
+    pub fn numbers(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::List(values.into_iter().map(Self::Float).collect())
+    }
+
+    /// A list of words.
+    pub fn words<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let words = values.into_iter().map(|word| Self::Str(word.to_owned()));
+        Self::List(words.collect())
+    }
+
+    /// Numbers by name.
+    pub fn named(values: impl IntoIterator<Item = (String, f64)>) -> Self {
+        let pairs = values.into_iter();
+        Self::Table(pairs.map(|(name, x)| (name, Self::Float(x))).collect())
+    }
+
+    /// A number.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Int(value) => Some(*value as f64),
+            Self::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A text.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Str(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A list of texts.
+    pub fn texts(&self) -> Option<Vec<&str>> {
+        match self {
+            Self::List(values) => values.iter().map(Self::text).collect(),
+            _ => None,
+        }
+    }
+}
 
 /// Default of a parameter; the form of a [`ParamValue`] that a table of constants can hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +88,8 @@ pub enum ParamDefault {
     Str(&'static str),
     /// Numbers.
     List(&'static [f64]),
+    /// Words.
+    Words(&'static [&'static str]),
 }
 
 impl ParamDefault {
@@ -56,7 +102,8 @@ impl ParamDefault {
             Self::Int(value) => ParamValue::Float(value as f64),
             Self::Float(value) => ParamValue::Float(value),
             Self::Str(value) => ParamValue::Str(value.to_owned()),
-            Self::List(values) => ParamValue::List(values.to_vec()),
+            Self::List(values) => ParamValue::numbers(values.iter().copied()),
+            Self::Words(values) => ParamValue::words(values.iter().copied()),
         }
     }
 }
@@ -92,6 +139,14 @@ pub enum ParamKind {
     NamedShares,
     /// A positive weight by name, at least one; or none.
     NamedWeights,
+    /// A value of this kind by name; or none.
+    Named(&'static ParamKind),
+    /// Texts in order, none of them twice.
+    Names,
+    /// Some of these words in order, at least one, none of them twice.
+    Words(&'static [&'static str]),
+    /// Tables in order, each with these keys; or none. A text without a default must be given.
+    Tables(&'static [ParamSpec]),
 }
 
 /// One parameter of a policy.
@@ -169,6 +224,8 @@ pub const fn choice(
 #[derive(Clone, Debug)]
 pub struct ParamReader {
     policy: String,
+    /// Where the values are: empty, or the path of a table in a parameter, with a dot at its end.
+    path: String,
     values: Params,
 }
 
@@ -182,11 +239,21 @@ impl ParamReader {
         specs: impl Iterator<Item = ParamSpec> + Clone,
         given: &Params,
     ) -> Result<Self, PolicyError> {
+        Self::of_table(policy, String::new(), specs, given.clone())
+    }
+
+    fn of_table(
+        policy: &str,
+        path: String,
+        specs: impl Iterator<Item = ParamSpec> + Clone,
+        mut given: Params,
+    ) -> Result<Self, PolicyError> {
         let mut reader = Self {
             policy: policy.to_owned(),
+            path,
             values: Params::new(),
         };
-        for (name, value) in given {
+        for (name, value) in &given {
             if !specs.clone().any(|spec| spec.name == name) {
                 let known: Vec<&str> = specs.clone().map(|spec| spec.name).collect();
                 let near = nearest(name, &known);
@@ -195,8 +262,7 @@ impl ParamReader {
         }
         for spec in specs {
             let value = given
-                .get(spec.name)
-                .cloned()
+                .remove(spec.name)
                 .unwrap_or_else(|| spec.default.value());
             let value = reader.check(&spec, value)?;
             reader.values.insert(spec.name.to_owned(), value);
@@ -204,72 +270,73 @@ impl ParamReader {
         Ok(reader)
     }
 
+    /// Returns a value in the form that readers hold, if its kind takes it.
     fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
-        let fine = match (spec.kind, &value) {
-            (ParamKind::Bool, ParamValue::Bool(_))
-            | (ParamKind::Text, ParamValue::Str(_))
-            | (
-                ParamKind::Positives
-                | ParamKind::NamedShares
-                | ParamKind::NamedWeights
-                | ParamKind::Maybe(_)
-                | ParamKind::MaybeWhole(_),
-                ParamValue::None,
-            ) => true,
-            (ParamKind::NamedWeights, ParamValue::Table(table)) => {
-                let weights: Vec<f64> = table.values().copied().collect();
-                !weights.is_empty() && all_positive(&weights)
+        match (spec.kind, value) {
+            (ParamKind::Named(_), ParamValue::None) => Ok(ParamValue::Table(Params::new())),
+            (ParamKind::Tables(_), ParamValue::None) => Ok(ParamValue::List(Vec::new())),
+            (ParamKind::Named(&kind), ParamValue::Table(table)) => {
+                let inside = self.inside(spec.name.to_owned());
+                let entries = table.into_iter().map(|(name, value)| {
+                    let value = inside.check_kind(kind, &name, value)?;
+                    Ok((name, value))
+                });
+                Ok(ParamValue::Table(entries.collect::<Result<_, _>>()?))
             }
-            (
-                ParamKind::AtLeast(_)
-                | ParamKind::Above(_)
-                | ParamKind::Whole(_)
-                | ParamKind::Maybe(_)
-                | ParamKind::MaybeWhole(_)
-                | ParamKind::Share
-                | ParamKind::Fraction,
-                ParamValue::Int(number),
-            ) => {
-                return self.check(spec, ParamValue::Float(*number as f64));
+            (ParamKind::Tables(keys), ParamValue::List(rows)) => {
+                let rows = rows.into_iter().enumerate().map(|(at, row)| {
+                    let row_name = format!("{}[{at}]", spec.name);
+                    let ParamValue::Table(mut row) = row else {
+                        return Err(self.bad(&row_name, &row, &expected_keys("a table", keys)));
+                    };
+                    row.retain(|_, value| *value != ParamValue::None);
+                    let path = self.inside(row_name).path;
+                    let specs = keys.iter().copied();
+                    let reader = Self::of_table(&self.policy, path, specs, row)?;
+                    Ok(ParamValue::Table(reader.values))
+                });
+                Ok(ParamValue::List(rows.collect::<Result<_, _>>()?))
             }
-            (ParamKind::AtLeast(least) | ParamKind::Maybe(least), ParamValue::Float(x)) => {
-                x.is_finite() && *x >= least
-            }
-            (ParamKind::Whole(least) | ParamKind::MaybeWhole(least), ParamValue::Float(x)) => {
-                x.is_finite() && *x >= least && x.fract() == 0.0
-            }
-            (ParamKind::Above(bound), ParamValue::Float(x)) => x.is_finite() && *x > bound,
-            (ParamKind::Share, ParamValue::Float(x)) => (0.0..1.0).contains(x),
-            (ParamKind::Fraction, ParamValue::Float(x)) => (0.0..=1.0).contains(x),
-            (ParamKind::Choice(words), ParamValue::Str(word)) => words.contains(&word.as_str()),
-            (ParamKind::Increasing, ParamValue::List(list)) => {
-                !list.is_empty() && all_positive(list) && list.windows(2).all(|w| w[0] < w[1])
-            }
-            (ParamKind::Positives, ParamValue::List(list)) => {
-                !list.is_empty() && all_positive(list)
-            }
-            (ParamKind::NamedShares, ParamValue::Table(table)) => {
-                let shares: Vec<f64> = table.values().copied().collect();
-                // thirds written in decimals may add up to a little more than 1
-                all_positive(&shares) && (1e-300..=1.0 + 1e-9).contains(&shares.iter().sum())
-            }
-            _ => false,
-        };
-        if fine {
-            Ok(value)
-        } else {
-            let mut expected = spec.kind.expected();
-            if matches!(value, ParamValue::Float(x) if !x.is_finite()) {
-                expected = expected.replacen("number", "finite number", 1);
-            }
-            Err(self.bad(spec.name, &value, &expected))
+            (kind, value) => self.check_kind(kind, spec.name, value),
         }
+    }
+
+    /// The reader of what is inside a value of this one, yet without values.
+    fn inside(&self, name: String) -> Self {
+        Self {
+            policy: self.policy.clone(),
+            path: format!("{}{name}.", self.path),
+            values: Params::new(),
+        }
+    }
+
+    fn check_kind(
+        &self,
+        kind: ParamKind,
+        name: &str,
+        value: ParamValue,
+    ) -> Result<ParamValue, PolicyError> {
+        let value = widened(kind, value);
+        if kind.takes(&value) {
+            return Ok(value);
+        }
+        let mut expected = kind.expected();
+        if matches!(value, ParamValue::Float(x) if !x.is_finite()) {
+            expected = expected.replacen("number", "finite number", 1);
+        }
+        Err(self.bad(name, &value, &expected))
+    }
+
+    /// The error of a value that a policy cannot use, for what its kind does not tell.
+    pub fn refuse(&self, field: &str, expected: &str) -> PolicyError {
+        let value = self.get(field).unwrap_or(&ParamValue::None);
+        self.bad(field, value, expected)
     }
 
     fn bad(&self, field: &str, value: &ParamValue, expected: &str) -> PolicyError {
         PolicyError::Parameter {
             policy: self.policy.clone(),
-            field: field.to_owned(),
+            field: format!("{}{field}", self.path),
             value: value.to_string(),
             expected: expected.to_owned(),
         }
@@ -327,20 +394,54 @@ impl ParamReader {
         named(self.word(name)).expect("the reader has checked the word")
     }
 
+    /// A number, if given.
+    pub fn maybe_number(&self, name: &str) -> Option<f64> {
+        self.get(name).and_then(ParamValue::number)
+    }
+
     /// Numbers, if given.
-    pub fn list(&self, name: &str) -> Option<&[f64]> {
+    pub fn list(&self, name: &str) -> Option<Vec<f64>> {
         match self.get(name) {
-            Some(ParamValue::List(values)) => Some(values),
+            Some(ParamValue::List(values)) => values.iter().map(ParamValue::number).collect(),
+            _ => None,
+        }
+    }
+
+    /// Texts in order; none if the policy has no such parameter.
+    pub fn texts(&self, name: &str) -> Vec<&str> {
+        let texts = self.get(name).and_then(ParamValue::texts);
+        texts.unwrap_or_default()
+    }
+
+    /// Values by name, if given; an empty [`ParamKind::Named`] counts as given.
+    pub fn table(&self, name: &str) -> Option<&Params> {
+        match self.get(name) {
+            Some(ParamValue::Table(values)) => Some(values),
             _ => None,
         }
     }
 
     /// Numbers by name, if given.
-    pub fn table(&self, name: &str) -> Option<&BTreeMap<String, f64>> {
-        match self.get(name) {
-            Some(ParamValue::Table(values)) => Some(values),
+    pub fn named_numbers(&self, name: &str) -> Option<BTreeMap<String, f64>> {
+        let pairs = self.table(name)?.iter();
+        pairs
+            .map(|(key, value)| Some((key.clone(), value.number()?)))
+            .collect()
+    }
+
+    /// A reader for each table of a list of them.
+    pub fn tables(&self, name: &str) -> Vec<Self> {
+        let Some(ParamValue::List(rows)) = self.get(name) else {
+            return Vec::new();
+        };
+        let readers = rows.iter().enumerate().filter_map(|(at, row)| match row {
+            ParamValue::Table(values) => Some(Self {
+                values: values.clone(),
+                ..self.inside(format!("{name}[{at}]"))
+            }),
             _ => None,
-        }
+        });
+        readers.collect()
     }
 
     /// Seconds as nanoseconds.
@@ -394,11 +495,95 @@ impl ParamReader {
     }
 }
 
-fn all_positive(list: &[f64]) -> bool {
-    list.iter().all(|x| x.is_finite() && *x > 0.0)
+/// Whole numbers as numbers where the kind is of numbers.
+fn widened(kind: ParamKind, value: ParamValue) -> ParamValue {
+    let float = |x: ParamValue| x.number().map_or(x, ParamValue::Float);
+    match (kind, value) {
+        (
+            ParamKind::AtLeast(_)
+            | ParamKind::Above(_)
+            | ParamKind::Whole(_)
+            | ParamKind::Maybe(_)
+            | ParamKind::MaybeWhole(_)
+            | ParamKind::Share
+            | ParamKind::Fraction,
+            value,
+        ) => float(value),
+        (ParamKind::Increasing | ParamKind::Positives, ParamValue::List(values)) => {
+            ParamValue::List(values.into_iter().map(float).collect())
+        }
+        (ParamKind::NamedShares | ParamKind::NamedWeights, ParamValue::Table(table)) => {
+            let pairs = table.into_iter().map(|(name, value)| (name, float(value)));
+            ParamValue::Table(pairs.collect())
+        }
+        (_, value) => value,
+    }
+}
+
+/// Positive numbers, if all are.
+fn positives<'a>(values: impl Iterator<Item = &'a ParamValue>) -> Option<Vec<f64>> {
+    let positive = |x: &f64| x.is_finite() && *x > 0.0;
+    values.map(|x| x.number().filter(positive)).collect()
+}
+
+fn expected_keys(what: &str, keys: &[ParamSpec]) -> String {
+    let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
+    format!("{what} with keys of {}", names.join(", "))
+}
+
+fn are_distinct(values: &[ParamValue]) -> bool {
+    let is_first = |(at, value)| !values[..at].contains(value);
+    values.iter().enumerate().all(is_first)
 }
 
 impl ParamKind {
+    /// Whether a value, with whole numbers as numbers, is of this kind. Tables are checked key by key.
+    fn takes(self, value: &ParamValue) -> bool {
+        match (self, value) {
+            (Self::Bool, ParamValue::Bool(_))
+            | (Self::Text, ParamValue::Str(_))
+            | (
+                Self::Positives
+                | Self::NamedShares
+                | Self::NamedWeights
+                | Self::Maybe(_)
+                | Self::MaybeWhole(_),
+                ParamValue::None,
+            ) => true,
+            (Self::AtLeast(least) | Self::Maybe(least), ParamValue::Float(x)) => {
+                x.is_finite() && *x >= least
+            }
+            (Self::Whole(least) | Self::MaybeWhole(least), ParamValue::Float(x)) => {
+                x.is_finite() && *x >= least && x.fract() == 0.0
+            }
+            (Self::Above(bound), ParamValue::Float(x)) => x.is_finite() && *x > bound,
+            (Self::Share, ParamValue::Float(x)) => (0.0..1.0).contains(x),
+            (Self::Fraction, ParamValue::Float(x)) => (0.0..=1.0).contains(x),
+            (Self::Choice(words), ParamValue::Str(word)) => words.contains(&word.as_str()),
+            (Self::Increasing, ParamValue::List(list)) => {
+                let found = positives(list.iter()).unwrap_or_default();
+                !found.is_empty() && found.windows(2).all(|w| w[0] < w[1])
+            }
+            (Self::Positives, ParamValue::List(list)) => {
+                positives(list.iter()).is_some_and(|found| !found.is_empty())
+            }
+            (Self::NamedWeights, ParamValue::Table(table)) => {
+                positives(table.values()).is_some_and(|found| !found.is_empty())
+            }
+            (Self::NamedShares, ParamValue::Table(table)) => {
+                // thirds written in decimals may add up to a little more than 1
+                let sum = positives(table.values()).map(|found| found.iter().sum::<f64>());
+                sum.is_some_and(|sum| (1e-300..=1.0 + 1e-9).contains(&sum))
+            }
+            (Self::Names, ParamValue::List(list)) => value.texts().is_some() && are_distinct(list),
+            (Self::Words(words), ParamValue::List(list)) => {
+                let is_known = |word: &ParamValue| word.text().is_some_and(|x| words.contains(&x));
+                !list.is_empty() && list.iter().all(is_known) && are_distinct(list)
+            }
+            _ => false,
+        }
+    }
+
     /// The values that it takes, in words.
     pub fn expected(self) -> String {
         match self {
@@ -418,6 +603,12 @@ impl ParamKind {
             ParamKind::NamedShares => {
                 "a table of positive shares by name that add up to at most 1".to_owned()
             }
+            ParamKind::Named(kind) => format!("a table by name, with {} each", kind.expected()),
+            ParamKind::Names => "a list of names, none of them twice".to_owned(),
+            ParamKind::Words(words) => {
+                format!("a list of some of {}, none twice", words.join(", "))
+            }
+            ParamKind::Tables(keys) => expected_keys("a list of tables", keys),
         }
     }
 }
@@ -433,7 +624,13 @@ impl std::fmt::Display for ParamValue {
             }
             Self::Float(value) => value.fmt(f),
             Self::Str(value) => value.fmt(f),
-            Self::List(values) => write!(f, "{values:?}"),
+            Self::List(values) => {
+                let items = values.iter().map(|value| match value {
+                    Self::Float(value) => format!("{value:?}"),
+                    value => value.to_string(),
+                });
+                write!(f, "[{}]", items.collect::<Vec<_>>().join(", "))
+            }
             Self::Table(values) => {
                 let pairs: Vec<String> = values.iter().map(|(k, v)| format!("{k} = {v}")).collect();
                 write!(f, "{{{}}}", pairs.join(", "))
@@ -489,7 +686,7 @@ mod tests {
     fn fills_defaults_and_widens_whole_numbers() {
         let reader = read("knob", ParamValue::Int(2)).expect("fine");
         assert_eq!(reader.number("knob").to_bits(), 2.0_f64.to_bits());
-        assert_eq!(reader.list("limits"), Some(&[1.0, 2.0][..]));
+        assert_eq!(reader.list("limits"), Some(vec![1.0, 2.0]));
         assert_eq!(reader.word("fit"), "best");
     }
 
@@ -527,6 +724,126 @@ mod tests {
         assert_eq!(told(-12.5), of("-12.5", "a number >= 0"));
     }
 
+    const INNER: [ParamSpec; 2] = [
+        spec("gpu", ParamKind::Text, ParamDefault::None),
+        spec("limit", ParamKind::MaybeWhole(0.0), ParamDefault::None),
+    ];
+    const NESTED: [ParamSpec; 4] = [
+        spec(
+            "tier",
+            ParamKind::Named(&ParamKind::Whole(0.0)),
+            ParamDefault::None,
+        ),
+        spec(
+            "types",
+            ParamKind::Named(&ParamKind::Names),
+            ParamDefault::None,
+        ),
+        spec(
+            "rules",
+            ParamKind::Words(&["final", "initial"]),
+            ParamDefault::Words(&["final"]),
+        ),
+        spec(
+            "queues",
+            ParamKind::Tables(&[
+                spec("name", ParamKind::Text, ParamDefault::None),
+                number("weight", ParamKind::AtLeast(0.0), 1.0),
+                spec("flavors", ParamKind::Tables(&INNER), ParamDefault::None),
+            ]),
+            ParamDefault::None,
+        ),
+    ];
+
+    fn table<const N: usize>(pairs: [(&str, ParamValue); N]) -> ParamValue {
+        ParamValue::Table(pairs.map(|(key, value)| (key.to_owned(), value)).into())
+    }
+
+    fn nested(name: &str, value: ParamValue) -> Result<ParamReader, PolicyError> {
+        let given = Params::from([(name.to_owned(), value)]);
+        ParamReader::new("toy", NESTED.into_iter(), &given)
+    }
+
+    #[test]
+    fn tables_are_read_with_their_defaults() {
+        let flavor = table([
+            ("gpu", ParamValue::Str("a".to_owned())),
+            ("limit", ParamValue::None),
+        ]);
+        let queue = table([
+            ("name", ParamValue::Str("q".to_owned())),
+            ("flavors", ParamValue::List(vec![flavor])),
+        ]);
+        let reader = nested("queues", ParamValue::List(vec![queue])).expect("fine");
+        assert_eq!(reader.texts("rules"), ["final"]);
+        assert_eq!(reader.table("tier"), Some(&Params::new()));
+        let queues = reader.tables("queues");
+        assert_eq!((queues.len(), queues[0].word("name")), (1, "q"));
+        assert_eq!(queues[0].number("weight").to_bits(), 1.0_f64.to_bits());
+        let flavors = queues[0].tables("flavors");
+        assert_eq!(flavors[0].word("gpu"), "a");
+        assert_eq!(flavors[0].maybe_number("limit"), None);
+        let PolicyError::Parameter { field, value, .. } = flavors[0].refuse("gpu", "a known type")
+        else {
+            panic!("another error");
+        };
+        assert_eq!(
+            (field.as_str(), value.as_str()),
+            ("queues[0].flavors[0].gpu", "a")
+        );
+    }
+
+    #[test]
+    fn values_by_name_are_widened_and_kept_in_order() {
+        let tiers = table([("b", ParamValue::Int(2)), ("a", ParamValue::Float(1.0))]);
+        let reader = nested("tier", tiers).expect("fine");
+        let expected = BTreeMap::from([("a".to_owned(), 1.0), ("b".to_owned(), 2.0)]);
+        assert_eq!(reader.named_numbers("tier"), Some(expected));
+    }
+
+    #[test]
+    fn an_error_inside_a_table_names_the_path_to_it() {
+        let name = ("name", ParamValue::Str("q".to_owned()));
+        let flavors = |flavor| ("flavors", ParamValue::List(vec![flavor]));
+        let queue = |rows: Vec<ParamValue>| ParamValue::List(rows);
+        let number = ParamValue::Float(0.5);
+        for (parameter, value, path) in [
+            ("tier", table([("a", ParamValue::Float(0.5))]), "tier.a"),
+            ("tier", number.clone(), "tier"),
+            (
+                "types",
+                table([("a", ParamValue::words(["x", "x"]))]),
+                "types.a",
+            ),
+            ("rules", ParamValue::words(["first"]), "rules"),
+            ("rules", ParamValue::List(Vec::new()), "rules"),
+            ("queues", table([]), "queues"),
+            ("queues", queue(vec![number.clone()]), "queues[0]"),
+            ("queues", queue(vec![table([])]), "queues[0].name"),
+            (
+                "queues",
+                queue(vec![
+                    table([name.clone()]),
+                    table([name.clone(), ("wieght", number)]),
+                ]),
+                "queues[1].wieght",
+            ),
+            (
+                "queues",
+                queue(vec![table([
+                    name,
+                    flavors(table([("limit", ParamValue::Int(1))])),
+                ])]),
+                "queues[0].flavors[0].gpu",
+            ),
+        ] {
+            match nested(parameter, value) {
+                Err(PolicyError::Parameter { field, .. }) => assert_eq!(field, path),
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+    }
+
     #[test]
     fn an_unknown_name_is_answered_with_the_nearest() {
         let Err(PolicyError::Parameter {
@@ -542,9 +859,9 @@ mod tests {
     #[test]
     fn bad_values_are_refused() {
         for (name, value) in [
-            ("limits", ParamValue::List(vec![2.0, 2.0])),
-            ("limits", ParamValue::List(vec![0.0])),
-            ("limits", ParamValue::List(vec![])),
+            ("limits", ParamValue::numbers([2.0, 2.0])),
+            ("limits", ParamValue::numbers([0.0])),
+            ("limits", ParamValue::numbers([])),
             ("limits", ParamValue::Int(3)),
             ("knob", ParamValue::Float(-1.0)),
             ("knob", ParamValue::Float(f64::NAN)),

@@ -191,6 +191,10 @@ def outside(parameter: dict[str, Any]) -> list[Any]:
         "positives": [[0.0]],
         "shares": [{"a": 0.0}, {"a": 1.5}],
         "weights": [{"a": 0.0}],
+        "named": [[1.0]],
+        "names": [["a", "a"], [1.0]],
+        "words": [[], ["none of these"], parameter.get("choices", [])[:1] * 2],
+        "tables": [{"name": "a"}],
     }
     return of_rule.get(rule, [])
 

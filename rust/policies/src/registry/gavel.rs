@@ -432,7 +432,7 @@ fn sharing(
         partitions: params.number("partitions").max(1.0) as usize,
         entities: params.flag("hierarchical").then(|| EntityParams {
             by: params.choice("entity_by", QueueBy::named),
-            weights: params.table("entity_weight").cloned(),
+            weights: params.named_numbers("entity_weight"),
         }),
     };
     Ok(Box::new(Rounds::new(

@@ -35,7 +35,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
 fn make(params: &ParamReader) -> Yarn {
     let queues = QueueParams {
         by: params.choice("queue_by", QueueBy::named),
-        shares: params.table("queue_shares").cloned(),
+        shares: params.named_numbers("queue_shares"),
     };
     let pick = params.choice("gpu_pick", GpuPick::named);
     Yarn::new(queues, pick, PlacementParams::read(params))

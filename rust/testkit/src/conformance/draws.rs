@@ -119,17 +119,39 @@ fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
         // other texts name parts of one cluster
         ParamKind::Text => spec.default.value(),
         ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
-        ParamKind::Increasing => ParamValue::List(
-            numbers
-                .pick(&[&[5.0, 40.0][..], &[0.5], &[20.0], &[3.0, 9.0, 30.0]])
-                .into(),
-        ),
+        ParamKind::Increasing => {
+            let lists = [&[5.0, 40.0][..], &[0.5], &[20.0], &[3.0, 9.0, 30.0]];
+            ParamValue::numbers(numbers.pick(&lists).iter().copied())
+        }
         ParamKind::Positives => {
             let count = 1 + numbers.below(9);
-            ParamValue::List((0..count).map(|_| numbers.pick(&TIMES)).collect())
+            ParamValue::numbers((0..count).map(|_| numbers.pick(&TIMES)))
         }
         // a share is a weight
         ParamKind::NamedShares | ParamKind::NamedWeights => shares(numbers),
+        ParamKind::Named(kind) => {
+            let value = ParamSpec {
+                kind: *kind,
+                ..*spec
+            };
+            let mut table = Params::new();
+            for name in QUEUES {
+                if numbers.once_in(2) {
+                    table.insert(name.to_owned(), draw_value(&value, numbers));
+                }
+            }
+            ParamValue::Table(table)
+        }
+        ParamKind::Names => {
+            let lists = [&[][..], &QUEUES[1..2], &QUEUES];
+            ParamValue::words(numbers.pick(&lists).iter().copied())
+        }
+        ParamKind::Words(words) => {
+            let first = numbers.below(words.len() as u64) as usize;
+            ParamValue::words(words[first..].iter().copied())
+        }
+        // their keys depend on each other
+        ParamKind::Tables(_) => spec.default.value(),
     }
 }
 
@@ -151,5 +173,5 @@ fn shares(numbers: &mut Numbers) -> ParamValue {
     let whole = QUEUES.map(|_| (1 + numbers.below(9)) as f64);
     let total: f64 = whole.iter().sum();
     let names = QUEUES.iter().map(ToString::to_string);
-    ParamValue::Table(names.zip(whole.iter().map(|share| share / total)).collect())
+    ParamValue::named(names.zip(whole.iter().map(|share| share / total)))
 }
