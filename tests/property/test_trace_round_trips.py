@@ -51,7 +51,7 @@ def traces(draw: st.DrawFn) -> gl.Trace:
         "vc": column(LABELS),
         "trace_status": column(st.sampled_from(["finished", "failed", "killed", "unknown"])),
         "gpu_types": column(st.lists(LABELS, min_size=1, max_size=3, unique=True)),
-        "wait_limit_s": column(st.floats(1.0, 1e6)),
+        "time_limit_s": column(st.floats(1.0, 1e6)),
         "weight": column(st.floats(1e-3, 1e3)),
         "priority": column(st.integers(0, 9).map(float)),
         "servers": [draw(st.one_of(st.none(), st.integers(1, size))) for size in gpus],
@@ -71,7 +71,7 @@ def traces(draw: st.DrawFn) -> gl.Trace:
 
 
 # Unit of a number, by format and column; absent: exact.
-_S = dict.fromkeys(("arrival_s", "duration_s", "start_s", "wait_limit_s"), 1.0)
+_S = dict.fromkeys(("arrival_s", "duration_s", "start_s", "time_limit_s"), 1.0)
 UNITS: dict[str, dict[str, float]] = {
     "swf": _S,
     "philly-csv": _S,
@@ -105,7 +105,7 @@ def expected(name: str, column: str, value: Any, row: dict[str, Any]) -> Any:
             return "unknown"
         return value
     units = math.floor(value / unit + 0.5)
-    if column in ("duration_s", "wait_limit_s", "iterations", "gpu_fraction"):
+    if column in ("duration_s", "time_limit_s", "iterations", "gpu_fraction"):
         units = max(units, 1)
     return units * unit
 

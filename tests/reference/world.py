@@ -275,7 +275,7 @@ def read_jobs(
             account=row.get("account"),
             partition=row.get("partition"),
             qos=row.get("qos"),
-            limit=to_ns(row.get("wait_limit_s") or 0.0) or None,
+            limit=to_ns(row.get("time_limit_s") or 0.0) or None,
             priority=int(row.get("priority") or 0),
             nice=int(row.get("nice") or 0),
             deadline=None if row.get("deadline_s") is None else to_ns(row["deadline_s"]),

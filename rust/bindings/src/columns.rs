@@ -114,8 +114,8 @@ fn job_column<'py>(
         "gpus" => ints(&|job| i64::from(view.jobs().gpus(job))),
         "batch_size" => ints(&|job| i64::from(view.jobs().batch_size(job))),
         "model" => ints(&|job| view.jobs().model(job).map_or(-1, i64::from)),
-        "user" => ints(&|job| label(columns.user.as_ref(), job)),
-        "vc" => ints(&|job| label(columns.vc.as_ref(), job)),
+        "user" => ints(&|job| label(columns.labels.user.codes.as_ref(), job)),
+        "vc" => ints(&|job| label(columns.labels.vc.codes.as_ref(), job)),
         "memory_gb" => floats(&|job| view.jobs().memory_bytes(job) as f64 / GIB),
         "deadline_s" => floats(&|job| {
             let deadline = columns.deadline.as_ref().map(|all| all[job.index()]);

@@ -4,7 +4,8 @@ use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
 use gangline_model::{
     ClusterSpec, CopyRates, ElasticClass, ElasticTable, GpuType, GpuTypeId, JobColumns, JobId,
-    JobTable, ModelError, NoisePhase, RackId, RateTable, Server, SimTime, StepFit,
+    JobTable, Label, Labels, ModelError, NoisePhase, RackId, RateTable, Requests, Server, SimSpan,
+    SimTime, StepFit,
 };
 use numpy::{
     IntoPyArray, Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray,
@@ -242,6 +243,16 @@ impl Jobs {
             None => Ok(Vec::new()),
             Some(labels) => labels.extract(),
         };
+        let label = |name: &str| -> PyResult<Label> {
+            Ok(Label {
+                codes: given.vector(name)?,
+                names: labels(&format!("{name}_labels"))?,
+            })
+        };
+        // longer than a run can be: none
+        let to_span = |&s: &f64| SimSpan::from_seconds(s).unwrap_or(SimSpan::ZERO);
+        let limits: Option<Vec<f64>> = given.vector("time_limit_s")?;
+        let limits = limits.map(|s| s.iter().map(to_span).collect());
         let known: Option<Vec<bool>> = given.vector("duration_known")?;
         let (rate_table, rate_types) = given
             .array::<f64, Ix2>("rate_table")?
@@ -270,10 +281,18 @@ impl Jobs {
             model: given.vector("model")?,
             model_labels: labels("model_labels")?,
             batch_size: given.vector("batch_size")?,
-            user: given.vector("user")?,
-            user_labels: labels("user_labels")?,
-            vc: given.vector("vc")?,
-            vc_labels: labels("vc_labels")?,
+            labels: Labels {
+                user: label("user")?,
+                vc: label("vc")?,
+                account: label("account")?,
+                partition: label("partition")?,
+                qos: label("qos")?,
+            },
+            requests: Requests {
+                time_limit: limits,
+                priority: given.vector("priority")?,
+                nice: given.vector("nice")?,
+            },
             weight: given.vector("weight")?,
             deadline,
         };

@@ -301,8 +301,8 @@ impl PolicyView {
                     types.map(|gpu_type| gpu_type.name.clone()).collect()
                 }
                 "model" => columns.model_labels.clone(),
-                "user" => columns.user_labels.clone(),
-                "vc" => columns.vc_labels.clone(),
+                "user" => columns.labels.user.names.clone(),
+                "vc" => columns.labels.vc.names.clone(),
                 other => {
                     let message =
                         format!("no labels {other}: expected gpu_type, model, user or vc");

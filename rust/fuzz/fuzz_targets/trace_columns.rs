@@ -5,8 +5,8 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use gangline_engine::{Control, Engine, FailureRow, Failures, OnInfeasible, RunConfig};
 use gangline_engine::{Silent, TimelineMode, World};
 use gangline_model::{
-    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimSpan,
-    SimTime,
+    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, Label, Labels, RackId, RateTable,
+    Requests, Server, SimSpan, SimTime,
 };
 use gangline_policies::{Params, Services, build};
 use libfuzzer_sys::fuzz_target;
@@ -66,10 +66,22 @@ fn table(u: &mut Unstructured) -> Result<JobColumns> {
         batch_size: column(u, rows, |u| whole(u, 9))?,
         weight: column(u, rows, number)?,
         deadline: column(u, rows, time)?,
-        user: None,
-        user_labels: Vec::new(),
-        vc: column(u, rows, |u| whole(u, 2))?,
-        vc_labels: vec!["a".to_owned(), "b".to_owned()],
+        labels: Labels {
+            vc: label(u, rows)?,
+            qos: label(u, rows)?,
+            ..Labels::default()
+        },
+        requests: Requests {
+            nice: column(u, rows, |u| Ok(whole(u, 9)? as i32))?,
+            ..Requests::default()
+        },
+    })
+}
+
+fn label(u: &mut Unstructured, rows: usize) -> Result<Label> {
+    Ok(Label {
+        codes: column(u, rows, |u| whole(u, 2))?,
+        names: vec!["a".to_owned(), "b".to_owned()],
     })
 }
 

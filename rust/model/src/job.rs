@@ -1,6 +1,6 @@
 //! The jobs of a run: a struct of arrays, sorted by arrival, immutable, shared between runs.
 
-use crate::{GpuTypeId, JobId, ModelError, SimTime};
+use crate::{GpuTypeId, JobId, ModelError, SimSpan, SimTime};
 use std::ops::Deref;
 
 /// Columns of a job table. Optional columns may be left out; then every job has the default.
@@ -26,18 +26,64 @@ pub struct JobColumns {
     pub model_labels: Vec<String>,
     /// Samples per GPU; 0 = unknown.
     pub batch_size: Option<Vec<u32>>,
-    /// User label; `u32::MAX` = none.
-    pub user: Option<Vec<u32>>,
-    /// Names of the user labels.
-    pub user_labels: Vec<String>,
-    /// Label of the virtual cluster; `u32::MAX` = none.
-    pub vc: Option<Vec<u32>>,
-    /// Names of the virtual clusters.
-    pub vc_labels: Vec<String>,
+    /// Whose the jobs are.
+    pub labels: Labels,
+    /// What their users asked for beside GPUs.
+    pub requests: Requests,
     /// Weight; default 1.
     pub weight: Option<Vec<f64>>,
     /// Deadline on the arrival clock; `SimTime::NEVER` = none.
     pub deadline: Option<Vec<SimTime>>,
+}
+
+/// One label of each job.
+#[derive(Clone, Debug, Default)]
+pub struct Label {
+    /// Place in `names`; `u32::MAX` = none.
+    pub codes: Option<Vec<u32>>,
+    /// The names.
+    pub names: Vec<String>,
+}
+
+impl Label {
+    /// Name of a job's label, if it has one.
+    #[inline]
+    pub fn of(&self, job: JobId) -> Option<&str> {
+        let code = self.codes.as_ref()?[job.index()];
+        self.names.get(code as usize).map(String::as_str)
+    }
+
+    /// Whether any job has one.
+    pub fn is_used(&self) -> bool {
+        let codes = self.codes.as_deref().unwrap_or_default();
+        codes.iter().any(|&code| code != u32::MAX)
+    }
+}
+
+/// Whose the jobs are, in the words of schedulers.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    /// The user.
+    pub user: Label,
+    /// The virtual cluster.
+    pub vc: Label,
+    /// The account, which pays for the job.
+    pub account: Label,
+    /// The partition that the job was sent to.
+    pub partition: Label,
+    /// The quality of service.
+    pub qos: Label,
+}
+
+/// What users ask of a scheduler beside GPUs.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// How long the job may run; [`SimSpan::ZERO`] = as long as it takes.
+    pub time_limit: Option<Vec<SimSpan>>,
+    /// Priority; default 0.
+    pub priority: Option<Vec<f64>>,
+    /// By how much the user lowers the priority; default 0.
+    pub nice: Option<Vec<i32>>,
 }
 
 /// A gang as a locality model knows it.
@@ -219,6 +265,27 @@ impl JobFacts {
             .map_or(0, |column| column[job.index()])
     }
 
+    /// How long the job may run, if its user said so.
+    #[inline]
+    pub fn time_limit(&self, job: JobId) -> Option<SimSpan> {
+        let limit = self.columns.requests.time_limit.as_ref()?[job.index()];
+        (limit > SimSpan::ZERO).then_some(limit)
+    }
+
+    /// Priority that the job was given; 0 if none.
+    #[inline]
+    pub fn priority(&self, job: JobId) -> f64 {
+        let priority = self.columns.requests.priority.as_ref();
+        priority.map_or(0.0, |column| column[job.index()])
+    }
+
+    /// By how much the user lowers the priority.
+    #[inline]
+    pub fn nice(&self, job: JobId) -> i32 {
+        let nice = self.columns.requests.nice.as_ref();
+        nice.map_or(0, |column| column[job.index()])
+    }
+
     /// Memory per GPU at full batch.
     #[inline]
     pub fn memory_bytes(&self, job: JobId) -> u64 {
@@ -255,6 +322,21 @@ fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
             expected: u32::MAX as usize - 1,
         });
     }
+    let Labels {
+        user,
+        vc,
+        account,
+        partition,
+        qos,
+    } = &columns.labels;
+    let labels = [
+        ("user", user),
+        ("vc", vc),
+        ("account", account),
+        ("partition", partition),
+        ("qos", qos),
+    ];
+    let requests = &columns.requests;
     let optional = [
         ("gpus", Some(columns.gpus.len())),
         ("work", Some(columns.work.len())),
@@ -267,12 +349,14 @@ fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
         ("memory_bytes", columns.memory_bytes.as_ref().map(Vec::len)),
         ("model", columns.model.as_ref().map(Vec::len)),
         ("batch_size", columns.batch_size.as_ref().map(Vec::len)),
-        ("user", columns.user.as_ref().map(Vec::len)),
-        ("vc", columns.vc.as_ref().map(Vec::len)),
         ("weight", columns.weight.as_ref().map(Vec::len)),
         ("deadline_s", columns.deadline.as_ref().map(Vec::len)),
+        ("time_limit_s", requests.time_limit.as_ref().map(Vec::len)),
+        ("priority", requests.priority.as_ref().map(Vec::len)),
+        ("nice", requests.nice.as_ref().map(Vec::len)),
     ];
-    for (column, found) in optional {
+    let coded = labels.map(|(field, label)| (field, label.codes.as_ref().map(Vec::len)));
+    for (column, found) in optional.into_iter().chain(coded) {
         if let Some(found) = found.filter(|&found| found != rows) {
             return Err(ModelError::Length {
                 column,
@@ -281,17 +365,23 @@ fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
             });
         }
     }
-    for (field, codes, labels) in [
-        ("model", &columns.model, &columns.model_labels),
-        ("user", &columns.user, &columns.user_labels),
-        ("vc", &columns.vc, &columns.vc_labels),
-    ] {
-        check_labels(field, codes.as_deref().unwrap_or_default(), labels.len())?;
+    check_labels(
+        "model",
+        columns.model.as_deref(),
+        columns.model_labels.len(),
+    )?;
+    for (field, label) in labels {
+        check_labels(field, label.codes.as_deref(), label.names.len())?;
     }
     Ok(())
 }
 
-fn check_labels(field: &'static str, codes: &[u32], labels: usize) -> Result<(), ModelError> {
+fn check_labels(
+    field: &'static str,
+    codes: Option<&[u32]>,
+    labels: usize,
+) -> Result<(), ModelError> {
+    let codes = codes.unwrap_or_default();
     let is_wrong = |code: u32| code != u32::MAX && code as usize >= labels;
     match codes.iter().position(|&code| is_wrong(code)) {
         None => Ok(()),
@@ -323,6 +413,58 @@ mod tests {
                 field: "arrival_s",
                 ..
             }
+        ));
+    }
+
+    fn one_job(labels: Labels, requests: Requests) -> Result<JobTable, ModelError> {
+        JobTable::new(JobColumns {
+            arrival: vec![SimTime(0)],
+            gpus: vec![1],
+            work: vec![1.0],
+            labels,
+            requests,
+            ..JobColumns::default()
+        })
+    }
+
+    #[test]
+    fn a_code_without_a_name_is_refused() {
+        let qos = |code| Label {
+            codes: Some(vec![code]),
+            names: vec!["high".to_owned()],
+        };
+        let table = |code| {
+            let labels = Labels {
+                qos: qos(code),
+                ..Labels::default()
+            };
+            one_job(labels, Requests::default())
+        };
+        let name = |code| table(code).map(|jobs| jobs.columns().labels.qos.of(JobId(0)).is_some());
+        assert!(matches!((name(0), name(u32::MAX)), (Ok(true), Ok(false))));
+        assert!(matches!(name(1), Err(ModelError::Job { field: "qos", .. })));
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_none() {
+        let limit = |ns| {
+            let requests = Requests {
+                time_limit: Some(vec![SimSpan(ns)]),
+                ..Requests::default()
+            };
+            one_job(Labels::default(), requests).map(|jobs| jobs.time_limit(JobId(0)))
+        };
+        assert!(matches!(
+            (limit(0), limit(7)),
+            (Ok(None), Ok(Some(SimSpan(7))))
+        ));
+        let requests = Requests {
+            nice: Some(Vec::new()),
+            ..Requests::default()
+        };
+        assert!(matches!(
+            one_job(Labels::default(), requests),
+            Err(ModelError::Length { column: "nice", .. })
         ));
     }
 }

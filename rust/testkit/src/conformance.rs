@@ -14,8 +14,8 @@ use gangline_engine::{
     Outcome, Output, Phase, Policy, RunConfig, Silent, World,
 };
 use gangline_model::{
-    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable, LocalityModel,
-    RackId, RateTable, Server, SimSpan, SimTime, TierTable,
+    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable, Label,
+    LocalityModel, RackId, RateTable, Server, SimSpan, SimTime, TierTable,
 };
 use gangline_network::{Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 use std::sync::Arc;
@@ -233,10 +233,12 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobC
     columns.model = Some(models);
     // of the row alone: worlds of old seeds stay as they were
     let label = |row: u64| if row % 5 < 2 { row % 5 } else { u64::from(u32::MAX) } as u32;
-    columns.user = Some((0..count).map(|row| label(row * 7)).collect());
-    columns.vc = Some((0..count).map(|row| label(row / 3)).collect());
-    columns.user_labels = QUEUES[1..3].iter().map(ToString::to_string).collect();
-    columns.vc_labels = QUEUES[3..].iter().map(ToString::to_string).collect();
+    let label = |codes: &dyn Fn(u64) -> u64, names: &[&str]| Label {
+        codes: Some((0..count).map(|row| label(codes(row))).collect()),
+        names: names.iter().map(ToString::to_string).collect(),
+    };
+    columns.labels.user = label(&|row| row * 7, &QUEUES[1..3]);
+    columns.labels.vc = label(&|row| row / 3, &QUEUES[3..]);
     if mixes_allowed {
         columns.allowed_types = Some(allowed);
     }

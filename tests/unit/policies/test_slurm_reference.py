@@ -134,7 +134,7 @@ def test_published_rules_of_ties() -> None:
 
 def job(name: str, at: float, gpus: int, seconds: float, limit: float = 0, **more: Any) -> Row:
     row = {"job_id": name, "arrival_s": at, "gpus": gpus, "duration_s": seconds}
-    return row | {"wait_limit_s": limit or None, **more}
+    return row | {"time_limit_s": limit or None, **more}
 
 
 def world_of(jobs: Rows, *blocks: str) -> Row:
@@ -345,7 +345,7 @@ def test_reservations_take_whole_servers() -> None:
     """
     jobs = [job("A", 0, 2, 100, 100), job("B", 1, 3, 100, 100), job("C", 2, 1, 500, 600)]
     assert starts(jobs, "1x4 g") == {"A": 0, "B": 100, "C": 100}
-    jobs[2]["wait_limit_s"] = 90
+    jobs[2]["time_limit_s"] = 90
     assert starts(jobs, "1x4 g") == {"A": 0, "C": 30, "B": 100}
 
 
@@ -360,7 +360,7 @@ def test_jobs_without_a_limit_are_planned_without_end() -> None:
     jobs = [job("A", 0, 2, 100), job("B", 1, 4, 100), job("C", 2, 2, 40)]
     assert starts(jobs, "2x2 g")["C"] == 30, "nobody knows when B could start"
     assert starts(jobs, "2x2 g", limit_factor=2.0) == {"A": 0, "C": 30, "B": 100}
-    jobs[0]["wait_limit_s"] = 100
+    jobs[0]["time_limit_s"] = 100
     assert starts(jobs, "2x2 g") == {"A": 0, "B": 100, "C": 200}
     assert starts(jobs, "2x2 g", default_limit_s=60) == {"A": 0, "C": 30, "B": 100}
 

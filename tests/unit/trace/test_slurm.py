@@ -67,7 +67,7 @@ def test_one_job(tmp_path: Path) -> None:
             "trace_status": "finished",
             "observed_start_s": 300.0,
             "observed_finish_s": 3900.0,
-            "wait_limit_s": 86400.0,
+            "time_limit_s": 86400.0,
             "account": "lab",
             "partition": "gpu",
             "qos": "high",
@@ -204,7 +204,7 @@ def test_time_limits(tmp_path: Path, limit: str, seconds: float | None) -> None:
     trace = read(
         tmp_path, text_of(record(Timelimit=limit), record(JobID="2", Timelimit="00:01:00"))
     )
-    assert trace.column("wait_limit_s").to_pylist() == [seconds, 60.0]
+    assert trace.column("time_limit_s").to_pylist() == [seconds, 60.0]
 
 
 def test_attempts_of_a_requeued_job_are_one_job(tmp_path: Path) -> None:

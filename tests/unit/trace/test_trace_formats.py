@@ -198,7 +198,7 @@ def test_windows_add_up_intervals_before_anything_is_dropped(tmp_path: Path) -> 
         job_id=["1", "3"],
         arrival_s=[0.0, 20.0],
         gpus=[8, 2],
-        wait_limit_s=[None, 90.0],
+        time_limit_s=[None, 90.0],
         trace_status=["failed", "killed"],
     )
     assert trace.notes == {"cpu_job": 1, "zero_duration": 1}
@@ -299,7 +299,7 @@ def test_swf(tmp_path: Path) -> None:
             "3 0 3 30", "1 5 6 60", trace_status=["failed", "finished"], user=[None, "3"]
         ),
     )
-    holds(trace, wait_limit_s=[None, 120.0], start_s=[5.0, 15.0])
+    holds(trace, time_limit_s=[None, 120.0], start_s=[5.0, 15.0])
     assert trace.notes == {
         "partial_execution": 1,
         "processors_as_gpus": 2,
@@ -331,7 +331,7 @@ def test_batsim_reads_all_spellings(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.BATSIM)
     holds(
         trace,
-        **worlds.columns("x 0 4 3", "3 1.5 1 62", "1 4.5 2 12.5", wait_limit_s=[None, None, 100.0]),
+        **worlds.columns("x 0 4 3", "3 1.5 1 62", "1 4.5 2 12.5", time_limit_s=[None, None, 100.0]),
     )
     holds(
         trace, gpu_types=[None, None, ["T4"]], model=["m", None, None], batch_size=[None, 32, None]

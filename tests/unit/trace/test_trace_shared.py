@@ -117,8 +117,8 @@ def test_windows(shared: Path) -> None:
     assert (len(helios), helios.notes) == (10_796, {"cpu_job": 4204})
     assert helios.metadata["reader"] == "windows"
     # the files say that no limit is known
-    assert "wait_limit_s" in philly.columns
-    assert philly.column("wait_limit_s").null_count == 15_000
+    assert "time_limit_s" in philly.columns
+    assert philly.column("time_limit_s").null_count == 15_000
 
 
 def test_openb(shared: Path) -> None:

@@ -31,7 +31,7 @@ JOBS = {
     "vc": [None, "v"],
     "trace_status": ["killed", "running"],
     "start_s": [3.0, None],
-    "wait_limit_s": [None, 60.4],
+    "time_limit_s": [None, 60.4],
     "gpu_types": [["V100", "T4"], None],
     "stage_times": [[0.001, 0.5], [0.25, 0.0]],
     "weight": [5.0, None],

@@ -27,8 +27,14 @@ Column = Literal[
     "deadline_s",
     "trace_status",
     "start_s",
-    "wait_limit_s",
+    "observed_start_s",
+    "observed_finish_s",
+    "time_limit_s",
+    "account",
+    "partition",
+    "qos",
     "priority",
+    "nice",
     "servers",
     "cpus",
     "host_memory_gb",
@@ -57,11 +63,12 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "start_s": pa.float64(),
     "observed_start_s": pa.float64(),
     "observed_finish_s": pa.float64(),
-    "wait_limit_s": pa.float64(),
+    "time_limit_s": pa.float64(),
     "account": LABEL,
     "partition": LABEL,
     "qos": LABEL,
     "priority": pa.float64(),
+    "nice": pa.int32(),
     "servers": pa.int32(),
     "cpus": pa.float64(),
     "host_memory_gb": pa.float64(),
@@ -134,6 +141,7 @@ METADATA_KEYS = (
 )
 
 GPUS_MAX = 2**15
+NICE_MAX = 2**31 - 3  # Slurm's own
 # 2**62 ns: sums of two times still fit the engine's clock.
 SECONDS_MAX = float(2**62 // 10**9)
 DURATION_MAX = 4e9  # the engine's own: no job may take longer
@@ -155,8 +163,9 @@ BOUNDS: Mapping[str, tuple[float, float, str]] = {
     "start_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
     "observed_start_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
     "observed_finish_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
-    "wait_limit_s": (0.0, 1e300, "seconds >= 0"),
+    "time_limit_s": (0.0, 1e300, "seconds >= 0"),
     "priority": (-1e300, 1e300, "a finite number"),
+    "nice": (-NICE_MAX, NICE_MAX, f"an integer from -{NICE_MAX} to {NICE_MAX}"),
     "servers": (0, 2**31 - 1, "an integer >= 0"),
     "cpus": (0.0, 1e300, "a number >= 0"),
     "host_memory_gb": (0.0, 1e300, "GiB >= 0"),

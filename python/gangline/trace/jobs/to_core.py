@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 NO_LABEL = 0xFFFF_FFFF
+_OWNERS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos")
 
 
 class JobTable(Protocol):
@@ -49,10 +50,9 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
 
     work, ref_rate, known = work_of(trace)
     model, labels = codes(trace, "model")
-    user, users = codes(trace, "user")
-    vc, vcs = codes(trace, "vc")
     gpus = trace.numbers("gpus").astype(np.uint32)
     batch = _optional(trace, "batch_size", 0.0)
+    nice = _optional(trace, "nice", 0.0)
     keys = job_keys(trace)
     elastic = elastic_of(trace, cluster)
     if elastic is not None:
@@ -70,13 +70,13 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
         memory_bytes=memory_bytes(trace, cluster),
         model=model,
         model_labels=labels,
-        user=user,
-        user_labels=users,
-        vc=vc,
-        vc_labels=vcs,
+        **_labels(trace),
         batch_size=None if batch is None else keys.batch_size,
         weight=_optional(trace, "weight", 1.0),
         deadline_s=_optional(trace, "deadline_s", np.inf),
+        time_limit_s=_optional(trace, "time_limit_s", 0.0),
+        priority=_optional(trace, "priority", 0.0),
+        nice=None if nice is None else nice.astype(np.int32),
         rate_class=rate_class,
         rate_table=rate_table,
         copy_row=None if copies is None else copies.row,
@@ -84,6 +84,14 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
         duration_known=known,
         elastic=None if elastic is None else elastic.core,
     )
+
+
+def _labels(trace: JobTable) -> dict[str, Any]:
+    """Return whose the jobs are: codes of each column of labels, and their names."""
+    found: dict[str, Any] = {}
+    for name in _OWNERS:
+        found[name], found[f"{name}_labels"] = codes(trace, name)
+    return found
 
 
 def job_keys(trace: JobTable) -> JobKeys:

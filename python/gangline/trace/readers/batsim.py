@@ -98,7 +98,7 @@ def read(source: Source, options: Options) -> Raw:
         "arrival_s": "subtime",
         "gpus": "res",
         "duration_s": "profile",
-        "wait_limit_s": "walltime",
+        "time_limit_s": "walltime",
     }
     _durations(raw, jobs, _Lengths(workload.profiles, flops))
     return raw
@@ -117,7 +117,7 @@ def _columns(jobs: list[_Job]) -> dict[str, Any]:
         "arrival_s": pa.array([job.subtime for job in jobs], type=pa.float64()),
         "gpus": pa.array([float(job.res) for job in jobs], type=pa.float64()),
         # -1 is the format's word for none
-        "wait_limit_s": pa.array(
+        "time_limit_s": pa.array(
             [
                 job.walltime if job.walltime is not None and job.walltime > 0 else None
                 for job in jobs

@@ -515,7 +515,7 @@ def _columns(gangs: list[_Gang], first: float) -> dict[str, Any]:
         "trace_status": pa.array([gang.status for gang in gangs], pa.string()),
         "observed_start_s": numbers(start),
         "observed_finish_s": numbers(finish),
-        "wait_limit_s": numbers(gang.limit for gang in gangs),
+        "time_limit_s": numbers(gang.limit for gang in gangs),
         "account": labels(gang.namespace for gang in gangs),
         "partition": labels(gang.partition for gang in gangs),
         "priority": numbers(gang.priority for gang in gangs),

@@ -217,7 +217,7 @@ def _fill(
     for name in ("user", "account", "partition", "qos"):
         if name in columns:
             made[name] = columns[name]
-    made["wait_limit_s"] = _limits(raw, columns, rows)
+    made["time_limit_s"] = _limits(raw, columns, rows)
     made["priority"] = _numbers(columns.get("priority"), rows)
     resources = _resources(raw, columns, special, rows)
     made |= resources
@@ -285,8 +285,8 @@ def _limits(raw: Raw, columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.f
     none = pc.is_in(lower, value_set=pa.array(_NO_LIMIT))
     plain = pc.if_else(none, pa.scalar("", pa.string()), limits.dictionary)
     values, wrong = durations(pa.DictionaryArray.from_arrays(limits.indices, plain), 60.0)
-    raw.names["wait_limit_s"] = "Timelimit"
-    refuse(raw, "wait_limit_s", wrong, "a limit such as 1-00:00:00, UNLIMITED or Partition_Limit")
+    raw.names["time_limit_s"] = "Timelimit"
+    refuse(raw, "time_limit_s", wrong, "a limit such as 1-00:00:00, UNLIMITED or Partition_Limit")
     return values
 
 

@@ -39,7 +39,7 @@ _WANTED = {
     "field 4": ("duration_s", pa.float64()),
     "field 5": ("allocated", pa.float64()),
     "field 8": ("requested", pa.float64()),
-    "field 9": ("wait_limit_s", pa.float64()),
+    "field 9": ("time_limit_s", pa.float64()),
     "field 11": ("status", pa.int64()),
     "field 12": ("user", LABEL),
 }
@@ -97,8 +97,8 @@ def _jobs(raw: Raw, procs_per_gpu: float) -> None:
     columns["trace_status"] = _statuses(status)
     wait, arrival = numbers(columns.pop("wait_s")), numbers(columns["arrival_s"])
     columns["start_s"] = times.column(np.where(wait >= 0, arrival + wait, np.nan))
-    limit = numbers(columns["wait_limit_s"])
-    columns["wait_limit_s"] = times.column(np.where(limit > 0, limit, np.nan))
+    limit = numbers(columns["time_limit_s"])
+    columns["time_limit_s"] = times.column(np.where(limit > 0, limit, np.nan))
     if procs_per_gpu == 1.0:
         raw.marks["processors_as_gpus"] = procs > 0
     raw.drops = [

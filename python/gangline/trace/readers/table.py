@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NAME = "table"
 _SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 _MOMENTS = ("arrival_s", "deadline_s", "start_s", "observed_start_s", "observed_finish_s")
-_SPANS = ("duration_s", "wait_limit_s")
+_SPANS = ("duration_s", "time_limit_s")
 _SIZES = ("memory_gb", "host_memory_gb")
 _OPERATORS = re.compile(r"[*+-]")
 _PARTS = {"milli": 1e-3}

@@ -30,7 +30,7 @@ _WANTED = {
     "node_num": ("servers", pa.int64()),
     "interval": ("arrival_s", pa.float64()),
     "run_time": ("duration_s", pa.float64()),
-    "wall_time": ("wait_limit_s", pa.float64()),
+    "wall_time": ("time_limit_s", pa.float64()),
     "new_status": ("trace_status", LABEL),
 }
 
@@ -43,8 +43,8 @@ def read(source: Source, options: Options) -> Raw:
     # A gap that is missing or wrong is an error of its own row, and none of those after it.
     sums = np.cumsum(np.where(np.isnan(gaps), 0.0, gaps))
     raw.columns["arrival_s"] = times.column(np.where(np.isnan(gaps), np.nan, sums))
-    limit = numbers(raw.columns["wait_limit_s"])
-    raw.columns["wait_limit_s"] = times.column(np.where(limit == 0.0, np.nan, limit))
+    limit = numbers(raw.columns["time_limit_s"])
+    raw.columns["time_limit_s"] = times.column(np.where(limit == 0.0, np.nan, limit))
     raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATUS_WORDS, raw.notes)
     raw.cpu_jobs = True
     return raw

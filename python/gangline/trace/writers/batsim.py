@@ -18,14 +18,14 @@ CARRIES = frozenset(
         "arrival_s",
         "gpus",
         "duration_s",
-        "wait_limit_s",
+        "time_limit_s",
         "gpu_types",
         "model",
         "batch_size",
     }
 )
 _DELAY = {"new": "DelayProfile", "old": "delay"}
-_EXTRAS: dict[Column, str] = {"wait_limit_s": "walltime", "gpu_types": "gpu_types"}
+_EXTRAS: dict[Column, str] = {"time_limit_s": "walltime", "gpu_types": "gpu_types"}
 _EXTRAS |= {"model": "model", "batch_size": "batch_size"}
 
 

@@ -33,7 +33,7 @@ CARRIES = frozenset(
         "start_s",
         "gpus",
         "duration_s",
-        "wait_limit_s",
+        "time_limit_s",
         "trace_status",
         "user",
     }
@@ -92,9 +92,9 @@ def _waits(trace: Trace, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
 
 def _limits(trace: Trace, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Limits of at least a second: 0 would be read as unknown."""
-    if not has(trace, "wait_limit_s"):
+    if not has(trace, "time_limit_s"):
         return unknown
-    values = trace.numbers("wait_limit_s")
+    values = trace.numbers("time_limit_s")
     return np.where(np.isnan(values), _UNKNOWN, np.maximum(whole(np.nan_to_num(values)), 1))
 
 

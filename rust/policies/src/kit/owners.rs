@@ -31,20 +31,16 @@ pub(crate) struct Owners {
 impl Owners {
     /// The owners of the jobs; none if they are asked for and no job names one.
     pub(crate) fn of(jobs: &JobFacts, by: QueueBy) -> Option<Self> {
-        let columns = jobs.columns();
-        let (codes, labels): (_, &[String]) = match by {
-            QueueBy::None => (None, &[]),
-            QueueBy::User => (columns.user.as_ref(), &columns.user_labels),
-            QueueBy::Vc => (columns.vc.as_ref(), &columns.vc_labels),
+        let labels = &jobs.columns().labels;
+        let label = match by {
+            QueueBy::None => None,
+            QueueBy::User => Some(&labels.user),
+            QueueBy::Vc => Some(&labels.vc),
         };
-        let is_named = codes.is_some_and(|all| all.iter().any(|&code| code != u32::MAX));
-        if by != QueueBy::None && !is_named {
+        if label.is_some_and(|label| !label.is_used()) {
             return None;
         }
-        let name_of = |job: JobId| {
-            let code = codes.map_or(u32::MAX, |all| all[job.index()]);
-            labels.get(code as usize).map_or(DEFAULT, String::as_str)
-        };
+        let name_of = |job: JobId| label.and_then(|label| label.of(job)).unwrap_or(DEFAULT);
         let names: BTreeSet<&str> = jobs.ids().map(name_of).collect();
         let names: Vec<&str> = names.into_iter().collect();
         let number = |job| names.binary_search(&name_of(job)).expect("one of all") as u32;
