@@ -11,7 +11,9 @@ from . import parts, philox, summary
 from .actions import Action, Keep, Move, Plan, Preempt, Start, Tag
 from .checks import check
 from .elastic import read_models
+from .estimates import Estimates
 from .parts import Part
+from .runtime import RunTime
 from .sharing import Rates, tier_of
 from .world import (
     NEVER,
@@ -100,9 +102,8 @@ class Reference:
         self.rates = Rates(world, self.types, self.servers, self.maths)
         run = world.get("run", {})
         self.seed = int(run.get("seed", 0))
-        self.restart_ns = to_ns(run.get("restart_s", 0.0))
-        self.first_start_ns = to_ns(run.get("first_start_s", 0.0))
-        self.restart_by_model = {k: to_ns(v) for k, v in run.get("restart_by_model", {}).items()}
+        self.run_time = RunTime(world, self.types, self.servers, self.maths)
+        self.estimates = Estimates(world, self.jobs, self.maths)
         self.overhead_per_gpu_ns = 0  # of restarts, where the policy says so
         interval = run.get("checkpoint_interval_s")
         self.checkpoint_ns = None if interval is None else to_ns(interval)
@@ -136,6 +137,7 @@ class Reference:
         if policy is not None:
             self._install(policy, params or {})
         self._refuse_infeasible(str(run.get("on_infeasible", "error")))
+        self.run_time.check([job for job in self.jobs if job.status != "dropped"])
         if self.policy is not None:
             self.policy.begin()
         if self.max_share > 1:
@@ -251,12 +253,31 @@ class Reference:
     def free(self) -> set[Gpu]:
         return self.every_gpu() - set(self.residents())
 
-    def overhead(self, job: Job) -> int:
-        """Overhead of the job's next start or move."""
+    def overhead(
+        self,
+        job: Job,
+        types: Iterable[int] | None = None,
+        gpus: int | None = None,
+    ) -> int:
+        """Overhead of the job's next start or move, on types of GPU; by default the largest."""
+        kinds = job.usable if types is None else types
         if job.first_start is None:
-            return self.first_start_ns
-        again = self.restart_by_model.get(job.model or "", self.restart_ns)
-        return again + self.overhead_per_gpu_ns * job.gpus
+            return self.run_time.largest("first_start_s", job, kinds, gpus)
+        again = self.run_time.largest("restart_s", job, kinds, gpus)
+        due = job.stop_ns
+        if job.parts and not self.forks:
+            due = self.run_time.at("stop_s", job, job.gpu_set)
+        return again + due + self.overhead_per_gpu_ns * job.gpus
+
+    def longest_restart(self, job: Job) -> int:
+        """The most that a start after the first may cost."""
+        again = self.run_time.largest("restart_s", job, job.usable)
+        stop = 0 if self.forks else self.run_time.largest("stop_s", job, job.usable)
+        return again + stop + self.overhead_per_gpu_ns * job.gpus
+
+    def types_at(self, gpus: tuple[Gpu, ...]) -> set[int]:
+        """GPU types of a place."""
+        return {self.servers[server].type for server, _ in gpus}
 
     def left_now(self, job: Job) -> float:
         """Remaining work at this instant."""
@@ -357,6 +378,7 @@ class Reference:
                 job.status = "waiting"
                 kinds.add("arrival")
                 self.changes.append(("arrival", job.index))
+                self.estimates.note_arrival(job)
                 if self.policy is not None:
                     self.policy.arrived(job)
         self.fired = [tag for tag, when in self.timers.items() if when == at]
@@ -464,13 +486,18 @@ class Reference:
             parts.lose(job, part, self.now, self.checkpoint_ns)
         parts.book(job, part, self.now)
         del job.parts[part.number]
+        in_order = reason != "failed" and not self.forks
+        job.stop_ns = self.run_time.at("stop_s", job, part.gpus) if in_order else 0
         if not job.parts:
             job.run_ns += self.now - job.running_since
             job.status, job.last_stop = "waiting", self.now
             job.phase = 0 if job.elastic is None else job.elastic.phase_at(job.remaining)
 
     def _hold(self, job: Job, action: Start | Move, sub_batch: int | None) -> None:
-        overhead = self.overhead(job) if action.overhead_ns is None else action.overhead_ns
+        gpus = tuple(sorted(action.gpus))
+        overhead = action.overhead_ns
+        if overhead is None:
+            overhead = self.overhead(job, self.types_at(gpus), len(gpus))
         if job.first_start is None:
             job.first_start = self.now
         if job.parts:
@@ -479,7 +506,9 @@ class Reference:
             job.status, job.running_since, job.settled_at = "running", self.now, self.now
         if job.elastic is not None:
             job.phase = job.elastic.phase_at(job.remaining)
-        gpus = tuple(sorted(action.gpus))
+        stretch = job.stretches.get(action.part, 0)
+        job.stretches[action.part] = stretch + 1
+        works, saves = self.run_time.saving(job, gpus)
         job.parts[action.part] = Part(
             number=action.part,
             gpus=gpus,
@@ -490,6 +519,9 @@ class Reference:
             booked_from=self.now,
             progress_from=self.now + overhead,
             quota=math.inf if action.quota is None else action.quota,
+            pace=self.run_time.pace(job, gpus, action.part, stretch),
+            works=works,
+            saves=saves,
         )
 
     def _keep(self, job: Job, action: Keep | Move) -> None:
@@ -597,7 +629,8 @@ class Reference:
             if part.paused:
                 continue
             kept = keeps[job.index, part.number]
-            rate = self.rates.base(job, part.gpus, part.config) * kept / part.slow
+            told = self.rates.base(job, part.gpus, part.config) * kept / part.slow
+            rate = told * part.works / part.pace
             new, old = (rate, kept), (part.rate, part.kept)
             if part.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):
                 continue
@@ -733,6 +766,8 @@ class Reference:
             "ftf": None if slowdown is None else slowdown / summary.crowd(self, job),
             "gpu_seconds": job.gpu_ns / 1e9,
             "lost_work": job.lost_work,
+            "lost_ns": job.lost_ns,
+            "checkpoint_s": job.checkpoint_s,
             "preemptions": job.preemptions,
             "migrations": job.migrations,
         }

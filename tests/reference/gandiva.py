@@ -164,10 +164,13 @@ class Gandiva(Policy):
 
     # Turns
 
-    def overhead(self, member: Member) -> int:
+    def overhead(self, member: Member, group: Group) -> int:
         if self.switch is not None and member.has_run:
             return self.switch
-        return self.ref.overhead(member.job)
+        return self.cost(member, group)
+
+    def cost(self, member: Member, group: Group) -> int:
+        return self.ref.overhead(member.job, self.ref.types_at(group.gpus))
 
     def base(self, group: Group) -> int:
         """When all that run make progress."""
@@ -176,11 +179,11 @@ class Gandiva(Policy):
             if m.job not in group.running:
                 continue
             if m.job.status != "running":
-                found.append(now + self.overhead(m))
+                found.append(now + self.overhead(m, group))
             elif m.job.gpu_set == group.gpus:
                 found.append(max(now, m.job.only.progress_from))
             else:
-                found.append(now + self.ref.overhead(m.job))
+                found.append(now + self.cost(m, group))
         return max(found)
 
     def order(self, group: Group) -> list[Member]:

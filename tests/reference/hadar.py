@@ -246,7 +246,8 @@ class Hadar(Policy):
         for t in sorted(job.usable):
             mean += job.base[t] * sum(self.ref.servers[s].type == t for s, _ in gpus)
         mean /= len(gpus)
-        return job.work / (mean * min(1.0, len(gpus) / (n * job.gpus))) if mean > 0 else 0.0
+        work = job.work * self.total_factor(job)
+        return work / (mean * min(1.0, len(gpus) / (n * job.gpus))) if mean > 0 else 0.0
 
     def best(self, job: Job) -> float:
         """Rate on the fastest usable type, however few GPUs of it there are."""
@@ -257,13 +258,14 @@ class Hadar(Policy):
         name = self.p["utility"]
         if name == "ftf":
             return self.iso[job.index]
-        return numerator(name, job.work, self.best(job))
+        return numerator(name, job.work * self.total_factor(job), self.best(job))
 
     def bidder(self, job: Job) -> Bidder:
         assert self.round_ns is not None
         rates = {t: [job.base[t]] for t in job.usable}
-        slowest = slots_max(job.work, [job.base[t] for t in job.usable], self.round_ns)
-        return Bidder(job.arrival, job.gpus, job.work, self.ask(job), slowest, rates)
+        work = job.work * self.total_factor(job)
+        slowest = slots_max(work, [job.base[t] for t in job.usable], self.round_ns)
+        return Bidder(job.arrival, job.gpus, work, self.ask(job), slowest, rates)
 
     def set_prices(self, jobs: list[Job]) -> None:
         """Work out the epoch, U_min and U_max for this decision."""
@@ -353,7 +355,7 @@ class Hadar(Policy):
         assert self.round_ns is not None
         gpus = tuple((s, slot) for s in sorted(counts) for slot in range(counts[s]))
         rate = self.ref.rates.base(job, gpus) * self.ref.rates.locality(job, gpus)
-        left = self.ref.left_now(job)
+        left = self.ref.left_now(job) * self.factor(job)
         seconds = (self.ref.now - job.arrival) / 1e9 + overhead / 1e9 + left / rate
         slots = 1.0
         if self.p["cost_horizon"] == "remaining":
@@ -407,7 +409,7 @@ class Hadar(Policy):
     # The dual subroutine
 
     def key(self, job: Job) -> tuple[Any, ...]:
-        left, best = self.ref.left_now(job), self.best(job)
+        left, best = self.ref.left_now(job) * self.factor(job), self.best(job)
         if self.p["utility"] == "makespan":
             return (-nearest(left / best * 1e9), job.arrival, job.index)
         if self.p["order"] == "srtf":

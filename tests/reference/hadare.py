@@ -61,6 +61,8 @@ class Parent:
 
     job: Job
     left: float
+    told: float  # the work left as the policy is told
+    work: float  # likewise in all
     estimates: dict[int, float]  # node -> rate of a copy there, > 0
     held: list[int]
     start_ns: int  # cost of a node that it does not hold
@@ -185,8 +187,8 @@ class HadarE(Policy):
         super().begin()
         assert self.round_ns is not None
         for job in self.trace():
-            again = self.ref.restart_by_model.get(job.model or "", self.ref.restart_ns)
-            start = max(again, self.ref.first_start_ns)
+            first = self.ref.run_time.largest("first_start_s", job, job.usable)
+            start = max(self.ref.longest_restart(job), first)
             most = self.cap(job)
             several = self.consolidation(job, most) if most > 1 else 0
             if max(start, several) >= self.round_ns:
@@ -270,7 +272,8 @@ class HadarE(Policy):
                 held = sorted(part.server for part in job.parts.values())
                 left, cost = self.ref.left_now(job), self.ref.overhead(job)
                 estimates = {k: rate for k, rate in estimates.items() if rate > 0}
-                found.append(Parent(job, left, estimates, held, cost))
+                told, work = left * self.factor(job), job.work * self.total_factor(job)
+                found.append(Parent(job, left, told, work, estimates, held, cost))
         return found
 
     def is_eligible(self, parent: Parent, node: int) -> bool:
@@ -293,9 +296,9 @@ class HadarE(Policy):
         if not nodes:
             return 0.0
         job, now = parent.job, self.ref.now
-        ask = numerator(self.p["utility"], job.work, parent.fastest)
+        ask = numerator(self.p["utility"], parent.work, parent.fastest)
         overhead = self.overhead(parent, nodes) / 1e9
-        return utility(ask, (now - job.arrival) / 1e9 + overhead + parent.left / speed)
+        return utility(ask, (now - job.arrival) / 1e9 + overhead + parent.told / speed)
 
     def bidder(self, parent: Parent) -> Bidder:
         assert self.round_ns is not None
@@ -303,9 +306,9 @@ class HadarE(Policy):
         groups: dict[int, list[float]] = {}
         for node, rate in parent.estimates.items():
             groups.setdefault(self.group_index(self.group(node)), []).append(rate)
-        ask = numerator(self.p["utility"], job.work, parent.fastest)
-        slots = slots_max(job.work, rates, self.round_ns)
-        return Bidder(job.arrival, 1, job.work, ask, slots, groups)
+        ask = numerator(self.p["utility"], parent.work, parent.fastest)
+        slots = slots_max(parent.work, rates, self.round_ns)
+        return Bidder(job.arrival, 1, parent.work, ask, slots, groups)
 
     def group_index(self, group: Group) -> int:
         return group[0] * 1000 + group[1]

@@ -47,6 +47,9 @@ class Part:
     rate: float | None = None  # None: a new row must be opened in this instant
     kept: float = 1.0  # locality factor
     inflation: float = 1.0  # by its sub-batch
+    pace: float = 1.0  # by how much it is slower than told
+    works: float = 1.0  # share of its time with progress that is not spent on checkpoints
+    saves: float = 0.0  # the rest of it
     xi: float = 1.0  # slowdown factor by co-runners
     row_from: int = 0
     row_batch: int | None = None
@@ -134,6 +137,8 @@ def settle(job: Job, now: int, used_up: Collection[int] = ()) -> None:
             job.comm_gpu_s += len(part.gpus) * lost
             job.comm_tier_s[part.tier] = job.comm_tier_s.get(part.tier, 0.0) + lost
             job.localities.append((part.kept, now - begin))
+            job.checkpoint_s += seconds * part.saves
+            job.checkpoint_gpu_s += len(part.gpus) * (seconds * part.saves)
     job.remaining = max(0.0, job.remaining - total(done.values()))
     job.settled_at = now
 
@@ -203,6 +208,11 @@ def lose(job: Job, part: Part, now: int, interval: int | None) -> None:
     else:
         job.remaining += lost
     job.lost_work += lost
+    lost_ns = sum(
+        max(0, stretch.end - max(stretch.begin, at)) for stretch in stretches if stretch.rate > 0
+    )
+    job.lost_ns += lost_ns
+    job.lost_gpu_ns += len(part.gpus) * lost_ns
     for other in job.parts.values():
         if other is not part and lost > 0:
             for stretch in other.stretches:

@@ -39,6 +39,9 @@ class Purpose(IntEnum):
     POPULATION = 12
     REPAIRS = 13
     NOISE = 14
+    JOB_PACE = 15
+    RUN_PACE = 16
+    STRAGGLERS = 17
 
 
 @dataclass(frozen=True)

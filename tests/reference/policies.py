@@ -6,7 +6,7 @@ from bisect import bisect_right
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import philox, placement
+from . import placement
 from .actions import Keep, Move, Plan, Preempt, Start, Tag
 from .world import Gpu, Job, MissingDurationError, PolicyError, nearest, to_ns
 
@@ -53,11 +53,7 @@ class Policy:
     def check_turns(self, field: str, length: int) -> None:
         """Refuse turns in which a job that restarts reaches no checkpoint."""
         ref = self.ref
-        restarts = [
-            ref.restart_by_model.get(job.model or "", ref.restart_ns)
-            + ref.overhead_per_gpu_ns * job.gpus
-            for job in self.trace()
-        ]
+        restarts = [ref.longest_restart(job) for job in self.trace()]
         kept = ref.checkpoint_ns or 1
         if max(restarts, default=0) + kept > length:
             raise PolicyError("turns keep no progress", field=field, value=self.p[field])
@@ -96,25 +92,41 @@ class Policy:
                 return gpus
         return None
 
-    def factor(self, job: Job) -> float:
-        """Error of the duration that the policy sees."""
-        sigma = self.p.get("estimate_error", 0.0)
-        if sigma == 0:
-            return 1.0
-        address = (self.ref.seed, philox.Purpose.ESTIMATES, job.index)
-        return philox.log_normal(sigma, *address, maths=self.ref.maths)
+    # Durations as the policy is told
 
-    def seen(self, job: Job, ns: int) -> int:
-        """Return a true time as the policy sees it."""
-        return ns if self.factor(job) == 1.0 else nearest(ns * self.factor(job))
+    @property
+    def sigma(self) -> float:
+        """Log-normal error of durations: its own, or that of the run."""
+        return float(self.p.get("estimate_error", 0.0)) or self.ref.estimates.sigma
+
+    @property
+    def is_told_truth(self) -> bool:
+        """Whether durations are exact."""
+        return self.sigma == 0 and self.ref.estimates.is_exact
+
+    def duration_ns(self, job: Job) -> int:
+        """Isolated duration."""
+        return self.ref.estimates.total_ns(job, self.sigma)
+
+    def total_factor(self, job: Job) -> float:
+        """The same over the true one."""
+        return self.ref.estimates.total_factor(job, self.sigma)
+
+    def factor(self, job: Job) -> float:
+        """Time for the work left over the true one."""
+        return self.ref.estimates.factor(job, self.ref.left_now(job), self.sigma)
 
     def remaining_ns(self, job: Job) -> int:
-        """Isolated time for the work left, as the policy sees it."""
+        """Isolated time for the work left."""
+        return self.ref.estimates.left_ns(job, self.true_remaining_ns(job), self.sigma)
+
+    def true_remaining_ns(self, job: Job) -> int:
+        """Isolated time for the work left, in truth."""
         ref = self.ref
         is_steady = job.elastic is None or len(job.elastic.model.noise) == 1
         if job.status == "running" and is_steady and job.only.rate == job.best_rate:
-            return self.seen(job, job.next_at - max(ref.now, job.only.progress_from))
-        return self.seen(job, nearest(ref.left_now(job) / job.best_rate * 1e9))
+            return job.next_at - max(ref.now, job.only.progress_from)
+        return nearest(ref.left_now(job) / job.best_rate * 1e9)
 
 
 class Queue(Policy):
@@ -135,7 +147,7 @@ class Queue(Policy):
     def key(self, job: Job) -> Key:
         if not self.needs_duration:
             return (job.arrival, job.index)
-        total = self.seen(job, job.duration_ns())
+        total = self.duration_ns(job)
         if self.name == "ssf":
             total *= job.gpus
         return (total, job.arrival, job.index)
@@ -168,23 +180,25 @@ class Easy(Policy):
         self.ends: dict[int, int] = {}  # job -> estimated finish, with inexact estimates only
 
     def estimate(self, job: Job, t: int) -> int:
-        """Overhead due and seen run time on a type."""
+        """Overhead due and run time on a type, as told."""
         run = nearest(job.remaining / job.base[t] * 1e9)
-        return self.ref.overhead(job) + max(1, self.seen(job, run))
+        told = run if self.is_told_truth else nearest(run * self.factor(job))
+        return self.ref.overhead(job, [t]) + max(1, told)
 
     def end_if(self, job: Job, gpus: tuple[Gpu, ...]) -> int:
         """Estimated finish of a job started now on these GPUs."""
         ref = self.ref
-        if self.p["estimate_error"] == 0:
+        if self.is_told_truth:
             rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
-            return ref.now + ref.overhead(job) + max(1, nearest(job.remaining / rate * 1e9))
+            due = ref.overhead(job, ref.types_at(gpus))
+            return ref.now + due + max(1, nearest(job.remaining / rate * 1e9))
         end = ref.now + self.estimate(job, ref.servers[gpus[0][0]].type)
         self.ends[job.index] = end
         return end
 
     def end_running(self, job: Job) -> int:
         """Estimated finish of a running job; one that has run out is extended."""
-        if self.p["estimate_error"] == 0:
+        if self.is_told_truth:
             return job.next_at
         now = self.ref.now
         if self.ends[job.index] <= now:
@@ -260,7 +274,7 @@ class Repack(Policy):
         may_refuse |= rule == "consolidate" and level != "network"
         shield = to_ns(self.p["preempt_min_run_s"])
         for job in self.ref.jobs if may_refuse and shield > 0 else ():
-            restart = self.ref.restart_by_model.get(job.model or "", self.ref.restart_ns)
+            restart = self.ref.longest_restart(job)
             if 0 < restart >= shield:
                 raise PolicyError("too short", field="preempt_min_run_s", value=shield)
 
@@ -383,7 +397,9 @@ class Las(Repack):
             self.delta = to_ns(self.p["delta"])
             given = self.p["distribution"]
             if given is None:
-                self.services = sorted(self.scale(j) * j.duration_ns() for j in self.trace())
+                self.ref.estimates.note_whole_trace(self.trace())
+            if given is None:
+                self.services = sorted(self.scale(j) * self.duration_ns(j) for j in self.trace())
             else:
                 self.services = sorted(to_ns(x) for x in given)
 

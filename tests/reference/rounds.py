@@ -255,7 +255,9 @@ class Rounds(Policy):
                 for job in jobs
             ]
         if self.needs_duration:
-            ask["remaining"] = [ref.left_now(job) for job in jobs]
+            ask["remaining"] = [ref.left_now(job) * self.factor(job) for job in jobs]
+            if not self.is_told_truth:
+                ask["true_remaining"] = [ref.left_now(job) for job in jobs]
         if self.packed:
             ask |= self.kinds_of(jobs)
         shares = self.keep_types(jobs) if self.name == "gavel-fifo" else self.in_parts(ask)

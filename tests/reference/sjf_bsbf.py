@@ -93,7 +93,7 @@ class SjfFfs(Policy):
     # The queue
 
     def order(self, job: Job) -> tuple[int, int, int]:
-        total = self.seen(job, job.duration_ns())
+        total = self.duration_ns(job)
         if self.p["key"] == "gpu_time":
             total *= job.gpus
         return (total, job.arrival, job.index)
@@ -145,7 +145,7 @@ class SjfFfs(Policy):
         ref, gpus = self.ref, tuple(sorted(gpus))
         rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
         rate /= ref.rates.inflation_at(job, batch, gpus)
-        finish = ref.now + ref.overhead(job) + span(job.remaining, rate)
+        finish = ref.now + ref.overhead(job, ref.types_at(gpus)) + span(job.remaining, rate)
         self.stays[job.index] = Stay(finish, 1.0)
         self.batch[job.index] = batch
         for gpu in gpus:

@@ -120,7 +120,7 @@ class Slurm(Policy):
         if job.limit is not None:
             return job.limit
         if self.p["limit_factor"] > 0:
-            return max(1, nearest(self.p["limit_factor"] * job.duration_ns()))
+            return max(1, nearest(self.p["limit_factor"] * self.duration_ns(job)))
         return to_ns(self.p["default_limit_s"]) or NEVER_ENDS
 
     # Fair share

@@ -69,7 +69,7 @@ class Themis(Policy):
 
     def rho(self, job: Job) -> Fraction:
         crowd = job.gpus * self.mean_active(job) / self.total
-        ideal = max(1, self.seen(job, job.duration_ns())) * max(Fraction(1), crowd)
+        ideal = max(1, self.duration_ns(job)) * max(Fraction(1), crowd)
         return (self.ref.now - job.arrival + self.remaining_ns(job)) / ideal
 
     def gain(self, job: Job, gpus: Gpus) -> float:

@@ -37,6 +37,10 @@ class PolicyError(OracleError):
     """A policy parameter that cannot be, or a run that a policy lets stall."""
 
 
+class OptionError(OracleError):
+    """An option of the run that cannot be."""
+
+
 class StalledError(PolicyError):
     """No event is left and jobs wait."""
 
@@ -109,6 +113,7 @@ class Job:
     partition: str | None = None
     qos: str | None = None
     limit: int | None = None  # time limit that the user asked for
+    estimate: int | None = None  # of the duration, by the trace
     priority: int = 0  # that the user gave
     nice: int = 0
     deadline: int | None = None
@@ -136,6 +141,12 @@ class Job:
     gpu_ns: int = 0  # the same times the GPUs of the part
     overhead_ns: int = 0  # of held_ns, without progress
     overhead_gpu_ns: int = 0
+    stop_ns: int = 0  # what the last stop in order cost; due at the next start
+    stretches: dict[int, int] = field(default_factory=dict)  # part -> starts and moves so far
+    lost_ns: int = 0  # with progress that a stop or a failure took back
+    lost_gpu_ns: int = 0
+    checkpoint_s: float = 0.0  # of the time with progress
+    checkpoint_gpu_s: float = 0.0
     share_ns: int = 0
     comm_s: float = 0.0
     comm_gpu_s: float = 0.0
@@ -276,6 +287,7 @@ def read_jobs(
             partition=row.get("partition"),
             qos=row.get("qos"),
             limit=to_ns(row.get("time_limit_s") or 0.0) or None,
+            estimate=to_ns(row.get("estimate_s") or 0.0) or None,
             priority=int(row.get("priority") or 0),
             nice=int(row.get("nice") or 0),
             deadline=None if row.get("deadline_s") is None else to_ns(row["deadline_s"]),
