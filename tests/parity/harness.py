@@ -81,8 +81,9 @@ class Service:
 
     def count(self, ask: dict[str, Any]) -> list[float]:
         """Count the steps since the last ask; the seconds of each job."""
+        remaining = ask.get("true_remaining", ask["remaining"])
         for job, rates, gang, steps in zip(
-            ask["jobs"], ask["rates"], ask["gangs"], ask["remaining"], strict=True
+            ask["jobs"], ask["rates"], ask["gangs"], remaining, strict=True
         ):
             left = max(steps, 1e-9)
             if job in self.before:
@@ -108,7 +109,8 @@ class _Solver:
 
     def __call__(self, ask: dict[str, Any]) -> Any:
         names = {"gangs": "scale", "weights": "weight", "remaining": "steps_remaining"}
-        given = {key: value for key, value in ask.items() if key not in ("names", "running")}
+        unsolved = ("names", "running", "true_remaining")
+        given = {key: value for key, value in ask.items() if key not in unsolved}
         if self.service is not None:
             given["service_lost_s"] = self.service.count(ask)
         given["running_type"] = [-1.0 if t is None else float(t) for t in ask["running"]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import placement
 from .actions import Keep, Move, Plan, Preempt, Start, Tag
-from .world import Gpu, Job, MissingDurationError, PolicyError, nearest, to_ns
+from .world import Gpu, Job, MissingDurationError, OptionError, PolicyError, nearest, to_ns
 
 if TYPE_CHECKING:
     from .engine import Reference
@@ -38,6 +38,8 @@ class Policy:
             if key in placement.CHOICES and value not in placement.CHOICES[key]:
                 raise PolicyError(f"bad {key}: {value}", field=key, value=value)
         self.p = self.allowed | params
+        if self.p.get("estimate_error") and not ref.estimates.is_exact:
+            raise OptionError("estimates twice", field="estimates", value=ref.estimates.kind)
         self.demotions = self.promotions = self.shares_refused = 0
 
     def defaults_of(self, name: str) -> dict[str, Any]:

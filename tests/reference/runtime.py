@@ -44,7 +44,7 @@ class RunTime:
             kind = tuple(row.get(key) for key in KEYS)
             names = [kind.name for kind in types]
             unknown = row.get("gpu_type") is not None and row["gpu_type"] not in names
-            wrong = unknown or kind in seen or (row.get("gpus") or 1) < 1
+            wrong = unknown or kind in seen or row.get("gpus", 1) < 1
             if wrong or not set(row) & set(COSTS) or any(row.get(c, 0.0) < 0 for c in COSTS):
                 raise ClusterError(f"runtime row {row}", row=row)
             seen.add(kind)
