@@ -10,6 +10,7 @@ import pytest
 import reference
 import worlds
 from reference import rounds
+from reference.hadar import Hadar
 
 World = dict[str, Any]
 S = 10**9
@@ -292,6 +293,29 @@ def test_sjf_bsbf_weighs_by_estimates() -> None:
     assert starts(world, "sjf-bsbf")["B"] == 20
     jobs[1]["estimate_s"] = 4
     assert starts(world, "sjf-bsbf")["B"] == 0.5
+
+
+def test_sjf_bsbf_weighs_a_partner_by_its_estimate() -> None:
+    """With a left of A and b of B, at xi 1.9 sharing gains if 2 b x 0.9 < a: 14.4 against 19.5.
+
+    By its estimate of 10 s A has 9.5 s left.
+    """
+    jobs = [job("A", 0, 1, 20, estimate_s=20), job("B", 0.5, 1, 8, estimate_s=8)]
+    world = world_of(jobs, "1x1 g", estimates="table") | {"sharing": {"xi": 1.9}}
+    assert starts(world, "sjf-bsbf")["B"] == 0.5
+    jobs[0]["estimate_s"] = 10
+    assert starts(world, "sjf-bsbf")["B"] == 20
+
+
+@pytest.mark.parametrize("utility", ["effective_throughput", "ftf"])
+def test_hadar_takes_the_whole_work_from_the_estimate(utility: str) -> None:
+    """A of a job of 5 s by its table: its work, or its time on an even share of one GPU."""
+    world = world_of([job("A", 0, 1, 20, estimate_s=5)], "1x1 g", estimates="table")
+    ref = reference.Reference(world, "hadar", {"utility": utility})
+    ref.advance()
+    assert isinstance(ref.policy, Hadar)
+    assert ref.policy.ask(ref.jobs[0]) == 5.0
+    assert ref.policy.bidder(ref.jobs[0]).work == 5.0
 
 
 @pytest.mark.parametrize("policy", ["fifo", "las", "toy-round"])

@@ -15,6 +15,20 @@ from reference import Move, Start, philox
 
 World = dict[str, Any]
 S = 10**9
+NET = {
+    "a_c": 0.02,
+    "b_c": 7e-4,
+    "a_n": 0.1,
+    "b_n": 0.1,
+    "a_r": 0.1,
+    "b_r": 0.1,
+    "gamma": 2.0,
+    "init_batch": 128,
+    "max_batch": 4096,
+    "min_pass_batch": 32,
+    "max_pass_batch": 1024,
+    "noise_scale": 500.0,
+}
 
 
 def job(name: str, at: float, gpus: int, seconds: float, **more: Any) -> World:
@@ -128,11 +142,31 @@ def test_a_move_pays_the_old_stop_and_the_new_restart() -> None:
     assert ref.jobs[0].finish == (5 + 6 + 15) * S
 
 
+def test_a_cost_is_that_of_the_gpus_that_are_held() -> None:
+    """A job of one GPU that may have two starts on two."""
+    one = job("A", 0, 1, 1000, model="net", batch_size=128, max_gpus=2)
+    costs = [
+        {"gpus": 2, "first_start_s": 3, "checkpoint_s": 2},
+        {"first_start_s": 9, "checkpoint_s": 5},
+    ]
+    world = world_of([one], "1x2 g", runtime={"rows": costs}, checkpoint_interval_s=10)
+    world |= {"elastic": {"models": {"net": NET}}}
+    ref = reference.Reference(world)
+    ref.advance()
+    ref.apply([Start(0, ((0, 0), (0, 1)))])
+    part = ref.jobs[0].only
+    assert (part.progress_from, part.works, part.saves) == (3 * S, 0.8, 0.2)
+
+
 @pytest.mark.parametrize(("seconds", "first"), [(4, 1), (3, 14)])
 def test_easy_counts_what_a_start_costs_on_the_type(seconds: int, first: int) -> None:
-    """C would end at 1 + 5 + 3. That is not after A ends at 5 + 4, but after it ends at 5 + 3."""
-    jobs = [job("A", 0, 1, seconds), job("B", 0, 2, 1), job("C", 1, 1, 3)]
-    jobs = [one | {"gpu_types": ["b"]} for one in jobs]
+    """C would end at 1 + 5 + 3. That is not after A ends at 5 + 4, but after it ends at 5 + 3.
+
+    On type a, where a start takes 50 s, X has the only GPU.
+    """
+    b = {"gpu_types": ["b"]}
+    jobs = [job("A", 0, 1, seconds, **b), job("B", 0, 2, 1, **b), job("C", 1, 1, 3)]
+    jobs.insert(0, job("X", 0, 1, 99, gpu_types=["a"]))
     costs = {"rows": [{"gpu_type": "b", "first_start_s": 5}, {"first_start_s": 50}]}
     rows = rows_of(world_of(jobs, "1x1 a", "1x2 b", runtime=costs), "easy")
     assert rows["C"]["first_start_ns"] == first * S
@@ -163,6 +197,16 @@ def test_a_failure_takes_what_is_after_the_last_checkpoint() -> None:
     assert (row["finish_ns"], row["lost_ns"]) == (60 * S, 5 * S)
     assert row["lost_work"] == pytest.approx(4.0)
     assert row["checkpoint_s"] == pytest.approx(11.0)
+
+
+def test_time_at_a_quota_is_not_lost() -> None:
+    """3 s of work, then a pause until the failure at 10."""
+    down = [{"server": 0, "down_s": 10, "up_s": 11}]
+    ref = reference.Reference(world_of([job("A", 0, 1, 20)], "1x1 g", runtime={}, down=down))
+    ref.advance()
+    ref.apply([Start(0, ((0, 0),), quota=3.0)])
+    ref.advance()
+    assert (ref.now, ref.jobs[0].lost_ns, ref.jobs[0].lost_work) == (10 * S, 3 * S, 3.0)
 
 
 # Noise
@@ -244,20 +288,11 @@ def test_all_factors_of_a_rate_multiply() -> None:
 
 def test_an_elastic_job_is_slower_by_its_factor() -> None:
     """Alone from its first start, at sizes that do not change with noise."""
-    model = dict(
-        zip(
-            ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r"),
-            (0.02, 7e-4, 0.1, 0.1, 0.1, 0.1),
-            strict=True,
-        )
-    )
-    model |= {"gamma": 2.0, "init_batch": 128, "max_batch": 4096, "noise_scale": 500.0}
-    model |= {"min_pass_batch": 32, "max_pass_batch": 1024}
     one = job("A", 0, 1, 1000, model="net", batch_size=128)
 
     def finish(**noise: float) -> int:
         world = world_of([one], "1x1 g", runtime=noise, seed=5) | {
-            "elastic": {"models": {"net": model}}
+            "elastic": {"models": {"net": NET}}
         }
         found = rows_of(world, "pollux")["A"]["finish_ns"]
         assert isinstance(found, int)
