@@ -8,8 +8,9 @@
 others seconds) and keeps in benches/studies what the docs need of them. `--pairs` names the
 throughput file of the public Gavel simulator; sjf-bsbf then also runs with its measured pairs.
 `--from` takes documents that `gangline reproduce STUDY --json` printed, STUDY.json in that folder.
-scripts/gavel_timing.py, scripts/validation.py, `python -m examples.hadare_training --data` and
-`python -m examples.rl_scheduling --data` keep data of their own.
+scripts/gavel_timing.py, scripts/validation.py, benches/peers/run_peers.py (with --write),
+`python -m examples.hadare_training --data` and `python -m examples.rl_scheduling --data` keep data
+of their own.
 
 Between these markers, and nowhere else, Markdown is written:
 
@@ -531,6 +532,18 @@ def agents_speed() -> str:
     return table(titles, [[f"{kept['steps_per_s']:,}", f"{kept['trained_s']:.0f}"]])
 
 
+def peers(data: Data) -> str:
+    """Return the runs of other simulators: theirs first, ours second."""
+    rows = []
+    for row in data["peers"]["rows"]:
+        theirs, ours = (f"{value:,.1f}" for value in row["values"])
+        cpu = "" if row["times_cpu"] is None else f"{row['times_cpu']}"
+        policies = f"{row['theirs']}, `{row['ours']}`"
+        found = f"{row['measure']} {theirs}, {ours}"
+        rows.append([row["peer"], policies, row["world"], found, row["same"], cpu])
+    return table(["peer", "policies", "jobs", "seconds", "equal", "CPU"], rows)
+
+
 def made(data: Data, name: str) -> str:
     """Return the table of a name."""
     if name.endswith(" claims"):
@@ -558,6 +571,7 @@ def made(data: Data, name: str) -> str:
         "validation departures": lambda: departures(data),
         "training counts": training_counts,
         "training rows": training_rows,
+        "peers": lambda: peers(data),
         "rl agents": agents,
         "rl speed": agents_speed,
     }[name]()

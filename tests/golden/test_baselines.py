@@ -92,8 +92,8 @@ GOLDEN_C = [  # queue, servers of 4 GPUs, fit of placement yarn; mean JCT and ma
 ]
 
 
-@pytest.fixture(scope="module")
-def sixty_jobs(shared: Path) -> list[dict[str, Any]]:
+def read_sixty_jobs(shared: Path) -> list[dict[str, Any]]:
+    """Return the jobs of the public trace; benches/peers runs them too."""
     with tarfile.open(shared / "traces" / "tiresias-traces" / "tiresias_csv.tar.xz") as archive:
         name = next(n for n in archive.getnames() if n.endswith("60_job.csv"))
         member = archive.extractfile(name)
@@ -110,6 +110,11 @@ def sixty_jobs(shared: Path) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+@pytest.fixture(scope="module")
+def sixty_jobs(shared: Path) -> list[dict[str, Any]]:
+    return read_sixty_jobs(shared)
 
 
 def simulate(
