@@ -48,14 +48,15 @@ def rule(path: str, dash: str = "none") -> str:
     return f'<path d="{path}" fill="none" stroke="#777" stroke-dasharray="{dash}"/>'
 
 
-def write(name: str, title: str, high: float, *parts: str) -> None:
+def write(name: str, title: str, high: float, *parts: str, folder: Path | None = None) -> None:
     """Write a picture."""
+    folder = folder or PICTURES
     tip = (
         '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="6" refY="3" orient="auto">'
         f'<path d="M0 0L7 3L0 6z" fill="{INK}"/></marker></defs>'
     )
-    PICTURES.mkdir(exist_ok=True)
-    (PICTURES / f"{name}.svg").write_text(
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.svg").write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {high:g}" width="{WIDTH}" '
         f'height="{high:g}" role="img" font-family="sans-serif" font-size="12.5" fill="{INK}">'
         f"<title>{html.escape(title)}</title>{tip}"

@@ -16,13 +16,17 @@ import shlex
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from scripts import drawings
+from scripts import drawings, families
 
 import gangline as gl
 from commands import gangline
 from gangline.studies.sweep.plan import read_plan
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -175,14 +179,15 @@ def test_a_page_shows_the_pictures_that_its_examples_save(page: Path) -> None:
     assert all((drawings.PICTURES.parent / "learn" / name).is_file() for name in saved)
 
 
+@pytest.mark.parametrize("script", [drawings, families])
 def test_the_drawings_are_those_of_the_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = {path.name: path.read_bytes() for path in drawings.PICTURES.iterdir()}
-    monkeypatch.setattr(drawings, "PICTURES", tmp_path)
-    drawings.main()
+    kept = {path.name: path.read_bytes() for path in script.PICTURES.iterdir()}
+    monkeypatch.setattr(script, "PICTURES", tmp_path)
+    script.main()
     drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert drawn == kept, "run .venv/bin/python scripts/drawings.py"
+    assert drawn == kept, f"run .venv/bin/python {script.__name__.replace('.', '/')}.py"
 
 
 def test_the_readme_fits_two_screens_and_prints_what_it_shows(
