@@ -1,9 +1,11 @@
 """Draw the pictures of `docs/learn`: run the examples of its pages and keep what they save.
 
+Then run scripts/notebooks.py: notebooks hold the pictures as well.
+
     .venv/bin/python scripts/gallery.py [PAGE ...]
 
 Needs a build and the extras `plot` and `testing`; it takes a minute. A page shows
-`../_static/learn/NAME.svg` where one of its examples saves NAME.svg.
+`_static/learn/NAME.svg` where one of its examples saves NAME.svg.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "_static" / "learn"
+PAGES = ("gallery", "tutorial", "notebooks/hadar", "notebooks/dally", "notebooks/sjf-bsbf")
 SHOWN = re.compile(r"\.\./_static/learn/([\w-]+\.svg)")
 
 
@@ -26,7 +29,7 @@ def main(names: list[str]) -> None:
     sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
     tests = importlib.import_module("docs.test_docs")
     PICTURES.mkdir(exist_ok=True)
-    pages = [ROOT / "docs" / "learn" / f"{name}.md" for name in names or ("gallery", "tutorial")]
+    pages = [ROOT / "docs" / "learn" / f"{name}.md" for name in names or PAGES]
     for page in pages:
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             tests.write_files(page, Path(folder))

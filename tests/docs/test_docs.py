@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 import shlex
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from scripts import drawings, families
+from scripts import drawings, families, notebooks
 
 import gangline as gl
 from commands import gangline
@@ -171,7 +172,7 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert offenders == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs/learn").glob("*.md")), ids=name_of)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/learn").rglob("*.md")), ids=name_of)
 def test_a_page_shows_the_pictures_that_its_examples_save(page: Path) -> None:
     code = "".join(block.text for block in blocks(page) if block.kind == "pycon")
     saved = set(re.findall(r', "([\w-]+\.svg)"\)\)$', code, re.M))
@@ -188,6 +189,25 @@ def test_the_drawings_are_those_of_the_script(
     script.main()
     drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert drawn == kept, f"run .venv/bin/python {script.__name__.replace('.', '/')}.py"
+
+
+def test_every_notebook_is_its_page() -> None:
+    assert list(notebooks.stale()) == [], "run .venv/bin/python scripts/notebooks.py"
+    found = sorted(notebooks.FOLDER.glob("*.ipynb"))
+    assert [path.stem for path in found] == ["dally", "hadar", "sjf-bsbf"]
+    for path in found:
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        kinds = [cell["cell_type"] for cell in cells]
+        sessions = [block for block in blocks(path.with_suffix(".md")) if block.kind == "pycon"]
+        assert kinds.count("code") == len(sessions)
+        for cell in cells:
+            assert kinds[0] == "markdown"
+            if cell["cell_type"] == "code":
+                compile("".join(cell["source"]), path.name, "exec")
+        pictures = [
+            output for cell in cells for output in cell.get("outputs", []) if "data" in output
+        ]
+        assert len(pictures) == 1
 
 
 def test_the_readme_fits_two_screens_and_prints_what_it_shows(
