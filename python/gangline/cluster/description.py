@@ -39,7 +39,7 @@ from gangline.cluster.schema import (
 )
 from gangline.cluster.sharing_checks import load_sharing
 from gangline.errors import ClusterError
-from gangline.files.decode import from_validation_error
+from gangline.files.decode import wrong_shape
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -138,8 +138,8 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         data = to_builtins(data)
         try:
             cluster = msgspec.convert(data, cls)
-        except msgspec.ValidationError as error:
-            raise from_validation_error(error, data, cls, path) from None
+        except msgspec.ValidationError:
+            raise wrong_shape(data, cls, path) from None
         cluster = load_elastic(load_sharing(cluster, path), path)
         check(cluster, path)
         return load_tables(cluster, path)

@@ -43,6 +43,10 @@ Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Name = Annotated[str, Meta(min_length=1)]
+Rack = Annotated[
+    Annotated[int, Meta(ge=0, le=1_000_000)] | Annotated[str, Meta(pattern="^fill:[1-9]")],
+    Meta(description='a rack index or "fill:N"'),  # what an error says was expected
+]
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -90,7 +94,7 @@ class ServerBlock(_Table, frozen=True):
     count: Count
     gpu: Name
     gpus: Annotated[int, Meta(ge=1, le=64)]
-    rack: Annotated[int, Meta(ge=0, le=1_000_000)] | Annotated[str, Meta(pattern="^fill:[1-9]")] = 0
+    rack: Rack = 0
     cpus: Count | None = None
     memory_gb: Positive | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,6 +10,7 @@ import msgspec
 
 from gangline.errors import TraceError
 from gangline.files.faults import short
+from gangline.files.shape import key_path, misfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +22,6 @@ BOM = b"\xef\xbb\xbf"
 ROOT = "$."
 _VALUE_BYTES = 64  # ours: an empty list, or a short text, with its place in a list
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-_BYTE = re.compile(r"\(byte (\d+)\)")
 _CONTAINER = {b"{": "an object", b"[": "an array"}
 _T = TypeVar("_T")
 
@@ -66,13 +67,12 @@ class JsonFile:
             raise
         except RecursionError:
             raise TraceError(f"{self.path}: nested too deep", path=self.path) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._malformed(error) from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise self._malformed() from None
 
-    def shape_error(self, error: msgspec.ValidationError, prefix: str = "") -> TraceError:
-        """Turn the decoder's complaint about one value into ours."""
-        expected, place = words_of(error)
-        where = (prefix + place).lstrip(".")
+    def shape_error(self, kind: Any) -> TraceError:
+        """Return the error of the first value that keeps the document from being of this type."""
+        where, expected = _wrong(msgspec.json.decode(self.data), kind)
         found = self._find({where}).get(where)
         line, value = found if found is not None else (None, "")
         return TraceError.at(self.path, line, where or None, value, expected)
@@ -140,18 +140,15 @@ class JsonFile:
                     stack.append((path, 0))
                     path = f"{path}[0]"
 
-    def _malformed(self, error: Exception) -> TraceError:
+    def _malformed(self) -> TraceError:
         try:
             self.data.decode("utf-8")
         except UnicodeDecodeError as wrong:
             place = f"byte {wrong.start + self._skipped}"
             return TraceError.at(self.path, self._line(wrong.start), None, place, "UTF-8 text")
-        found = _BYTE.search(str(error))
-        at = int(found[1]) if found else len(self.data)
-        line = self._line(at)
-        words = str(error).removeprefix("JSON is malformed: ")
+        line, words = malformed(self.data.decode("utf-8"))
         return TraceError(
-            f"{self.path}:{line}: expected JSON: {short(words)}",
+            f"{self.path}:{line}: expected JSON, got {words}",
             path=self.path,
             line=line,
             expected="JSON",
@@ -161,13 +158,34 @@ class JsonFile:
         return self.data.count(b"\n", 0, place) + 1
 
 
-def words_of(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return what the decoder expected, and the key path it names, without its leading `$`."""
-    words, _, place = str(error).partition(" - at `$")
-    expected = words.replace("Expected `", "").partition("`, got")[0].rstrip("`")
-    if words.startswith("Object missing required field"):
-        expected = f"an object with {words.rpartition('field ')[2]}"
-    return expected.replace("| null", "or null"), place.rstrip("`")
+def malformed(text: str) -> tuple[int, str]:
+    """Return the line at which a text ceases to be JSON, and what is there.
+
+    Examples
+    --------
+    >>> malformed('{"jobs": [1, 2 3]}')
+    (1, '`3]}` at column 16')
+    """
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        rest = text[error.pos :].partition("\n")[0].strip()
+        if not text[error.pos :].strip():
+            return error.lineno, "the end of the text"
+        return error.lineno, f"`{short(rest)}` at column {error.colno}"
+    except RecursionError:
+        return 1, "text nested too deep"
+    return 1, "NaN, Infinity, half of a character, or a number out of range"
+
+
+def _wrong(value: object, kind: Any) -> tuple[str, str]:
+    """Return the key path of the first value that does not fit, and what was expected there."""
+    found = misfit(value, kind, is_json=True)
+    if found is None:
+        return "", "values of other kinds"
+    if found.is_missing:
+        return key_path(found.path[:-1]), f"an object with `{found.path[-1]}`"
+    return found.key, found.expected
 
 
 def convert(
@@ -188,7 +206,6 @@ def convert(
         try:
             good.append(msgspec.convert(item, kind))
             places.append(place)
-        except msgspec.ValidationError as error:
-            expected, where = words_of(error)
-            wrong.append((place, where.lstrip("."), expected))
+        except msgspec.ValidationError:
+            wrong.append((place, *_wrong(item, kind)))
     return good, places, wrong

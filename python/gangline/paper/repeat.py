@@ -12,6 +12,7 @@ import msgspec
 from gangline._support import toml
 from gangline._support.formatting import plural
 from gangline.errors import OptionError
+from gangline.files.shape import misfit
 from gangline.paper.folder import DRAWN, REPEAT, write
 from gangline.paper.methods import versions_of_run
 from gangline.paper.run import carry_out
@@ -133,9 +134,14 @@ def repeat(
 def _read(path: Path) -> _File:
     expected = f"{path}: expected the {REPEAT} of a paper kit"
     try:
-        found = msgspec.convert(toml.loads(path.read_text("utf-8")), _File)
-    except (ValueError, msgspec.ValidationError) as error:
+        data = toml.loads(path.read_text("utf-8"))
+    except ValueError as error:
         raise OptionError(f"{expected}: {error}", field="path", value=str(path)) from None
+    try:
+        found = msgspec.convert(data, _File)
+    except msgspec.ValidationError:
+        message = f"{expected}: {misfit(data, _File)}"
+        raise OptionError(message, field="path", value=str(path)) from None
     if found.kit != "gangline paper":
         raise OptionError(f"{expected}, got kit = {found.kit!r}", field="path", value=str(path))
     return found

@@ -19,6 +19,7 @@ import msgspec
 
 from gangline._support.formatting import did_you_mean
 from gangline.errors import PolicyError
+from gangline.files.shape import misfit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,9 +160,11 @@ def _fit(policy: str, key: str, value: Any, hint: Any) -> Any:
     """Return a value as the type of its field, such as a whole number for a float."""
     try:
         return msgspec.convert(value, hint)
-    except msgspec.ValidationError as error:
-        said = str(error)
-        message = f"{policy}: {key} = {value!r}: {said[:1].lower()}{said[1:]}"
+    except msgspec.ValidationError:
+        found = misfit(value, hint)
+        expected = "another value" if found is None else found.expected
+        place = f"{key}.{found.key}" if found is not None and found.path else key
+        message = f"{policy}: {place} = {value!r}: expected {expected}"
         raise PolicyError(message, policy=policy, field=key, value=value) from None
     except TypeError:  # a type of the policy's own
         return value

@@ -37,7 +37,7 @@ def make_options(values: Mapping[str, object]) -> CheckedOptions:
     """Build and check run options from keyword arguments."""
     import msgspec
 
-    from gangline.files.decode import from_validation_error
+    from gangline.files.decode import wrong_shape
     from gangline.runs.arrival_window import parse
     from gangline.runs.options import CheckedOptions
 
@@ -51,8 +51,8 @@ def make_options(values: Mapping[str, object]) -> CheckedOptions:
         given["count_arrivals"] = parse(given["count_arrivals"])
     try:
         options = msgspec.convert(given, CheckedOptions)
-    except msgspec.ValidationError as error:
-        made = from_validation_error(error, given, CheckedOptions, None)
+    except msgspec.ValidationError:
+        made = wrong_shape(given, CheckedOptions, None)
         raise OptionError(f"run option {made}", field=made.key, value=made.value) from None
     options.check()
     return options

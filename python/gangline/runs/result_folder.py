@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from gangline.errors import ClusterError, OptionError, ResultError
-from gangline.files.decode import from_validation_error
+from gangline.files.decode import wrong_shape
 from gangline.files.json_files import check_seal, decode, write_json
 from gangline.files.places import (
     PREFIX,
@@ -354,8 +354,8 @@ def _content(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
 def _convert(path: Path, data: dict[str, Any], kind: type[Any]) -> None:
     try:
         msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        made = from_validation_error(error, data, kind, str(path))
+    except msgspec.ValidationError:
+        made = wrong_shape(data, kind, str(path))
         raise ResultError(str(made), path=str(path), key=made.key) from None
     except UnicodeEncodeError:  # a half of a character, where a number is expected
         raise ResultError(f"{path}: expected text of whole characters", path=str(path)) from None

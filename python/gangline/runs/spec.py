@@ -16,7 +16,7 @@ import msgspec
 
 from gangline._support.builtin_values import finite, flaw
 from gangline.errors import ResultError
-from gangline.files.decode import from_validation_error
+from gangline.files.decode import wrong_shape
 from gangline.files.json_files import check_seal, decode
 from gangline.policies.choice import PolicyReference, resolve_policy
 from gangline.policies.source import code_of
@@ -143,8 +143,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise ResultError(f"{path}: {wrong}" if path else wrong, path=path)
         try:
             return msgspec.convert(dict(data), cls)
-        except msgspec.ValidationError as error:
-            made = from_validation_error(error, dict(data), cls, path)
+        except msgspec.ValidationError:
+            made = wrong_shape(dict(data), cls, path)
             raise ResultError(str(made), path=path, key=made.key) from None
         except UnicodeEncodeError:  # names of files may hold halves of characters, others may not
             message = f"{path or 'spec'}: trace: expected text of whole characters, got half of one"

@@ -205,7 +205,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"servers": ["V100"]}, "servers[0]", 'a table, got "V100"'),
     ({"name": ["V100"]}, "name", 'text, got "a list"'),
-    ({"sharing": {"missing": "nothing"}}, "sharing.missing", "error, constant, infeasible"),
+    ({"sharing": {"missing": "nothing"}}, "sharing.missing", "one of constant, error, infeasible"),
     ({"sharing": {"overhead_interferes": 1}}, "sharing.overhead_interferes", "true or false"),
     ({"sharing": {"combine": "max"}}, "sharing.combine", "no more than two jobs"),
     ({"sharing": {"max_share": 3}}, "sharing.max_share", "1 or 2"),

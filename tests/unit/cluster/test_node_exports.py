@@ -184,7 +184,7 @@ def test_the_command_line_takes_the_mapping(
         ("NodeName=a Gres=gpu:65\n", "at most 64 GPUs in a server"),
         ("NodeName=a Gres=(null)\n", "at least one server with GPUs"),
         ("gpu,gpus,count\nA,8,1000000\nB,8,1\n", "at most 1,000,000 in all"),
-        ('{"apiVersion": "v1", "items": 7}', "expected array"),
+        ('{"apiVersion": "v1", "items": 7}', "items: expected an array"),
     ],
 )
 def test_lists_that_are_refused(tmp_path: Path, content: str, words: str) -> None:

@@ -208,7 +208,7 @@ def test_the_line_of_a_bad_rate_is_named(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"{", r"r.json:1: expected JSON"),
-        (b'{"a": \xff}', r"r.json:1: expected UTF-8 text \(byte 6\)"),
+        (b'{"a": \xff}', r"r.json:1: expected UTF-8 text, got byte 6"),
         (b'{"a": NaN}', r"expected"),
         (b"gpu_type,model\nV,m\n", r"gpus, iters_per_s: expected a column"),
         (b"gpu_type,model,gpus,iters_per_s\nV,m,x,1\n", r"r.json:2: gpus: expected an integer"),

@@ -9,6 +9,7 @@ import msgspec
 
 from gangline.errors import ResultError
 from gangline.files.json_files import read_sealed
+from gangline.files.shape import misfit
 from gangline.runs.comparison import KIND
 from gangline.runs.load import load_result
 
@@ -111,6 +112,6 @@ def _order(path: Path) -> list[_Row]:
     data = read_sealed(path, KIND, advice)
     try:
         return msgspec.convert(data, _Table).runs
-    except msgspec.ValidationError as error:
-        message = f"{path}: not the table of a comparison: {error}; {advice}"
+    except msgspec.ValidationError:
+        message = f"{path}: not the table of a comparison: {misfit(data, _Table)}; {advice}"
         raise ResultError(message, path=str(path)) from None

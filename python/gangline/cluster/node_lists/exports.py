@@ -183,8 +183,8 @@ def node_objects(source: Source) -> tuple[JsonFile, list[_Node]]:
     file = JsonFile(source, "items")
     try:
         return file, [one for one in file.decode(_Nodes).items if one.kind in ("", "Node")]
-    except msgspec.ValidationError as error:
-        raise file.shape_error(error) from None
+    except msgspec.ValidationError:
+        raise file.shape_error(_Nodes) from None
 
 
 def kubernetes(source: Source, options: FileOptions) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import msgspec
 
 from gangline._support.formatting import did_you_mean
 from gangline.errors import ClusterError, TraceError
-from gangline.files.decode import from_validation_error
+from gangline.files.decode import wrong_shape
 from gangline.files.quantities import mapping_of
 
 __all__ = ["NODE_COLUMNS", "FileOptions", "make_options"]
@@ -62,8 +62,8 @@ def make_options(values: dict[str, Any]) -> FileOptions:
         options = msgspec.convert(values, FileOptions)
     except TraceError as error:
         raise ClusterError(str(error), key="columns") from None
-    except msgspec.ValidationError as error:
-        made = from_validation_error(error, values, FileOptions, None)
+    except msgspec.ValidationError:
+        made = wrong_shape(values, FileOptions, None)
         raise ClusterError(
             f"options of a cluster file: {made}",
             key=made.key,

@@ -16,6 +16,7 @@ import msgspec
 from gangline.cluster.tables.keys import batch_size_of, parse_key
 from gangline.errors import ClusterError
 from gangline.files.decode import fail
+from gangline.files.jsontext import malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,15 +86,13 @@ def _decode(data: bytes, path: str) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # its words are not ours, and it knows no line
     try:
-        json.loads(data.decode("utf-8"))
-        why, line = "JSON", 1
+        line, words = malformed(data.decode("utf-8"))
+        why = "JSON"
     except UnicodeDecodeError as error:
-        why, line = f"UTF-8 text (byte {error.start})", data.count(b"\n", 0, error.start) + 1
-    except json.JSONDecodeError as error:
-        why, line = f"JSON ({error.msg})", error.lineno
-    except RecursionError:
-        why, line = "JSON of three levels", 1
-    raise ClusterError(f"{path}:{line}: expected {why}", path=path, line=line, expected=why)
+        why, words = "UTF-8 text", f"byte {error.start}"
+        line = data.count(b"\n", 0, error.start) + 1
+    message = f"{path}:{line}: expected {why}, got {words}"
+    raise ClusterError(message, path=path, line=line, expected=why)
 
 
 def _key(data: bytes, path: str, keys: tuple[str, ...]) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from gangline._support import toml
 from gangline._support.formatting import listed, plural
 from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.files import listed_files
+from gangline.files.shape import misfit
 from gangline.policies.source import digest_of, importing, load_policy, source_of
 from gangline.studies.bench import published
 from gangline.studies.bench.entries import CLASSES, entries
@@ -191,9 +192,13 @@ def verify(
 def _verified(folder: Path, *, quick: bool, workers: int | None) -> Verified:
     where = folder / ROW
     try:
-        row = msgspec.convert(toml.loads(where.read_text("utf-8")), _Row)
-    except (ValueError, msgspec.ValidationError) as error:
+        data = toml.loads(where.read_text("utf-8"))
+    except ValueError as error:
         return Verified(folder.name, 0, 0, [f"{ROW}: {error}"])
+    try:
+        row = msgspec.convert(data, _Row)
+    except msgspec.ValidationError:
+        return Verified(folder.name, 0, 0, [f"{ROW}: {misfit(data, _Row)}"])
     try:
         suite = load_suite(row.suite)
         runs = _read_runs(folder / RUNS, row.runs_sha256)

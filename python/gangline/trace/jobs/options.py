@@ -10,7 +10,7 @@ import msgspec
 
 from gangline._support.builtin_values import to_builtins
 from gangline.errors import TraceError
-from gangline.files.decode import from_validation_error
+from gangline.files.decode import wrong_shape
 from gangline.files.text import ERRORS_SHOWN
 from gangline.trace.jobs.schema import STATUSES
 
@@ -177,8 +177,8 @@ def convert(values: dict[str, object], kind: type[_T], what: str = "options") ->
     """Build a struct of options; a wrong one is a TraceError that names it."""
     try:
         return msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:
-        made = from_validation_error(error, values, kind, None)
+    except msgspec.ValidationError:
+        made = wrong_shape(values, kind, None)
         raise TraceError(
             f"{what}: {made}", column=made.key, value=made.value, expected=made.expected
         ) from None

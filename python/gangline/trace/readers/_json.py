@@ -57,6 +57,6 @@ def decode_list(file: JsonFile, kind: type[_T]) -> tuple[list[_T], Records]:
         pass
     try:
         items = file.decode(list[Any])
-    except msgspec.ValidationError as error:
-        raise file.shape_error(error) from None
+    except msgspec.ValidationError:
+        raise file.shape_error(list[Any]) from None
     return records.salvage(items, kind), records

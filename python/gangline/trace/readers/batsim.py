@@ -87,8 +87,8 @@ def read(source: Source, options: Options) -> Raw:
     file = JsonFile(source, "jobs")
     try:
         workload = file.decode(_Workload)
-    except msgspec.ValidationError as error:
-        raise file.shape_error(error) from None
+    except msgspec.ValidationError:
+        raise file.shape_error(_Workload) from None
     records = Records(file)
     jobs = _jobs(workload.jobs, records)
     raw = Raw(columns=_columns(jobs), path=source.name, reader=NAME)

@@ -212,8 +212,8 @@ def read(source: Source, options: Options) -> Raw:
         if items is None:
             file = JsonFile(source)
             items = [file.decode(Any)]
-    except msgspec.ValidationError as error:
-        raise file.shape_error(error) from None
+    except msgspec.ValidationError:
+        raise file.shape_error(_List) from None
     records = Records(file)
     objects = records.salvage(items, _Object)
     notes: dict[str, int] = {}

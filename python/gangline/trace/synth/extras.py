@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.files.decode import expected_words
+from gangline.files.shape import misfit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,12 +89,10 @@ def decode(kind: type[_T], name: str, parameters: Mapping[str, object]) -> _T:
             )
     try:
         return msgspec.convert(dict(parameters), kind)
-    except msgspec.ValidationError as error:
-        words, _, place = str(error).partition(" - at `$.")
-        key = place.rstrip("`")
-        raise TraceError(
-            f"{name}: {key}: expected {expected_words(words)}, "
-            f"got {parameters.get(key, 'nothing')!r}",
-            path=name,
-            column=key,
-        ) from None
+    except msgspec.ValidationError:
+        found = misfit(dict(parameters), kind)
+        if found is None:
+            raise TraceError(f"{name}: expected other values", path=name) from None
+        got = "nothing" if found.is_missing else repr(found.value)
+        message = f"{name}: {found.key}: expected {found.expected}, got {got}"
+        raise TraceError(message, path=name, column=found.key) from None
