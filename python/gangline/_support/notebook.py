@@ -32,13 +32,13 @@ class Line:
     def __init__(self) -> None:
         self._due_s = 0.0
 
-    def show(self, said: str, done: int, total: int) -> None:
+    def show(self, said: str, done: float, total: float) -> None:
         """Show how far it is, unless that was shown a moment ago."""
         now_s = time.monotonic()
         if now_s < self._due_s and done < total:
             return
         self._due_s = now_s + _EVERY_S
-        bar = f'<progress value="{done}" max="{total}"></progress>'
+        bar = f'<progress value="{done:g}" max="{total:g}"></progress>'
         shown = {"text/plain": said, "text/html": f"{bar} {text(said)}"}
         cell = _shell().execution_count
         if cell in _lines:

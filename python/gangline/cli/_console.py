@@ -148,6 +148,8 @@ def table(
     for name in spare:
         if _least(titles, cells) <= console.width:
             break
+        if name not in titles:
+            continue
         at = list(titles).index(name)
         titles, numeric = _without(titles, at), _without(numeric, at)
         cells, marks = ([_without(row, at) for row in rows_] for rows_ in (cells, marks))

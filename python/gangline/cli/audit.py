@@ -109,17 +109,17 @@ def _show(found: Audit) -> None:
         ]
         for row in found.findings.to_pylist()
     ]
-    if rows:
-        _console.table(["rule", "table", "job", "time, s", "server", "what"], rows)
+    _console.prose(repr(found))
+    if found.unmet:
+        _console.prose(f"required, but not checked: {', '.join(found.unmet)}")
     counts = [[rule, count] for rule, count in found.counts.items()]
     if counts:
         _console.table(["rule", "broken"], counts)
-    _console.write(repr(found))
-    _console.write(f"checked: {', '.join(found.checked)}")
-    if found.unmet:
-        _console.write(f"required, but not checked: {', '.join(found.unmet)}")
+    if rows:
+        _console.table(["rule", "table", "job", "time, s", "server", "what"], rows, spare=["table"])
+    _console.prose(f"checked: {', '.join(found.checked)}")
     if found.idle is not None:
-        _console.write(_idle(found.idle))
+        _console.prose(_idle(found.idle))
     by_reason: dict[str, list[str]] = {}
     for rule, missing in found.skipped.items():
         by_reason.setdefault(missing, []).append(rule)

@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from gangline._support import formatting
 from gangline.cli import _console, _exit, _inputs, _page, complete
 from gangline.cli._inputs import Flag, Json, MaybeWhole  # noqa: TC001 - cyclopts reads them
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gangline.policies.choice import PolicyLike
     from gangline.studies.bench import Bench
 
 _TABLES = ("bench.csv", "bench.parquet")
 _JSON = "bench.json"
+_SPARE = ("preempt. per job", "ms per run", "mean rank")
+"""Columns that a narrow terminal may lack, the first first."""
 
 
 def bench(
@@ -125,6 +130,11 @@ def _named(name: str) -> PolicyLike:
     return _inputs.policy(name, {}) if ":" in name else name
 
 
+def _unknown(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return the columns in which no row has a value: those of policies that were not run."""
+    return [name for i, name in enumerate(titles) if all(row[i] == "–" for row in rows)]
+
+
 def _check(folder: Path, page: Path) -> None:
     """Raise before the runs if something could not be written after them."""
     from gangline.files import listed_files
@@ -154,9 +164,19 @@ def _write(done: Bench, folder: Path, page: Path) -> None:
 def _show(done: Bench) -> None:
     from gangline.studies.bench import show
 
+    _console.paragraphs(*show.answers(done))
+    _console.write("")
+    left_out: dict[str, None] = {}
     for title, titles, rows in show.standings(done):
+        spare = _unknown(titles, rows)
         numbers = [i for i, name in enumerate(titles) if name != "policy"]
-        _console.table(titles, rows, title=title, numbers=numbers, at_most=_console.NARROW)
+        width = _console.NARROW
+        gone = _console.table(
+            titles, rows, title=title, numbers=numbers, at_most=width, spare=(*spare, *_SPARE)
+        )
+        left_out.update(dict.fromkeys(name for name in gone if name not in spare))
+    if left_out:
+        _console.say(f"left out here: {formatting.listed(list(left_out))}; bench.html has them")
     for title, titles, rows in show.loads(done):
         _console.table(titles, rows, title=title)
     _console.paragraphs(*show.sentences(done))

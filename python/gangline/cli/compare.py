@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gangline.runs.comparison import Comparison
     from gangline.runs.result import Result
 
-_SPARE = ("mean FTF", "p50 JCT", "p50", "makespan")
+_SPARE = ("mean FTF", "p50", "makespan", "GPU util.", "mean queue")
 """Columns that a narrow terminal may lack, the first first."""
 LEGEND = """\
 JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken

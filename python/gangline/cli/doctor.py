@@ -47,19 +47,16 @@ def _show(report: Report) -> None:
         lacking = [item for item in report.libraries if item.extra == extra and not item.ok]
         if lacking:
             _console.prose(f"For {lacking[0].gives or extra}: {lacking[0].install}")
-    rows = [[name, text, ""] for name, text in versions.items() if name != "gangline"]
-    rows += [
-        [item.name, item.version or "-", _state(item.extra, item.problem)]
+    _console.write("")
+    for name, text in versions.items():
+        if name != "gangline":
+            _console.prose(f"{name}: {text}")
+    rows = [
+        [item.name, item.version or "-", item.gives or "gangline itself", item.problem or "fine"]
         for item in report.libraries
     ]
-    rows += [[f"check: {check.name}", "", check.problem or "fine"] for check in report.checks]
-    _console.table(["part", "version", "state"], rows)
+    _console.table(["library", "version", "for", "state"], rows)
 
 
 def _is_needed(item: Library) -> bool:
     return not item.ok and not item.extra
-
-
-def _state(extra: str, problem: str) -> str:
-    said = problem or "fine"
-    return f"{said} (extra {extra})" if extra else said

@@ -98,9 +98,10 @@ def validate(
     if json:
         _console.document(found.to_dict())
         return 0
+    _console.paragraphs(*found.sentences())
+    _console.write("")
     for title, titles, cells in found.tables()[: None if bias else len(found)]:
         _console.table(titles, cells, title=title, is_formatted=True)
-    _console.paragraphs(*found.sentences())
     for one in found:
         _console.say(*(f"note: {note}" for note in one.notes))
     if not bias:

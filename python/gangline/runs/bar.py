@@ -1,62 +1,129 @@
-"""A progress bar of one run."""
+"""A progress bar of one run, or one with a total over several."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gangline._support.formatting import plural
 from gangline._support.notebook import Line, is_notebook
 from gangline._support.safe import safe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gangline.runs.inputs import Progress
 
-__all__ = ["bar"]
+__all__ = ["Total", "bar"]
+
+
+class _Drawing:
+    """A bar on stderr if that is a terminal, a line in a notebook, else nothing."""
+
+    def __init__(self) -> None:
+        self.show: Callable[[str, str, float, float], None] | None = None
+        """What draws a description, a count in words, how much is done, and of how much."""
+        self._bar: Any = None
+
+    def begin(self, label: str) -> None:
+        """Draw the empty bar."""
+        import sys
+
+        if is_notebook():
+            line = Line()
+            self.show = lambda what, count, done, total: line.show(f"{what}: {count}", done, total)
+        elif sys.stderr is not None and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TextColumn("{task.fields[count]}", markup=False),
+            )
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            task = self._bar.add_task(label, total=None, count="")
+            self.show = lambda what, count, done, total: self._bar.update(
+                task, description=what, count=count, completed=done, total=total
+            )
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+class Total:
+    """One bar over several runs; pass it as their `progress`, and call `end_run` after each.
+
+    Parameters
+    ----------
+    progress : bool or callable
+        As for `gangline.compare`; of a callable, each run has its own count, as it has alone.
+    runs : int
+        How many runs there are.
+    """
+
+    def __init__(self, progress: bool | Progress, runs: int) -> None:
+        self._given = progress
+        self._runs = runs
+        self._ended = 0
+        self._label = ""
+        self._drawing = _Drawing()
+
+    def __enter__(self) -> Total | bool | Progress:
+        if callable(self._given) or not self._given or self._runs == 1:
+            return self._given
+        self._drawing.begin(plural(self._runs, "run"))
+        return self if self._drawing.show is not None else False
+
+    def __exit__(self, *_: object) -> None:
+        self._drawing.end()
+
+    def of(self, label: str) -> Progress:
+        """Return what the run of this label reports to."""
+
+        def report(now_s: float, done: int, total: int) -> None:
+            self._label = f"{label}, day {now_s / 86400.0:.1f}"
+            self._show(done / max(total, 1))
+
+        return report
+
+    def end_run(self) -> None:
+        """Count a run that is over."""
+        self._ended += 1
+        self._show(0.0)
+
+    def _show(self, part: float) -> None:
+        if self._drawing.show is not None:
+            words = f"{self._ended:,} of {plural(self._runs, 'run')}"
+            self._drawing.show(self._label or "comparing", words, self._ended + part, self._runs)
 
 
 class bar:  # noqa: N801 - used like a function
-    """A bar on stderr if that is a terminal, a line in a notebook, or the caller's callback."""
+    """The bar of one run, its part of a `Total`, or the caller's callback."""
 
-    def __init__(self, progress: bool | Progress, label: str) -> None:
+    def __init__(self, progress: bool | Progress | Total, label: str) -> None:
         self._given = progress
         self._label = safe(label)
-        self._bar: Any = None
+        self._drawing = _Drawing()
 
     def __enter__(self) -> Progress | None:
+        if isinstance(self._given, Total):
+            return self._given.of(self._label)
         if callable(self._given):
             return self._given
         if not self._given:
             return None
-        if is_notebook():
-            line = Line()
-
-            def show(now_s: float, done: int, total: int) -> None:
-                line.show(f"{self._said(now_s)}: {done:,} of {total:,}", done, total)
-
-            return show
-        import sys
-
-        if sys.stderr is None or not sys.stderr.isatty():
+        self._drawing.begin(self._label)
+        show = self._drawing.show
+        if show is None:
             return None
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-        )
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._bar.start()
-        task = self._bar.add_task(self._label, total=None)
 
         def report(now_s: float, done: int, total: int) -> None:
-            self._bar.update(task, completed=done, total=total, description=self._said(now_s))
+            what = f"{self._label}, day {now_s / 86400.0:.1f}"
+            show(what, f"{done:,} of {total:,}", done, total)
 
         return report
 
-    def _said(self, now_s: float) -> str:
-        return f"{self._label}, day {now_s / 86400.0:.1f}"
-
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._drawing.end()

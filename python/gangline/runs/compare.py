@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from gangline.errors import OptionError, PolicyError
+from gangline.runs.bar import Total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,11 +120,14 @@ def compare(
     traces: dict[int | None, TraceReference] = {seed: redrawn(given, seed) for seed in drawn}
     every = (run for seed, one in (traces or {None: given}).items() for run in runs(one, seed))
     comparison = Comparison(cluster=lab, trace=jobs)
-    for done in carry_out(every, worlds, workers=workers, progress=progress, in_order=True):
-        result = done.get()
-        comparison.add(result, keep=keep, trace_seed=done.run.keys)
-        if each is not None:
-            each(result)
+    total = Total(progress, len(contenders) * len(checked) * max(len(traces), 1))
+    with total as report:
+        for done in carry_out(every, worlds, workers=workers, progress=report, in_order=True):
+            result = done.get()
+            comparison.add(result, keep=keep, trace_seed=done.run.keys)
+            total.end_run()
+            if each is not None:
+                each(result)
     return comparison
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.policies.protocol import Policy
     from gangline.runs.arrival_window import Window
+    from gangline.runs.bar import Total
     from gangline.runs.executors import Apart
     from gangline.runs.explain.face import Again
     from gangline.runs.explain.watched import Watched
@@ -86,7 +87,7 @@ def carry_out(
     executor: str = "local",
     workers: int = 1,
     address: str | None = None,
-    progress: bool | Progress = False,
+    progress: bool | Progress | Total = False,
     in_order: bool = False,
 ) -> Iterator[Outcome]:
     """Carry out runs and yield what became of each, as it is done or in their order.
@@ -133,7 +134,9 @@ def carry_out(
         yield from in_threads(work, runs, workers, in_order=in_order)
 
 
-def _do(run: Run, worlds: Worlds, store: Store | None, progress: bool | Progress) -> Outcome:
+def _do(
+    run: Run, worlds: Worlds, store: Store | None, progress: bool | Progress | Total
+) -> Outcome:
     """Carry out a run here and save its result."""
     digest = run.spec.digest
     if store is not None and store.has(digest):  # of another program that was sooner, perhaps
@@ -272,12 +275,12 @@ class Worlds:
         spec = RunSpec.make(lab, held, policy, params=params, **options)
         return Run(spec, policy if isinstance(policy, Policy) else None)
 
-    def run(self, run: Run, *, progress: bool | Progress = False) -> Result:
+    def run(self, run: Run, *, progress: bool | Progress | Total = False) -> Result:
         """Carry out a run; `progress` as for `gangline.simulate`."""
         return self.world(run.spec).carry_out(run, (), progress)[0]
 
     def watch(
-        self, run: Run, jobs: Sequence[int], *, progress: bool | Progress = False
+        self, run: Run, jobs: Sequence[int], *, progress: bool | Progress | Total = False
     ) -> tuple[Result, Watched]:
         """Carry out a run and record why some jobs wait, which are rows of its trace."""
         return self.world(run.spec).watch(run, jobs, progress)
@@ -359,7 +362,7 @@ class World:
             return None
 
     def watch(
-        self, run: Run, jobs: Sequence[int], progress: bool | Progress
+        self, run: Run, jobs: Sequence[int], progress: bool | Progress | Total
     ) -> tuple[Result, Watched]:
         from gangline.runs.explain.watched import Watched
 
@@ -367,7 +370,7 @@ class World:
         return result, Watched.of(output)
 
     def carry_out(
-        self, run: Run, jobs: Sequence[int], progress: bool | Progress
+        self, run: Run, jobs: Sequence[int], progress: bool | Progress | Total
     ) -> tuple[Result, _core.RunOutput]:
         from gangline import _core
         from gangline.runs.bar import bar
@@ -401,7 +404,7 @@ class World:
         )
 
     def again(
-        self, run: Run, jobs: Sequence[int], progress: bool | Progress
+        self, run: Run, jobs: Sequence[int], progress: bool | Progress | Total
     ) -> tuple[Result, Watched]:
         """Repeat a run with its segments and record why some jobs wait."""
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)

@@ -386,7 +386,7 @@ def test_progress_is_drawn_on_a_terminal_only() -> None:
         assert json.loads(process.stdout.read())["summary"]["finished"] == 300_000
     os.close(main)
     assert "las" in drawn.decode()
-    assert "300000" in drawn.decode()
+    assert "300,000 of 300,000" in drawn.decode()
 
 
 def test_trace_validate_lists_every_error_and_says_what_is_right(tmp_path: Path) -> None:

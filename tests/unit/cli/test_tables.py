@@ -7,7 +7,9 @@ import json
 import pytest
 
 from commands import gangline
-from gangline.cli import _console
+from gangline._support import formatting
+from gangline.cli import _console, bench, compare
+from gangline.studies.bench import show
 
 WORLD = ("--trace", "mini:pai", "--limit", "20", "--cluster", "pollux-64", "--policy", "srtf")
 NAME = "gavel-water-filling-agnostic"
@@ -36,6 +38,17 @@ def test_columns_are_left_out_before_a_name_is_broken(
     assert ("71.5" in text) == ("mean FTF" not in left_out)
     assert ("2d23h" in text) == ("makespan" not in left_out)
     assert "2h24m" in text
+
+
+def test_a_spare_column_that_the_table_lacks_is_passed_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert drawn(capsys, 44, ("median", "mean FTF", "makespan"))[1] == ["mean FTF", "makespan"]
+
+
+def test_the_columns_that_compare_leaves_out_are_columns() -> None:
+    assert set(compare._SPARE) <= {measure.short for measure in formatting.MEASURES}
+    assert set(bench._SPARE) <= set(show.TITLES)
 
 
 def test_without_spare_columns_all_stay(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-__all__ = ["TITLES", "cells", "loads", "sentences", "standings", "tables", "write_page"]
+__all__ = ["TITLES", "answers", "cells", "loads", "sentences", "standings", "tables", "write_page"]
 
 TITLES = ("place", "policy", "mean rank", "speedup", "preempt. per job", "ms per run", "result")
 _SHORT = (("rank", "{:.1f}"), ("speedup", "{:.2f}"))
@@ -86,6 +86,19 @@ def cells(row: Row) -> list[object]:
     ]
 
 
+def answers(done: Bench) -> list[str]:
+    """Say which policies are best among those that know as much, and which runs failed."""
+    said = []
+    for title, mine in _groups(done):
+        best = [row["policy"] for row in mine if row["place"] == 1]
+        if 0 < len(best) < len(mine):
+            said.append(f"{title}: the best {'is' if len(best) == 1 else 'are'} {listed(best)}.")
+    for run in {run["policy"]: run for run in reversed(done.failed)}.values():
+        world = f"{run['workload']}, {run['cluster']}, load {run['load']:g}"
+        said.append(f"Failed: {run['policy']} on {world}: {run['error']}: {run['message']}")
+    return said
+
+
 def sentences(done: Bench) -> list[str]:
     """Say what was run and how to read the tables."""
     suite = done.suite
@@ -112,13 +125,6 @@ def sentences(done: Bench) -> list[str]:
         names = listed(list(dict.fromkeys(world.workload for world in done.real_worlds)))
         more = plural(len(done.real_worlds), "world")
         said.append(f"Real traces: {names}, {more}; policies are ranked among those run now.")
-    for title, mine in _groups(done):
-        best = [row["policy"] for row in mine if row["place"] == 1]
-        if 0 < len(best) < len(mine):
-            said.append(f"{title}: the best {'is' if len(best) == 1 else 'are'} {listed(best)}.")
-    for run in {run["policy"]: run for run in reversed(done.failed)}.values():
-        world = f"{run['workload']}, {run['cluster']}, load {run['load']:g}"
-        said.append(f"Failed: {run['policy']} on {world}: {run['error']}: {run['message']}")
     return said
 
 
@@ -143,7 +149,7 @@ def write_page(done: Bench, path: Path, command: str = "") -> None:
     title = f"gangline bench, suite {done.suite.version}"
     report.write_tables(
         title,
-        sentences(done),
+        [*answers(done), *sentences(done)],
         [*_by_name(done), *loads(done)],
         path,
         command=command,
