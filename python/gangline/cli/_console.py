@@ -16,11 +16,12 @@ from gangline._support.builtin_values import finite
 from gangline._support.safe import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 __all__ = [
     "NARROW",
     "columns",
+    "data",
     "document",
     "grouped",
     "open_voices",
@@ -100,6 +101,26 @@ def document(data: Any) -> None:
     """Write one JSON document on stdout; it has ASCII characters only."""
     text = json.dumps(finite(data), indent=1, allow_nan=False)
     sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")
+
+
+def data(found: Mapping[str, Any], *, raw: bool) -> None:
+    """Write what a command found: with `raw` a line for each value, else one JSON document."""
+    if not raw:
+        document(found)
+        return
+    write(*(f"{key} = {value}" for key, value in _leaves(finite(found), "")))
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, object]]:
+    """Yield each value that has no parts with the path to it, such as ``rows[0].jct_mean_s``."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple) and value:
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{index}]")
+    else:
+        yield path, value
 
 
 def table(

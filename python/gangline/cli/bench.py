@@ -37,6 +37,7 @@ def bench(
     row: Path | None = None,
     verify: Path | None = None,
     json: Json = False,
+    raw: Flag = False,
 ) -> int:
     """Run policies on a frozen suite of worlds and rank them among those that know as much.
 
@@ -68,6 +69,8 @@ def bench(
         small part.
     json
         Print one JSON document instead of tables.
+    raw
+        Print every value in full, one a line, in the unit that ends its key.
     """
     from gangline.studies import bench as benchmark
 
@@ -93,8 +96,8 @@ def bench(
     _write(done, folder, page)
     if row is not None:
         benchmark.write_row(done, given[0], row)
-    if json:
-        _console.document(done.to_dict())
+    if json or raw:
+        _console.data(done.to_dict(), raw=raw)
     else:
         _show(done)
     _console.say(f"saved in {folder}: bench.html, bench.csv, bench.parquet, bench.json, runs/")

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from gangline._support import formatting
 from gangline._support.statistics import LEAST_SEEDS
 from gangline.cli import _console, _inputs, _page
-from gangline.cli._inputs import Json, Kept, Names, Replicates, Settings, TraceChoice, Whole, World
+from gangline.cli._inputs import (
+    Flag,
+    Json,
+    Kept,
+    Names,
+    Replicates,
+    Settings,
+    TraceChoice,
+    Whole,
+    World,
+)
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -33,6 +43,7 @@ def compare(
     workers: Whole = 1,
     out: Path | None = None,
     json: Json = False,
+    raw: Flag = False,
     kept: Kept | None = None,
     choice: TraceChoice | None = None,
 ) -> int:
@@ -56,6 +67,8 @@ def compare(
         Folder: comparison.json and one result folder per run.
     json
         Print one JSON document instead of a table.
+    raw
+        Print every value in full, one a line, in the unit that ends its key.
     kept
         What is kept.
     choice
@@ -111,10 +124,11 @@ def compare(
         comparison.save(out)  # the table alone: runs were saved one by one
     if kept.html is not None:
         _page.write(digests, kept.html)
-    if json:
+    if json or raw:
         found = comparison.statistics(baseline=baseline)
         said = comparison.sentences(baseline=baseline)
-        _console.document({**comparison.to_dict(), "statistics": found, "reading": said})
+        document = {**comparison.to_dict(), "statistics": found, "reading": said}
+        _console.data(document, raw=raw)
         return 0
     _show(comparison, repr(jobs), len(drawn), baseline)
     _inputs.say_about(jobs, comparison.cluster, configs)

@@ -46,6 +46,7 @@ def plan(
     html: Path | None = None,
     figure: Path | None = None,
     json: Json = False,
+    raw: Flag = False,
     choice: TraceChoice | None = None,
 ) -> int:
     """Find the fewest servers, or the largest load, that keep targets.
@@ -88,6 +89,8 @@ def plan(
         File for the curve as PDF, PNG, PGF or SVG; needs the extra plot.
     json
         Print one JSON document instead of a table.
+    raw
+        Print every value in full, one a line, in the unit that ends its key.
     choice
         How the trace is read.
     """
@@ -130,8 +133,8 @@ def plan(
         source = world.trace if world.trace.startswith("synth:") else Path(world.trace).name
         what = f"{formatting.plural(len(jobs), 'job')} from {source} on {Path(world.cluster).name}"
         _write_page(found, what, html)
-    if json:
-        _console.document(found.to_dict())
+    if json or raw:
+        _console.data(found.to_dict(), raw=raw)
     else:
         for line in found.sentences():
             _console.prose(line)

@@ -39,6 +39,7 @@ def sweep(
     out: Path | None = None,
     resume: Flag = False,
     json: Json = False,
+    raw: Flag = False,
 ) -> int:
     """Carry out every run of a sweep that is not in its folder yet, and sum them up.
 
@@ -72,6 +73,8 @@ def sweep(
         Go on where an earlier sweep stopped, which happens anyway; an error if there was none.
     json
         Print one JSON document instead of a table.
+    raw
+        Print every value in full, one a line, in the unit that ends its key.
     """
     from gangline.errors import OptionError
     from gangline.runs.execution import Worlds
@@ -112,11 +115,11 @@ def sweep(
             every = None if measure is None else measures
             drawn = done.summary(keys, measures=every, baseline=baseline)
             write_page(done, drawn, html, _page.typed())
-    if json:
+    if json or raw:
         rows = done.table.to_pylist()
         document = {"name": done.name, **done.counts, "rows": rows, "failures": done.failed}
         found = None if summary is None else summary.to_dict()
-        _console.document({**document, "summary": found})
+        _console.data({**document, "summary": found}, raw=raw)
     else:
         _show(done, summary, with_runs=runs)
         if plan.window is not None:

@@ -22,7 +22,7 @@ _FIRST = ("origin", "licence", "citation", "epoch", "zone")
 
 
 def info(
-    trace: Jobs, /, *, cluster: MaybeLab = None, json: Json = False,
+    trace: Jobs, /, *, cluster: MaybeLab = None, json: Json = False, raw: Flag = False,
     choice: TraceChoice | None = None,
 ) -> int:  # fmt: skip
     """Show what is in a trace: counts, quantiles, histograms, provenance, notes.
@@ -35,6 +35,8 @@ def info(
         Say how much work the trace offers to this cluster, relative to what its GPUs can do.
     json
         Print one JSON document instead of tables.
+    raw
+        Print every value in full, one a line, in the unit that ends its key.
     choice
         How the trace is read.
     """
@@ -45,8 +47,8 @@ def info(
     load = None if cluster is None else offered_load(cluster, found)
     if load is not None:
         facts["offered_load"] = load.to_dict()
-    if json:
-        _console.document(facts)
+    if json or raw:
+        _console.data(facts, raw=raw)
         return 0
     _console.table(["", "value"], _summary(facts), title=found.path, is_formatted=True)
     if load is not None:

@@ -30,6 +30,7 @@ def validate(
     on_infeasible: Literal["error", "drop"] = "error",
     html: Path | None = None,
     json: Json = False,
+    raw: Flag = False,
     choice: TraceBeside | None = None,
 ) -> int:
     """Measure how far simulated runs are from what really happened, job by job.
@@ -63,6 +64,8 @@ def validate(
         File for a page with all tables and pictures; it loads nothing.
     json
         Print one JSON document instead of tables.
+    raw
+        Print every value in full, one a line, in the unit that ends its key.
     choice
         How the trace is read.
     """
@@ -95,8 +98,8 @@ def validate(
     )
     if html is not None:
         found.write(html, command=_page.typed())
-    if json:
-        _console.document(found.to_dict())
+    if json or raw:
+        _console.data(found.to_dict(), raw=raw)
         return 0
     _console.paragraphs(*found.sentences())
     _console.write("")

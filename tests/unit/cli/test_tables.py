@@ -63,3 +63,12 @@ def test_raw_prints_what_the_document_has() -> None:
     assert repr(summary["jct_mean_s"]) in raw
     assert repr(summary["gpu_utilization"]) in raw
     assert repr(summary["jct_mean_s"]) not in gangline("run", *WORLD).stdout
+
+
+def test_raw_prints_a_line_for_each_value(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {"rows": [{"jct_mean_s": 0.1 + 0.2, "why": None}], "notes": {}}
+    _console.data(found, raw=True)
+    lines = ["rows[0].jct_mean_s = 0.30000000000000004", "rows[0].why = None", "notes = {}"]
+    assert capsys.readouterr().out.splitlines() == lines
+    _console.data(found, raw=False)
+    assert json.loads(capsys.readouterr().out) == found
