@@ -101,6 +101,15 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
     ------
     MissingExtraError
         If the extra `plot` is not installed.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> trace = gl.synth.pai(jobs=100, seed=1, max_gpus=8, load=1, cluster_gpus=16)
+    >>> lab = gl.Cluster.homogeneous(servers=4, gpus=4)
+    >>> found = gl.plan_capacity(lab, trace, "fifo", keep=["p95_wait<1h"], out=tempfile.mkdtemp())
+    >>> gl.plot.capacity(found).axes[0].get_xlabel()
+    'GPU servers'
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -165,6 +174,16 @@ def sweep(found: Sweep | Summary, key: str = "jct_mean_s") -> Figure:
         If no run finished.
     MissingExtraError
         If the extra `plot` is not installed.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> grid = {"trace": ["synth:pai?jobs=100&seed=1&max_gpus=8&load=1&cluster_gpus=64"],
+    ...         "cluster": ["pollux-64"], "policy": ["fifo", "srtf"]}
+    >>> options = {"rescale": [0.5, 1.0]}
+    >>> done = gl.sweep({"grid": {**grid, **options}}, out=tempfile.mkdtemp(), workers=1)
+    >>> gl.plot.sweep(done).axes[0].get_xlabel()
+    'rescale'
     """
     summary = found if isinstance(found, Summary) else found.summary(measures=[key])
     if key not in summary.measures:
@@ -296,6 +315,14 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
         If another file is there.
     OSError
         If the file cannot be written.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), "srtf")
+    >>> gl.plot.save(gl.plot.cdf(result), "jct.svg").name
+    'jct.svg'
     """
     path = Path(path)
     kind = check(path)

@@ -86,6 +86,15 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         leaves acts like one that fails; those with the highest numbers leave first.
     notes : dict of str to int
         What the reader of a node list assumed or left out, and how often.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4, gpu="A100")
+    >>> lab
+    Cluster('2x4 A100', 2 servers in 1 rack, 8 GPUs: 8 A100)
+    >>> gl.Cluster.preset("pollux-64").gpu_types[0].name
+    'T4'
     """
 
     @classmethod
@@ -266,7 +275,7 @@ def read_cluster(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> Cluster:
-    """Read a cluster from a node list: of a public trace, of Slurm or of Kubernetes, or a table.
+    r"""Read a cluster from a node list: of a public trace, of Slurm or of Kubernetes, or a table.
 
     Parameters
     ----------
@@ -289,6 +298,16 @@ def read_cluster(
         If the file is of no known kind, or a row is wrong (file, line, column).
     OSError
         If it cannot be opened.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> from pathlib import Path
+    >>> text = "NodeName=n[1-4] CPUs=32 Gres=gpu:a100:4\n"
+    >>> Path("nodes.conf").write_text(text)
+    40
+    >>> gl.read_cluster("nodes.conf")
+    Cluster('slurm', 4 servers in 1 rack, 16 GPUs: 16 a100)
     """
     from gangline.cluster.node_lists.formats import read_keys
 

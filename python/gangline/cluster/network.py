@@ -58,7 +58,14 @@ def presets() -> list[str]:
 
 
 def known_models(cluster: ClusterKeys) -> list[str]:
-    """Model labels that the cluster's network knows; `*` stands for all others."""
+    """Model labels that the cluster's network knows; `*` stands for all others.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.network.known_models(gl.Cluster.preset("dally-2024"))[:3]
+    ['AlexNet', 'MobileNetV3', 'ResNet18']
+    """
     from gangline import _core
 
     network = cluster.network
@@ -84,6 +91,14 @@ def to_core(
     ------
     NetworkError
         If a value is out of range or a key is missing; names the key.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.network.to_core(gl.Cluster.homogeneous(servers=2, gpus=4), ["VGG11"]) is None
+    True
+    >>> type(gl.network.to_core(gl.Cluster.preset("dally-2024"), ["VGG11"])).__name__
+    'Network'
     """
     from gangline import _core
 
@@ -134,6 +149,14 @@ def locality_factors(
     ------
     NetworkError
         If the network does not know a model.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.preset("dally-2024")
+    >>> rows = gl.network.locality_factors(lab, models=["VGG11"], gpus=[8])
+    >>> [(row["tier"], round(row["locality"], 3)) for row in rows]
+    [('server', 1.0), ('rack', 0.997), ('network', 0.948)]
     """
     known = known_models(cluster)
     chosen = list(known if models is None else models)
@@ -175,6 +198,13 @@ def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[dict[str, Any]]:
     -------
     list of dict
         model, gpu_type, gpus, tier, raw (closed form), locality (what counts).
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> row = gl.network.clamps(gl.Cluster.preset("dally-2024"), [8, 16])[0]
+    >>> row["model"], row["tier"], round(row["raw"], 3), round(row["locality"], 3)
+    ('BERT-large', 'rack', 0.888, 0.805)
     """
     core = to_core(cluster, known_models(cluster))
     if core is None:
@@ -194,7 +224,17 @@ def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def shared_bw(cluster: ClusterKeys) -> float | None:
-    """Return the bytes/s of each rack's up-link that jobs share; None where none is shared."""
+    """Return the bytes/s of each rack's up-link that jobs share; None where none is shared.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> keys = {"gpu_types": [{"name": "V100"}],
+    ...         "servers": [{"count": 4, "gpu": "V100", "gpus": 4, "rack": "fill:2"}],
+    ...         "network": {"preset": "pcie-25g", "contention": "maxmin", "oversubscription": 2.0}}
+    >>> gl.network.shared_bw(gl.Cluster.from_dict(keys))
+    3125000000.0
+    """
     core = to_core(cluster, [])
     return None if core is None else core.shared_bw()
 

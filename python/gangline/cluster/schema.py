@@ -347,6 +347,18 @@ class Sharing(_Table, frozen=True):
     acc_cost : float
         What each pass beyond the first adds to the time of an iteration, as a share of it, >= 0;
         default 0.05.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> lab = gl.Cluster.from_dict({
+    ...     "gpu_types": [{"name": "V100"}],
+    ...     "servers": [{"count": 1, "gpu": "V100", "gpus": 1}],
+    ...     "sharing": {"xi": 1.5},
+    ... })
+    >>> jobs = pa.table({"arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [10.0, 10.0]})
+    >>> gl.simulate(lab, jobs, "sjf-ffs").jobs.column("jct_s").to_pylist()
+    [15.0, 15.0]
     """
 
     max_share: Annotated[int, Meta(ge=1, le=4)] | None = None

@@ -35,6 +35,13 @@ class Pair(NamedTuple):
         factors and the inflation alone. Below 0 it means the same as 0: sharing always pays.
     share : bool
         Whether sharing pays. Of two equal means the new job waits.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> found = gl.sharing.pair(100.0, 100.0, xi_new=1.2, xi_resident=1.2)
+    >>> found.share, found.t_con < found.t_seq
+    (True, True)
     """
 
     t_con: float

@@ -204,7 +204,14 @@ def options(chosen: str, time_limit_s: float = 60.0, seed: int = 0) -> dict[str,
 
 
 def version() -> str:
-    """Return the version of HiGHS that solves."""
+    """Return the version of HiGHS that solves.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.lp.version().split(".")[0]
+    '1'
+    """
     import highspy
 
     return str(highspy.Highs().version())  # type: ignore[no-untyped-call]

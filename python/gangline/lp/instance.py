@@ -59,6 +59,14 @@ class Allocation:
         `deadlines_passed`, `deadlines_missed`; `prices_failed` if programs had to do what prices
         could not; `solver_retried` if so many programs had to be solved in another way;
         `partition_loss` if jobs were dealt into parts.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> rates = [[1.0, 4.0], [1.0, 2.0]]
+    >>> found = gl.lp.solve("gavel-las", rates=rates, scale=[1, 1], capacity=[1, 1])
+    >>> round(found.objective, 6), found.shares.shape
+    (1.0, (2, 2))
     """
 
     shares: F64
@@ -145,7 +153,19 @@ def keep_failed(
 
 
 def load_instance(path: str | Path) -> tuple[str, dict[str, Any]]:
-    """Read what `write_failed_to` wrote: the policy, and the arguments of `solve`."""
+    """Read what `write_failed_to` wrote: the policy, and the arguments of `solve`.
+
+    Examples
+    --------
+    >>> import json
+    >>> from pathlib import Path
+    >>> import gangline as gl
+    >>> kept = {"policy": "gavel-las", "rates": [[1.0]], "scale": [1], "capacity": [1]}
+    >>> count = Path("failed.json").write_text(json.dumps(kept))
+    >>> policy, arguments = gl.lp.load_instance("failed.json")
+    >>> gl.lp.solve(policy, **arguments).shares.tolist()
+    [[1.0]]
+    """
     document = json.loads(Path(path).read_text(encoding="utf-8"))
     return document.pop("policy"), document
 

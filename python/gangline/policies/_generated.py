@@ -82,6 +82,13 @@ class PolicyConfig(PolicyBase):
         With skew = oracle: loss of speed that a gang accepts.
     yarn_cross_rack : bool
         Whether yarn and whole_servers may span racks.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> policy = gl.policies.Srtf(placement="spread")
+    >>> isinstance(policy, gl.policies.PolicyConfig), policy.fit
+    (True, 'best')
     """
 
     placement: str = "consolidate"

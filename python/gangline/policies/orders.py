@@ -43,6 +43,20 @@ class Order:
     """Waiting and running jobs in one order, valid during the decision that it was made in.
 
     Iteration names the waiting jobs. Jobs that come equal are in the order of arrival.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> class LeastServed(gl.Policy):
+    ...     def decide(self, view, changes):
+    ...         plan, order = gl.Plan(view), gl.orders.las(view)
+    ...         for job in order:
+    ...             if not plan.place(job):
+    ...                 order.skip_like(job)  # jobs that need as much do not fit either
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> gl.simulate(lab, "synth:pai?jobs=40&seed=3&max_gpus=8", LeastServed()).summary["finished"]
+    40
     """
 
     __slots__ = ("_core", "_key", "_walk")
@@ -155,7 +169,23 @@ class Order:
 
 
 def fifo(view: View) -> Order:
-    """Return the order of arrival."""
+    """Return the order of arrival.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class InOrder(gl.Policy):
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for job in gl.orders.fifo(view):
+    ...             if not plan.place(job):
+    ...                 break
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 2, 1], "duration_s": [10, 5, 7]}
+    >>> gl.simulate(lab, pa.table(jobs), InOrder()).jobs.column("queue_s").to_pylist()
+    [0.0, 9.0, 13.0]
+    """
     return Order(view, "arrival")
 
 
@@ -168,22 +198,93 @@ def sjf(view: View, *, estimate_error: float = 0.0) -> Order:
         The view of this decision; its policy must declare `knowledge = "remaining"`.
     estimate_error : float
         Sigma of the log-normal error of the durations.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class InOrder(gl.Policy):
+    ...     knowledge = "remaining"
+    ...
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for job in gl.orders.sjf(view):
+    ...             if not plan.place(job):
+    ...                 break
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 2, 1], "duration_s": [10, 5, 7]}
+    >>> gl.simulate(lab, pa.table(jobs), InOrder()).jobs.column("queue_s").to_pylist()
+    [0.0, 9.0, 13.0]
     """
     return Order(view, "duration", estimate_error=estimate_error)
 
 
 def ssf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of total service: duration times GPUs; parameters as for `sjf`."""
+    """Return the order of total service: duration times GPUs; parameters as for `sjf`.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class InOrder(gl.Policy):
+    ...     knowledge = "remaining"
+    ...
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for job in gl.orders.ssf(view):
+    ...             if not plan.place(job):
+    ...                 break
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 2, 1], "duration_s": [10, 5, 7]}
+    >>> gl.simulate(lab, pa.table(jobs), InOrder()).jobs.column("queue_s").to_pylist()
+    [0.0, 16.0, 8.0]
+    """
     return Order(view, "duration", by_gpus=True, estimate_error=estimate_error)
 
 
 def srtf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of the time that is left; parameters as for `sjf`."""
+    """Return the order of the time that is left; parameters as for `sjf`.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class InOrder(gl.Policy):
+    ...     knowledge = "remaining"
+    ...
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for job in gl.orders.srtf(view):
+    ...             if not plan.place(job):
+    ...                 break
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 2, 1], "duration_s": [10, 5, 7]}
+    >>> gl.simulate(lab, pa.table(jobs), InOrder()).jobs.column("queue_s").to_pylist()
+    [0.0, 9.0, 13.0]
+    """
     return Order(view, "remaining", estimate_error=estimate_error)
 
 
 def srsf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of the service that is left: time times GPUs; parameters as for `sjf`."""
+    """Return the order of the service that is left: time times GPUs; parameters as for `sjf`.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class InOrder(gl.Policy):
+    ...     knowledge = "remaining"
+    ...
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for job in gl.orders.srsf(view):
+    ...             if not plan.place(job):
+    ...                 break
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 2, 1], "duration_s": [10, 5, 7]}
+    >>> gl.simulate(lab, pa.table(jobs), InOrder()).jobs.column("queue_s").to_pylist()
+    [0.0, 16.0, 8.0]
+    """
     return Order(view, "remaining", by_gpus=True, estimate_error=estimate_error)
 
 
@@ -204,10 +305,42 @@ def las(
     lead : float
         Without limits: GPU-seconds per GPU that are taken off the service of a running job, so that
         equal jobs do not take turns.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class InOrder(gl.Policy):
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for job in gl.orders.las(view, limits=[3600.0]):
+    ...             if not plan.place(job):
+    ...                 break
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 2, 1], "duration_s": [10, 5, 7]}
+    >>> gl.simulate(lab, pa.table(jobs), InOrder()).jobs.column("queue_s").to_pylist()
+    [0.0, 9.0, 13.0]
     """
     return Order(view, "attained", by_gpus=by_gpus, limits=limits, lead=lead)
 
 
 def edf(view: View) -> Order:
-    """Return the order of deadlines; jobs without one come last."""
+    """Return the order of deadlines; jobs without one come last.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class InOrder(gl.Policy):
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for job in gl.orders.edf(view):
+    ...             if not plan.place(job):
+    ...                 break
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 2, 1], "duration_s": [10, 5, 7],
+    ...         "deadline_s": [50, 40, 30]}
+    >>> gl.simulate(lab, pa.table(jobs), InOrder()).jobs.column("queue_s").to_pylist()
+    [0.0, 16.0, 8.0]
+    """
     return Order(view, "deadline")

@@ -124,6 +124,32 @@ class Reason(NamedTuple):
         Index of the job that `{job}` stands for.
     until_s : float, optional
         The simulated time that `{until}` stands for.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class Quiet(gl.Policy):
+    ...     '''First fit, but nothing starts before 100 s.'''
+    ...
+    ...     wake_on = ("arrival", "completion", "timer")
+    ...
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         if view.now_s < 100.0:
+    ...             plan.wake_at(100.0)
+    ...             return plan
+    ...         for job in view.waiting.job.tolist():
+    ...             plan.place(job)
+    ...         return plan
+    ...
+    ...     def why(self, view, job):
+    ...         return gl.Reason("no job starts before {until}", until_s=100.0)
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = pa.table({"job_id": ["a"], "arrival_s": [0.0], "gpus": [1], "duration_s": [5.0]})
+    >>> print(gl.simulate(lab, jobs, Quiet()).explain("a"))
+    Job a asked for 1 GPU at 0 s and finished 1 min 45 s later. Under Quiet it waited ...
+      1 min 40 s: no job starts before +1 min 40 s
+      ...
     """
 
     words: str
@@ -149,6 +175,25 @@ class View:
         A row per part of each running job (one, unless the policy forks jobs).
     residents : Residents
         A row per job on each GPU.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class Watching(gl.Policy):
+    ...     longest = 0
+    ...
+    ...     def decide(self, view, changes):
+    ...         self.longest = max(self.longest, len(view.waiting.job))
+    ...         plan = gl.Plan(view)
+    ...         for job in view.waiting.job.tolist():
+    ...             plan.place(job)
+    ...         return plan
+    >>> policy = Watching()
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=4)
+    >>> jobs = pa.table({"arrival_s": [0, 1, 2], "gpus": [4, 4, 4], "duration_s": [9, 9, 9]})
+    >>> result = gl.simulate(lab, jobs, policy)
+    >>> policy.longest
+    2
     """
 
     __slots__ = ("_core", "_names", "parts", "residents", "running", "servers", "waiting")
@@ -271,6 +316,24 @@ class Changes:
     """What became of the last plan, and what happened since, in the order of events.
 
     Jobs and servers are numbers. An array is made each time it is asked for.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> class Counting(gl.Policy):
+    ...     arrivals = 0
+    ...
+    ...     def decide(self, view, changes):
+    ...         self.arrivals += len(changes.arrived)
+    ...         plan = gl.Plan(view)
+    ...         for job in view.waiting.job.tolist():
+    ...             plan.place(job)
+    ...         return plan
+    >>> policy = Counting()
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), policy)
+    >>> policy.arrivals
+    40
     """
 
     __slots__ = ("_core",)
@@ -368,6 +431,19 @@ class Plan:
     ----------
     view : View, optional
         The view of this decision.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> class FirstFit(gl.Policy):
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for job in view.waiting.job.tolist():
+    ...             plan.place(job)  # False where no GPUs are free for it
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> gl.simulate(lab, "synth:pai?jobs=40&seed=3&max_gpus=8", FirstFit()).summary["finished"]
+    40
     """
 
     __slots__ = ("_view", "actions")
@@ -737,6 +813,21 @@ class Policy(ABC):
         Whether its gangs may lie on several GPU types.
     forks : bool
         Whether its jobs may hold several parts at once, each a whole gang on one server.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> class Smallest(gl.Policy):
+    ...     '''Gangs with the fewest GPUs first.'''
+    ...
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan(view)
+    ...         for row in view.waiting.gpus.argsort(kind="stable"):
+    ...             plan.place(int(view.waiting.job[row]))
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), Smallest()).policy
+    'Smallest'
     """
 
     name: ClassVar[str] = ""

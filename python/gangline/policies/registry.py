@@ -29,6 +29,12 @@ def find(name: str) -> type[PolicyBase]:
     ------
     PolicyError
         If there is no such policy; it names the nearest.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.policies.find("tiresias").__name__, gl.policies.find("tiresias")().placement
+    ('Tiresias', 'skew')
     """
     if name in registry:
         return registry[name]

@@ -68,6 +68,17 @@ class Comparison:
         policy, seed, and every summary key; one per run.
     results : list of Result
         The runs, unless only summaries were kept.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.pai(jobs=200, seed=1, max_gpus=8, load=1, cluster_gpus=8)
+    >>> found = gl.compare(lab, trace, ["fifo", "srtf"])
+    >>> [(row["policy"], round(row["jct_mean_s"])) for row in found.rows]
+    [('fifo', 27292), ('srtf', 6240)]
+    >>> print(found.sentences()[0])
+    srtf cuts the mean time to finish by 77 % against fifo (1 h 44 min against 7 h 35 min), ...
     """
 
     def __init__(self, *, cluster: Cluster, trace: Trace) -> None:

@@ -34,6 +34,15 @@ def load_result(folder: str | PathLike[str]) -> Result:
     ResultError
         If it is not a whole result. A table that cannot be read, or was not saved, raises it when
         it is asked for.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), "srtf")
+    >>> folder = result.save(f"{tempfile.mkdtemp()}/run")
+    >>> gl.load_result(folder).log_hash == result.log_hash
+    True
     """
     from gangline.runs.simulate import watch_again
 

@@ -93,6 +93,15 @@ class OfferedLoad:
     middle : pair of float or None
         Arrivals that may be counted to come closer to a steady state; see `steady_window`. A saved
         result keeps it only where it is suggested.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.pai(jobs=500, seed=1, max_gpus=8, load=0.8, cluster_gpus=8)
+    >>> load = gl.offered_load(lab, trace)
+    >>> round(load.load, 3), load.is_over
+    (0.8, False)
     """
 
     load: float | None

@@ -162,6 +162,15 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
         If the table has no such column of numbers, or no runs are given.
     MissingExtraError
         If the extra `plot` is not installed.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> table = gl.compare(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), ["fifo", "srtf"])
+    >>> figure = gl.plot.cdf(table, "queue_s")
+    >>> [line.get_label() for line in figure.axes[0].get_lines()]
+    ['fifo', 'srtf']
     """
     figure, axes = new_figure()
     is_time = column.endswith("_s")
@@ -203,6 +212,15 @@ def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
         If the timeline has no such column, or no runs are given.
     MissingExtraError
         If the extra `plot` is not installed.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> table = gl.compare(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), ["fifo", "srtf"])
+    >>> figure = gl.plot.timeline(table, "jobs_waiting")
+    >>> [line.get_label() for line in figure.axes[0].get_lines()]
+    ['fifo', 'srtf']
     """
     figure, axes = new_figure()
     for number, result in enumerate(_first_of_each(_results(runs))):
@@ -236,6 +254,14 @@ def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
         If a run lacks the key, or it is not a number.
     MissingExtraError
         If the extra `plot` is not installed.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> table = gl.compare(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), ["fifo", "srtf"])
+    >>> [name.get_text() for name in gl.plot.bars(table, "makespan_s").axes[0].get_xticklabels()]
+    ['fifo', 'srtf']
     """
     figure, axes = new_figure()
     unit, per = ("h", 3600.0) if key.endswith("_s") else ("", 1.0)
@@ -273,6 +299,15 @@ def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
         If a run lacks the key, or no runs are given.
     MissingExtraError
         If the extra `plot` is not installed.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> traces = [gl.synth.pai(jobs=jobs, seed=1, max_gpus=8) for jobs in (50, 100)]
+    >>> runs = [gl.simulate(lab, trace, "las") for trace in traces]
+    >>> gl.plot.decision_times(runs).axes[0].get_xlabel()
+    'jobs'
     """
     figure, axes = new_figure()
     results = _results(runs)

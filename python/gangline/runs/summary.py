@@ -51,6 +51,15 @@ class RunSummary(_Always, total=False):
     NaN where there is nothing to average. Keys that not every run has are there where they mean
     something: a cost where GPU types have a price, for instance. Where a key is a variable, a type
     checker wants a mapping: `numbers: Mapping[str, Any] = result.summary`.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = pa.table({"arrival_s": [0.0, 1.0], "gpus": [2, 1], "duration_s": [10.0, 5.0]})
+    >>> summary = gl.simulate(lab, jobs, "fifo").summary
+    >>> summary["jct_mean_s"], summary["queue_mean_s"], summary["makespan_s"]
+    (12.0, 4.5, 15.0)
     """
 
     cost: float

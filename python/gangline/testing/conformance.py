@@ -130,6 +130,17 @@ class Counterexample:
         How large the world is, and what goes wrong there.
     picture : str
         The run up to the failure as a Gantt chart in text.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> found = gl.testing.counterexample("fifo", 200, laws=["work-conserving"])
+    >>> print(found.picture)
+                    0 s       1         2
+    server 0 GPU 0  aaaaaaaaaabbbbbbbbbbcccccccccc
+    server 1 GPU 0  ..........bbbbbbbbbb..........
+    job b waits     ----------
+    job c waits     --------------------
     """
 
     world: World

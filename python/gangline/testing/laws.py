@@ -62,6 +62,13 @@ class Law:
     needs_plain : bool
         Whether it is checked in plain worlds alone: one GPU type, every job at rate 1 wherever it
         runs, no overhead, no outage.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> law = gl.testing.LAWS["more-capacity"]
+    >>> law.name, law.within(1.5).bound
+    ('more-capacity', 1.5)
     """
 
     name: str

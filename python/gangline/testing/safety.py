@@ -96,6 +96,17 @@ def broken_laws(
     -------
     list of (law, what)
         Empty if all hold.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=40, seed=3, max_gpus=8)
+    >>> run = gl.simulate(lab, trace, "srtf", segments=True)
+    >>> gl.testing.broken_laws(run.jobs, run.segments, lab, trace)
+    []
+    >>> gl.testing.broken_laws(run.jobs, run.segments.slice(1), lab, trace)[0]
+    ('short-run', 'segments, job 0, 0 s: did at most 2502.168 of 3495.567 iterations')
     """
     run = Run(timeline, summary, outcome, options, work_conserving)
     return _broken(jobs, segments, cluster, trace, run, max_share, copy_gpus)

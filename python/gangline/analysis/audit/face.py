@@ -44,6 +44,15 @@ class Audit:
         What was assumed about the tables, and what findings may mean.
     rows : dict of str to int
         Rows of each table that was read.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> run = gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), "srtf", segments=True)
+    >>> found = gl.audit(run.segments, lab, jobs=run.jobs)
+    >>> found.ok, found.counts, "capacity" in found.checked
+    (True, {}, True)
     """
 
     def __init__(

@@ -22,7 +22,14 @@ _ROUND = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 class Interval(NamedTuple):
-    """A mean and its interval, of one of the series."""
+    """A mean and its interval, of one of the series.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.report.Interval(series=0, mean=1.2, ends=(1.0, 1.5)).mean
+    1.2
+    """
 
     series: int
     mean: float
@@ -30,7 +37,15 @@ class Interval(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A line of the picture: a label, and a mark for each series that has one."""
+    """A line of the picture: a label, and a mark for each series that has one.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> bar = gl.report.Bar("srtf", (gl.report.Interval(0, 1.2, (1.0, 1.5)),))
+    >>> gl.report.intervals("Speedup", [bar], ["philly"])[:4]
+    '<svg'
+    """
 
     label: str
     marks: tuple[Interval, ...]
@@ -51,6 +66,14 @@ def intervals(
         Names in the legend, by the numbers of the marks.
     published : sequence of float
         Where dashed lines are drawn.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> bars = [gl.report.Bar("srtf", (gl.report.Interval(0, 1.2, None),))]
+    >>> svg = gl.report.intervals("Speedup", bars, ["philly"], published=[1.25])
+    >>> svg[:4], "srtf" in svg
+    ('<svg', True)
     """
     values = [1.0, *published]
     for bar in bars:

@@ -189,6 +189,15 @@ class Digest:
         What the cluster lacks for the policy.
     again : Again, optional
         Repeats the run: the page asks it why the jobs of the stories waited. It holds the trace.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), "srtf")
+    >>> run = gl.report.digest(result)
+    >>> round(sum(run.time_share.values()), 9)
+    1.0
     """
 
     spec: dict[str, Any]
@@ -276,6 +285,15 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
     ------
     ResultError
         If a table of a saved result cannot be read or lacks a column.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), "srtf")
+    >>> run = gl.report.digest(result)
+    >>> run.summary["finished"], sorted(run.curves)
+    (40, ['ftf', 'jct_s'])
     """
     from gangline.errors import ResultError
 

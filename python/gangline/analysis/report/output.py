@@ -47,6 +47,14 @@ def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Pa
         If there is nothing to report on, a saved table is damaged, or the file is not a report.
     OSError
         If the file cannot be written.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), "srtf")
+    >>> gl.report.write(result, "page.html").name
+    'page.html'
     """
     path = Path(path)
     runs = _digests(source)
@@ -77,6 +85,18 @@ def check_target(path: Path, kind: str = REPORT) -> None:
         If the path is a folder, or a file of another kind or not of gangline.
     OSError
         If nothing can be written there.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import gangline as gl
+    >>> gl.report.check_target(Path("new.html"))  # nothing is there: a report may be written
+    >>> count = Path("notes.html").write_text("mine")
+    >>> try:
+    ...     gl.report.check_target(Path("notes.html"))
+    ... except gl.ResultError as error:
+    ...     print(error)
+    notes.html: exists and is not an unchanged report of gangline; choose another name
     """
     if path.is_dir():
         raise ResultError(f"{path}: is a folder; name a file in it", path=str(path))

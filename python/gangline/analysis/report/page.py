@@ -67,6 +67,15 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
         show the first of them.
     command : str
         How to repeat it; made from the runs if not given.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), "srtf")
+    >>> page = gl.report.render([gl.report.digest(result)])
+    >>> page[:15], "srtf" in page
+    ('<!doctype html>', True)
     """
     runs = [dataclasses.replace(run, spec=_shown(run.spec)) for run in runs]
     drawn = findings.pooled(runs)

@@ -52,6 +52,14 @@ def write_tables(
         If the file there is not a report.
     OSError
         If it cannot be written.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> rows = [["fifo", 2.5], ["srtf", 0.7]]
+    >>> found = [("Mean JCT, hours", ["policy", "hours"], rows)]
+    >>> gl.report.write_tables("Two policies", ["srtf is best."], found, "tables.html").name
+    'tables.html'
     """
     from gangline import _core
 

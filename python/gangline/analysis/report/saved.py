@@ -40,6 +40,16 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
         If there is no result in it, or a run of the comparison is missing.
     OSError
         If it is not there or cannot be read.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> table = gl.compare(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), ["fifo", "srtf"])
+    >>> folder = table.save("comparison")
+    >>> runs = gl.report.load_runs("comparison")
+    >>> [run.policy for run in runs]
+    ['fifo', 'srtf']
     """
     folder = Path(folder)
     if folder.is_file():
@@ -77,6 +87,15 @@ def choose(runs: list[Result], policy: str | None) -> Result:
     ------
     ResultError
         If none has it, or several runs are there and none was asked for.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> table = gl.compare(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), ["fifo", "srtf"])
+    >>> folder = table.save("comparison")
+    >>> gl.report.choose(gl.report.load_runs("comparison"), "srtf").policy
+    'srtf'
     """
     labels = list(dict.fromkeys(run.policy for run in runs))
     known = ", ".join(labels)

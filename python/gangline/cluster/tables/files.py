@@ -35,7 +35,7 @@ def read_throughput(
     *,
     format: Literal["native", "gavel"] | None = None,  # noqa: A002
 ) -> ThroughputTable:
-    """Read a throughput table.
+    r"""Read a throughput table.
 
     Parameters
     ----------
@@ -51,6 +51,15 @@ def read_throughput(
         If the file is damaged or a value is out of range; it names line and column or key path.
     OSError
         If it cannot be opened.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import gangline as gl
+    >>> text = "gpu_type,model,gpus,iters_per_s\nV100,VGG16,1,3.0\nV100,VGG16,4,10.0\n"
+    >>> count = Path("rates.csv").write_text(text)
+    >>> gl.tables.read_throughput("rates.csv").rate("V100", "VGG16", 4)
+    10.0
     """
     path = str(path)
     try:

@@ -47,6 +47,15 @@ class StepFit(NamedTuple):
         Measured placements times batch sizes.
     error_median, error_p90, error_max : float
         Quantiles of ``abs(fitted / measured - 1)`` of the time of an iteration.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> from gangline.cluster.tables.pollux import Step
+    >>> curve = {b: Step(0.1 + 0.01 * b, 0.0) for b in (8, 16, 32)}
+    >>> fit = gl.tables.fit_pollux(gl.tables.PolluxProfile("mine", {"1": curve}, {}, {}))
+    >>> round(fit.a_c, 6), round(fit.b_c, 6), fit.points
+    (0.1, 0.01, 3)
     """
 
     a_c: float

@@ -38,7 +38,7 @@ _REQUIRED = ("model", "co_model", "xi")
 
 
 def read_interference(path: str | PathLike[str]) -> pa.Table:
-    """Read an interference table: Parquet, CSV, or Gavel's throughput JSON.
+    r"""Read an interference table: Parquet, CSV, or Gavel's throughput JSON.
 
     Returns
     -------
@@ -51,6 +51,14 @@ def read_interference(path: str | PathLike[str]) -> pa.Table:
         If a column is missing, a slowdown factor is infinite, or two rows have one key.
     OSError
         If the file cannot be opened.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import gangline as gl
+    >>> count = Path("pairs.csv").write_text("model,co_model,xi\nVGG16,BERT,1.4\nBERT,VGG16,1.2\n")
+    >>> gl.tables.read_interference("pairs.csv").column("xi").to_pylist()
+    [1.4, 1.2]
     """
     place = str(path)
     try:
@@ -70,6 +78,18 @@ def interference_of(table: ThroughputTable) -> pa.Table:
 
     `xi` = rate alone / rate with the other, null where either of the two does not run. Values
     below 1 are measuring noise and are kept as they are.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import gangline as gl
+    >>> rates = '''{"V100": {
+    ...     "('A', 1)": {"null": 10.0, "('B', 1)": [8.0, 4.0]},
+    ...     "('B', 1)": {"null": 5.0, "('A', 1)": [4.0, 8.0]}}}'''
+    >>> count = Path("gavel.json").write_text(rates)
+    >>> pairs = gl.tables.interference_of(gl.tables.read_throughput("gavel.json"))
+    >>> [(row["model"], row["co_model"], row["xi"]) for row in pairs.to_pylist()]
+    [('A', 'B', 1.25), ('B', 'A', 1.25)]
     """
     rows: list[dict[str, Any]] = []
     for pair in table.pairs.to_pylist():

@@ -69,6 +69,15 @@ class PolluxProfile:
         (servers, GPUs) to {samples per GPU and pass: Step}.
     validation : dict
         Total batch to a table of progress, iteration, metric, grad_sqr, grad_var; a row per epoch.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> from gangline.cluster.tables.pollux import Step
+    >>> curve = {8: Step(0.2, 0.0), 16: Step(0.3, 0.0)}
+    >>> profile = gl.tables.PolluxProfile("mine", {"1": curve}, {}, {})
+    >>> round(profile.step("1", 12).step_s, 3)
+    0.25
     """
 
     def __init__(
@@ -200,12 +209,25 @@ class PolluxProfile:
 
 
 class PolluxProfiles:
-    """Profiles by application; made by `gangline.tables.read_pollux`.
+    r"""Profiles by application; made by `gangline.tables.read_pollux`.
 
     Attributes
     ----------
     path : str
         Where they were read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import gangline as gl
+    >>> Path("profiles/bert").mkdir(parents=True)
+    >>> head = "local_bsz,step_time,sync_time\n"
+    >>> count = Path("profiles/bert/placements.csv").write_text(f"placement,{head}1,8,0.2,0.0\n")
+    >>> rows = f"num_nodes,num_replicas,{head}1,1,8,0.2,0.0\n"
+    >>> count = Path("profiles/bert/scalability.csv").write_text(rows)
+    >>> profiles = gl.tables.read_pollux("profiles")
+    >>> list(profiles), "vgg" in profiles
+    (['bert'], False)
     """
 
     def __init__(
@@ -242,7 +264,7 @@ class PolluxProfiles:
 
 
 def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> PolluxProfiles:
-    """Open profiles in a folder, or in a tar archive, with one folder per application.
+    r"""Open profiles in a folder, or in a tar archive, with one folder per application.
 
     Parameters
     ----------
@@ -264,6 +286,18 @@ def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> P
         If there is no application, or the archive is damaged.
     OSError
         If the folder cannot be opened.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import gangline as gl
+    >>> Path("measured/bert").mkdir(parents=True)
+    >>> head = "local_bsz,step_time,sync_time\n"
+    >>> count = Path("measured/bert/placements.csv").write_text(f"placement,{head}1,8,0.2,0.0\n")
+    >>> rows = f"num_nodes,num_replicas,{head}1,1,8,0.2,0.0\n"
+    >>> count = Path("measured/bert/scalability.csv").write_text(rows)
+    >>> gl.tables.read_pollux("measured")
+    PolluxProfiles(bert)
     """
     root = Path(path)
     files = _folder(root) if root.is_dir() else _archive(root)

@@ -66,6 +66,15 @@ class ThroughputTable:
         What was found odd, and how often.
     provenance : dict of str to str
         Path, format and sha256 of the file.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> measured = {"gpu_type": ["V100", "V100"], "model": ["VGG16", "VGG16"], "gpus": [1, 4],
+    ...             "iters_per_s": [3.0, 10.0]}
+    >>> table = gl.tables.ThroughputTable.from_arrow(pa.table(measured))
+    >>> table.rate("V100", "VGG16", 4), table.gang_sizes("VGG16")
+    (10.0, [1, 4])
     """
 
     def __init__(

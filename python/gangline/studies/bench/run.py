@@ -58,6 +58,14 @@ class Bench:
     offered_loads : list of dict
         For each workload, cluster and load of the suite: `offered_load`, as `gangline.offered_load`
         defines it, the mean over the seeds.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> done = gl.bench.bench(["fifo"], quick=True, workers=1)
+    >>> rows = [row for row in done.rows if row["run"]]
+    >>> rows[0]["policy"], rows[0]["speedup"], done.failed
+    ('fifo', 1.0, [])
     """
 
     def __init__(self, suite: Suite, worlds: Sequence[World], *, is_quick: bool) -> None:
@@ -155,6 +163,13 @@ def bench(
         If there is no such suite.
     TraceError
         If the folder holds no trace of the suite.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> done = gl.bench.bench(["srtf"], quick=True, workers=1)
+    >>> [(row["policy"], row["speedup"] > 2.0) for row in done.rows if row["run"]]
+    [('srtf(estimate_error=1.0)', True), ('srtf', True)]
     """
     chosen = load_suite(suite)
     given = default_policies() if policies is None else list(policies)

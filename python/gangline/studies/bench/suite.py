@@ -74,6 +74,13 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         Sigma of the log-normal error of durations in the class that has estimates.
     baseline : str
         The policy that speedups are relative to.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> suite = gl.bench.load_suite()
+    >>> suite.baseline, len(suite.seeds), len(suite.worlds(quick=True))
+    ('fifo', 5, 1)
     """
 
     version: int

@@ -117,6 +117,16 @@ def run(
     ------
     GanglineError
         If a name is unknown.
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> found = reproduce.run(
+    ...     "dally", clusters=["2x4"], workloads=["batch"], networks=["dally-2024"],
+    ...     policies=["tiresias-oracle", "dally"], seeds=[0],
+    ... )
+    >>> [row["policy"] for row in found.rows]
+    ['tiresias-oracle', 'dally']
     """
     from pathlib import Path
 

@@ -85,6 +85,16 @@ class Reproduction:
         One row per run: cluster, network, workload, policy, seed, and the measures; seconds.
     varied : list of dict
         The same of the runs in which one thing was changed, and which: `variation`.
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> found = reproduce.run(
+    ...     "dally", clusters=["2x4"], workloads=["batch"], networks=["dally-2024"],
+    ...     policies=["tiresias-oracle", "dally"], seeds=[0],
+    ... )
+    >>> len(found.runs), sorted(found.runs[0])[:3]
+    (2, ['cluster', 'comm_mean_s', 'finished'])
     """
 
     def __init__(self, study: Study, choice: Choice, options: Mapping[str, Any]) -> None:

@@ -38,6 +38,13 @@ class Contender:
     cluster : mapping
         Tables that the cluster of every world has for this contender beside its own, such as the
         models of elastic jobs.
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> contender = reproduce.study("sjf-bsbf").contender("sjf-bsbf")
+    >>> contender.name, contender.policy
+    ('sjf-bsbf', 'sjf-bsbf')
     """
 
     name: str
@@ -59,6 +66,13 @@ class Claim:
         As in "makespan".
     share : float
         The published number, such as 0.69 for "up to 69 % lower".
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> claim = reproduce.study("dally").claims[0]
+    >>> claim.words, claim.share
+    ('makespan', 0.69)
     """
 
     measure: str
@@ -91,6 +105,13 @@ class Factor:
         Where the claim is judged; empty = everywhere. Ratios are shown of all worlds.
     is_saving : bool
         Whether the paper states the gain as a share saved, as in "50 % shorter".
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> factor = reproduce.study("hadar").factors[0]
+    >>> factor.words, factor.times, factor.hero
+    ('makespan', 1.2, 'hadar-ttd')
     """
 
     measure: str
@@ -140,6 +161,13 @@ class Variation:
         Run options of all contenders.
     cluster, workload : str
         In place of the usual; empty = the usual.
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> changed = reproduce.study("hadar").variations[0]
+    >>> changed.group, changed.label, changed.params
+    ('round', '90 s', {'round_s': 90.0})
     """
 
     group: str
@@ -152,7 +180,14 @@ class Variation:
 
 @dataclass(frozen=True)
 class Setting:
-    """One world of a study: a cluster, a network, a workload."""
+    """One world of a study: a cluster, a network, a workload.
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> reproduce.study("dally").settings(reproduce.study("dally").quick)[0]
+    Setting(cluster='4x4', network='dally-2024', workload='batch')
+    """
 
     cluster: str
     network: str
@@ -188,6 +223,13 @@ class Choice:
         Whether the policies were asked for by name: then each is run in every world.
     quick : bool
         Whether it is the quick part of a study.
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> part = reproduce.Choice(workloads=["batch"], seeds=[0])
+    >>> part.networks, part.quick
+    ((), False)
     """
 
     clusters: Sequence[str] = ()
@@ -259,6 +301,13 @@ class Study:
         Worlds for variations: the first that is among those chosen.
     elsewhere : tuple of (str, str)
         Claims that a simulation cannot judge, and where they are examined.
+
+    Examples
+    --------
+    >>> from gangline import reproduce
+    >>> study = reproduce.study("hadar")
+    >>> study.hero, len(study.contenders), study.source
+    ('hadar-ttd', 16, 'arXiv 2503.10918 and its conference version, abstracts')
     """
 
     name: str

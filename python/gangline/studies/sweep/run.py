@@ -40,6 +40,15 @@ class Sweep:
         Options that all runs share.
     failed : list of dict
         The entries of `runs` that failed.
+
+    Examples
+    --------
+    >>> import gangline as gl, tempfile
+    >>> grid = {"trace": ["synth:philly?jobs=20&seed=1&max_gpus=8"], "cluster": ["pollux-64"],
+    ...         "policy": ["fifo", "srtf"]}
+    >>> done = gl.sweep({"name": "two", "grid": grid}, out=tempfile.mkdtemp(), workers=1)
+    >>> done.counts["finished"], done.table.column("policy").to_pylist()
+    (2, ['fifo', 'srtf'])
     """
 
     def __init__(self, folder: Path, runs: Runs, ledger: Ledger) -> None:

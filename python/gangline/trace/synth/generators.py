@@ -78,12 +78,26 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
 
 
 def helios(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
-    """Jobs shaped like SenseTime's Helios Venus trace (2020); parameters as for `philly`."""
+    """Jobs shaped like SenseTime's Helios Venus trace (2020); parameters as for `philly`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.synth.helios(jobs=100, seed=1)
+    Trace(100 jobs, 1,160 GPU-h, 6 h 58 min, synth:helios)
+    """
     return generate("helios", jobs=jobs, seed=seed, **parameters)
 
 
 def pai(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
-    """Jobs shaped like Alibaba's PAI trace (2020); parameters as for `philly`."""
+    """Jobs shaped like Alibaba's PAI trace (2020); parameters as for `philly`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.synth.pai(jobs=100, seed=1, max_gpus=8)
+    Trace(100 jobs, 169 GPU-h, 2 h 13 min, synth:pai)
+    """
     return generate("pai", jobs=jobs, seed=seed, **parameters)
 
 
@@ -96,6 +110,12 @@ def uniform(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
         As for `philly`.
     **parameters
         Those of `philly`; also `mean_duration_s` and `gang_shares`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.synth.uniform(jobs=100, seed=1)
+    Trace(100 jobs, 263 GPU-h, 1 h 37 min, synth:uniform)
     """
     return generate("uniform", jobs=jobs, seed=seed, **parameters)
 
@@ -186,6 +206,13 @@ def dally_poisson(*, jobs: int = 500, seed: int = 0, **parameters: Any) -> Trace
     **parameters
         Those of `dally_batch`; also `mean_gap_s`: 1872, 4354 (the default) and 11526 s were
         published.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> trace = gl.synth.dally_poisson(jobs=100, seed=1, mean_gap_s=1872)
+    >>> len(trace), float(trace.numbers("arrival_s")[0])
+    (100, 0.0)
     """
     return generate("dally-poisson", jobs=jobs, seed=seed, **parameters)
 
@@ -205,6 +232,13 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Any) -> Trace:
     Three Poisson processes, with rates in the ratio of the published gaps of 1872, 4354 and
     11526 s, take turns by the day; of three days each has one. How the public file was mixed is not
     known: this is ours.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> week = gl.synth.dally_week(jobs=100, seed=1)
+    >>> int(week.numbers("gpus").min())
+    2
     """
     return generate("dally-week", jobs=jobs, seed=seed, **parameters)
 
@@ -250,12 +284,25 @@ def generate(shape: str, **parameters: Any) -> Trace:
     ------
     TraceError
         If the shape or a parameter is unknown or out of range.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.synth.generate("philly", jobs=100, seed=1)
+    Trace(100 jobs, 704 GPU-h, 3 h 39 min, synth:philly)
     """
     return _build(shape, parameters, trace_options.Options())
 
 
 def from_uri(uri: str, **options: Any) -> Trace:
-    """Draw the trace of an address such as `synth:philly?jobs=1000&seed=1`."""
+    """Draw the trace of an address such as `synth:philly?jobs=1000&seed=1`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> gl.synth.from_uri("synth:philly?jobs=100&seed=1")
+    Trace(100 jobs, 704 GPU-h, 3 h 39 min, synth:philly)
+    """
     shape, parameters = parameters_of(uri)
     return _build(shape, parameters, trace_options.make(options))
 
