@@ -55,7 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def snapshot(request: pytest.FixtureRequest) -> snapshots.Snapshot:
     """Return what holds a text against the kept one: see tests/snapshots.py."""
     update = request.config.getoption("--update-snapshots")
-    return snapshots.of_test(request.path, request.node.name, update=update)
+    given = {"tmp_path": "FOLDER", "shared": "SHARED"}
+    folders = {
+        str(request.getfixturevalue(name)): word
+        for name, word in given.items()
+        if name in request.fixturenames
+    }
+    return snapshots.of_test(request.path, request.node.name, folders, update=update)
 
 
 def find_shared() -> Path | None:

@@ -1,20 +1,36 @@
-"""What a test asserts of an error: its type and its facts, not its words."""
+"""What a test asserts of an error: its type and its facts; its words stand in a snapshot."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+if TYPE_CHECKING:
+    from snapshots import Snapshot
+
 Error = TypeVar("Error", bound=BaseException)
+REPEATED = ("errors", "more", "__notes__")  # what the sentence or a test says
 
 
-def refused(kind: type[Error], **facts: object) -> pytest.RaisesExc[Error]:
-    """Return what expects an error whose attributes have these values."""
+def refused(
+    kind: type[Error] | tuple[type[Error], ...],
+    snapshot: Snapshot | None = None,
+    /,
+    **facts: object,
+) -> pytest.RaisesExc[Error]:
+    """Return what expects an error whose attributes have these values.
+
+    With a snapshot, sentence and attributes are kept there: for what no attribute tells, such as
+    what to do next.
+    """
 
     def check(error: Error) -> bool:
         found = {name: getattr(error, name, None) for name in facts}
         assert found == facts, f"{found} is not {facts}: {error}"
+        if snapshot is not None:
+            told = [(name, value) for name, value in vars(error).items() if name not in REPEATED]
+            snapshot(str(error), *(f"  {name} = {value!r}" for name, value in told if value != ()))
         return True
 
     return pytest.raises(kind, check=check)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,15 +66,21 @@ def compare(path: Path, name: str, text: str, *, update: bool) -> None:
         raise AssertionError(f"{name} differs from its snapshot:\n" + "\n".join(lines))
 
 
-def of_test(module: Path, test: str, *, update: bool) -> Snapshot:
-    """Return what a test calls with texts, which are kept together as its next snapshot."""
+def of_test(module: Path, test: str, folders: Mapping[str, str], *, update: bool) -> Snapshot:
+    """Return what a test calls with texts, which are kept together as its next snapshot.
+
+    Folders that another machine or another run has elsewhere stand in it by their words.
+    """
     calls = 0
 
     def snapshot(*texts: str) -> None:
         nonlocal calls
         calls += 1
         name = test if calls == 1 else f"{test} {calls}"
-        lines = [line.rstrip() for text in texts for line in str(text).split("\n")]
+        whole = "\n".join(map(str, texts))
+        for folder, word in folders.items():
+            whole = whole.replace(folder, word)
+        lines = [line.rstrip() for line in whole.split("\n")]
         compare(path_of(module), name, "\n".join(lines).rstrip("\n"), update=update)
 
     return snapshot

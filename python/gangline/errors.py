@@ -159,6 +159,7 @@ class OptionError(GanglineError, ValueError):
 
     field: str | None = None
     value: object = None
+    expected: str | None = None
 
 
 class PolicyError(GanglineError, ValueError):
@@ -233,9 +234,12 @@ class PeerError(GanglineError):
     ----------
     reason : str
         "left", "silent" or "wrong".
+    address : str, optional
+        Where no scheduler was found.
     """
 
     reason: str | None = None
+    address: str | None = None
 
 
 class OutOfMemoryError(GanglineError, MemoryError):
@@ -284,6 +288,7 @@ class ResultError(GanglineError, ValueError):
 
     path: str | None = None
     key: str | None = None
+    expected: str | None = None
 
 
 class MissingExtraError(GanglineError):

@@ -33,9 +33,9 @@ def test_a_text_is_held_against_the_kept_one(tmp_path: Path) -> None:
     module = tmp_path / "test_it.py"
     module.write_text("def test_a(snapshot): ...\n")
     with pytest.raises(AssertionError, match=r"no snapshot of test_a\[1\]"):
-        snapshots.of_test(module, "test_a[1]", update=False)("one\n\n  two")
+        snapshots.of_test(module, "test_a[1]", {}, update=False)("one\n\n  two")
     for test in ("test_a[1]", "test_gone"):
-        write = snapshots.of_test(module, test, update=True)
+        write = snapshots.of_test(module, test, {}, update=True)
         write("one\n\n  two")
         write("[three]", "four")
     path = snapshots.path_of(module)
@@ -43,7 +43,7 @@ def test_a_text_is_held_against_the_kept_one(tmp_path: Path) -> None:
         "[test_a[1]]\n  one\n\n    two\n\n[test_a[1] 2]\n  [three]\n  four\n\n"
         "[test_gone]\n  one\n\n    two\n\n[test_gone 2]\n  [three]\n  four\n"
     )
-    read = snapshots.of_test(module, "test_a[1]", update=False)
+    read = snapshots.of_test(module, "test_a[1]", {}, update=False)
     read("one\n\n  two")
     with pytest.raises(AssertionError, match=r"differs(.|\n)*-four\n\+five"):
         read("[three]", "five")

@@ -9,9 +9,12 @@ import pytest
 
 import gangline as gl
 import worlds
+from refusals import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from snapshots import Snapshot
 
 LAB = worlds.cluster(
     "2x4 g @0", name="lab", failures={"table": [{"server": 1, "down_s": 5.0, "up_s": 6.0}]}
@@ -173,8 +176,7 @@ class Restless(Sound):
         return plan
 
 
-def test_a_policy_that_gets_nowhere_is_caught() -> None:
+def test_a_policy_that_gets_nowhere_is_caught(snapshot: Snapshot) -> None:
     world = (LAB, JOBS, {"restart_s": 1.0, "first_start_s": 1.0})
-    with pytest.raises(gl.testing.LawBroken, match="4 of 4 jobs not done: a, b, c") as caught:
+    with refused(gl.testing.LawBroken, snapshot):
         gl.testing.check_policy(Restless(), [world], max_events=1000)
-    assert caught.value.law == "ends"

@@ -65,7 +65,8 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
     try:
         data = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ResultError(f"{path}: {expected}: {error}", path=str(path)) from None
+        message = f"{path}: {expected}: {error}"
+        raise ResultError(message, path=str(path), expected="JSON") from None
     if not isinstance(data, dict):
         raise ResultError(f"{path}: expected a JSON object", path=str(path))
     if is_deeper(data, _DEEPEST):

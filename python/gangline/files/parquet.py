@@ -183,5 +183,7 @@ def _counts(source: Source, says: int, holds: int) -> TraceError:
 
 def _damaged(source: Source, words: str) -> TraceError:
     return TraceError(
-        f"{source.name}: damaged Parquet file, fetch or write it again: {words}", path=source.name
+        f"{source.name}: damaged Parquet file, fetch or write it again: {words}",
+        path=source.name,
+        expected="a whole file",
     )

@@ -173,7 +173,10 @@ class Source:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise TraceError(
-                f"{self.name}: damaged or truncated: {error}; fetch the file again", path=self.name
+                f"{self.name}: damaged or truncated: {error}; fetch the file again",
+                path=self.name,
+                value=str(error),
+                expected="a whole file",
             ) from None
 
     def _open(self) -> IO[bytes]:

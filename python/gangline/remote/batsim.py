@@ -186,7 +186,8 @@ class _Scheduler:
         """Send a request; return the reply."""
         import zmq
 
-        self._wait(zmq.POLLOUT, f"no scheduler was at {self._address}")
+        nobody = f"no scheduler was at {self._address}"
+        self._wait(zmq.POLLOUT, nobody, address=str(self._address))
         self._socket.send(request)
         self._wait(zmq.POLLIN, "the scheduler did not answer")
         reply = self._socket.recv_multipart()
@@ -194,7 +195,7 @@ class _Scheduler:
             raise _wrong(f"its message has {len(reply)} frames, expected 1")
         return reply[0]
 
-    def _wait(self, event: int, otherwise: str) -> None:
+    def _wait(self, event: int, otherwise: str, **facts: object) -> None:
         import zmq
         from zmq.utils.monitor import recv_monitor_message
 
@@ -208,13 +209,14 @@ class _Scheduler:
             if self._socket in ready:
                 return
             if self._monitor not in ready:
-                raise PeerError(f"{otherwise} within {self._timeout_s:g} s", reason="silent")
+                message = f"{otherwise} within {self._timeout_s:g} s"
+                raise PeerError(message, reason="silent", **facts)
             if recv_monitor_message(self._monitor)["event"] != zmq.Event.HANDSHAKE_SUCCEEDED:
                 break
             self._was_there = True
         if not self._was_there:
             message = f"what is at {self._address} is no ZeroMQ reply socket without a password"
-            raise PeerError(message, reason="wrong")
+            raise PeerError(message, reason="wrong", address=str(self._address))
         message = (
             "the connection ended too early: the scheduler left, or it sent a message of more "
             f"than {MESSAGE_BYTES_MAX:,} bytes"

@@ -325,8 +325,9 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     def _instead(self, action: int) -> int:
         """Return what is done for an action that is impossible."""
         if self._raises or not 0 <= action <= self._window:
-            message = f"action {action} is impossible. Expected one that `action_mask` allows."
-            raise OptionError(message, field="action", value=action)
+            expected = "one that `action_mask` allows"
+            message = f"action {action} is impossible. Expected {expected}."
+            raise OptionError(message, field="action", value=action, expected=expected)
         return self._window if self._mask[-1] else int(self._mask.argmax())
 
     def _seek(self) -> None:

@@ -175,7 +175,7 @@ def _unsent(name: str, error: Exception) -> PolicyError:
         f"{name}: cannot be sent to a process ({error}); put its class into a module, with values "
         "that can be pickled, or take one worker"
     )
-    return PolicyError(message, policy=name)
+    return PolicyError(message, policy=name, field="workers")
 
 
 _HERE: list[Worlds] = []  # of a process that was started for runs

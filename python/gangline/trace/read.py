@@ -78,7 +78,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     options = _with_columns(options)
     source = Source(str(path), size.max_bytes)
     if not source.is_folder and not source.head.removeprefix(BOM).strip():
-        raise TraceError(f"{path}: expected a trace, got an empty file", path=str(path))
+        message = f"{path}: expected a trace, got an empty file"
+        raise TraceError(message, path=str(path), value="an empty file", expected="a trace")
     name = format or _found(source, options)
     reader = reader_of(name)
     _refuse_options_of_others(options, name)

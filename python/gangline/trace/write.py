@@ -93,6 +93,7 @@ def write_trace(
             f"{path}: format `{name}` cannot carry {shown}; drop --strict to write without",
             path=str(path),
             column=lost[0].column,
+            value=name,
         )
     kind, copies = (_KIND, _SEALS[path.suffix]) if _is_native(path, name) else ("", 0)
     content = _content(trace, path, name, chosen)

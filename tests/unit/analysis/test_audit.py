@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 LAB = worlds.lab(
     "1x2 A @0",
     "1x4 B*2 @1",
@@ -362,22 +364,22 @@ def test_columns_of_other_names_and_ids_that_are_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "options", "words"),
+    ("table", "options"),
     [
-        ({"job_id": ["a"]}, {}, "neither segments"),
-        ({"start_s": [0.0], "end_s": [1.0]}, {}, "no column job_id among start_s, end_s"),
-        ({"job_id": ["a"], "finish_s": ["soon"]}, {}, "row 0: finish_s: expected seconds"),
-        ({"job_id": ["a"], "finish_s": [True]}, {}, "finish_s: expected seconds"),
-        ({"job_id": ["a"], "end": [1.0]}, {"columns": {"finish_s": "stop"}}, "no column `stop`"),
-        ({"job_id": ["a"], "end": [1.0]}, {"columns": {"finnish_s": "end"}}, "did you mean"),
-        ({"job_id": ["a"], "finish_s": [1.0]}, {"max_share": 0}, "max_share"),
-        ({"job_id": ["a"], "finish_s": [1.0]}, {"tolerance_s": -1.0}, "tolerance_s"),
+        ({"job_id": ["a"]}, {}),
+        ({"start_s": [0.0], "end_s": [1.0]}, {}),
+        ({"job_id": ["a"], "finish_s": ["soon"]}, {}),
+        ({"job_id": ["a"], "finish_s": [True]}, {}),
+        ({"job_id": ["a"], "end": [1.0]}, {"columns": {"finish_s": "stop"}}),
+        ({"job_id": ["a"], "end": [1.0]}, {"columns": {"finnish_s": "end"}}),
+        ({"job_id": ["a"], "finish_s": [1.0]}, {"max_share": 0}),
+        ({"job_id": ["a"], "finish_s": [1.0]}, {"tolerance_s": -1.0}),
     ],
 )
 def test_what_cannot_be_read_is_named(
-    table: dict[str, Any], options: dict[str, Any], words: str
+    table: dict[str, Any], options: dict[str, Any], snapshot: Snapshot
 ) -> None:
-    with pytest.raises((gl.TraceError, gl.PolicyError), match=words):
+    with refused((gl.TraceError, gl.PolicyError), snapshot):
         gl.audit(pa.table(table), LAB, **options)
 
 
@@ -428,19 +430,19 @@ def test_a_million_segments_take_seconds() -> None:
     assert time.process_time() - begin < 30.0  # 3 s measured; the machine may be shared
 
 
-def test_a_folder_of_a_result_names_its_cluster(tmp_path: Path) -> None:
+def test_a_folder_of_a_result_names_its_cluster(tmp_path: Path, snapshot: Snapshot) -> None:
     result = gl.simulate(LAB, gl.synth.philly(jobs=30, seed=1, max_gpus=4), "las", segments=True)
     result.save(tmp_path / "run")
     found, given = gl.audit(tmp_path / "run"), gl.audit(tmp_path / "run", LAB)
     assert found.to_dict() == given.to_dict()
     assert found.ok
-    with pytest.raises(gl.ClusterError, match=r"which cluster\?.*--cluster"):
+    with refused(gl.ClusterError, snapshot):
         gl.audit(result.jobs)
 
 
-def test_a_folder_of_several_runs_asks_for_one(tmp_path: Path) -> None:
+def test_a_folder_of_several_runs_asks_for_one(tmp_path: Path, snapshot: Snapshot) -> None:
     pq.write_table(pa.table(good()["jobs"]), _made(tmp_path / "cmp" / "las-s0") / "jobs.parquet")
-    with pytest.raises(gl.errors.ResultError, match=r"choose one: .*las-s0"):
+    with refused(gl.errors.ResultError, snapshot):
         gl.audit(tmp_path / "cmp", LAB)
     with refused(gl.errors.ResultError, path=str(tmp_path / "empty")):
         gl.audit(_made(tmp_path / "empty"), LAB)

@@ -28,6 +28,8 @@ from unit.cli.refusals import GOOD, Refuse, check_refusal, refuse, run_on
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 __all__ = ["refuse"]  # a fixture
 
 LAB = """\
@@ -99,12 +101,14 @@ def test_bad_cluster(case: str, tmp_path: Path, refuse: Refuse) -> None:
     refuse("cluster", "validate", "bad.toml", words=("bad.toml", words))
 
 
-def test_keys_of_many_parts_are_refused_before_they_cost_time(tmp_path: Path) -> None:
+def test_keys_of_many_parts_are_refused_before_they_cost_time(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     # the standard library takes a minute and gigabytes for them
     rows = "".join(f"[{'.'.join('k' * 3000)}.b{row}]\nx = 1\n" for row in range(300))
     (tmp_path / "deep.toml").write_text(rows)
     begin = time.process_time()
-    with pytest.raises(gl.ClusterError, match="nested"):
+    with refused(gl.ClusterError, snapshot):
         gl.Cluster.from_toml(tmp_path / "deep.toml")
     assert time.process_time() - begin < 5.0
 

@@ -15,6 +15,8 @@ from refusals import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 LAB = """
 name = "lab"
 [[gpu_types]]
@@ -118,8 +120,8 @@ def test_presets_are_all_listed() -> None:
     assert Cluster.presets() == sorted(PRESETS)
 
 
-def test_unknown_preset_lists_the_known_ones() -> None:
-    with pytest.raises(ClusterError, match=r"no cluster preset `venice`; known: .*venus"):
+def test_unknown_preset_lists_the_known_ones(snapshot: Snapshot) -> None:
+    with refused(ClusterError, snapshot):
         Cluster.preset("venice")
 
 
@@ -264,10 +266,10 @@ def test_the_mark_of_some_editors_before_the_first_letter_is_no_mistake(tmp_path
     assert Cluster.from_file(tmp_path / "lab") == Cluster.preset("tiresias-60")
 
 
-def test_text_that_is_not_toml_names_the_file(tmp_path: Path) -> None:
+def test_text_that_is_not_toml_names_the_file(tmp_path: Path, snapshot: Snapshot) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("name = \n")
-    with pytest.raises(ClusterError, match=r"bad.toml: expected TOML: .*line 1"):
+    with refused(ClusterError, snapshot):
         Cluster.from_toml(path)
 
 

@@ -24,6 +24,8 @@ from samples.tables import EXPORTS, HELIOS, LINGJUN, NODE_LISTS, OPENB, PAI, PHI
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 ALL = NODE_LISTS | EXPORTS
 
 
@@ -219,15 +221,15 @@ def test_any_bytes_are_read_or_refused(content: bytes, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    "options",
     [
-        ({"gpu_count": 8}, "gpu_count: unknown key; known: name, gpu, gpus"),
-        ({"gpus": 0}, "gpus: expected an integer >= 1"),
-        ({"format": "x"}, "unknown cluster format `x`; known: lingjun"),
+        {"gpu_count": 8},
+        {"gpus": 0},
+        {"format": "x"},
     ],
 )
-def test_bad_options_are_named(tmp_path: Path, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(gl.ClusterError, match=words):
+def test_bad_options_are_named(tmp_path: Path, options: dict[str, Any], snapshot: Snapshot) -> None:
+    with refused(gl.ClusterError, snapshot):
         read(tmp_path, LINGJUN, **options)
     with refused(gl.ClusterError, key="start", value="soon"):
         read(tmp_path, HELIOS, start="soon")

@@ -19,6 +19,8 @@ from refusals import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 TRACE = "synth:philly?jobs=60&seed=2&max_gpus=8&load=1.2&cluster_gpus=32"
 
 
@@ -35,22 +37,22 @@ def test_servers_by_gpus_by_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    "text",
     [
-        ("8x8", "such as 8x8xA100; any word serves if the GPU type does not matter; got `8x8`"),
-        ("8x8x", "such as 8x8xA100; any word serves"),
-        ("8xA100", "such as 8x8xA100 for 8 servers with 8 A100 each"),
-        ("8x8xA100,4x4", "such as 4x4xA100"),
-        ("8x8xA100,", "got ``"),
-        ("8*8*A100", "expected SERVERSxGPUSxTYPE"),
-        ("0x8xA100", r"0x8xA100: servers\[0\].count: expected an integer >= 1, got 0"),
-        ("8x65xA100", r"servers\[0\].gpus: expected an integer <= 64, got 65"),
-        ("999999999999999999x8xA100", r"servers\[0\].count: expected an integer <= 2147483647"),
-        ("9" * 100 + "x8xA100", "expected SERVERSxGPUSxTYPE"),
+        "8x8",
+        "8x8x",
+        "8xA100",
+        "8x8xA100,4x4",
+        "8x8xA100,",
+        "8*8*A100",
+        "0x8xA100",
+        "8x65xA100",
+        "999999999999999999x8xA100",
+        "9" * 100 + "x8xA100",
     ],
 )
-def test_what_is_nearly_a_cluster_is_told_what_is_missing(text: str, told: str) -> None:
-    with pytest.raises(ClusterError, match=told):
+def test_what_is_nearly_a_cluster_is_told_what_is_missing(text: str, snapshot: Snapshot) -> None:
+    with refused(ClusterError, snapshot):
         as_cluster(text)
 
 
@@ -109,8 +111,7 @@ def test_a_job_that_asks_needs_the_memory() -> None:
         gl.simulate("1x2xG", jobs, "fifo")
     types = [{"name": "G", "memory_gb": 16}, {"name": "H"}]
     servers = [{"count": 1, "gpu": name, "gpus": 2} for name in "GH"]
-    with refused(ClusterError, key="gpu_types[1].memory_gb") as caught:
+    with refused(ClusterError, key="gpu_types[1].memory_gb"):
         gl.simulate({"gpu_types": types, "servers": servers}, jobs, "fifo")
-    assert caught.value.key == "gpu_types[1].memory_gb"
     asks_nothing = jobs.set_column(4, "memory_gb", pa.array([None, 0.0]))
     assert gl.simulate("1x2xG", asks_nothing, "fifo").summary["finished"] == 2

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 import gangline as gl
 from gangline.cluster.node_lists.notes import NOTES
 from gangline.errors import ClusterError
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from snapshots import Snapshot
 
 SCONTROL = """\
 NodeName=gpu01 Arch=x86_64 CoresPerSocket=32
@@ -137,7 +140,9 @@ def test_nodes_of_kubernetes(tmp_path: Path) -> None:
     assert (cluster.notes["servers_away"], cluster.notes["servers_without_gpus"]) == (1, 1)
     assert read(tmp_path, content, up_only=True).gpus_total == 8
     items[0]["status"]["capacity"]["nvidia.com/gpu"] = "many"
-    with pytest.raises(ClusterError, match=r'capacity of a: expected a quantity .* got "many"'):
+    with refused(
+        ClusterError, line=1, key="capacity of a", value="many", expected="a quantity such as 64Gi"
+    ):
         read(tmp_path, json.dumps({"apiVersion": "v1", "items": items}))
 
 
@@ -149,7 +154,7 @@ def test_a_table_of_servers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_a_table_of_other_names(tmp_path: Path, separator: str) -> None:
+def test_a_table_of_other_names(tmp_path: Path, separator: str, snapshot: Snapshot) -> None:
     content = "host,model,cards,GB\nn1,A100,8,512\nn2,A100,8,512\nn3,T4,4,64\n"
     content = content.replace(",", separator)
     columns = "gpu=model,gpus=cards,memory_gb=GB"
@@ -158,9 +163,9 @@ def test_a_table_of_other_names(tmp_path: Path, separator: str) -> None:
     alone = read(tmp_path, content, columns={"gpu": "model"}, gpus=2)
     assert [row[:3] for row in blocks(alone)] == [(2, "A100", 2), (1, "T4", 2)]
     assert alone.notes["gpus_assumed"] == 3
-    with pytest.raises(ClusterError, match="expected a column for gpus, got `crads`; did you mean"):
+    with refused(ClusterError, snapshot):
         read(tmp_path, content, columns="gpu=model,gpus=crads")
-    with pytest.raises(ClusterError, match="unknown native name `gpux`; did you mean `gpu`"):
+    with refused(ClusterError, snapshot):
         read(tmp_path, content, columns="gpux=model")
 
 
@@ -176,19 +181,19 @@ def test_the_command_line_takes_the_mapping(
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    "content",
     [
-        ("NodeName=a[1-999999999] Gres=gpu:8\n", "from 1 to 1,000,000 hosts"),
-        ("NodeName=a[9-1] Gres=gpu:8\n", "from 1 to 1,000,000 hosts"),
-        ("NodeName= Gres=gpu:8\n", "expected the name of a host"),
-        ("NodeName=a Gres=gpu:65\n", "at most 64 GPUs in a server"),
-        ("NodeName=a Gres=(null)\n", "at least one server with GPUs"),
-        ("gpu,gpus,count\nA,8,1000000\nB,8,1\n", "at most 1,000,000 in all"),
-        ('{"apiVersion": "v1", "items": 7}', "items: expected an array"),
+        "NodeName=a[1-999999999] Gres=gpu:8\n",
+        "NodeName=a[9-1] Gres=gpu:8\n",
+        "NodeName= Gres=gpu:8\n",
+        "NodeName=a Gres=gpu:65\n",
+        "NodeName=a Gres=(null)\n",
+        "gpu,gpus,count\nA,8,1000000\nB,8,1\n",
+        '{"apiVersion": "v1", "items": 7}',
     ],
 )
-def test_lists_that_are_refused(tmp_path: Path, content: str, words: str) -> None:
-    with pytest.raises(ClusterError, match=words):
+def test_lists_that_are_refused(tmp_path: Path, content: str, snapshot: Snapshot) -> None:
+    with refused(ClusterError, snapshot):
         read(tmp_path, content)
 
 

@@ -17,6 +17,8 @@ from refusals import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 INF = np.inf
 TWO: dict[str, Any] = {"rates": [[1.0, 4.0], [1.0, 2.0]], "scale": [1, 1], "capacity": [1, 1]}
 
@@ -120,8 +122,8 @@ def test_first_come_passes_over_who_cannot_run_on_what_is_left() -> None:
     assert found.objective == 7.0
 
 
-def test_an_unknown_policy_is_named() -> None:
-    with pytest.raises(gl.PolicyError, match="did you mean `gavel-las`"):
+def test_an_unknown_policy_is_named(snapshot: Snapshot) -> None:
+    with refused(gl.PolicyError, snapshot):
         gl.lp.solve("gavel-lass", **TWO)
 
 
@@ -324,7 +326,6 @@ def test_a_status_other_than_optimal_is_an_error(
     with refused(gl.SolverError, policy="gavel-test", size=(1, 2)) as caught:
         highs.solve("gavel-test", **program, solver=solver)
     assert status.lower() in str(caught.value.status).lower()
-    assert caught.value.size == (1, 2)
     assert caught.value.options is not None
     assert caught.value.options["threads"] == 1
 

@@ -18,6 +18,8 @@ from refusals import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 MIXED = worlds.lab("3x4 slow*0.4 @0", "3x4 fast @1", name="mixed")
 
 
@@ -328,20 +330,20 @@ def test_there_is_at_least_one_part(parts: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "options", "words"),
+    ("policy", "options"),
     [
-        ("gavel-las", {"restart_s": 360.0}, "round_s = 360: expected more than .* overhead, 360 s"),
-        ("gavel-isolated", {"restart_by_model": {"m": 400.0}}, "overhead, 400 s"),
-        ("gavel-las", {"checkpoint_interval_s": 361.0}, "round_s.*checkpoint_interval_s = 361"),
-        ("gavel-las", {"restart_s": 60.0, "checkpoint_interval_s": 301.0}, "60 s, and checkpoint"),
-        ("themis", {"checkpoint_interval_s": 1201.0}, "lease_s = 1200.*interval_s = 1201"),
-        ("dally", {"restart_s": 1e6}, "lease_s.*overhead, 1000000 s"),
+        ("gavel-las", {"restart_s": 360.0}),
+        ("gavel-isolated", {"restart_by_model": {"m": 400.0}}),
+        ("gavel-las", {"checkpoint_interval_s": 361.0}),
+        ("gavel-las", {"restart_s": 60.0, "checkpoint_interval_s": 301.0}),
+        ("themis", {"checkpoint_interval_s": 1201.0}),
+        ("dally", {"restart_s": 1e6}),
     ],
 )
 def test_turns_in_which_no_progress_is_kept_are_refused_before_the_run(
-    policy: str, options: dict[str, Any], words: str
+    policy: str, options: dict[str, Any], snapshot: Snapshot
 ) -> None:
-    with pytest.raises(gl.PolicyError, match=words) as caught:
+    with refused(gl.PolicyError, snapshot) as caught:
         gl.simulate(MIXED, jobs({"model": "m"}, {"model": "m"}), policy, max_events=1000, **options)
     assert caught.value.field in ("round_s", "lease_s")
 

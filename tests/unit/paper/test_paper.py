@@ -10,7 +10,7 @@ import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +27,10 @@ from gangline.runs.spec import keys_of
 from gangline.studies.bench import published
 from gangline.studies.bench.suite import World as Cell
 from gangline.trace.read import read_again
+from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 GREEDY = '''
 import gangline as gl
@@ -135,8 +139,8 @@ def test_the_common_world_is_the_published_one_of_the_bench(seed: int) -> None:
     assert mine.summary["jct_mean_s"] == pytest.approx(known, abs=6e-4)
 
 
-def test_an_unknown_world_names_the_nearest() -> None:
-    with pytest.raises(OptionError, match="no world `halley`; did you mean `dally`"):
+def test_an_unknown_world_names_the_nearest(snapshot: Snapshot) -> None:
+    with refused(OptionError, snapshot):
         world("halley")
 
 
@@ -412,19 +416,19 @@ def test_one_of_the_rivals_is_compared_with_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policies", "options", "words"),
+    ("policies", "options"),
     [
-        ([], {}, "policies: expected at least one"),
-        (["las", "las"], {}, "policies: duplicate `las`"),
-        (["las"], {"worlds": ["hadar", "hadar"]}, "worlds: duplicate `hadar`"),
-        (["las"], {"seeds": [1, 1]}, "seeds: duplicate `1`"),
-        (["las"], {"worlds": []}, "worlds: expected at least one"),
+        ([], {}),
+        (["las", "las"], {}),
+        (["las"], {"worlds": ["hadar", "hadar"]}),
+        (["las"], {"seeds": [1, 1]}),
+        (["las"], {"worlds": []}),
     ],
 )
 def test_what_is_repeated_or_missing_is_refused(
-    policies: list[str], options: dict[str, Any], words: str
+    policies: list[str], options: dict[str, Any], snapshot: Snapshot
 ) -> None:
-    with pytest.raises((OptionError, PolicyError), match=re.escape(words)):
+    with refused((OptionError, PolicyError), snapshot):
         gl.paper.run(policies, **options)
 
 

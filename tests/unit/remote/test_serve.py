@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +21,11 @@ import gangline as gl
 import worlds
 from gangline.remote import messages
 from gangline.testing.strategies import worlds as drawn_worlds
+from refusals import refused
 from unit.remote.peers import Peer, serve
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "guides" / "socket.md"
@@ -347,7 +351,7 @@ def test_a_wrong_message_changes_nothing(message: Any, kind: str, words: str) ->
     same(result, serve(gl.Simulation(LAB, trace_of(5)), drive))
 
 
-def test_a_scheduler_that_is_always_wrong_ends_the_run() -> None:
+def test_a_scheduler_that_is_always_wrong_ends_the_run(snapshot: Snapshot) -> None:
     heard: list[Any] = []
 
     def scheduler(peer: Peer) -> None:
@@ -355,9 +359,8 @@ def test_a_scheduler_that_is_always_wrong_ends_the_run() -> None:
         heard.extend(peer.ask(b"{}\n") for _ in range(100))
         assert peer.hear() is None
 
-    with pytest.raises(gl.PeerError, match="100 wrong messages in a row") as raised:
+    with refused(gl.PeerError, snapshot):
         serve(gl.Simulation(LAB, trace_of(5)), scheduler)
-    assert raised.value.reason == "wrong"
     assert [message["fatal"] for message in heard] == [False] * 99 + [True]
 
 
@@ -396,7 +399,7 @@ def test_who_does_not_say_hello_is_turned_away(hello: Any, words: str) -> None:
     assert words in reasons[0]
 
 
-def test_a_message_has_a_size() -> None:
+def test_a_message_has_a_size(snapshot: Snapshot) -> None:
     def scheduler(peer: Peer) -> None:
         peer.begin()
         try:
@@ -404,19 +407,17 @@ def test_a_message_has_a_size() -> None:
         except OSError:
             return  # it was cut off amid
 
-    with pytest.raises(gl.PeerError, match="more than 16,777,216 bytes") as raised:
+    with refused(gl.PeerError, snapshot):
         serve(gl.Simulation(LAB, trace_of(5)), scheduler)
-    assert raised.value.reason == "wrong"
 
 
-def test_a_scheduler_that_leaves_is_named() -> None:
-    with pytest.raises(gl.PeerError, match="closed the connection") as raised:
+def test_a_scheduler_that_leaves_is_named(snapshot: Snapshot) -> None:
+    with refused(gl.PeerError, snapshot):
         serve(gl.Simulation(LAB, trace_of(5)), lambda peer: peer.begin())
-    assert raised.value.reason == "left"
 
 
 @pytest.mark.parametrize("trickle", [False, True])
-def test_a_scheduler_that_hangs_is_named(trickle: bool) -> None:
+def test_a_scheduler_that_hangs_is_named(trickle: bool, snapshot: Snapshot) -> None:
     def scheduler(peer: Peer) -> None:
         peer.begin()
         for _ in range(40):  # a byte now and then is no answer
@@ -428,14 +429,13 @@ def test_a_scheduler_that_hangs_is_named(trickle: bool) -> None:
                     return
 
     began = time.monotonic()
-    with pytest.raises(gl.PeerError, match="did not answer within") as raised:
+    with refused(gl.PeerError, snapshot):
         serve(gl.Simulation(LAB, trace_of(5)), scheduler, timeout_s=0.5)
-    assert raised.value.reason == "silent"
     assert time.monotonic() - began < 30.0
 
 
-def test_nobody_connects() -> None:
-    with pytest.raises(gl.PeerError, match="no scheduler connected"):
+def test_nobody_connects(snapshot: Snapshot) -> None:
+    with refused(gl.PeerError, snapshot):
         gl.serve(gl.Simulation(LAB, trace_of(5)), timeout_s=0.1)
 
 
@@ -484,8 +484,8 @@ def test_other_machines_are_kept_out(listen: str) -> None:
     assert raised.value.field == "listen"
 
 
-def test_other_machines_may_be_let_in() -> None:
-    with pytest.raises(gl.PeerError, match="no scheduler connected"):
+def test_other_machines_may_be_let_in(snapshot: Snapshot) -> None:
+    with refused(gl.PeerError, snapshot):
         gl.serve(gl.Simulation(LAB, trace_of(5)), "0.0.0.0:0", any_host=True, timeout_s=0.1)
 
 

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 import gangline as gl
 from gangline.rl import REWARDS, SchedulingEnv
 from gangline.testing import strategies
+from refusals import refused
 from worlds import jobs, lab
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gangline.testing import World
+    from snapshots import Snapshot
 
 ID = "gangline/Scheduling-v0"
 LAB = gl.Cluster.homogeneous(servers=3, gpus=4)
@@ -220,7 +222,12 @@ def test_the_mask_says_what_is_possible(seed: int, window: int) -> None:
     while not ended:
         mask = info["action_mask"]
         for action in np.flatnonzero(mask == 0):
-            with pytest.raises(gl.OptionError, match="impossible"):
+            with refused(
+                gl.OptionError,
+                field="action",
+                value=int(action),
+                expected="one that `action_mask` allows",
+            ):
                 env.step(action)
         if is_new:  # no job of the plan is to be counted: another way to ask for a place
             fork = env.simulation.fork()
@@ -232,7 +239,9 @@ def test_the_mask_says_what_is_possible(seed: int, window: int) -> None:
         is_new = not ended and env.simulation.now_s > before
     for action in (-1, window + 1):
         env.reset()
-        with pytest.raises(gl.OptionError, match="impossible"):
+        with refused(
+            gl.OptionError, field="action", value=action, expected="one that `action_mask` allows"
+        ):
             env.step(action)
 
 
@@ -369,15 +378,15 @@ def test_a_wrong_argument_is_named(keys: dict[str, Any], field: str) -> None:
     assert caught.value.field == field
 
 
-def test_a_wrong_call_is_named() -> None:
+def test_a_wrong_call_is_named(snapshot: Snapshot) -> None:
     env = SchedulingEnv(LAB, gl.read_trace(f"{DRAWN}&seed=1"), episode_jobs=31)
-    with pytest.raises(gl.OptionError, match="call `reset`"):
+    with refused(gl.OptionError, snapshot):
         env.step(0)
-    with pytest.raises(gl.OptionError, match="call `reset`"):
+    with refused(gl.OptionError, snapshot):
         env.result()
-    with pytest.raises(gl.OptionError, match="The trace has 30"):
+    with refused(gl.OptionError, snapshot):
         env.reset()
-    with pytest.raises(gl.OptionError, match="did you mean `episode_seed`"):
+    with refused(gl.OptionError, snapshot):
         env.reset(options={"episode_sed": 1})
 
 

@@ -12,10 +12,12 @@ import gangline as gl
 from gangline.cli.app import main
 from gangline.errors import PolicyError
 from gangline.runs.execution import Run, Worlds
+from refusals import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
 
 LAB = gl.Cluster.homogeneous(servers=4, gpus=4)
 SYNTH = "synth:philly?jobs=60&seed=1&max_gpus=4&load=1.2&cluster_gpus=16"
@@ -205,7 +207,7 @@ def test_a_policy_that_cannot_be_sent_to_a_process_is_named() -> None:
         def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
             return gl.Plan()
 
-    with pytest.raises(PolicyError, match=r"Local: cannot be sent to a process .*one worker"):
+    with refused(PolicyError, policy="Local", field="workers"):
         gl.compare(LAB, SYNTH, ["fifo", Local()], workers=2)
 
 

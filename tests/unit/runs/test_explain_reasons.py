@@ -12,6 +12,7 @@ import worlds
 from gangline import _core
 from gangline.cli.app import main
 from gangline.errors import PolicyError
+from refusals import refused
 from unit.runs import explain_oracle
 from unit.runs.explain_oracle import check_cause
 from unit.runs.test_explain import LAB, check_all, explained, said_of, spans, table
@@ -259,25 +260,25 @@ def test_reasons_change_no_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "problem"),
+    "answer",
     [
-        (17, "expected None, text, or a gangline.Reason"),
-        ("", "expected words"),
-        ("x" * 401, "at most 400 characters"),
-        ("{job} ran", "expected a job and"),
-        (gl.Reason("it ran", 0), "expected a job and"),
-        (gl.Reason("{job} ran", 3), "expected the index of a job, 0 to 2"),
-        (gl.Reason("{job} ran", "a"), "expected the index of a job, 0 to 2"),  # type: ignore[arg-type]
-        (gl.Reason("to {until}", None, float("nan")), "expected until_s in seconds"),
-        (gl.Reason("at last", None, 5.0), "expected an instant and"),
+        17,
+        "",
+        "x" * 401,
+        "{job} ran",
+        gl.Reason("it ran", 0),
+        gl.Reason("{job} ran", 3),
+        gl.Reason("{job} ran", "a"),  # type: ignore[arg-type]
+        gl.Reason("to {until}", None, float("nan")),
+        gl.Reason("at last", None, 5.0),
     ],
 )
-def test_nonsense_is_refused(answer: Any, problem: str) -> None:
+def test_nonsense_is_refused(answer: Any, snapshot: Snapshot) -> None:
     class Odd(OneByOne):
         def why(self, view: gl.View, job: int) -> Any:
             return answer
 
-    with pytest.raises(PolicyError, match=problem) as caught:
+    with refused(PolicyError, snapshot) as caught:
         gl.simulate(LAB, THREE, Odd()).explain(2)
     assert caught.value.field == "why"  # type: ignore[attr-defined]
     assert "raised by Odd at simulated time 2 s" in caught.value.__notes__[0]

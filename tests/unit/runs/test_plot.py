@@ -19,6 +19,8 @@ from refusals import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 LAB = gl.Cluster.homogeneous(servers=2, gpus=4)
 
 
@@ -210,8 +212,8 @@ def test_what_cannot_be_drawn_is_an_error(
 
 
 def test_without_matplotlib_the_error_says_how_to_install_it(
-    comparison: gl.Comparison, monkeypatch: pytest.MonkeyPatch
+    comparison: gl.Comparison, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(gl.MissingExtraError, match=r"pip install 'gangline\[plot\]'"):
+    with refused(gl.MissingExtraError, snapshot):
         gl.plot.cdf(comparison)

@@ -25,6 +25,8 @@ from samples.seals import put_sealed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from snapshots import Snapshot
+
 LAB = gl.Cluster.homogeneous(servers=2, gpus=4)
 TRACE = gl.synth.philly(jobs=30, seed=1, max_gpus=8)
 
@@ -382,7 +384,7 @@ EDITS = (
 
 @pytest.mark.parametrize(("before", "after"), EDITS)
 def test_an_edited_spec_is_refused_by_every_reader(
-    before: str, after: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    before: str, after: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: Snapshot
 ) -> None:
     place = tmp_path / "out"
     gl.simulate(LAB, TRACE, "las", seed=3, restart_s=30.0, segments=True).save(place)
@@ -401,14 +403,14 @@ def test_an_edited_spec_is_refused_by_every_reader(
         assert "spec.json: was changed after gangline wrote it; " in said.err
         assert (said.err.count("\n"), said.out) == (1, "")
     assert not (tmp_path / "new").exists()
-    with pytest.raises(gl.ResultError, match="was changed after"):
+    with refused(gl.ResultError, snapshot):
         gl.RunSpec.load(place)
     spec = json.loads((place / "spec.json").read_text())
     del spec["seal"]
     (place / "spec.json").write_text(json.dumps(spec))
-    with pytest.raises(gl.ResultError, match="has no seal: an earlier version or another program"):
+    with refused(gl.ResultError, snapshot):
         gl.load_result(place)
-    with pytest.raises(gl.ResultError, match="remove its key `seal` and name the file"):
+    with refused(gl.ResultError, snapshot):
         gl.RunSpec.load(place)
     # A spec of one's own is a file without a seal.
     assert gl.RunSpec.load(place / "spec.json").policy.name == "las"
@@ -482,11 +484,13 @@ def test_an_interrupt_amid_the_replacement_waits_for_its_end(
     assert not [path for path in place.iterdir() if path.name.startswith(".")]
 
 
-def test_tables_of_a_result_that_was_replaced_meanwhile_are_refused(tmp_path: Path) -> None:
+def test_tables_of_a_result_that_was_replaced_meanwhile_are_refused(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     run("fifo").save(tmp_path / "out")
     loaded = gl.load_result(tmp_path / "out")
     run("srtf").save(tmp_path / "out")
-    with pytest.raises(gl.ResultError, match=r"jobs.parquet: was replaced since .* load it again"):
+    with refused(gl.ResultError, snapshot):
         _ = loaded.jobs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 LAB = gl.Cluster.homogeneous(servers=3, gpus=4)
 
@@ -143,14 +146,14 @@ def plan_to_the_end_from_here(run: gl.Simulation) -> gl.Result:
     return plan_to_end(run)
 
 
-def test_who_plans_once_plans_on() -> None:
+def test_who_plans_once_plans_on(snapshot: Snapshot) -> None:
     run = gl.Simulation(LAB, trace_of(6), "srtf")
     run.advance()
     run.decide()
     run.advance()
     run.apply(gl.Plan())
     run.advance()
-    with pytest.raises(gl.PolicyError, match="use `apply`"):
+    with refused(gl.PolicyError, snapshot):
         run.decide()
 
 
@@ -242,7 +245,7 @@ def test_injected_events_are_those_known_before(
     same(stepped, gl.simulate(known, gl.Trace.from_arrow(table), chosen or Widest()))
 
 
-def test_the_past_takes_no_events() -> None:
+def test_the_past_takes_no_events(snapshot: Snapshot) -> None:
     run = gl.Simulation(LAB, trace_of(8))
     while run.advance(until_s=1000.0) == "decision":
         run.apply(widest(run.view))
@@ -252,9 +255,9 @@ def test_the_past_takes_no_events() -> None:
     early = {"job_id": ["a"], "arrival_s": [999.0], "gpus": [1], "duration_s": [9.0]}
     with refused(gl.OptionError, field="arrival_s", value=999.0):
         run.inject(pa.table(early))
-    with pytest.raises(gl.ClusterError, match="down_s: this key is required"):
+    with refused(gl.ClusterError, snapshot):
         run.inject(failures=[{"server": 0, "up_s": 2000.0}])
-    with pytest.raises(gl.ClusterError, match="at_s: this key is required"):
+    with refused(gl.ClusterError, snapshot):
         run.inject(capacity=[{"servers": 1}])
     same(plan_to_end(run), gl.simulate(LAB, trace_of(8), Widest()))
 

@@ -17,9 +17,12 @@ from gangline.cluster.schema import Sharing
 from gangline.runs import options as declared
 from gangline.runs.options import CheckedOptions
 from meta.house import PACKAGE, ROOT
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from snapshots import Snapshot
 
 HEAD = """import gangline as gl
 lab = gl.Cluster.homogeneous(servers=2, gpus=4)
@@ -108,15 +111,11 @@ def test_keywords_are_the_options_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["restart", "restart_S", "check_point_interval_s", "segment"])
-def test_a_slip_at_run_time_names_the_option(name: str) -> None:
-    meant = {"segment": "segments", "check_point_interval_s": "checkpoint_interval_s"}
+def test_a_slip_at_run_time_names_the_option(name: str, snapshot: Snapshot) -> None:
     options: dict[str, Any] = {name: 30}
     table = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]})
-    with pytest.raises(
-        gl.OptionError, match=f"did you mean `{meant.get(name, 'restart_s')}`"
-    ) as no:
+    with refused(gl.OptionError, snapshot, field=name):
         gl.simulate(gl.Cluster.homogeneous(servers=1, gpus=1), table, **options)
-    assert no.value.field == name
 
 
 @pytest.mark.parametrize("policy", ["fifo", "gavel-cost", "sjf-bsbf"])

@@ -14,9 +14,12 @@ import gangline as gl
 from commands import gangline
 from gangline.errors import OptionError
 from gangline.studies.bench import verify
+from refusals import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from snapshots import Snapshot
 
 ROWS = Path(__file__).resolve().parents[3] / "benches" / "rows"
 EXAMPLE = ROWS / "smallest-first"
@@ -150,6 +153,6 @@ def test_a_row_needs_the_whole_suite_and_a_policy_in_python(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_without_rows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"expected the folder of a row, with row\.toml"):
+def test_a_folder_without_rows_is_refused(tmp_path: Path, snapshot: Snapshot) -> None:
+    with refused(OptionError, snapshot):
         verify(tmp_path)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 SYNTH = "synth:philly?jobs=20&seed={trace_seed}&max_gpus=4"
 GRID: dict[str, Any] = {
     "trace": [SYNTH],
@@ -393,7 +395,7 @@ def test_a_policy_whose_file_was_changed_is_run_again(
 
 
 def test_a_policy_that_no_process_could_make_is_refused_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
     write_policies(tmp_path, monkeypatch, "sweeprefused")
     own = importlib.import_module("sweeprefused")
@@ -401,7 +403,7 @@ def test_a_policy_that_no_process_could_make_is_refused_first(
     typed = type("Typed", (own.Own,), {"__module__": "__main__"})
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     for policy in (own.Forgetful(1), local(), typed()):
-        with pytest.raises(PolicyError, match="cannot be made anew in a process") as caught:
+        with refused(PolicyError, snapshot) as caught:
             sweep({"grid": {**GRID, "policy": ["fifo", policy]}}, out=tmp_path / "out")
         assert "put the class into a module" in str(caught.value)
     assert not list((tmp_path / "out" / "runs").iterdir())
@@ -440,44 +442,44 @@ def test_a_wrong_description_is_refused(change: dict[str, Any], facts: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("key", "value"),
     [
-        ("policy", "fiffo", "grid.policy: unknown policy `fiffo`; did you mean `fifo`?"),
-        ("policy", 3, "grid.policy: expected a policy name"),
-        ("cluster", "pollux-65", "grid.cluster: no cluster preset `pollux-65`"),
-        ("cluster", 3, "grid.cluster: expected a Cluster"),
-        ("cluster", {"from": "pollux-64", "nope": 1}, "grid.cluster: unknown key `nope`"),
-        ("seed", -1, r"grid.seed: expected an integer from 0 to 2\*\*64 - 1, got -1"),
-        ("rescale", 0, "grid.rescale: expected a factor > 0, got"),
-        ("trace", 3, "grid.trace: expected a file or a `synth:` address, got 3"),
-        ("trace", "synth:nope?seed={trace_seed}", "grid.trace: synth:nope: unknown generator"),
-        ("set", {"fifo.nope": [1]}, "grid.policy: fifo: unknown parameter `nope`"),
-        ("set", {"sharing.nope": [1]}, 'grid.set."sharing.nope": unknown key'),
+        ("policy", "fiffo"),
+        ("policy", 3),
+        ("cluster", "pollux-65"),
+        ("cluster", 3),
+        ("cluster", {"from": "pollux-64", "nope": 1}),
+        ("seed", -1),
+        ("rescale", 0),
+        ("trace", 3),
+        ("trace", "synth:nope?seed={trace_seed}"),
+        ("set", {"fifo.nope": [1]}),
+        ("set", {"sharing.nope": [1]}),
     ],
 )
 def test_a_wrong_value_is_named_with_its_file_and_key(
-    key: str, value: object, words: str, tmp_path: Path
+    key: str, value: object, tmp_path: Path, snapshot: Snapshot
 ) -> None:
     grid = {**GRID, key: value if key == "set" else [value]}
     spec = tmp_path / "bad.toml"
     spec.write_text(toml.dumps({"grid": grid}))
-    with pytest.raises(gl.GanglineError, match=f"^{spec}: {words}"):
+    with refused(gl.GanglineError, snapshot):
         sweep(spec, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    "options",
     [
-        ({"restart_s": -1}, "options.restart_s: expected seconds >= 0"),
-        ({"restart_s": "a"}, "options.restart_s: expected a number"),
-        ({"limit": 0}, "options.limit: expected an integer >= 1"),
-        ({"format": "native"}, "options.format: "),
+        {"restart_s": -1},
+        {"restart_s": "a"},
+        {"limit": 0},
+        {"format": "native"},
     ],
 )
 def test_a_wrong_option_is_named_with_its_table(
-    options: dict[str, Any], words: str, tmp_path: Path
+    options: dict[str, Any], tmp_path: Path, snapshot: Snapshot
 ) -> None:
-    with pytest.raises(gl.GanglineError, match=f"^sweep: {words}"):
+    with refused(gl.GanglineError, snapshot):
         sweep({"grid": GRID, "options": options}, out=tmp_path)
 
 
@@ -496,7 +498,7 @@ def test_a_seed_that_reaches_no_trace_is_refused(tmp_path: Path) -> None:
         sweep({"grid": {**GRID, "trace": ["synth:philly?jobs=5&seed=1"]}}, out=tmp_path)
 
 
-def test_clusters_are_scaled_and_swapped() -> None:
+def test_clusters_are_scaled_and_swapped(snapshot: Snapshot) -> None:
     from gangline.studies.sweep.clusters import derived
 
     small = derived({"from": "hadar-60", "scale": {"V100": 0.6}, "swap": {"K80": "P100"}})
@@ -508,7 +510,7 @@ def test_clusters_are_scaled_and_swapped() -> None:
     assert failing.failures is not None
     with refused(ClusterError, key="scale", value="A100"):
         derived({"from": "pollux-64", "swap": {"T4": "A100"}})
-    with pytest.raises(ClusterError, match="leaves no server"):
+    with refused(ClusterError, snapshot):
         derived({"from": "pollux-64", "scale": 0.0})
 
 

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 import gangline as gl
 from commands import document, gangline
 from gangline.studies.validate.agreement import agreement, spearman
+from refusals import refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from gangline import Validation
+    from snapshots import Snapshot
 
 # Two GPUs, first in first out. The testbed ran `a` and `c` a tenth slower than the trace says, and
 # it was 5 s late with `d`.
@@ -228,31 +230,30 @@ def test_layers_that_mean_nothing_are_refused_with_a_reason() -> None:
 
 class TestBrokenTables:
     @pytest.mark.parametrize(
-        ("name", "values", "message"),
+        ("name", "values"),
         [
-            ("job_id", ["a", "b", "b", "d"], r"line|row 2: job_id: expected each job once"),
-            ("job_id", ["a", None, "c", "d"], "job_id: expected the id of a job"),
-            ("run_s", [110.0, -50.0, 220.0, 40.0], 'run_s: expected seconds >= 0, got "-50"'),
-            ("finish_s", [110.0, float("inf"), 330.0, 375.0], "finish_s: expected seconds >= 0"),
-            ("finish_s", [-1.0, 160.0, 330.0, 375.0], "finish_s: expected seconds >= 0"),
-            ("finish_s", [110.0, 160.0, 5.0, 375.0], "finish_s: expected a time after the arrival"),
-            ("finish_s", [110.0, 90.0, 330.0, 375.0], "expected a finish after the first start"),
-            ("first_start_s", [0.0, 110.0, 5.0, 335.0], "first_start_s: expected a time after"),
+            ("job_id", ["a", "b", "b", "d"]),
+            ("job_id", ["a", None, "c", "d"]),
+            ("run_s", [110.0, -50.0, 220.0, 40.0]),
+            ("finish_s", [110.0, float("inf"), 330.0, 375.0]),
+            ("finish_s", [-1.0, 160.0, 330.0, 375.0]),
+            ("finish_s", [110.0, 160.0, 5.0, 375.0]),
+            ("finish_s", [110.0, 90.0, 330.0, 375.0]),
+            ("first_start_s", [0.0, 110.0, 5.0, 335.0]),
         ],
     )
-    def test_errors(self, name: str, values: list[Any], message: str) -> None:
-        with pytest.raises(gl.TraceError, match=message):
+    def test_errors(self, name: str, values: list[Any], snapshot: Snapshot) -> None:
+        with refused(gl.TraceError, snapshot):
             held(with_column(name, values))
 
-    def test_the_line_of_a_file_is_named(self, tmp_path: Path) -> None:
+    def test_the_line_of_a_file_is_named(self, tmp_path: Path, snapshot: Snapshot) -> None:
         path = tmp_path / "log.csv"
         path.write_text("job,end\na,110\nb,160\nc,oops\nd,375\n")
         columns = {"job_id": "job", "finish_s": "end"}
-        with pytest.raises(gl.TraceError, match=r"log\.csv:4: end \(finish_s\)") as caught:
+        with refused(gl.TraceError, snapshot):
             gl.validate(LAB, TRACE, "fifo", path, columns=columns)
-        assert caught.value.line == 4
         path.write_text("job,end\na,110\nb,160\nc,330\nb,375\n")
-        with pytest.raises(gl.TraceError, match=r"log\.csv:5: job \(job_id\)"):
+        with refused(gl.TraceError, snapshot):
             gl.validate(LAB, TRACE, "fifo", path, columns=columns)
 
     def test_missing_and_unknown_jobs_are_counted(self) -> None:
@@ -288,34 +289,34 @@ class TestBrokenTables:
         assert found.errors["abs_p99"] == 0.0
         assert found.measures["jct_mean_s"].observed == 190.0
 
-    def test_no_job_in_common(self) -> None:
-        with pytest.raises(gl.TraceError, match="no row names a job of the trace"):
+    def test_no_job_in_common(self, snapshot: Snapshot) -> None:
+        with refused(gl.TraceError, snapshot):
             held({"job_id": ["A"], "jct_s": [1.0]})
         empty = pa.table({"job_id": pa.array([], pa.string()), "jct_s": pa.array([], pa.float64())})
-        with pytest.raises(gl.TraceError, match="no row names a job of the trace"):
+        with refused(gl.TraceError, snapshot):
             gl.validate(LAB, TRACE, "fifo", empty)
-        with pytest.raises(gl.TraceError, match="no job finished both there and in the simulation"):
+        with refused(gl.TraceError, snapshot):
             held({"job_id": ["a"], "jct_s": [None]})
 
-    def test_columns(self) -> None:
-        with pytest.raises(gl.TraceError, match="neither finish_s nor jct_s"):
+    def test_columns(self, snapshot: Snapshot) -> None:
+        with refused(gl.TraceError, snapshot):
             held({"job_id": ["a"], "run_s": [1.0]})
-        with pytest.raises(gl.TraceError, match="did you mean `finish_s`"):
+        with refused(gl.TraceError, snapshot):
             held(columns={"finished_s": "finish_s"})
-        with pytest.raises(gl.TraceError, match="no column `end` for finish_s"):
+        with refused(gl.TraceError, snapshot):
             held(columns={"finish_s": "end"})
 
-    def test_tables_of_policies(self) -> None:
+    def test_tables_of_policies(self, snapshot: Snapshot) -> None:
         table = pa.table(HAPPENED)
-        with pytest.raises(gl.PolicyError, match="`las` is not among the policies: fifo"):
+        with refused(gl.PolicyError, snapshot):
             gl.validate(LAB, TRACE, "fifo", {"las": table})
-        with pytest.raises(gl.PolicyError, match="no table for `las`"):
+        with refused(gl.PolicyError, snapshot):
             gl.validate(LAB, TRACE, ["fifo", "las"], {"fifo": table})
-        with pytest.raises(gl.PolicyError, match="duplicate `fifo`"):
+        with refused(gl.PolicyError, field="policies", value="fifo"):
             gl.validate(LAB, TRACE, ["fifo", "fifo"], table)
-        with pytest.raises(gl.PolicyError, match="expected at least one"):
+        with refused(gl.PolicyError, snapshot):
             gl.validate(LAB, TRACE, [], table)
-        with pytest.raises(gl.OptionError, match="tolerance_s: expected seconds >= 0"):
+        with refused(gl.OptionError, snapshot):
             held(tolerance_s=float("nan"))
 
 
@@ -476,11 +477,11 @@ class TestRunTimes:
         fit = gl.fit_runtime(gl.Trace.from_arrow(rows), pa.table(table))
         assert ("factor: x, 1 GPU", "first start") in fit.alike
 
-    def test_too_few_jobs(self) -> None:
+    def test_too_few_jobs(self, snapshot: Snapshot) -> None:
         trace, table = runs(4)
-        with pytest.raises(gl.TraceError, match="3 numbers to fit"):
+        with refused(gl.TraceError, snapshot):
             gl.fit_runtime(trace.table.slice(0, 3), pa.table(table).slice(0, 3))
-        with pytest.raises(gl.TraceError, match="0 jobs have a run time"):
+        with refused(gl.TraceError, snapshot):
             gl.fit_runtime(trace, pa.table({**table, "run_s": [None] * 4}))
 
     def test_intervals_hold_the_truth_as_often_as_they_say(self) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -8,6 +9,10 @@ import pytest
 import gangline as gl
 import worlds
 from gangline import errors
+from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 
 def test_every_public_error_is_one_tree() -> None:
@@ -53,23 +58,23 @@ MIXED = worlds.lab("1x2 V100", "2x2 K80", types={"K80": {"memory_gb": 12.0}})
 
 
 @pytest.mark.parametrize(
-    ("policy", "params", "job", "words"),
+    ("policy", "params", "job"),
     [
-        ("fifo", {}, {"gpus": 5}, "more GPUs than the cluster has of any type it may use"),
-        ("fifo", {}, {"memory_gb": 20.0}, "more memory per GPU than any GPU type it may use has"),
-        ("fifo", {}, {"gpu_types": ["P100"]}, "allows no GPU type of this cluster"),
-        ("fifo", {"max_level": "server"}, {"gpus": 3}, "no place on the empty cluster under this"),
-        ("hadar", {}, {"gpus": 7}, "more GPUs than the cluster has of all types it may use toget"),
-        ("hadare", {"gpus_per_copy": 4}, {}, "no copy that fits on a server and makes progress th"),
-        ("hadare", {}, {"memory_gb": 20.0}, "more memory per GPU than any GPU type it may use h"),
+        ("fifo", {}, {"gpus": 5}),
+        ("fifo", {}, {"memory_gb": 20.0}),
+        ("fifo", {}, {"gpu_types": ["P100"]}),
+        ("fifo", {"max_level": "server"}, {"gpus": 3}),
+        ("hadar", {}, {"gpus": 7}),
+        ("hadare", {"gpus_per_copy": 4}, {}),
+        ("hadare", {}, {"memory_gb": 20.0}),
     ],
 )
 def test_why_a_job_can_never_run(
-    policy: str, params: dict[str, object], job: dict[str, object], words: str
+    policy: str, params: dict[str, object], job: dict[str, object], snapshot: Snapshot
 ) -> None:
     row = {"arrival_s": 0.0, "gpus": 1, "duration_s": 60.0, **job}
     trace = pa.table({name: [value] for name, value in row.items()})
-    with pytest.raises(errors.InfeasibleJobError, match=words):
+    with refused(errors.InfeasibleJobError, snapshot):
         gl.simulate(MIXED, trace, policy, params=params)
 
 

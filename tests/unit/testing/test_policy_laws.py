@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ import gangline as gl
 from gangline import _core
 from gangline.testing import CLAIMS, LAWS, LawBroken, World, gallery
 from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "test-a-policy.md"
 POLICIES = sorted({name for names in CLAIMS.values() for name in names})
@@ -201,10 +204,9 @@ def test_a_wrong_bound_is_refused(law: str, bound: float, words: str) -> None:
     assert str(caught.value) == words
 
 
-def test_a_wrong_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(gl.OptionError, match="no law `no-envi`; did you mean `no-envy`") as caught:
+def test_a_wrong_name_is_refused_with_the_nearest(snapshot: Snapshot) -> None:
+    with refused(gl.OptionError, snapshot):
         gl.testing.check_policy("fifo", 1, laws=["no-envi"])
-    assert caught.value.value == "no-envi"
     with refused(gl.OptionError, field="worlds", value=0):
         gl.testing.check_policy("fifo", 0)
 

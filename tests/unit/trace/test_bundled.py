@@ -10,9 +10,12 @@ import pytest
 import gangline as gl
 from gangline.cli.app import main
 from gangline.errors import TraceError
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from snapshots import Snapshot
 
 
 @pytest.mark.parametrize(("name", "rows"), [("philly", 2000), ("helios", 2000), ("pai", 2000)])
@@ -40,7 +43,7 @@ def test_a_sweep_takes_a_bundled_trace() -> None:
 
 
 @pytest.mark.parametrize("name", ["mini:phily", "mini:", "mini:../mini/philly"])
-def test_an_unknown_name_lists_the_known(name: str) -> None:
-    with pytest.raises(TraceError, match="known: mini:helios, mini:pai, mini:philly") as caught:
+def test_an_unknown_name_lists_the_known(name: str, snapshot: Snapshot) -> None:
+    with refused(TraceError, snapshot) as caught:
         gl.read_trace(name)
     assert caught.value.path == name

@@ -9,6 +9,7 @@ import pytest
 
 import gangline as gl
 from gangline.errors import TraceError
+from refusals import refused
 from samples.kubernetes import (
     DAY,
     SAMPLE,
@@ -22,6 +23,8 @@ from samples.kubernetes import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from snapshots import Snapshot
 
 
 def read(folder: Path, content: str, **options: Any) -> gl.Trace:
@@ -213,42 +216,34 @@ def test_init_containers_slices_and_shares(tmp_path: Path) -> None:
     assert trace.notes == {"slices_as_gpus": 1}
 
 
-def test_jobs_without_gpus_and_other_kinds(tmp_path: Path) -> None:
+def test_jobs_without_gpus_and_other_kinds(tmp_path: Path, snapshot: Snapshot) -> None:
     status = {"startTime": f"{DAY}10:00:00Z", "completionTime": f"{DAY}10:30:00Z"}
     other = {"apiVersion": "v1", "kind": "Service", "metadata": meta("s")}
     trace = read(tmp_path, listed(job("a", 1, 0, **status), job("b", 1, 1, **status), other))
     assert trace.notes == {"cpu_job": 1, "other_kind": 1}
-    with pytest.raises(
-        TraceError, match=r"expected objects of the kinds Workload, .*, got Service"
-    ):
+    with refused(TraceError, snapshot):
         read(tmp_path, listed(other))
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    "change",
     [
-        (
-            lambda one: one["metadata"].pop("creationTimestamp"),
-            r"creationTimestamp: expected an inst",
-        ),
-        (lambda one: one["metadata"].update(creationTimestamp="soon"), 'got "soon"'),
-        (
-            lambda one: one["spec"]["podSets"][0].update(count=-1),
-            r"items\[0\].spec.podSets\[0\].count",
-        ),
-        (lambda one: one["status"].update(conditions=7), r"items\[0\].status.conditions"),
+        lambda one: one["metadata"].pop("creationTimestamp"),
+        lambda one: one["metadata"].update(creationTimestamp="soon"),
+        lambda one: one["spec"]["podSets"][0].update(count=-1),
+        lambda one: one["status"].update(conditions=7),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, change: Any, words: str) -> None:
+def test_what_is_wrong_is_named(tmp_path: Path, change: Any, snapshot: Snapshot) -> None:
     document = json.loads(SAMPLE)
     change(document["items"][0])
-    with pytest.raises(TraceError, match=words):
+    with refused(TraceError, snapshot):
         read(tmp_path, json.dumps(document))
     trace = read(tmp_path, json.dumps(document), on_bad_row="drop")
     assert trace.notes["bad_row"] == 1
 
 
-def test_nodes_are_no_trace(tmp_path: Path) -> None:
+def test_nodes_are_no_trace(tmp_path: Path, snapshot: Snapshot) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": meta("n")}
-    with pytest.raises(TraceError, match=r"these are nodes of Kubernetes; .*--cluster"):
+    with refused(TraceError, snapshot):
         read(tmp_path, listed(node))

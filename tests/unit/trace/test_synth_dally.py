@@ -7,7 +7,7 @@ import itertools
 import math
 from collections import Counter
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,10 @@ import gangline as gl
 from gangline import _core
 from reference import philox
 from reference.philox import Purpose
+from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 NAMES = ("dally-batch", "dally-poisson", "dally-week")
 # Jobs by GPUs and by model, as published.
@@ -217,30 +221,22 @@ def test_the_models_are_those_of_the_network() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "said"),
+    ("name", "parameters"),
     [
-        ("dally-batch", {"jobs": 0}, "jobs: expected an integer >= 1, got 0"),
-        ("dally-batch", {"sigma": math.nan}, "sigma"),
-        ("dally-batch", {"median_s": 0}, "median_s"),
-        (
-            "dally-batch",
-            {"mean_gap_s": 5},
-            "no parameter `mean_gap_s`; known: jobs, max_duration_s",
-        ),
-        ("dally-poisson", {"mean_gap_s": -1}, "mean_gap_s"),
-        ("dally-poisson", {"mean_gap_s": math.nan}, "mean_gap_s"),
-        ("dally-poisson", {"mean_gap_s": math.inf}, "mean_gap_s"),
-        ("dally-poisson", {"mean_gap_s": 1e8}, "the last job would arrive after"),
-        ("dally-week", {"days": 0}, "days"),
-        ("dally-week", {"days": math.nan}, "days"),
-        ("dally-week", {"max_gpus": 1}, "max_gpus.*at least 2"),
-        (
-            "dally-weak",
-            {},
-            "unknown generator; did you mean `dally-week`. `gangline trace synth --help` lists",
-        ),
+        ("dally-batch", {"jobs": 0}),
+        ("dally-batch", {"sigma": math.nan}),
+        ("dally-batch", {"median_s": 0}),
+        ("dally-batch", {"mean_gap_s": 5}),
+        ("dally-poisson", {"mean_gap_s": -1}),
+        ("dally-poisson", {"mean_gap_s": math.nan}),
+        ("dally-poisson", {"mean_gap_s": math.inf}),
+        ("dally-poisson", {"mean_gap_s": 1e8}),
+        ("dally-week", {"days": 0}),
+        ("dally-week", {"days": math.nan}),
+        ("dally-week", {"max_gpus": 1}),
+        ("dally-weak", {}),
     ],
 )
-def test_refusals_say_what_to_do(name: str, parameters: dict[str, Any], said: str) -> None:
-    with pytest.raises(gl.TraceError, match=said):
+def test_refusals_say_what_to_do(name: str, parameters: dict[str, Any], snapshot: Snapshot) -> None:
+    with refused(gl.TraceError, snapshot):
         gl.synth.generate(name, **parameters)

@@ -22,6 +22,8 @@ from refusals import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 TABLE = "traces/tables/gavel/simulation_throughputs.json.gz"
 
 # First jobs of seed 0 with gangs, as published: label, GPUs, seconds, arrival (mean gap 1800 s).
@@ -238,28 +240,30 @@ def test_noise_on_exponential_durations_keeps_the_load() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "parameters", "said"),
+    ("shape", "parameters"),
     [
-        ("philly", {}, "synth:philly: missing parameter `jobs`: how many to draw"),
-        ("gavel", {}, "synth:gavel: missing parameter `jobs`: how many to draw"),
-        ("gavel", {"jobs": 0}, "jobs: expected an integer >= 1, got 0"),
-        ("gavel", {"jobs": 5, "lam": -1}, "lam"),
-        ("gavel", {"jobs": 5, "lam": math.inf}, "lam: expected a finite mean gap"),
-        ("gavel", {"jobs": 5, "lambda": 1}, "no parameter `lambda`; known: deadlines, jobs, lam"),
-        ("gavel", {"jobs": 5, "noise": 9}, "noise"),
-        ("bsbf", {"jobs": "many"}, "jobs: expected an integer, got 'many'"),
-        ("bsbf", {"load": 2}, "no parameter `load`; known: jobs"),
-        ("bsbf", {"max_gpus": 0}, "max_gpus"),
-        ("gravel", {"jobs": 5}, "unknown generator; did you mean `gavel`. `gangline trace synth"),
+        ("philly", {}),
+        ("gavel", {}),
+        ("gavel", {"jobs": 0}),
+        ("gavel", {"jobs": 5, "lam": -1}),
+        ("gavel", {"jobs": 5, "lam": math.inf}),
+        ("gavel", {"jobs": 5, "lambda": 1}),
+        ("gavel", {"jobs": 5, "noise": 9}),
+        ("bsbf", {"jobs": "many"}),
+        ("bsbf", {"load": 2}),
+        ("bsbf", {"max_gpus": 0}),
+        ("gravel", {"jobs": 5}),
     ],
 )
-def test_refusals_say_what_to_do(shape: str, parameters: dict[str, Any], said: str) -> None:
-    with pytest.raises(gl.TraceError, match=said):
+def test_refusals_say_what_to_do(
+    shape: str, parameters: dict[str, Any], snapshot: Snapshot
+) -> None:
+    with refused(gl.TraceError, snapshot):
         gl.synth.generate(shape, **parameters)
 
 
-def test_draws_of_the_core_are_keyed() -> None:
+def test_draws_of_the_core_are_keyed(snapshot: Snapshot) -> None:
     drawn = _core.synth_uniforms(7, "models", 5, 1)
     assert drawn.tolist() == [philox.uniform(7, Purpose.MODELS, job, 0, 1) for job in range(5)]
-    with pytest.raises(gl.TraceError, match="arrivals, durations, models, gangs, extra"):
+    with refused(gl.TraceError, snapshot):
         _core.synth_uniforms(7, "failures", 5, 0)

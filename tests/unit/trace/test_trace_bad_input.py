@@ -26,6 +26,8 @@ from samples import traces as samples
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 NATIVE = b"job_id,arrival_s,gpus,duration_s\na,5,1,10\nb,2,2,20\n"
 
 
@@ -93,11 +95,11 @@ def test_empty_files_of_each_kind(tmp_path: Path, name: str) -> None:
     options = samples.OPTIONS.get(kind, {})
     for nothing in (b"", b" \n\n", b"\xef\xbb\xbf"):
         for forced in (None, kind):
-            with pytest.raises(TraceError, match=r"expected a trace, got an empty|not a trace"):
+            with refused(TraceError, value="an empty file", expected="a trace"):
                 read_trace(put(tmp_path, name, nothing), format=forced, **options)
     if kind not in ("philly-json", "batsim"):
         header = content.split(b"\n")[0] if kind not in ("swf", "pai", "gavel") else b"; none"
-        with pytest.raises(TraceError, match="expected"):
+        with refused(TraceError):
             read_trace(put(tmp_path, name, header + b"\n"), format=kind, **options)
 
 
@@ -108,15 +110,15 @@ def test_json_without_jobs(tmp_path: Path, document: bytes) -> None:
         read_trace(put(tmp_path, "x.json", document), format=kind)
 
 
-def test_all_jobs_dropped_says_why(tmp_path: Path) -> None:
+def test_all_jobs_dropped_says_why(tmp_path: Path, snapshot: Snapshot) -> None:
     path = put(tmp_path, "n.csv", NATIVE)
-    with pytest.raises(TraceError, match=r"no job is left after the filters .over_max_gpus 2"):
+    with refused(TraceError, snapshot):
         read_trace(put(tmp_path, "m.csv", NATIVE.replace(b"5,1,", b"5,2,")), max_gpus=1)
-    with pytest.raises(TraceError, match=r"no job is left .*outside_window 2.*; relax them"):
+    with refused(TraceError, snapshot):
         read_trace(path, window=(100.0, 200.0))
-    with pytest.raises(TraceError, match=r"zero_duration 2: duration is 0 or negative.*mend"):
+    with refused(TraceError, snapshot):
         read_trace(put(tmp_path, "d.csv", b"arrival_s,gpus,duration_s\n0,1,0\n1,1,-9\n"))
-    with pytest.raises(TraceError, match=r"no job is left .*bad_row 2"):
+    with refused(TraceError, snapshot):
         read_trace(put(tmp_path, "b.csv", NATIVE.replace(b"0\n", b"x\n")), on_bad_row="drop")
 
 
@@ -134,9 +136,9 @@ def test_truncated_and_false_compression(tmp_path: Path, suffix: str) -> None:
     # the content tells as well as the name
     assert len(read_trace(put(tmp_path, "n.bin", packed))) == 5002
     for cut in (0, 3, len(packed) // 2, len(packed) - 3):
-        with pytest.raises(TraceError, match=r"damaged or truncated|known|empty"):
+        with refused(TraceError, expected="a whole file" if cut or suffix == "xz" else "a trace"):
             read_trace(put(tmp_path, f"t.csv.{suffix}", packed[:cut]))
-    with pytest.raises(TraceError, match="damaged or truncated"):
+    with refused(TraceError, expected="a whole file"):
         read_trace(put(tmp_path, f"p.csv.{suffix}", plain))
 
 
@@ -146,9 +148,9 @@ def test_xz_in_several_streams_is_one_text(tmp_path: Path) -> None:
     assert len(read_trace(put(tmp_path, "n.csv.xz", packed))) == 2
 
 
-def test_archives_ask_for_a_member(tmp_path: Path) -> None:
+def test_archives_ask_for_a_member(tmp_path: Path, snapshot: Snapshot) -> None:
     path = put(tmp_path, "n.tar", tar(NATIVE))
-    with pytest.raises(TraceError, match=r"name what to read: .*::MEMBER; it holds in/n.csv"):
+    with refused(TraceError, snapshot):
         read_trace(path)
     assert len(read_trace(f"{path}::in/n.csv")) == 2
     with refused(TraceError, value="n.csv"):
@@ -156,9 +158,9 @@ def test_archives_ask_for_a_member(tmp_path: Path) -> None:
     packed = put(tmp_path, "n.tar.gz", gzip.compress(tar(NATIVE)))
     assert len(read_trace(f"{packed}::in/n.csv")) == 2
     cut = put(tmp_path, "c.tar.gz", gzip.compress(tar(NATIVE * 500))[:150])
-    with pytest.raises(TraceError, match=r"damaged or truncated|expected a tar archive"):
+    with refused(TraceError, expected="a whole file"):
         read_trace(f"{cut}::in/n.csv")
-    with pytest.raises(TraceError, match="expected a tar archive"):
+    with refused(TraceError, snapshot):
         read_trace(f"{put(tmp_path, 'n.csv', NATIVE)}::in/n.csv")
 
 
@@ -170,8 +172,9 @@ def test_an_xz_header_cannot_ask_for_gigabytes(tmp_path: Path) -> None:
         packed = lzma.compress(NATIVE, filters=filters)
     except MemoryError:  # the encoder itself wants ten times the dictionary
         packed = _with_large_dictionary(lzma.compress(NATIVE))
-    with pytest.raises(TraceError, match=r"damaged or truncated: .*[Mm]emory"):
+    with refused(TraceError, expected="a whole file") as caught:
         read_trace(put(tmp_path, "n.csv.xz", packed))
+    assert "memory" in str(caught.value.value).lower()
 
 
 def _with_large_dictionary(packed: bytes) -> bytes:
@@ -186,8 +189,8 @@ def _with_large_dictionary(packed: bytes) -> bytes:
     return packed[:at] + bytes(header) + struct.pack("<I", zlib.crc32(header)) + packed[at + size :]
 
 
-def test_other_compression_is_not_taken_for_text(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="unknown trace format"):
+def test_other_compression_is_not_taken_for_text(tmp_path: Path, snapshot: Snapshot) -> None:
+    with refused(TraceError, snapshot):
         read_trace(put(tmp_path, "n.csv.bz2", bz2.compress(NATIVE)))
 
 
@@ -235,7 +238,9 @@ def test_errors_of_reading_and_of_bounds_come_together_in_the_order_of_the_file(
 @pytest.mark.parametrize(
     ("per_second", "unit"), [(10**3, "milli"), (10**6, "micro"), (10**9, "nano")]
 )
-def test_arrivals_in_another_unit_are_one_line(tmp_path: Path, per_second: int, unit: str) -> None:
+def test_arrivals_in_another_unit_are_one_line(
+    tmp_path: Path, per_second: int, unit: str, snapshot: Snapshot
+) -> None:
     moments = [(1_696_000_000 + i) * per_second for i in range(30)]
     rows = "".join(f"j{i},{moment},1,9\n" for i, moment in enumerate(moments))
     path = put(tmp_path, "n.csv", f"job_id,arrival_s,gpus,duration_s\n{rows}".encode())
@@ -250,7 +255,7 @@ def test_arrivals_in_another_unit_are_one_line(tmp_path: Path, per_second: int, 
         )
         assert (caught.value.line, caught.value.column) == (2, "arrival_s")
     table = pa.table({"arrival_s": moments, "gpus": [1] * 30, "duration_s": [9.0] * 30})
-    with pytest.raises(TraceError, match=f"in 30 rows: these seem to be {unit}seconds"):
+    with refused(TraceError, snapshot):
         Trace.from_arrow(table)
     # with an arrival that is no number the rows are not all in one unit: each has its own error
     path.write_bytes(path.read_bytes() + b"x,5,1,9\n")
@@ -272,9 +277,9 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
         read_trace(put(tmp_path, "n.csv", content))
 
 
-def test_missing_columns_name_the_nearest(tmp_path: Path) -> None:
+def test_missing_columns_name_the_nearest(tmp_path: Path, snapshot: Snapshot) -> None:
     content = b"job_id,arrival_s,service_sec,gpu_cnt\na,1,2,3\n"
-    with pytest.raises(TraceError, match="is it gpu_cnt for gpu"):
+    with refused(TraceError, snapshot):
         read_trace(put(tmp_path, "n.csv", content), format="four-column")
 
 

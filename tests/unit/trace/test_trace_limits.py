@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
-import re
 import subprocess
 import sys
 import tarfile
@@ -23,6 +22,8 @@ from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from snapshots import Snapshot
 
 MIB = 1 << 20
 LIMIT = 64 * MIB
@@ -250,12 +251,13 @@ def test_hostile_archives_are_refused_at_once(kind: str, tmp_path: Path) -> None
     path.write_bytes(gzip.compress(HOSTILE[kind], 1))
     begun = time.process_time()
     for name in (str(path), f"{path}::none.csv"):
-        with pytest.raises(TraceError, match=r"jobs\.tar\.gz"):
+        with refused(TraceError) as caught:
             read_trace(name)
+        assert caught.value.path in (name, str(path))
     assert time.process_time() - begun < 5.0
 
 
-def test_archives_of_every_writer_are_read(tmp_path: Path) -> None:
+def test_archives_of_every_writer_are_read(tmp_path: Path, snapshot: Snapshot) -> None:
     rows = HEADER + b"a,0,1,10\nb,1,1,10\n"
     long = "/".join(["folder" * 10] * 3) + "/n.csv"  # more than the 100 bytes of a header
     for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
@@ -278,5 +280,5 @@ def test_archives_of_every_writer_are_read(tmp_path: Path) -> None:
             path = tmp_path / "jobs.tar"
             path.write_bytes(sink.getvalue())
             assert len(read_trace(f"{path}::{name}")) == 2
-            with pytest.raises(TraceError, match=rf"it holds before.csv, {re.escape(name[:50])}"):
+            with refused(TraceError, snapshot):
                 read_trace(f"{path}::none")

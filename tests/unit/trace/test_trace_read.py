@@ -22,6 +22,8 @@ from samples.traces import MURI
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-03-02 00:00:10,60.0,2,120.0,vc-b
 2017-03-01 23:59:50,30.5,1,30.5,vc-a
@@ -188,23 +190,25 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         read_trace(write(tmp_path, "n.csv", bad))
 
 
-def test_unknown_header_lists_what_each_format_lacks(tmp_path: Path) -> None:
+def test_unknown_header_lists_what_each_format_lacks(tmp_path: Path, snapshot: Snapshot) -> None:
     text = "job_id,arrival_s,service_sec\n1,2,3\n"
-    with pytest.raises(TraceError, match=r"four-column lacks gpu_count"):
+    with refused(TraceError, snapshot):
         read_trace(write(tmp_path, "u.csv", text))
     with refused(TraceError, column="gpu_count", line=1):
         read_trace(write(tmp_path, "u.csv", text), format="four-column")
 
 
-def test_older_tiresias_demo_is_explained(tmp_path: Path) -> None:
+def test_older_tiresias_demo_is_explained(tmp_path: Path, snapshot: Snapshot) -> None:
     header = "job_id,num_gpu,submit_time,start_time,duration,model_size,aggr_interval,model_name\n"
-    with pytest.raises(TraceError, match="older demo format of the Tiresias simulator"):
+    with refused(TraceError, snapshot):
         read_trace(write(tmp_path, "o.csv", header + "1,2,3,4,5,6,7,m\n"))
 
 
-def test_unknown_format_and_missing_member_list_the_known(tmp_path: Path) -> None:
+def test_unknown_format_and_missing_member_list_the_known(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     path = write(tmp_path, "n.csv", NATIVE)
-    with pytest.raises(TraceError, match="unknown trace format `x`; known: native, philly-csv"):
+    with refused(TraceError, snapshot):
         read_trace(path, format="x")
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
         archive.add(path, "inner.csv")
@@ -212,14 +216,12 @@ def test_unknown_format_and_missing_member_list_the_known(tmp_path: Path) -> Non
         read_trace(f"{tmp_path}/a.tar.gz::b.csv")
 
 
-def test_absent_file_is_an_os_error(tmp_path: Path) -> None:
+def test_absent_file_is_an_os_error(tmp_path: Path, snapshot: Snapshot) -> None:
     with pytest.raises(FileNotFoundError):
         read_trace(tmp_path / "none.csv")
     with pytest.raises(IsADirectoryError):
         read_trace(tmp_path, format="native")
-    with pytest.raises(
-        TraceError, match=r"a folder; expected a trace file, or a folder with pai_task"
-    ):
+    with refused(TraceError, snapshot):
         read_trace(tmp_path)
 
 
@@ -295,7 +297,7 @@ def test_an_empty_name_is_no_folder() -> None:
         read_trace("")
 
 
-def test_a_line_beyond_all_measure_is_told(tmp_path: Path) -> None:
+def test_a_line_beyond_all_measure_is_told(tmp_path: Path, snapshot: Snapshot) -> None:
     text = NATIVE.partition("\n")[0] + "\n" + "a" * 3_000_000
-    with pytest.raises(TraceError, match="longer than 1 MiB; expected one job a line"):
+    with refused(TraceError, snapshot):
         read_trace(write(tmp_path, "n.csv", text))

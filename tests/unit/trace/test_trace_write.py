@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,9 @@ from gangline.errors import TraceError
 from gangline.trace.write import losses
 from gangline.trace.writers import WRITERS, writer_of
 from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 JOBS = {
     "job_id": ["a", "b"],
@@ -228,8 +231,9 @@ def test_what_is_lost_is_listed_and_refused_if_strict(name: str, tmp_path: Path)
     assert {column for column in jobs.columns if column not in carried | {"job_id"}} <= lost
     assert gl.write_trace(jobs, tmp_path / "out", format=name) == losses(jobs, name)
     if lost:
-        with pytest.raises(gl.TraceError, match=f"format `{name}` cannot carry"):
-            gl.write_trace(jobs, tmp_path / "no", format=name, strict=True)
+        out = tmp_path / "no"
+        with refused(gl.TraceError, path=str(out), column=losses(jobs, name)[0].column, value=name):
+            gl.write_trace(jobs, out, format=name, strict=True)
         assert not (tmp_path / "no").exists()
 
 
@@ -276,12 +280,12 @@ def test_what_a_format_needs_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_options_and_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(gl.TraceError, match="zone: unknown key; known: epoch"):
+def test_bad_options_and_names_are_refused(tmp_path: Path, snapshot: Snapshot) -> None:
+    with refused(gl.TraceError, snapshot):
         gl.write_trace(trace(), tmp_path / "out", format="swf", zone="UTC")
     with refused(gl.TraceError, column="epoch", value="soon"):
         gl.write_trace(trace(), tmp_path / "out", format="helios", epoch="soon")
-    with pytest.raises(gl.TraceError, match=r"expected a name that ends in .swf, .csv"):
+    with refused(gl.TraceError, snapshot):
         gl.write_trace(trace(), tmp_path / "out.json")
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
@@ -318,10 +322,10 @@ def test_the_command_line_prints_what_is_lost(
     assert main(["trace", "convert", str(source), str(source / "x.csv")]) == 2
 
 
-def test_options_of_a_writer_say_what_there_is(tmp_path: Path) -> None:
+def test_options_of_a_writer_say_what_there_is(tmp_path: Path, snapshot: Snapshot) -> None:
     trace = gl.synth.philly(jobs=3)
     with refused(TraceError, column="spelling", value="older"):
         gl.write_trace(trace, tmp_path / "t", format="batsim", spelling="older")
-    with pytest.raises(TraceError, match=r"spellings: .*did you mean .spelling"):
+    with refused(TraceError, snapshot):
         gl.write_trace(trace, tmp_path / "t", format="batsim", spellings="old")
     assert list(tmp_path.iterdir()) == []

@@ -141,6 +141,7 @@ def read_arrow(source: Source) -> pa.Table:
         raise TraceError(
             f"{source.name}: damaged Arrow file, fetch or write it again: {short(error)}",
             path=source.name,
+            expected="a whole file",
         ) from None
 
 
