@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gangline.cluster.elastic_checks import FIT
 from gangline.errors import TraceError
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from gangline.cluster.schema import ClusterKeys, ElasticModel
 
 __all__ = ["ElasticClass", "ElasticJobs", "elastic_jobs"]
+
+Measure = Literal["duration_s", "min_gpus", "max_gpus", "memory_gb"]
+"""What a trace may know of an elastic job."""
 
 # Where no noise is measured: so many initial batches. Ours.
 _NOISE_BATCHES = 4.0
@@ -90,7 +93,7 @@ class ElasticJobs(NamedTuple):
 def elastic_jobs(
     cluster: ClusterKeys,
     keys: JobKeys,
-    numbers: Callable[[str], npt.NDArray[np.float64] | None],
+    numbers: Callable[[Measure], npt.NDArray[np.float64] | None],
     name: Callable[[int], str],
 ) -> ElasticJobs | None:
     """Find the jobs of a trace that are elastic on a cluster; None if there are none.

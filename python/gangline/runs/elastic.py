@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
     from gangline.cluster.description import Cluster
     from gangline.cluster.schema import ClusterKeys
-    from gangline.trace.jobs.to_core import JobTable
+    from gangline.trace.jobs.schema import Count
+    from gangline.trace.jobs.table import Trace
 
 __all__ = ["check_ranges", "notice"]
 
 
-def check_ranges(trace: JobTable, cluster: ClusterKeys, policy: str) -> None:
+def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
     """Refuse a job that asks for a range of GPUs and has no model that says how fast it is there.
 
     Raises
@@ -29,7 +30,8 @@ def check_ranges(trace: JobTable, cluster: ClusterKeys, policy: str) -> None:
     PolicyError
         Naming the first such job, what it lacks, and what to do.
     """
-    given = [name for name in ("min_gpus", "max_gpus") if name in trace.columns]
+    ends: tuple[Count, ...] = ("min_gpus", "max_gpus")
+    given = [name for name in ends if name in trace.columns]
     if not given:
         return
     gang = trace.numbers("gpus")
@@ -52,7 +54,7 @@ def check_ranges(trace: JobTable, cluster: ClusterKeys, policy: str) -> None:
             raise PolicyError(message, policy=policy, field="elastic", value=job, lacks=(missing,))
 
 
-def _lacking(trace: JobTable, cluster: ClusterKeys, row: int) -> tuple[str, str] | None:
+def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | None:
     """Return what a job lacks to be elastic, and the words for it; None if it is."""
     label = trace.column("model")[row].as_py() if "model" in trace.columns else None
     if label is None:
@@ -73,7 +75,7 @@ def _lacking(trace: JobTable, cluster: ClusterKeys, row: int) -> tuple[str, str]
 
 
 def notice(
-    trace: JobTable, cluster: Cluster, policies: Sequence[str], others: Sequence[str]
+    trace: Trace, cluster: Cluster, policies: Sequence[str], others: Sequence[str]
 ) -> str | None:
     """Return what to say of elastic policies next to others; None if no job is elastic."""
     found = elastic_of(trace, cluster) if policies and others else None

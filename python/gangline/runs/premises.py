@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import ChosenPolicy
-    from gangline.trace.jobs.to_core import JobTable
+    from gangline.trace.jobs.table import Trace
 
 __all__ = ["Lack", "lacks", "merged", "premises", "reminder", "require"]
 
@@ -55,7 +55,7 @@ class Lack(NamedTuple):
 
 
 class _Fact(NamedTuple):
-    lacks: Callable[[Cluster, JobTable | None], str]
+    lacks: Callable[[Cluster, Trace | None], str]
     """Says what is missing; "" if nothing is, or if that cannot be told without the jobs."""
     remedy: str
     is_of_jobs: bool = False
@@ -64,7 +64,7 @@ class _Fact(NamedTuple):
 
 def lacks(
     cluster: Cluster,
-    trace: JobTable | None,
+    trace: Trace | None,
     policies: Iterable[ChosenPolicy],
     *,
     drops: bool = False,
@@ -159,14 +159,14 @@ def premises(chosen: ChosenPolicy) -> list[dict[str, Any]]:
     ]
 
 
-def _slowdown_factors(cluster: Cluster, _: JobTable | None) -> str:
+def _slowdown_factors(cluster: Cluster, _: Trace | None) -> str:
     sharing = cluster.sharing
     if sharing is None or (sharing.interference == "constant" and sharing.xi is None):
         return "the slowdown factors of jobs that share a GPU are unknown"
     return ""
 
 
-def _factors_by_pair(cluster: Cluster, trace: JobTable | None) -> str:
+def _factors_by_pair(cluster: Cluster, trace: Trace | None) -> str:
     import numpy as np
 
     from gangline.trace.jobs.to_core import pairs_of
@@ -181,7 +181,7 @@ def _factors_by_pair(cluster: Cluster, trace: JobTable | None) -> str:
     return "the same slowdown factor for all pairs of these jobs"
 
 
-def _network(cluster: Cluster, trace: JobTable | None) -> str:
+def _network(cluster: Cluster, trace: Trace | None) -> str:
     from gangline.cluster import network
     from gangline.cluster.iteration import locality_fits
     from gangline.trace.jobs.to_core import codes, elastic_of
@@ -197,7 +197,7 @@ def _network(cluster: Cluster, trace: JobTable | None) -> str:
     return "no network" if core is None else "a network on which distance costs nothing"
 
 
-def _rates_by_type(cluster: Cluster, trace: JobTable | None) -> str:
+def _rates_by_type(cluster: Cluster, trace: Trace | None) -> str:
     from gangline.trace.jobs.to_core import job_keys, rate_classes
 
     if len(cluster.gpu_types) == 1:
@@ -210,7 +210,7 @@ def _rates_by_type(cluster: Cluster, trace: JobTable | None) -> str:
     return "all GPU types run these jobs equally fast"
 
 
-def _elastic_jobs(cluster: Cluster, trace: JobTable | None) -> str:
+def _elastic_jobs(cluster: Cluster, trace: Trace | None) -> str:
     from gangline.trace.jobs.to_core import elastic_of
 
     why = [] if cluster.elastic else ["the cluster has no [elastic] table"]
@@ -224,12 +224,12 @@ def _elastic_jobs(cluster: Cluster, trace: JobTable | None) -> str:
     return f"no job is elastic ({'; '.join(why)})" if why else ""
 
 
-def _prices(cluster: Cluster, _: JobTable | None) -> str:
+def _prices(cluster: Cluster, _: Trace | None) -> str:
     absent = [kind.name for kind in cluster.gpu_types if not kind.price_per_hour]
     return f"no price for the GPU types {listed(absent)}" if absent else ""
 
 
-def _deadlines(_: Cluster, trace: JobTable | None) -> str:
+def _deadlines(_: Cluster, trace: Trace | None) -> str:
     import numpy as np
 
     if trace is None:
@@ -238,7 +238,7 @@ def _deadlines(_: Cluster, trace: JobTable | None) -> str:
     return "" if has else "no job has a deadline"
 
 
-def _one_gpu_jobs(_: Cluster, trace: JobTable | None) -> str:
+def _one_gpu_jobs(_: Cluster, trace: Trace | None) -> str:
     large = 0 if trace is None else int((trace.numbers("gpus") > 1).sum())
     if not large:
         return ""

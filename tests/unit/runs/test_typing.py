@@ -64,7 +64,9 @@ WRONG = [
     ('gl.simulate(lab, jobs).summary["jct_mean"]', "typeddict-item", "jct_mean"),
     ('text: str = gl.simulate(lab, jobs).summary["jct_mean_s"]', "assignment", "float"),
     ('gl.read_trace(jobs).column("gpu")', "arg-type", "column"),
-    ('gl.read_trace(jobs).numbers("duration")', "arg-type", "numbers"),
+    ('gl.read_trace(jobs).numbers("duration")', "call-overload", "numbers"),
+    ('gl.read_trace(jobs).numbers("model")', "call-overload", "numbers"),
+    ('text: str = gl.read_trace(jobs).numbers("gpus")', "assignment", "int"),
     ('options: gl.RunOptions = {"restart": 30}', "typeddict-unknown-key", "restart"),
 ]
 

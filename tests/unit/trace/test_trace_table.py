@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from gangline.cluster.description import Cluster
 from gangline.cluster.rates import JobKeys, classify
 from gangline.errors import TraceError
 from gangline.trace import Trace, read_trace, write_trace
+from gangline.trace.jobs.schema import COLUMNS, Column, Count, Number, Real
 from gangline.trace.jobs.to_core import _allowed as allowed_types
 from gangline.trace.jobs.to_core import work_of
 from refusals import refused
@@ -205,6 +206,17 @@ def test_numbers_may_come_as_text_or_decimals() -> None:
     assert trace.column("duration_s").to_pylist() == [5.5, 50.0, 500.0, 7.0]
     assert trace.column("priority").to_pylist() == [1.0, 0.0, None, 1.0]
     assert trace.column("stage_times").to_pylist() == [[1.5, 2.0], None, [], None]
+
+
+def test_types_of_columns_are_those_of_the_table() -> None:
+    """Names that mypy knows are those there are, each with the numpy type that it has."""
+    numbers = {"gpus": pa.int32(), **dict.fromkeys(get_args(Real), pa.float64())}
+    numbers |= dict.fromkeys(get_args(Count), pa.int32())
+    assert set(get_args(Number)) == set(numbers)
+    assert {name: kind for name, kind in COLUMNS.items() if name in numbers} == numbers
+    assert set(get_args(Column)) == set(COLUMNS)
+    known = Trace.from_arrow(pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]}))
+    assert [known.numbers(name).dtype for name in ("gpus", "arrival_s")] == ["int32", "float64"]
 
 
 def test_bad_rows_of_text_can_be_dropped() -> None:

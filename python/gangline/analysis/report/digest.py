@@ -598,7 +598,9 @@ def _gangs(jobs: pa.Table) -> list[Group]:
     return _groups(jobs, *size_codes(floats(jobs, "gpus")))
 
 
-def size_codes(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], list[str]]:
+def size_codes(
+    values: npt.NDArray[np.float64] | npt.NDArray[np.int32],
+) -> tuple[npt.NDArray[np.int64], list[str]]:
     """Return the group of each job by its GPUs, in powers of two, and the names of the groups."""
     gpus = np.maximum(values.astype(np.int64), 1)
     codes = np.ceil(np.log2(gpus) - 1e-9).astype(np.int64)

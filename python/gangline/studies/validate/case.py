@@ -134,7 +134,8 @@ class Case:
         both: npt.NDArray[np.bool_],
         kinds: dict[str, tuple[Ints, list[str]]],
     ) -> Agreement:
-        arrival, gpus = (self.trace.numbers(name)[both] for name in ("arrival_s", "gpus"))
+        arrival = self.trace.numbers("arrival_s")[both]
+        gpus = self.trace.numbers("gpus")[both].astype(np.float64)
         simulated_start = arrival + times["queue_s"][both]
         observed_start = arrival + outcomes.queue_s[both]
         observed_start = np.where(np.isnan(simulated_start), np.nan, observed_start)

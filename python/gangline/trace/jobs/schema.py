@@ -11,36 +11,41 @@ if TYPE_CHECKING:
 
 LABEL = pa.dictionary(pa.int32(), pa.string())
 
-Column = Literal[
-    "job_id",
+Real = Literal[
     "arrival_s",
-    "gpus",
     "duration_s",
     "iterations",
-    "model",
-    "batch_size",
-    "user",
-    "vc",
-    "gpu_types",
     "memory_gb",
     "weight",
     "deadline_s",
-    "trace_status",
     "start_s",
     "observed_start_s",
     "observed_finish_s",
     "time_limit_s",
-    "account",
-    "partition",
-    "qos",
     "priority",
-    "nice",
-    "servers",
     "cpus",
     "host_memory_gb",
     "gpu_fraction",
-    "min_gpus",
-    "max_gpus",
+]
+"""Name of a column of 64-bit floats."""
+
+Count = Literal["batch_size", "nice", "servers", "min_gpus", "max_gpus"]
+"""Name of a column of integers, which need not be known of every job."""
+
+Number = Literal["gpus", Real, Count]
+"""Name of a column of numbers."""
+
+Column = Literal[
+    Number,
+    "job_id",
+    "model",
+    "user",
+    "vc",
+    "gpu_types",
+    "trace_status",
+    "account",
+    "partition",
+    "qos",
     "stage_times",
 ]
 """Name of a column of jobs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,12 @@ from gangline.trace.reference import TraceReference
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import numpy.typing as npt
+
     from gangline import _core
     from gangline.cluster.description import Cluster
     from gangline.trace.jobs.options import Options
-    from gangline.trace.jobs.schema import Column
+    from gangline.trace.jobs.schema import Column, Number, Real
 
 __all__ = ["ArrowStream", "Trace"]
 
@@ -115,12 +117,18 @@ class Trace:
         """Names of the columns that are there."""
         return list(self.table.column_names)
 
-    def column(self, name: Column) -> Any:
+    def column(self, name: Column) -> pa.Array:
         """Return one column as a single Arrow array."""
         column = self.table.column(name)
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
-    def numbers(self, name: Column) -> Any:
+    @overload
+    def numbers(self, name: Literal["gpus"]) -> npt.NDArray[np.int32]: ...
+    @overload
+    def numbers(self, name: Real) -> npt.NDArray[np.float64]: ...
+    @overload
+    def numbers(self, name: Number) -> npt.NDArray[np.int32] | npt.NDArray[np.float64]: ...
+    def numbers(self, name: Number) -> npt.NDArray[Any]:
         """Return a numeric column as numpy; nulls are NaN."""
         return numbers(self.column(name))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from gangline.trace.jobs.schema import Column
+    from gangline.trace.jobs.schema import Column, Real
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
@@ -165,7 +165,7 @@ def status_losses(trace: Trace, words: Mapping[str, Any]) -> list[Loss]:
     return [Loss("trace_status", f"{', '.join(lost)} becomes unknown")] if lost else []
 
 
-def seconds_since(trace: Trace, column: Column) -> npt.NDArray[np.int64]:
+def seconds_since(trace: Trace, column: Real) -> npt.NDArray[np.int64]:
     """Return a time column in whole seconds; where it is unknown, the arrival."""
     arrival = trace.numbers("arrival_s")
     if column not in trace.columns:

@@ -20,7 +20,7 @@ from gangline.trace.writers._common import (
 )
 
 if TYPE_CHECKING:
-    from gangline.trace.jobs.schema import Column
+    from gangline.trace.jobs.schema import Number
     from gangline.trace.jobs.table import Trace
 
 NAME = "helios"
@@ -77,7 +77,7 @@ def content(trace: Trace, options: WriteOptions) -> bytes:
     )
 
 
-def _whole_or_blank(trace: Trace, column: Column) -> Any:
+def _whole_or_blank(trace: Trace, column: Number) -> Any:
     if column not in trace.columns:
         return pa.nulls(len(trace), pa.int64())
     values = trace.numbers(column)

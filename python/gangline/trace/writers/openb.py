@@ -23,7 +23,7 @@ from gangline.trace.writers._common import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.trace.jobs.schema import Column
+    from gangline.trace.jobs.schema import Number
     from gangline.trace.jobs.table import Trace
 
 NAME = "openb"
@@ -75,7 +75,7 @@ def content(trace: Trace, _: WriteOptions) -> bytes:
     )
 
 
-def _scaled(trace: Trace, column: Column, factor: float, unknown: int) -> npt.NDArray[np.int64]:
+def _scaled(trace: Trace, column: Number, factor: float, unknown: int) -> npt.NDArray[np.int64]:
     if column not in trace.columns:
         return np.full(len(trace), unknown, np.int64)
     values = trace.numbers(column) * factor
