@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
+import worlds
 from refusals import refused
 
 if TYPE_CHECKING:
@@ -260,6 +261,31 @@ def test_the_past_takes_no_events(snapshot: Snapshot) -> None:
     with refused(gl.ClusterError, snapshot):
         run.inject(capacity=[{"servers": 1}])
     same(plan_to_end(run), gl.simulate(LAB, trace_of(8), Widest()))
+
+
+def test_capacity_that_changes_while_a_run_stands() -> None:
+    """Server 1 is away from 30 to 60 s and from 90 s on, told at 20 and at 70 s.
+
+    a runs on server 0 until 100 s. b saves every 20 s: it has 80 s to go when its server leaves
+    first, waits, has 60 s to go when it leaves for good, and follows a: 100 + 60 = 160 s; then c.
+    """
+    lab, trace = worlds.cluster("2x1 g"), worlds.trace("a 0 1 100", "b 0 1 100", "c 40 1 10")
+    changes = [
+        {"at_s": 30.0, "servers": 1},
+        {"at_s": 60.0, "servers": 2},
+        {"at_s": 90.0, "servers": 1},
+    ]
+    run = gl.Simulation(lab, trace, "fifo", checkpoint_interval_s=20.0)
+    for now_s, told in ((20.0, changes[:2]), (70.0, changes[2:])):
+        while run.advance(until_s=now_s) == "decision":
+            run.decide()
+        run.inject(capacity=told)
+    found = decide_to_end(run)
+    assert found.jobs["first_start_s"].to_pylist() == [0.0, 0.0, 160.0]
+    assert found.jobs["finish_s"].to_pylist() == [100.0, 160.0, 170.0]
+    assert found.summary["failures"] == 2
+    known = gl.Cluster.from_dict({**lab.to_dict(), "capacity": changes})
+    same(found, gl.simulate(known, trace, "fifo", checkpoint_interval_s=20.0))
 
 
 def test_an_interrupt_stops_an_advance_and_other_threads_go_on() -> None:
