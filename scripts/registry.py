@@ -74,7 +74,7 @@ def value_type(parameter: Parameter) -> str:
     return {
         "bool": "bool",
         "number": "int" if isinstance(default, int) else "float",
-        "choice": "str",
+        "choice": f"Literal[{', '.join(map(literal, parameter.get('choices', ())))}]",
         "text": "str",
         "numbers": "tuple[float, ...]",
         "shares": "Mapping[str, float]",
@@ -106,7 +106,12 @@ def field_line(parameter: Parameter) -> str:
         default = literal(parameter["default"])
         settings = [f"default={default}", 'metadata={"kind": "maybe"}']
     if not settings:
-        return start + literal(parameter["default"])
+        line = start + literal(parameter["default"])
+        if len(line) <= WIDTH:
+            return line
+        words = "".join(f"        {literal(word)},\n" for word in parameter["choices"])
+        name, default = parameter["name"], literal(parameter["default"])
+        return f"    {name}: Literal[\n{words}    ] = {default}"
     line = f"{start}field({', '.join(settings)})"
     if len(line) <= WIDTH:
         return line
@@ -288,7 +293,7 @@ Written by `{COMMAND}`: change the declaration, build, and run that.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gangline.policies.parameters import OnDemand, PolicyBase
 

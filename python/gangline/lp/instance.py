@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -87,14 +87,14 @@ class Allocation:
 class Settings:
     """Everything that changes a solve beside the jobs; see `solve`."""
 
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
     seed: int = 0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str | Path | None = None
-    normalise: str = "none"
-    agnostic_rate: str = "mean"
+    normalise: Literal["none", "proportional"] = "none"
+    agnostic_rate: Literal["mean", "reference"] = "mean"
     reference_type: int = -1
     prices: Any = None
     time_left_s: Any = None

@@ -8,7 +8,7 @@ Written by `.venv/bin/python scripts/registry.py`: change the declaration, build
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gangline.policies.parameters import OnDemand, PolicyBase
 
@@ -91,12 +91,22 @@ class PolicyConfig(PolicyBase):
     (True, 'best')
     """
 
-    placement: str = "consolidate"
-    fit: str = "best"
-    max_level: str = "network"
-    slots: str = "lowest"
-    rack_choice: str = "best_fit"
-    skew: str = "flags"
+    placement: Literal[
+        "consolidate",
+        "yarn",
+        "whole_servers",
+        "spread",
+        "random",
+        "random_server",
+        "count",
+        "skew",
+        "best_speed",
+    ] = "consolidate"
+    fit: Literal["best", "first"] = "best"
+    max_level: Literal["server", "rack", "network"] = "network"
+    slots: Literal["lowest", "aligned"] = "lowest"
+    rack_choice: Literal["best_fit", "fewest_servers"] = "best_fit"
+    skew: Literal["flags", "sizes", "oracle"] = "flags"
     skew_threshold: float = 0.3
     skew_eps: float = 0.05
     yarn_cross_rack: bool = False
@@ -410,7 +420,17 @@ class Tiresias(PolicyConfig):
 
     name: ClassVar[str] = "tiresias"
 
-    placement: str = "skew"
+    placement: Literal[
+        "consolidate",
+        "yarn",
+        "whole_servers",
+        "spread",
+        "random",
+        "random_server",
+        "count",
+        "skew",
+        "best_speed",
+    ] = "skew"
     limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_knob: float = 0.0
     las_time: bool = False
@@ -454,7 +474,17 @@ class TiresiasGittins(PolicyConfig):
 
     name: ClassVar[str] = "tiresias-gittins"
 
-    placement: str = "skew"
+    placement: Literal[
+        "consolidate",
+        "yarn",
+        "whole_servers",
+        "spread",
+        "random",
+        "random_server",
+        "count",
+        "skew",
+        "best_speed",
+    ] = "skew"
     limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_knob: float = 0.0
     las_time: bool = False
@@ -544,8 +574,8 @@ class Themis(PolicyConfig):
 
     lease_s: float = 1200.0
     fairness: float = 0.8
-    leftover: str = "rho"
-    auction: str = "greedy"
+    leftover: Literal["rho", "random"] = "rho"
+    auction: Literal["greedy", "milp"] = "greedy"
     time_limit_s: float = 60.0
     estimate_error: float = 0.0
 
@@ -578,11 +608,11 @@ class YarnCs(PolicyConfig):
     name: ClassVar[str] = "yarn-cs"
     always_shown: ClassVar[tuple[str, ...]] = ("gpu_pick",)
 
-    queue_by: str = "none"
+    queue_by: Literal["none", "user", "vc"] = "none"
     queue_shares: Mapping[str, float] | None = field(
         default=None, hash=False, metadata={"kind": "shares"}
     )
-    gpu_pick: str = "most_free"
+    gpu_pick: Literal["most_free", "first_fit", "fastest", "slowest", "random"] = "most_free"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -645,11 +675,11 @@ class GavelLas(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
@@ -713,11 +743,11 @@ class GavelLasAgnostic(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
@@ -781,11 +811,11 @@ class GavelFtf(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
@@ -854,16 +884,16 @@ class GavelFtfAgnostic(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
     packed: bool = False
-    agnostic_rate: str = "mean"
+    agnostic_rate: Literal["mean", "reference"] = "mean"
     reference_type: str = "v100"
 
 
@@ -927,11 +957,11 @@ class GavelMakespan(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
@@ -1004,17 +1034,17 @@ class GavelMakespanAgnostic(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
     packed: bool = False
     slack_weight: float = 0.5
-    agnostic_rate: str = "mean"
+    agnostic_rate: Literal["mean", "reference"] = "mean"
     reference_type: str = "v100"
 
 
@@ -1078,16 +1108,16 @@ class GavelMaxSum(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
     packed: bool = False
-    normalise: str = "none"
+    normalise: Literal["none", "proportional"] = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1147,11 +1177,11 @@ class GavelCost(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
@@ -1224,21 +1254,21 @@ class GavelWaterFilling(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
     packed: bool = False
     hierarchical: bool = False
-    entity_by: str = "user"
+    entity_by: Literal["user", "vc"] = "user"
     entity_weight: Mapping[str, float] | None = field(
         default=None, hash=False, metadata={"kind": "weights"}
     )
-    entity_policy: str = "fairness"
+    entity_policy: Literal["fairness", "fifo"] = "fairness"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1307,21 +1337,21 @@ class GavelWaterFillingAgnostic(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
-    solver: str = "auto"
-    tie_break: str = "max_sum"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     partitions: int = 1
     compat: bool = False
     packed: bool = False
     hierarchical: bool = False
-    entity_by: str = "user"
+    entity_by: Literal["user", "vc"] = "user"
     entity_weight: Mapping[str, float] | None = field(
         default=None, hash=False, metadata={"kind": "weights"}
     )
-    entity_policy: str = "fairness"
+    entity_policy: Literal["fairness", "fifo"] = "fairness"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1363,7 +1393,7 @@ class GavelIsolated(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
+    zero_priority_pass: Literal["after", "inline"] = "after"
     compat: bool = False
 
 
@@ -1400,7 +1430,7 @@ class GavelFifo(PolicyConfig):
     round_s: float = 360.0
     min_solve_interval_s: float = 0.0
     type_order: str = "auto"
-    gpu_pick: str = "most_free"
+    gpu_pick: Literal["most_free", "first_fit", "fastest", "slowest", "random"] = "most_free"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1488,9 +1518,9 @@ class GavelAllox(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
+    zero_priority_pass: Literal["after", "inline"] = "after"
     time_limit_s: float = 60.0
-    on_solver_error: str = "raise"
+    on_solver_error: Literal["raise", "isolated"] = "raise"
     write_failed_to: str = ""
     alpha: float = 1.0
 
@@ -1532,7 +1562,7 @@ class GavelGandiva(PolicyConfig):
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
     type_order: str = "auto"
-    zero_priority_pass: str = "after"
+    zero_priority_pass: Literal["after", "inline"] = "after"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1591,7 +1621,7 @@ class Dally(PolicyBase):
     }
 
     lease_s: float = 3600.0
-    mode: str = "auto"
+    mode: Literal["auto", "manual", "no_wait", "fully_consolidated"] = "auto"
     rack_delay: float = 6.0
     network_delay: float = 12.0
     history_leases: float = 24.0
@@ -1599,8 +1629,8 @@ class Dally(PolicyBase):
     network_floor: float = 12.0
     rack_cap_share: float = 0.8
     sd_factor: float = 2.0
-    fit: str = "best"
-    renewal: str = "keep"
+    fit: Literal["best", "first"] = "best"
+    renewal: Literal["keep", "redecide"] = "keep"
     upgrade_on_renewal: bool = True
     align_leases: bool = False
     overhead_per_gpu_s: float = 0.0
@@ -1676,20 +1706,26 @@ class Hadar(PolicyBase):
         "hadar-jct": {"utility": "inverse_jct"},
     }
 
-    utility: str = "normalised"
-    order: str = "density"
-    tier: str = "greedy"
+    utility: Literal[
+        "effective_throughput",
+        "normalised",
+        "inverse_jct",
+        "ftf",
+        "makespan",
+    ] = "normalised"
+    order: Literal["arrival", "density", "srtf"] = "density"
+    tier: Literal["exact", "beam", "greedy"] = "greedy"
     beam_width: int = 16
     backfill: bool = True
     round_s: float = 360.0
-    cost_horizon: str = "round"
+    cost_horizon: Literal["round", "remaining"] = "round"
     umin_factor: float = 0.25
     horizon_s: float | None = field(default=None, metadata={"kind": "maybe"})
     spread_surcharge: float = 0.1
     mix_types: bool = True
-    pick: str = "cheapest"
-    objective: str = "max_payoff"
-    replan: str = "round"
+    pick: Literal["cheapest", "best_fit"] = "cheapest"
+    objective: Literal["max_payoff", "min_cost"] = "max_payoff"
+    replan: Literal["round", "event"] = "round"
     rack_aware: bool = False
     stay: bool = True
     exact_max_jobs: int = 20
@@ -1753,14 +1789,14 @@ class Hadare(PolicyBase):
     round_s: float = 360.0
     c0_s: float = 1.0
     bandwidth: float = 1250000000.0
-    fan_in: str = "parallel"
-    utility: str = "normalised"
+    fan_in: Literal["parallel", "serial"] = "parallel"
+    utility: Literal["effective_throughput", "normalised", "inverse_jct"] = "normalised"
     umin_factor: float = 0.25
     fill: bool = True
     price_pass: bool = False
     min_share: float = 0.0
     min_steps: int = 1
-    estimator: str = "oracle"
+    estimator: Literal["oracle", "ewma", "noisy"] = "oracle"
     estimator_alpha: float = 0.5
     estimator_sigma: float = 0.1
 
@@ -1801,10 +1837,10 @@ class SjfFfs(PolicyBase):
         "sjf-ffs-consolidated": {"gather": "server_first"},
     }
 
-    gather: str = "cluster"
-    free_pick: str = "best_fit"
-    key: str = "time"
-    retest: str = "on_release"
+    gather: Literal["cluster", "server_first"] = "cluster"
+    free_pick: Literal["best_fit", "few_residents"] = "best_fit"
+    key: Literal["time", "gpu_time"] = "time"
+    retest: Literal["on_release", "always"] = "on_release"
     block: bool = False
     estimate_error: float = 0.0
 
@@ -1872,14 +1908,14 @@ class SjfBsbf(PolicyBase):
         "sjf-bsbf-consolidated": {"gather": "server_first"},
     }
 
-    gather: str = "cluster"
-    free_pick: str = "best_fit"
-    partner_time: str = "exclusive"
-    retest: str = "on_release"
+    gather: Literal["cluster", "server_first"] = "cluster"
+    free_pick: Literal["best_fit", "few_residents"] = "best_fit"
+    partner_time: Literal["exclusive", "current", "shared"] = "exclusive"
+    retest: Literal["on_release", "always"] = "on_release"
     sub_batches: bool = True
     min_sub_batch: int = 1
-    sub_batch_rule: str = "best"
-    key: str = "time"
+    sub_batch_rule: Literal["best", "largest"] = "best"
+    key: Literal["time", "gpu_time"] = "time"
     restore_sub_batch: bool = True
     block: bool = False
     max_probe: int = 256
@@ -1944,8 +1980,8 @@ class Pollux(PolicyBase):
     max_gpus_per_job: int = 64
     growth: float = 2.0
     ls_moves: float | None = field(default=None, metadata={"kind": "maybe"})
-    batch: str = "best"
-    search: str = "greedy"
+    batch: Literal["best", "traced"] = "best"
+    search: Literal["greedy", "ga"] = "greedy"
     ga_max_cells: int = 4096
     ga_population: int = 100
     ga_generations: int = 100
