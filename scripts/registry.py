@@ -59,6 +59,13 @@ def class_name(name: str) -> str:
 # The dataclasses
 
 
+def words_of(parameter: Parameter) -> str:
+    """Return the type of one of several words: placement rules have a name."""
+    if parameter["name"] == "placement":
+        return "Rule"
+    return f"Literal[{', '.join(map(literal, parameter.get('choices', ())))}]"
+
+
 def annotation(parameter: Parameter) -> str:
     """Return the type of a field."""
     default = parameter["default"]
@@ -74,7 +81,7 @@ def value_type(parameter: Parameter) -> str:
     return {
         "bool": "bool",
         "number": "int" if isinstance(default, int) else "float",
-        "choice": f"Literal[{', '.join(map(literal, parameter.get('choices', ())))}]",
+        "choice": words_of(parameter),
         "text": "str",
         "numbers": "tuple[float, ...]",
         "shares": "Mapping[str, float]",
@@ -302,7 +309,10 @@ if TYPE_CHECKING:
 
 __all__ = [
 '''
-    names = "".join(f'    "{name}",\n' for name in exported) + "]"
+    names = "".join(f'    "{name}",\n' for name in exported) + "]\n\n"
+    rules = next(one["choices"] for one in shared if one["name"] == "placement")
+    names += "Rule = Literal[\n" + "".join(f'    "{rule}",\n' for rule in rules)
+    names += ']\n"""A placement rule."""'
     table = "registry: Mapping[str, type[PolicyBase]] = {\n    kind.name: kind\n    for kind in (\n"
     table += "".join(f"        {kind},\n" for kind in kinds)
     table += '    )\n}\n"""Every policy by its name."""'

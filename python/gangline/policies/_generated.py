@@ -55,6 +55,19 @@ __all__ = [
     "YarnCs",
 ]
 
+Rule = Literal[
+    "consolidate",
+    "yarn",
+    "whole_servers",
+    "spread",
+    "random",
+    "random_server",
+    "count",
+    "skew",
+    "best_speed",
+]
+"""A placement rule."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfig(PolicyBase):
@@ -91,17 +104,7 @@ class PolicyConfig(PolicyBase):
     (True, 'best')
     """
 
-    placement: Literal[
-        "consolidate",
-        "yarn",
-        "whole_servers",
-        "spread",
-        "random",
-        "random_server",
-        "count",
-        "skew",
-        "best_speed",
-    ] = "consolidate"
+    placement: Rule = "consolidate"
     fit: Literal["best", "first"] = "best"
     max_level: Literal["server", "rack", "network"] = "network"
     slots: Literal["lowest", "aligned"] = "lowest"
@@ -420,17 +423,7 @@ class Tiresias(PolicyConfig):
 
     name: ClassVar[str] = "tiresias"
 
-    placement: Literal[
-        "consolidate",
-        "yarn",
-        "whole_servers",
-        "spread",
-        "random",
-        "random_server",
-        "count",
-        "skew",
-        "best_speed",
-    ] = "skew"
+    placement: Rule = "skew"
     limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_knob: float = 0.0
     las_time: bool = False
@@ -474,17 +467,7 @@ class TiresiasGittins(PolicyConfig):
 
     name: ClassVar[str] = "tiresias-gittins"
 
-    placement: Literal[
-        "consolidate",
-        "yarn",
-        "whole_servers",
-        "spread",
-        "random",
-        "random_server",
-        "count",
-        "skew",
-        "best_speed",
-    ] = "skew"
+    placement: Rule = "skew"
     limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_knob: float = 0.0
     las_time: bool = False

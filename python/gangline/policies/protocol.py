@@ -36,25 +36,14 @@ from gangline.policies.tables import Parts, Residents, RunningJobs, Servers, Wai
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import TypeAlias, Unpack
+    from typing import Unpack
 
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
     from gangline._core import PolicyChanges, PolicyView
-
-    Rule: TypeAlias = Literal[
-        "consolidate",
-        "yarn",
-        "whole_servers",
-        "spread",
-        "random",
-        "random_server",
-        "count",
-        "skew",
-        "best_speed",
-    ]
+    from gangline.policies._generated import Rule
 
 __all__ = [
     "STEADY",

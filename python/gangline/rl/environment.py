@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
-    from gangline.policies.protocol import PlacementParams, Rule
+    from gangline.policies._generated import Rule
+    from gangline.policies.protocol import PlacementParams
     from gangline.rl.episodes import Drawer
     from gangline.runs.inputs import ClusterLike, TraceLike
     from gangline.runs.options import RunOptions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
@@ -14,21 +14,42 @@ from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
     from gangline import _core
     from gangline.cluster.description import Cluster
     from gangline.cluster.elastic import ElasticJobs
     from gangline.cluster.interference import Pairs
     from gangline.cluster.rates import CopyRates, RateClasses
-    from gangline.trace.jobs.schema import Column, Number
-    from gangline.trace.jobs.table import Trace
+    from gangline.trace.jobs.schema import Column, Number, Real
 
 GIB = 2**30
 NO_LABEL = 0xFFFF_FFFF
 _OWNERS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos")
 
 
-def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
+class JobTable(Protocol):
+    """What the functions below need of a `gangline.Trace`."""
+
+    def __len__(self) -> int:
+        """Return the number of jobs."""
+
+    @property
+    def columns(self) -> list[Column]:
+        """Names of the columns that are there."""
+
+    def column(self, name: Column) -> pa.Array:
+        """Return one column as a single Arrow array."""
+
+    @overload
+    def numbers(self, name: Literal["gpus"]) -> npt.NDArray[np.int32]: ...
+    @overload
+    def numbers(self, name: Real) -> npt.NDArray[np.float64]: ...
+    @overload
+    def numbers(self, name: Number) -> npt.NDArray[np.int32] | npt.NDArray[np.float64]: ...
+
+
+def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
     """Build the job table of one (trace, cluster) pair."""
     from gangline import _core
 
@@ -70,7 +91,7 @@ def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
     )
 
 
-def _labels(trace: Trace) -> dict[str, Any]:
+def _labels(trace: JobTable) -> dict[str, Any]:
     """Return whose the jobs are: codes of each column of labels, and their names."""
     found: dict[str, Any] = {}
     for name in _OWNERS:
@@ -78,7 +99,7 @@ def _labels(trace: Trace) -> dict[str, Any]:
     return found
 
 
-def job_keys(trace: Trace) -> JobKeys:
+def job_keys(trace: JobTable) -> JobKeys:
     """Return what the rates of the jobs depend on."""
     model, labels = codes(trace, "model")
     batch = _optional(trace, "batch_size", 0.0)
@@ -90,13 +111,13 @@ def job_keys(trace: Trace) -> JobKeys:
     )
 
 
-def pairs_of(trace: Trace, cluster: Cluster) -> Pairs | None:
+def pairs_of(trace: JobTable, cluster: Cluster) -> Pairs | None:
     """Return by how much the jobs of a trace slow each other down; None if nothing says so."""
     types = [gpu.name for gpu in cluster.gpu_types]
     return resolve(cluster.sharing, types, job_keys(trace), _allowed(trace, cluster))
 
 
-def estimated_rates(trace: Trace, cluster: Cluster) -> int:
+def estimated_rates(trace: JobTable, cluster: Cluster) -> int:
     """Count the jobs whose rate was taken from another gang size."""
     if cluster.throughput is None or cluster.throughput.missing != "nearest":
         return 0
@@ -104,7 +125,7 @@ def estimated_rates(trace: Trace, cluster: Cluster) -> int:
     return 0 if classes is None else int(classes.estimated.sum())
 
 
-def rate_classes(trace: Trace, cluster: Cluster, keys: JobKeys) -> RateClasses | None:
+def rate_classes(trace: JobTable, cluster: Cluster, keys: JobKeys) -> RateClasses | None:
     """Classes of the jobs that the cluster's throughput table speaks of; None without a table."""
     if cluster.throughput is None or not cluster.throughput.rows or not keys.labels:
         return None
@@ -123,7 +144,7 @@ def copy_rates(cluster: Cluster, keys: JobKeys) -> CopyRates | None:
 
 
 def _rates(
-    trace: Trace, cluster: Cluster, keys: JobKeys, known: npt.NDArray[np.bool_] | None
+    trace: JobTable, cluster: Cluster, keys: JobKeys, known: npt.NDArray[np.bool_] | None
 ) -> tuple[
     npt.NDArray[np.uint32] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None
 ]:
@@ -148,7 +169,7 @@ def _rates(
     return classes.of_job, classes.table, known
 
 
-def codes(trace: Trace, name: Column) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
+def codes(trace: JobTable, name: Column) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
     """Return label codes (2**32 - 1 = none) and the labels; None without the column."""
     if name not in trace.columns:
         return None, []
@@ -162,7 +183,7 @@ def codes(trace: Trace, name: Column) -> tuple[npt.NDArray[np.uint32] | None, li
 
 
 def work_of(
-    trace: Trace,
+    trace: JobTable,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None]:
     """Work, reference rate (None = 1 everywhere), and whether a duration is known (None = yes)."""
     has = {name: name in trace.columns for name in ("duration_s", "iterations")}
@@ -179,7 +200,7 @@ def work_of(
     return work, rate, None if known.all() else known
 
 
-def elastic_of(trace: Trace, cluster: Cluster) -> ElasticJobs | None:
+def elastic_of(trace: JobTable, cluster: Cluster) -> ElasticJobs | None:
     """Return the jobs that are elastic on a cluster; None if there are none."""
 
     def numbers(name: Number) -> npt.NDArray[np.float64] | None:
@@ -192,7 +213,7 @@ def elastic_of(trace: Trace, cluster: Cluster) -> ElasticJobs | None:
 
 
 def _at_traced_size(
-    trace: Trace,
+    trace: JobTable,
     work: npt.NDArray[np.float64],
     ref_rate: npt.NDArray[np.float64] | None,
     elastic: ElasticJobs,
@@ -203,20 +224,20 @@ def _at_traced_size(
     return np.where(elastic.rows, own, work), np.where(elastic.rows, elastic.rate, rate)
 
 
-def _has_iterations(trace: Trace) -> npt.NDArray[np.bool_]:
+def _has_iterations(trace: JobTable) -> npt.NDArray[np.bool_]:
     if "iterations" not in trace.columns:
         return np.zeros(len(trace), dtype=np.bool_)
     return np.asarray(~np.isnan(trace.numbers("iterations")))
 
 
-def _optional(trace: Trace, name: Number, default: float) -> npt.NDArray[np.float64] | None:
+def _optional(trace: JobTable, name: Number, default: float) -> npt.NDArray[np.float64] | None:
     if name not in trace.columns:
         return None
     values = trace.numbers(name).astype(np.float64)
     return np.where(np.isnan(values), default, values)
 
 
-def memory_bytes(trace: Trace, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
+def memory_bytes(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
     """Bytes per GPU, rounded to the nearest, halves up; unknown = 0."""
     values = _optional(trace, "memory_gb", 0.0)
     if values is None:
@@ -234,7 +255,7 @@ def memory_bytes(trace: Trace, cluster: Cluster) -> npt.NDArray[np.uint64] | Non
     return np.floor(values * GIB + 0.5).astype(np.uint64)
 
 
-def _allowed(trace: Trace, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
+def _allowed(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
     """Bit t = type t allowed; a list that names no type of this cluster gives 0."""
     if "gpu_types" not in trace.columns:
         return None
