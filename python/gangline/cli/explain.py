@@ -1,15 +1,28 @@
-"""`gangline explain`: why a job of a saved run waited."""
+"""`gangline explain`: why a job of a saved run waited, and what would have become of it."""
 
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from gangline.cli import _console
 from gangline.cli._inputs import Json, MaybePolicy, find_modules_here
 
 
-def explain(folder: Path, /, *, job: str, policy: MaybePolicy = None, json: Json = False) -> int:
-    """Say why a job waited, which jobs took its GPUs, and what it lost; repeats the run once.
+def explain(
+    folder: Path,
+    /,
+    *,
+    job: str,
+    policy: MaybePolicy = None,
+    what_if: Annotated[list[str] | None, Parameter(negative="")] = None,
+    json: Json = False,
+) -> int:
+    """Say why a job waited and what it lost, or what would have become of it otherwise.
+
+    Without --what-if the run is repeated once; with it, once per change.
 
     Parameters
     ----------
@@ -20,13 +33,27 @@ def explain(folder: Path, /, *, job: str, policy: MaybePolicy = None, json: Json
         Its job_id, as in jobs.parquet.
     policy
         Which policy of a comparison; its first seed is taken.
+    what_if
+        Run it again with a change and show both side by side: policy=NAME, servers=+2 (V100:-1),
+        gpus=4 or submitted=+1h; with commas all of them at once. Repeatable: one run each.
     json
         Print one JSON document instead of sentences.
     """
     from gangline.analysis.report import choose, load_runs
 
     find_modules_here()
-    said = choose(load_runs(folder), policy).explain(job, progress=True)
+    result = choose(load_runs(folder), policy)
+    if what_if:
+        from gangline.runs.what_if import parse
+
+        found = result.what_if(job, *map(parse, what_if), progress=True)
+        if json:
+            _console.document(found.to_dict())
+        else:
+            _console.table(found.titles(), found.cells(), title=found.title(), is_formatted=True)
+            _console.paragraphs(*found.notes)
+        return 0
+    said = result.explain(job, progress=True)
     if json:
         _console.document(said.to_dict())
     else:

@@ -401,6 +401,7 @@ class World:
             trace=self.trace,
             load=self._loads.get(_key(window), lambda: self._offered_load(window)),
             again=again,
+            own=chosen.own,
         )
 
     def again(

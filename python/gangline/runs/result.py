@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
     from gangline import _core
     from gangline.cluster.description import Cluster
+    from gangline.policies.protocol import Policy
     from gangline.runs.explain.explanation import Explanation
     from gangline.runs.explain.face import Again
     from gangline.runs.inputs import Progress
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.spec import RunSpec
     from gangline.runs.summary import RunSummary
+    from gangline.runs.what_if import Change, WhatIf
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["Result"]
@@ -67,6 +69,7 @@ class Result:
         trace: Callable[[], Trace] | None = None,
         load: OfferedLoad | None = None,
         again: Again | None = None,
+        own: Policy | None = None,
     ) -> None:
         self.summary: RunSummary = summary
         self.spec = spec
@@ -75,6 +78,7 @@ class Result:
         self._segments = segments
         self._trace = trace
         self._load = load
+        self._own = own  # the object of a policy in Python
         self.again = again
 
     @classmethod
@@ -89,6 +93,7 @@ class Result:
         load: OfferedLoad | None,
         wall_s: float,
         again: Again,
+        own: Policy | None = None,
     ) -> Result:
         """Wrap the columns of a run; tables are built when asked for, without copies.
 
@@ -129,6 +134,7 @@ class Result:
             trace=lambda: trace,
             load=load,
             again=again,
+            own=own,
         )
 
     @property
@@ -226,6 +232,61 @@ class Result:
 
         return explain(self, job, self.again, progress=progress)
 
+    def what_if(
+        self,
+        job: str | int,
+        *changes: Change,
+        workers: int | None = None,
+        progress: bool | Progress = False,
+    ) -> WhatIf:
+        """Return what would have become of a job had one thing been different.
+
+        Each change is a run of the whole world, so it also tells what became of the other jobs.
+
+        Parameters
+        ----------
+        job : str or int
+            Its `job_id`.
+        *changes : mapping
+            One run each: `policy`; `servers`, how many more (negative: fewer), and `gpu`, their GPU
+            type where there are several; `gpus`, what the job asks for, with the same GPU-hours;
+            `later_s`, by how much it is submitted later (negative: earlier). A mapping with several
+            keys is one run in which all of them hold.
+        workers : int, optional
+            Maximum number of concurrent runs; default: one per core.
+        progress : bool or callable
+            As for `gangline.simulate`; with several workers none is shown.
+
+        Returns
+        -------
+        WhatIf
+            Text, HTML and plain values: wait, run time, JCT and finish of the job, and the mean JCT
+            of the others, each beside the run as it was.
+
+        Raises
+        ------
+        ResultError
+            If the run has no such job.
+        TraceError
+            If the trace is gone or has changed since, and the result kept no jobs.
+        OptionError, ClusterError, PolicyError
+            If a change is wrong. One whose run fails is a row that says so.
+
+        Examples
+        --------
+        >>> import gangline as gl, pyarrow as pa
+        >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+        >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [60, 60, 60]}
+        >>> result = gl.simulate(lab, pa.table(jobs), "fifo")
+        >>> [row.wait_s for row in result.what_if(2, {"servers": 1}, {"later_s": 30.0}).rows]
+        [118.0, 0.0, 88.0]
+        """
+        from gangline.runs.what_if import what_if
+
+        return what_if(
+            self, self._trace, self._own, job, changes, workers=workers, progress=progress
+        )
+
     def save(self, folder: str | PathLike[str], *, explain: bool = False) -> Path:
         """Write spec.json, summary.json and the tables; a new folder appears whole or not at all.
 
@@ -299,7 +360,7 @@ class Result:
         self._jobs = lambda: jobs
         self._timeline = lambda: timeline
         self._segments = None if segments is None else lambda: segments
-        self._trace = self.again = None
+        self._trace = self._own = self.again = None
 
     def __repr__(self) -> str:
         s = self.summary

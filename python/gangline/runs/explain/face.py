@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Records = npt.NDArray[np.void]
 
-__all__ = ["Again", "Tables", "explain", "explain_rows"]
+__all__ = ["Again", "Tables", "explain", "explain_rows", "row_of"]
 
 _PASSING = np.dtype([("job", "i8"), ("time_s", "f8"), ("gpus", "i8"), ("outranks", "?")])
 _LOST = ("overhead_s", "comm_s", "share_s", "preemptions", "migrations")
@@ -86,7 +86,7 @@ def explain(
     result: Tables, job: str | int, again: Again | None, *, progress: bool | Progress = False
 ) -> Explanation:
     """Return why a job waited; see `Result.explain`."""
-    row = _row_of(result.jobs, str(job))
+    row = row_of(result.jobs, str(job))
     facts = _facts(result, row)
     if facts["status"] == "dropped":
         return Explanation(**facts)
@@ -180,7 +180,8 @@ def _rule(policy: dict[str, Any]) -> str:
     return ((made and made.__doc__) or "").split("\n")[0].rstrip(".")
 
 
-def _row_of(jobs: pa.Table, job: str) -> int:
+def row_of(jobs: pa.Table, job: str) -> int:
+    """Return the row of a job by its id; raises a ResultError that names the nearest ids."""
     import pyarrow.compute as pc
 
     try:

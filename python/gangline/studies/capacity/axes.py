@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gangline.cluster.checks import SERVERS_MAX
-from gangline.errors import ClusterError, OptionError
+from gangline.cluster.resize import divide, resized, type_of
+from gangline.errors import OptionError
 
 if TYPE_CHECKING:
     from gangline.cluster.description import Cluster, ServerBlock
@@ -42,14 +42,8 @@ class Servers:
     name = "servers"
 
     def __init__(self, cluster: Cluster, gpu: str | None, jobs: Trace, most: float | None) -> None:
-        types = list(dict.fromkeys(block.gpu for block in cluster.servers))
-        if gpu is None and len(types) > 1:
-            message = f"gpu: the cluster has several GPU types; name one of {', '.join(types)}"
-            raise OptionError(message, field="gpu")
-        if gpu is not None and gpu not in types:
-            message = f"gpu: no servers of the GPU type `{gpu}`; the cluster has {', '.join(types)}"
-            raise ClusterError(message, key="gpu", value=gpu)
-        self.gpu = types[0] if gpu is None else gpu
+        types = {block.gpu for block in cluster.servers}
+        self.gpu = type_of(cluster, gpu)
         self._cluster = cluster
         self._counts = [b.count if b.gpu == self.gpu else 0 for b in cluster.servers]
         self.start = sum(self._counts)
@@ -69,14 +63,7 @@ class Servers:
 
     def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
         """Return the cluster of a size, and the trace as it is."""
-        from gangline.cluster.description import Cluster
-
-        data = self._cluster.to_dict()
-        counts = self._split(size)
-        blocks = zip(data["servers"], self._counts, counts, strict=True)
-        resized = [{**block, "count": now} if old else block for block, old, now in blocks]
-        data["servers"] = [block for block in resized if block["count"]]
-        return Cluster.from_dict(data), trace
+        return resized(self._cluster, self.gpu, size), trace
 
     def window(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
         """Return the arrivals to count."""
@@ -98,19 +85,8 @@ class Servers:
         return math.fsum(n * block.gpus * self._price[block.gpu] for n, block in blocks)
 
     def _blocks(self, size: int) -> list[tuple[int, ServerBlock]]:
-        rows = zip(self._cluster.servers, self._counts, self._split(size), strict=True)
+        rows = zip(self._cluster.servers, self._counts, divide(self._counts, size), strict=True)
         return [(now if old else block.count, block) for block, old, now in rows]
-
-    def _split(self, size: int) -> list[int]:
-        """Divide servers among the blocks in proportion: the next goes where the share is least."""
-        counts = [0] * len(self._counts)
-        queue = [(0.5 / old, i) for i, old in enumerate(self._counts) if old]
-        heapq.heapify(queue)
-        for _ in range(size):
-            _, i = queue[0]
-            counts[i] += 1
-            heapq.heapreplace(queue, ((counts[i] + 0.5) / self._counts[i], i))
-        return counts
 
 
 class Load:

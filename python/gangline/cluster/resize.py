@@ -1,0 +1,60 @@
+"""The same cluster with another number of servers of one GPU type."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from gangline.cluster.description import Cluster
+from gangline.errors import ClusterError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["divide", "resized", "type_of"]
+
+
+def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
+    """Return the GPU type whose servers are varied; it may be left out where there is one.
+
+    Raises
+    ------
+    OptionError
+        If the cluster has several types and none was named.
+    ClusterError
+        If it has no servers of the type.
+    """
+    types = list(dict.fromkeys(block.gpu for block in cluster.servers))
+    if gpu is None and len(types) > 1:
+        message = f"{field}: the cluster has several GPU types; name one of {', '.join(types)}"
+        raise OptionError(message, field=field)
+    if gpu is not None and gpu not in types:
+        message = f"{field}: no servers of the GPU type `{gpu}`; the cluster has {', '.join(types)}"
+        raise ClusterError(message, key=field, value=gpu)
+    return types[0] if gpu is None else gpu
+
+
+def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
+    """Return the cluster with that many servers of a GPU type.
+
+    Its blocks of the type grow and shrink together, one server at a time, so that each size has all
+    servers of the smaller ones.
+    """
+    before = [block.count if block.gpu == gpu else 0 for block in cluster.servers]
+    data = cluster.to_dict()
+    blocks = zip(data["servers"], before, divide(before, servers), strict=True)
+    changed = [{**block, "count": now} if old else block for block, old, now in blocks]
+    data["servers"] = [block for block in changed if block["count"]]
+    return Cluster.from_dict(data)
+
+
+def divide(counts: Sequence[int], servers: int) -> list[int]:
+    """Divide servers among blocks in proportion: the next goes where the share is least."""
+    divided = [0] * len(counts)
+    queue = [(0.5 / old, i) for i, old in enumerate(counts) if old]
+    heapq.heapify(queue)
+    for _ in range(servers):
+        _, i = queue[0]
+        divided[i] += 1
+        heapq.heapreplace(queue, ((divided[i] + 0.5) / counts[i], i))
+    return divided

@@ -1,0 +1,419 @@
+"""Counterfactuals: the run again with one thing changed, side by side for one job.
+
+Each alternative is a run of the whole world, so it also tells what the change does to other jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from gangline._support import formatting
+from gangline._support.builtin_values import finite
+from gangline._support.formatting import duration, plural
+from gangline.errors import GanglineError, OptionError
+from gangline.runs.explain.face import row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gangline.cluster.description import Cluster
+    from gangline.policies.choice import PolicyLike
+    from gangline.policies.protocol import Policy
+    from gangline.runs.execution import Run, Worlds
+    from gangline.runs.inputs import Progress
+    from gangline.runs.result import Result
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["Alternative", "Change", "WhatIf", "parse", "what_if"]
+
+_AS_IT_WAS = "as it was"
+_CLOCK_S = 1e-9  # the engine counts nanoseconds
+
+
+class Change(TypedDict, total=False):
+    """What is different in an alternative: one key, or several that hold at once.
+
+    Attributes
+    ----------
+    policy : policy configuration, Policy, or str
+        Another policy.
+    servers : int
+        How many servers there are more; negative: fewer.
+    gpu : str
+        The GPU type of those servers; needed where the cluster has several.
+    gpus : int
+        The GPUs that the job asks for. Its GPU-hours stay the same, unless the throughput table of
+        the cluster has a rate for its model at that size.
+    later_s : float
+        By how many seconds the job is submitted later; negative: earlier.
+    """
+
+    policy: PolicyLike
+    servers: int
+    gpu: str
+    gpus: int
+    later_s: float
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What became of the job in one world.
+
+    Attributes
+    ----------
+    change : str
+        What is different, in words.
+    status : str
+        "finished", "unfinished" or "dropped"; empty if the run failed.
+    arrival_s, wait_s, run_s, jct_s, finish_s : float
+        As in the jobs table; NaN for what did not happen.
+    others : int
+        Other jobs that finished here and in the run as it was.
+    others_jct_mean_s : float
+        Their mean JCT here.
+    others_before_s : float
+        Their mean JCT in the run as it was.
+    error : str
+        Why there is no run; empty if there is one.
+    """
+
+    change: str
+    status: str = ""
+    arrival_s: float = math.nan
+    wait_s: float = math.nan
+    run_s: float = math.nan
+    jct_s: float = math.nan
+    finish_s: float = math.nan
+    others: int = 0
+    others_jct_mean_s: float = math.nan
+    others_before_s: float = math.nan
+    error: str = ""
+
+
+_TIMES = {"wait": "wait_s", "run time": "run_s", "JCT": "jct_s", "finish": "finish_s"}
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A job in its run as it was and in others with a change: `Result.what_if`.
+
+    Attributes
+    ----------
+    job_id : str
+    policy : str
+        Label of the policy of the run as it was.
+    rows : list of Alternative
+        The run as it was, then one per change, in their order.
+    notes : list of str
+        What was assumed.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=4)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 4, 1], "duration_s": [100, 50, 10]}
+    >>> what_if = gl.simulate(lab, pa.table(jobs), "fifo").what_if("2", {"policy": "sjf"})
+    >>> [row.wait_s for row in what_if.rows], [row.others_jct_mean_s for row in what_if.rows]
+    ([148.0, 0.0], [124.5, 124.5])
+    """
+
+    job_id: str
+    policy: str
+    rows: list[Alternative]
+    notes: list[str]
+
+    def titles(self) -> list[str]:
+        """Return the titles of the table."""
+        return ["", *_TIMES, "others' mean JCT"]
+
+    def cells(self) -> list[list[str]]:
+        """Return the cells of the table: times, with the change from the run as it was."""
+        return [self._line(row) for row in self.rows]
+
+    def _line(self, row: Alternative) -> list[str]:
+        if row.error:
+            return [row.change, row.error, *[""] * len(_TIMES)]
+        base = self.rows[0]
+        times = [(getattr(row, key), getattr(base, key)) for key in _TIMES.values()]
+        times.append((row.others_jct_mean_s, row.others_before_s))
+        cells = [_with_change(now, before, is_base=row is base) for now, before in times]
+        return [row.change, *cells]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; None for what did not happen."""
+        data = {"job_id": self.job_id, "policy": self.policy, "notes": self.notes}
+        return finite({**data, "rows": [asdict(row) for row in self.rows]})  # type: ignore[no-any-return]
+
+    def title(self) -> str:
+        """Return what stands above the table."""
+        return f"What if? Job {self.job_id}, under {self.policy} as it was"
+
+    def __str__(self) -> str:
+        lines = [self.titles(), *self.cells()]
+        # what went wrong stands in one cell and is no reason for a wide column
+        whole = [
+            lines[0],
+            *(c for c, row in zip(lines[1:], self.rows, strict=True) if not row.error),
+        ]
+        widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+        widths[0] = max(len(row.change) for row in self.rows)
+        text = [
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([self.title(), *text, *self.notes])
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table, text
+
+        notes = "".join(f"<p>{text(note)}</p>" for note in self.notes)
+        return table(self.titles(), self.cells(), caption=self.title()) + notes
+
+
+def _with_change(now: float, before: float, *, is_base: bool) -> str:
+    shown = duration(now)
+    if is_base or not (math.isfinite(now) and math.isfinite(before)):
+        return shown
+    by = now - before
+    if abs(by) <= _CLOCK_S:
+        return f"{shown} (=)"
+    return f"{shown} ({'+' if by > 0.0 else ''}{duration(by)})"
+
+
+def parse(text: str, flag: str = "--what-if") -> Change:
+    """Read a change as it is typed.
+
+    Examples
+    --------
+    >>> parse("policy=srtf"), parse("servers=+2"), parse("gpus=4,submitted=+1h")
+    ({'policy': 'srtf'}, {'servers': 2}, {'gpus': 4, 'later_s': 3600.0})
+    >>> parse("servers=V100:-1,submitted=-30min")
+    {'servers': -1, 'gpu': 'V100', 'later_s': -1800.0}
+    """
+    change: Change = {}
+    for part in text.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if key == "policy" and value:
+            change["policy"] = value
+        elif key == "servers":
+            gpu, colon, number = value.rpartition(":")
+            change["servers"] = _whole(number, flag, "a number of servers such as +2 or V100:-1")
+            if colon:
+                change["gpu"] = gpu
+        elif key == "gpus":
+            change["gpus"] = _whole(value, flag, "a number of GPUs")
+        elif key == "submitted":
+            later = formatting.seconds(value.lstrip("+-"))
+            if later is None or value[:1] not in ("+", "-"):
+                raise _wrong(flag, text, "submitted=+1h or submitted=-30min")
+            change["later_s"] = -later if value.startswith("-") else later
+        else:
+            expected = "policy=NAME, servers=+N, gpus=N or submitted=+TIME"
+            raise _wrong(flag, text if equals else part, expected)
+    return change
+
+
+def _whole(text: str, flag: str, expected: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise _wrong(flag, text, expected) from None
+
+
+def _wrong(field: str, value: object, expected: str) -> OptionError:
+    return OptionError(f"{field}: expected {expected}, got {value!r}", field=field, value=value)
+
+
+def what_if(
+    result: Result,
+    trace: Callable[[], Trace] | None,
+    own: Policy | None,
+    job: str | int,
+    changes: Sequence[Change],
+    *,
+    workers: int | None = None,
+    progress: bool | Progress = False,
+) -> WhatIf:
+    """Return a job in its run as it was and in one run per change; see `Result.what_if`.
+
+    `trace` reads the jobs that the result kept, and `own` is its policy where that is an object.
+    """
+    from gangline.runs.execution import Run, Worlds, carry_out
+    from gangline.runs.executors import check_workers
+    from gangline.runs.spec import RunSpec
+
+    if not changes:
+        raise _wrong("changes", "none", "at least one change such as {'policy': 'srtf'}")
+    row = row_of(result.jobs, str(job))
+    job_id = result.jobs["job_id"][row].as_py()
+    spec = RunSpec.from_dict(result.spec)
+    worlds = Worlds()
+    jobs = worlds.trace(spec.trace) if trace is None else trace()
+    spec = spec.now(worlds.hold(jobs, spec.trace), own)
+    place = row_of(jobs.table, job_id)
+    runs = [_changed(change, Run(spec, own), jobs, place, worlds) for change in changes]
+    at_once = min(len(runs), check_workers(workers))
+    outcomes = carry_out(runs, worlds, workers=at_once, progress=progress, in_order=True)
+    before = _Columns(result, row)
+    rows = [before.alternative(_AS_IT_WAS, before)]
+    for change, outcome in zip(changes, outcomes, strict=True):
+        try:
+            there = outcome.get()
+        except GanglineError as error:
+            rows.append(Alternative(in_words(change), error=str(error).splitlines()[0]))
+            continue
+        found = _Columns(there, row_of(there.jobs, job_id))
+        rows.append(found.alternative(in_words(change), before))
+    return WhatIf(job_id, result.policy, rows, _notes(changes, jobs, place, rows))
+
+
+def in_words(change: Change) -> str:
+    """Return what is different.
+
+    Examples
+    --------
+    >>> in_words({"policy": "srtf", "servers": -1}), in_words({"gpus": 1, "later_s": 3600.0})
+    ('policy srtf, 1 server fewer', '1 GPU, submitted 1 h later')
+    """
+    words = []
+    if "policy" in change:
+        from gangline.policies.choice import resolve_policy
+
+        words.append(f"policy {resolve_policy(change['policy'], None).label}")
+    if "servers" in change:
+        number = change["servers"]
+        of = f" of {change['gpu']}" if "gpu" in change else ""
+        more = "fewer" if number < 0 else "more"
+        words.append(f"{plural(abs(number), 'server')}{of} {more}")
+    if "gpus" in change:
+        words.append(plural(change["gpus"], "GPU"))
+    if "later_s" in change:
+        later = change["later_s"]
+        words.append(f"submitted {duration(abs(later))} {'earlier' if later < 0.0 else 'later'}")
+    return ", ".join(words)
+
+
+def _changed(change: Change, run: Run, trace: Trace, place: int, worlds: Worlds) -> Run:
+    """Return the run with a change; `place` is the job's row in the trace."""
+    from gangline.policies.choice import resolve_policy
+    from gangline.policies.protocol import Policy
+    from gangline.runs.spec import keys_of
+
+    unknown = set(change) - set(Change.__annotations__)
+    if unknown or not set(change) - {"gpu"}:
+        name = min(unknown, default="none")
+        message = f"changes: expected some of {', '.join(Change.__annotations__)}, got {name}"
+        raise OptionError(message, field=name)
+    if "policy" in change:
+        policy = change["policy"]
+        spec = msgspec.structs.replace(run.spec, policy=resolve_policy(policy, None).reference)
+        run = run._replace(spec=spec, policy=policy if isinstance(policy, Policy) else None)
+    if "servers" in change:
+        cluster = _resized(run.spec.build_cluster(), change)
+        run = run._replace(spec=msgspec.structs.replace(run.spec, cluster=keys_of(cluster)))
+    jobs = _with_job(trace, place, change)
+    if jobs is not None:
+        spec = msgspec.structs.replace(run.spec, trace=worlds.hold(jobs))
+        run = run._replace(spec=spec)
+    return run
+
+
+def _resized(cluster: Cluster, change: Change) -> Cluster:
+    from gangline.cluster.resize import resized, type_of
+
+    gpu = type_of(cluster, change.get("gpu"))
+    have = sum(block.count for block in cluster.servers if block.gpu == gpu)
+    least = 0 if any(block.gpu != gpu for block in cluster.servers) else 1
+    if have + change["servers"] < least:
+        expected = f"at most {have - least} servers fewer, as the cluster has {have} of {gpu}"
+        raise _wrong("servers", change["servers"], expected)
+    return resized(cluster, gpu, have + change["servers"])
+
+
+def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
+    """Return the jobs with one that is changed; None if it is not."""
+    from gangline.trace.jobs.table import Trace
+
+    values: dict[str, float] = {}
+    if "gpus" in change:
+        gpus = change["gpus"]
+        if type(gpus) is not int or gpus < 1:
+            raise _wrong("gpus", gpus, "an integer >= 1")
+        values["gpus"] = gpus
+        if "duration_s" in trace.columns:
+            before = trace.numbers("gpus")[place]
+            values["duration_s"] = trace.numbers("duration_s")[place] * before / gpus
+    if "later_s" in change:
+        arrival = trace.numbers("arrival_s")[place]
+        if not 0.0 <= arrival + change["later_s"] < math.inf:
+            expected = f"at least {-arrival:g}, as it arrived {arrival:g} s after time 0"
+            raise _wrong("later_s", change["later_s"], expected)
+        values["arrival_s"] = arrival + change["later_s"]
+    if not values:
+        return None
+    table = trace.table
+    for name, value in values.items():
+        column = table[name].to_numpy().copy()
+        column[place] = value
+        at = table.column_names.index(name)
+        kind = table.schema.field(name)
+        table = table.set_column(at, kind, pa.array(column, kind.type, from_pandas=True))
+    return Trace.from_arrow(table)
+
+
+class _Columns:
+    """What is compared of a run."""
+
+    def __init__(self, result: Result, row: int) -> None:
+        jobs = result.jobs
+        self._row = row
+        self._facts = {name: jobs[name][row].as_py() for name in ("status", "arrival_s")}
+        self._times = {key: jobs[key][row].as_py() for key in _TIMES.values()}
+        jct = jobs["jct_s"].to_numpy()
+        self._jct = dict(zip(jobs["job_id"].to_pylist(), jct.tolist(), strict=True))
+        del self._jct[jobs["job_id"][row].as_py()]
+
+    def alternative(self, change: str, before: _Columns) -> Alternative:
+        """Return what became of the job here, and of the others that finished here and before."""
+        others = [
+            (jct, before._jct[name])
+            for name, jct in self._jct.items()
+            if math.isfinite(jct) and math.isfinite(before._jct[name])
+        ]
+        now, then = np.asarray(others, np.float64).reshape(-1, 2).T
+        times = {key: math.nan if value is None else value for key, value in self._times.items()}
+        return Alternative(
+            change,
+            **self._facts,
+            **times,
+            others=len(others),
+            others_jct_mean_s=math.fsum(now.tolist()) / len(now) if len(now) else math.nan,
+            others_before_s=math.fsum(then.tolist()) / len(then) if len(then) else math.nan,
+        )
+
+
+def _notes(
+    changes: Sequence[Change], trace: Trace, place: int, rows: Sequence[Alternative]
+) -> list[str]:
+    """Return what was assumed, and what the table does not show."""
+    notes = []
+    if any("gpus" in change for change in changes):
+        notes.append(
+            f"With other GPUs than its {int(trace.numbers('gpus')[place])}, its GPU-hours stay the "
+            "same, unless a throughput table has its rate."
+        )
+    fewest, base = min(row.others for row in rows if not row.error), rows[0].others
+    if fewest < base:
+        notes.append(
+            f"Mean JCTs are of the jobs that finished in both runs: at least {fewest:,} of {base:,}."
+        )
+    return notes
