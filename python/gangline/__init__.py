@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from gangline.runs.spec import RunSpec
     from gangline.runs.summary import RunSummary
     from gangline.studies.capacity import plan_capacity
+    from gangline.studies.eta import Eta, eta
     from gangline.studies.sweep import Sweep, sweep
     from gangline.studies.validate import RuntimeFit, Validation, fit_runtime, validate
     from gangline.trace import Trace, read_trace, write_trace
@@ -80,6 +81,7 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "Comparison",
+    "Eta",
     "GanglineError",
     "InfeasibleJobError",
     "MergeError",
@@ -118,6 +120,7 @@ __all__ = [
     "bench",
     "compare",
     "errors",
+    "eta",
     "fit_runtime",
     "hadare",
     "load_result",
@@ -171,6 +174,7 @@ _HOMES = {
     "gangline.runs.summary": "RunSummary",
     "gangline.studies.capacity": "plan_capacity",
     "gangline.studies.sweep": "Sweep sweep",
+    "gangline.studies.eta": "Eta eta",
     "gangline.studies.validate": "RuntimeFit Validation fit_runtime validate",
     "gangline.trace": "Trace read_trace write_trace",
 }

@@ -122,7 +122,13 @@ class TraceReading:
         _pandas.leave_out()
         from gangline.trace import read_trace
 
+        return read_trace(path, max_errors=max_errors, **self.reading)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The options of `gangline.read_trace`, the format among them."""
         options: dict[str, Any] = {
+            "format": self.format,
             "limit": self.limit,
             "rescale": self.rescale,
             "min_duration_s": self.min_duration_s,
@@ -134,7 +140,6 @@ class TraceReading:
             "cpu_jobs": self.cpu_jobs,
             "zone": self.zone,
             "max_bytes": self.max_bytes,
-            "max_errors": max_errors,
             **_special(self.option or []),
         }
         if self.mapping is not None:
@@ -143,7 +148,7 @@ class TraceReading:
             options["window"] = _window(self.window)
         if self.status is not None:
             options["status"] = tuple(self.status.split(","))
-        return read_trace(path, format=self.format, **options)
+        return options
 
 
 @Parameter(name="*")

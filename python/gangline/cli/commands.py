@@ -23,7 +23,7 @@ class Command(NamedTuple):
 
 
 GROUPS = {
-    "Answers": ("compare", "plan", "sweep", "bench", "reproduce", "paper", "validate"),
+    "Answers": ("compare", "plan", "eta", "sweep", "bench", "reproduce", "paper", "validate"),
     "One run": ("run", "serve", "explain", "report", "gantt", "audit"),
     "What there is": ("policies", "cluster", "trace", "doctor"),
 }
@@ -33,6 +33,7 @@ COMMANDS = {
     "compare": Command("compare:compare", "put several policies side by side on one trace"),
     "sweep": Command("sweep:sweep", "run a grid of runs from a TOML file and sum it up"),
     "plan": Command("plan:plan", "find the fewest servers, or the largest load, for targets"),
+    "eta": Command("eta:eta", "tell when jobs that wait in a queue will start"),
     "bench": Command("bench:bench", "rank policies on a frozen suite of worlds"),
     "explain": Command("explain:explain", "say why a job of a saved run waited, or what if"),
     "report": Command("report:report", "write an HTML report on saved runs"),
@@ -67,6 +68,10 @@ _EXAMPLES = {
     "plan": (
         f'gangline plan {_PHILLY} --policies easy,srtf --keep "p95_wait<4h"',
         f'gangline plan {_PHILLY} --policies fifo-skip --load --keep "jct_mean_s<=2h"',
+    ),
+    "eta": (
+        "gangline eta --trace queue.txt --cluster 8x8xA100 --policy easy --history log.txt",
+        "gangline eta --trace log.csv --cluster lab.toml --at 2d --job 4711",
     ),
     "bench": ("gangline bench --quick --policies fifo,srtf,my_module:MyPolicy",),
     "explain": (

@@ -18,11 +18,14 @@ from gangline.files.text import BOM
 from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS, TABLE, find, reader_of, special_of
 from gangline.trace.jobs import options as trace_options
-from gangline.trace.jobs.table import Trace, build
+from gangline.trace.jobs.table import Trace, build, raw_of_arrow
 from gangline.trace.reference import SYNTH, TraceReference, hashes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.table import ArrowStream
 
 
 def read_trace(path: str | PathLike[str], *, format: str | None = None, **options: object) -> Trace:  # noqa: A002
@@ -64,6 +67,28 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     >>> len(trace), trace.notes["over_limit"]
     (10, 10)
     """
+    return read_raw(path, format, options)[0]
+
+
+def read_raw(
+    path: ArrowStream | str | PathLike[str],
+    format: str | None,  # noqa: A002
+    options: dict[str, Any],
+    adapt: Callable[[Raw], object] | None = None,
+) -> tuple[Trace, float]:
+    """Read a trace; `adapt` may change what the reader found before it is checked.
+
+    Returns
+    -------
+    Trace
+        As from `read_trace`.
+    float
+        What was taken from all times, so that the clock starts at the first job.
+    """
+    if adapt is not None and hasattr(path, "__arrow_c_stream__"):
+        raw, chosen = raw_of_arrow(path, options)
+        adapt(raw)
+        return build(raw, chosen), raw.shift_s
     if not isinstance(path, (str, PathLike)):
         kind = type(path).__name__
         raise TraceError(f"expected the name of a trace, or a path, got {kind}", value=kind)
@@ -71,7 +96,7 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         from gangline.trace.synth import from_uri
 
         _refuse_options_of_files(str(path), format, options)
-        return from_uri(str(path), **options)
+        return from_uri(str(path), **options), 0.0
     if not str(path):
         raise TraceError("expected the name of a trace, got an empty text", value="")
     size = trace_options.make({"max_bytes": options.get("max_bytes")})
@@ -89,9 +114,11 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         with np.errstate(over="ignore", invalid="ignore"):
             raw = reader.read(source, chosen)
             source.start_hash()
+            if adapt is not None:
+                adapt(raw)
             trace = build(raw, chosen, lambda: _provenance(source, raw.metadata))
             trace.reference = _reference(source, name, chosen)
-            return trace
+            return trace, raw.shift_s
     finally:
         source.release()
 

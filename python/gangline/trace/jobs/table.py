@@ -97,17 +97,7 @@ class Trace:
         TraceError
             If a column is missing or a value is out of range; it names row and column.
         """
-        from gangline.trace.readers import table as mapped
-        from gangline.trace.readers.native import from_table
-
-        table = data if isinstance(data, pa.Table) else pa.table(data)
-        columns = options.get("columns")
-        if columns is not None:
-            if isinstance(columns, str):
-                options = {**options, "columns": mapping_of(columns)}
-            chosen = trace_options.make(options, mapped.Special)
-            return build(mapped.of_arrow(table, "table", chosen), chosen)
-        return build(from_table(table, "table"), trace_options.make(options))
+        return build(*raw_of_arrow(data, options))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -216,6 +206,23 @@ class Trace:
             + table(["", *_QUANTILES], spread)
             + more("where it comes from", table(["", ""], about))
         )
+
+
+def raw_of_arrow(
+    data: ArrowStream | pa.Table, options: Mapping[str, object]
+) -> tuple[Raw, Options]:
+    """Take a table in memory, not checked yet, and the options of its reader."""
+    from gangline.trace.readers import table as mapped
+    from gangline.trace.readers.native import from_table
+
+    table = data if isinstance(data, pa.Table) else pa.table(data)
+    columns = options.get("columns")
+    if columns is None:
+        return from_table(table, "table"), trace_options.make(options)
+    if isinstance(columns, str):
+        options = {**options, "columns": mapping_of(columns)}
+    chosen = trace_options.make(options, mapped.Special)
+    return mapped.of_arrow(table, "table", chosen), chosen
 
 
 def build(

@@ -47,6 +47,17 @@ ADVICE = (
     "JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,Elapsed,Timelimit,NNodes,"
     "AllocTRES,ReqTRES"
 )
+_SQUEUE = {
+    "submit_time": "submit",
+    "start_time": "start",
+    "end_time": "end",
+    "time": "elapsed",
+    "time_limit": "timelimit",
+    "nodes": "nnodes",
+    "tres_alloc": "alloctres",
+    "name": "jobname",
+}
+"""What squeue calls the fields of sacct."""
 _TIMES = ("submit", "eligible", "start", "end")
 _NULLS = ("Unknown", "None", "N/A", "INVALID", "(null)")
 _NO_LIMIT = ("unlimited", "partition_limit")
@@ -97,10 +108,15 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def separator_of(head: bytes) -> str | None:
     """Return what separates the fields if these bytes begin as sacct's output does."""
     for separator in "|,;\t":
-        names = [simple(name) for name in header(head, separator)]
+        names = [_field(name) for name in header(head, separator)]
         if "jobid" in names and len(FIELDS.intersection(names)) >= 4:
             return separator
     return None
+
+
+def _field(name: str) -> str:
+    """Return the field of sacct that a header names."""
+    return _SQUEUE.get(simple(name), simple(name))
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -108,6 +124,9 @@ def read(source: Source, options: Options) -> Raw:
     special = options.special
     notes: dict[str, int] = {}
     file = _open(source, special, notes)
+    ours = [_field(name) for name in file.names]
+    if ours != [simple(name) for name in file.names]:
+        file.names = ours  # of squeue
     names = [simple(name) for name in file.names]
     _require(file, names)
     clock = _clock(source.head, names, special)
@@ -160,7 +179,7 @@ def _require(file: TextFile, names: list[str]) -> None:
         ("jobid",),
         ("submit",),
         ("elapsed", "elapsedraw", "end"),
-        ("alloctres", "reqtres", "allocgres"),
+        ("alloctres", "reqtres", "allocgres", "tres_per_node"),
     )
     for some in choices:
         if not set(some) & set(names):
@@ -174,7 +193,7 @@ def _kinds(clock: pa.DataType) -> dict[str, pa.DataType]:
     kinds: dict[str, pa.DataType] = dict.fromkeys(texts, LABEL)
     kinds["jobid"] = pa.string()
     kinds |= dict.fromkeys(_TIMES, clock)
-    kinds |= dict.fromkeys(("elapsed", "timelimit", "allocgres"), LABEL)
+    kinds |= dict.fromkeys(("elapsed", "timelimit", "allocgres", "tres_per_node"), LABEL)
     kinds |= dict.fromkeys(("elapsedraw", "timelimitraw", "priority", "nnodes"), pa.float64())
     return kinds
 
@@ -315,6 +334,9 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
     asked = _tres(raw, "ReqTRES", columns.get("reqtres"), rows)
     if "alloctres" not in columns and "allocgres" in columns:
         granted = {**granted, "gpus": _gres(columns["allocgres"])}
+    per_node = columns.get("tres_per_node")
+    if per_node is not None and not {"alloctres", "reqtres", "allocgres"} & set(columns):
+        granted = {**granted, "gpus": _gres(per_node) * _numbers(columns.get("nnodes"), rows)}
     for name in ("gpus", "cpus", "host_memory_gb", "servers"):
         found[name] = np.where(np.isnan(granted[name]), asked[name], granted[name])
     # an allocation without GPUs is one of a job that wants none
@@ -326,6 +348,10 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
     texts = columns.get("alloctres" if special.types == "allocated" else "reqtres")
     if texts is not None:
         lists = lists_of(texts, lambda text: sorted(_types_of(text)))
+        if lists.null_count < rows:
+            found["gpu_types"] = lists
+    elif per_node is not None:
+        lists = lists_of(per_node, lambda text: sorted(filter(None, gres_gpus(text))))
         if lists.null_count < rows:
             found["gpu_types"] = lists
     return found

@@ -1,0 +1,123 @@
+"""`gangline eta`: when the jobs that wait in a queue will start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from gangline.cli import _console, _inputs, complete
+from gangline.cli._inputs import Jobs, Json, Lab, MaybeJobs, MaybeWhole, Settings, TraceChoice, Whole
+from gangline.errors import OptionError
+
+if TYPE_CHECKING:
+    from gangline.studies.eta import Eta
+
+
+def eta(
+    *,
+    trace: Jobs,
+    cluster: Lab,
+    policy: Annotated[str, Parameter(completer=complete.policy)] = "fifo",
+    settings: Settings = None,
+    at: str | None = None,
+    history: MaybeJobs = None,
+    estimate_error: float | None = None,
+    draws: Whole = 100,
+    level: float = 0.8,
+    seed: Whole = 0,
+    restart_s: float | None = None,
+    job: str | None = None,
+    workers: MaybeWhole = None,
+    json: Json = False,
+    choice: TraceChoice | None = None,
+) -> int:
+    """Tell when jobs that wait in a queue will start, with intervals, and why they wait.
+
+    Parameters
+    ----------
+    trace
+        An export in which jobs wait or run, such as that of sacct, squeue or kubectl get; or a log
+        of finished jobs with their starts, and --at.
+    cluster
+        A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
+    policy
+        What decides who starts; module:Class is a policy in Python.
+    settings
+        A parameter as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
+    at
+        The moment: seconds on the clock of the trace, 2d, or YYYY-MM-DD HH:MM:SS; default: the last
+        instant of which it tells.
+    history
+        A log of finished jobs, whose run times tell how sure the times are.
+    estimate_error
+        Instead: the standard deviation of the logarithm of run time over limit.
+    draws
+        Runs, each with other run times.
+    level
+        Share of the runs whose starts are in an interval.
+    seed
+        Seed of the draws.
+    restart_s
+        Seconds without progress after a restart or move; default 0.
+    job
+        Show this job alone.
+    workers
+        Runs at once; default: one per core.
+    json
+        Print one JSON document instead of a table.
+    choice
+        How the trace is read.
+    """
+    from gangline.studies.eta import eta as foresee
+
+    given, sharing = _inputs.split_sharing(settings)
+    chosen = _inputs.policy(policy, given)
+    found = foresee(
+        cluster,
+        trace,
+        chosen,
+        at=at,
+        history=history,
+        estimate_error=estimate_error,
+        draws=draws,
+        level=level,
+        seed=seed,
+        restart_s=restart_s,
+        sharing=sharing,
+        workers=workers,
+        progress=True,
+        **(choice or TraceChoice()).reading,
+    )
+    if json:
+        _console.document(found.to_dict())
+        return 0
+    _console.table(
+        found.titles(), _lines(found, job), title=found.title(), numbers=range(2, _times(found))
+    )
+    _console.paragraphs(*found.sentences())
+    _say_notes(found)
+    return 0
+
+
+def _times(found: Eta) -> int:
+    return len(found.titles()) - 1
+
+
+def _lines(found: Eta, job: str | None) -> list[list[str]]:
+    """Return the lines of the table, or that of one job."""
+    lines = found.cells()
+    if job is None:
+        return lines
+    mine = [line for line in lines if line[0] == job]
+    if not mine:
+        message = f"--job: no job `{job}` waits; {len(lines):,} others do"
+        raise OptionError(message, field="job", value=job)
+    return mine
+
+
+def _say_notes(found: Eta) -> None:
+    from gangline.trace.jobs.notes import explain
+
+    for name, count in found.notes.items():
+        _console.say(f"note: {name} {count:,}: {explain(name, {})}")

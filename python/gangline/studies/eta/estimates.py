@@ -1,0 +1,221 @@
+"""How long jobs take: an estimate for each, and draws around it from a stated source.
+
+The source is the run times of finished jobs (`history`), or an error that is given (`error`), or
+none. Draws of different jobs are independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator  # noqa: TC003 - a type alias
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gangline.errors import OptionError
+from gangline.trace.jobs.normalise import numbers
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.trace.jobs.table import Trace
+    from gangline.trace.snapshot import Snapshot
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+__all__ = ["LATEST", "LEAST", "Estimates", "Jobs", "history_of"]
+
+LEAST = 20
+"""Finished jobs below which a group says too little; our own choice."""
+LATEST = 200
+"""The last finished jobs of a group that count: habits change; our own choice."""
+_LEAST_LEFT = 5  # ours: of a group, jobs that took longer than a running job has so far
+_LEAST_S = 1e-3  # ours: what is left of a running job, at least
+_GROUPS = (("user", "model", "gpus"), ("user", "gpus"), ("user",), ("model", "gpus"), ("gpus",), ())
+"""Whom a job is compared with: the first group that has enough finished jobs."""
+
+Pools: TypeAlias = dict[tuple[Any, ...], "Floats"]
+
+
+class Jobs(NamedTuple):
+    """What an estimate depends on, a row per job.
+
+    Attributes
+    ----------
+    labels : dict of str to list
+        `user`, `model` and `gpus`, as far as they are known.
+    limit_s : float64 array
+        The time limit or the estimate of the user; NaN if there is none.
+    elapsed_s : float64 array
+        For how long it has run.
+    """
+
+    labels: dict[str, list[Any]]
+    limit_s: Floats
+    elapsed_s: Floats
+
+    @classmethod
+    def of(cls, trace: Trace, rows: Ints, elapsed_s: Floats) -> Jobs:
+        """Take jobs of a trace."""
+        labels: dict[str, list[Any]] = {"gpus": trace.numbers("gpus")[rows].tolist()}
+        for name in ("user", "model"):
+            if name in trace.columns:
+                labels[name] = trace.table[name].take(rows).to_pylist()
+        limit = np.full(len(trace), np.nan)
+        if "wait_limit_s" in trace.columns:
+            limit = numbers(trace.column("wait_limit_s")).astype(np.float64)
+        return cls(labels, np.where(limit[rows] > 0.0, limit[rows], np.nan), elapsed_s)
+
+
+class History(NamedTuple):
+    """Finished jobs in the order in which they ended."""
+
+    jobs: Jobs
+    run_s: Floats
+
+
+def history_of(*snapshots: Snapshot) -> History:
+    """Return the finished jobs of snapshots, one log after the other."""
+    parts = []
+    for one in snapshots:
+        rows = one.finished[one.finish_s[one.finished] > one.start_s[one.finished]]
+        parts.append((Jobs.of(one.trace, rows, np.zeros(len(rows))), one.finish_s - one.start_s, rows))
+    names = set.intersection(*(set(jobs.labels) for jobs, _, _ in parts))
+    labels = {
+        name: [value for jobs, _, _ in parts for value in jobs.labels[name]] for name in names
+    }
+    limit = np.concatenate([jobs.limit_s for jobs, _, _ in parts])
+    run = np.concatenate([times[rows] for _, times, rows in parts])
+    return History(Jobs(labels, limit, np.zeros(len(run))), run)
+
+
+class Estimates:
+    """Run times of jobs: their median, and draws.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    history : History, optional
+        Where the draws come from: the ratio of run time to limit of finished jobs of the same
+        user, for jobs that have a limit; for others the run times of finished jobs of the same
+        user, model and size. With fewer than 20 of them the next wider group counts.
+    error : float, optional
+        Instead: the standard deviation of the logarithm of run time over limit, whose median is 1.
+
+    Raises
+    ------
+    OptionError
+        If a job has no estimate: no limit, and no history.
+    """
+
+    def __init__(self, jobs: Jobs, history: History | None, error: float | None) -> None:
+        self._jobs = jobs
+        self._error = error
+        self.source = "none" if history is None and error is None else "history"
+        self._pools: list[Floats] = []
+        self.outlived = 0
+        """Jobs that have run for longer than any they are compared with."""
+        if history is not None:
+            self._pools = self._choose(history)
+            return
+        absent = np.flatnonzero(np.isnan(jobs.limit_s))
+        if len(absent):
+            message = (
+                f"{len(absent):,} of {len(jobs.limit_s):,} jobs have no time limit and no estimate; "
+                "give a log of finished jobs (`history`), or a column `wait_limit_s`"
+            )
+            raise OptionError(message, field="history")
+        self.source = "none" if error is None else "error"
+        self.outlived = int((jobs.elapsed_s >= jobs.limit_s).sum()) if error is None else 0
+
+    def median_s(self) -> Floats:
+        """Return the median run time of each job, given how long it has run."""
+        return self._at(np.full(len(self._jobs.limit_s), 0.5))
+
+    def draws(self, count: int, seed: int) -> Iterator[Floats]:
+        """Yield run times of all jobs, independent from draw to draw and from job to job."""
+        random = np.random.Generator(np.random.Philox(seed))
+        for _ in range(count):
+            yield self._at(random.random(len(self._jobs.limit_s)))
+
+    def _at(self, level: Floats) -> Floats:
+        """Return a quantile of the run time of each job, longer than it has run already."""
+        elapsed, limit = self._jobs.elapsed_s, self._jobs.limit_s
+        if self._pools:
+            found = np.asarray(
+                [pool[int(at * len(pool))] for pool, at in zip(self._pools, level, strict=True)]
+            )
+        elif self._error is None:
+            found = np.where(elapsed < limit, limit, 2.0 * elapsed)
+        else:
+            found = _log_normal(limit, self._error, elapsed, level)
+        return np.maximum(found, elapsed + _LEAST_S)
+
+    def _choose(self, history: History) -> list[Floats]:
+        """Return the run times, sorted, of which one is drawn for each job."""
+        limits = self._jobs.limit_s
+        ratios = np.where(history.jobs.limit_s > 0.0, history.run_s / history.jobs.limit_s, np.nan)
+        shared = set(self._jobs.labels) & set(history.jobs.labels)
+        groups = [group for group in _GROUPS if set(group) <= shared]
+        by_ratio = [(group, _pools(history, ratios, group)) for group in groups if "gpus" not in group]
+        by_time = [(group, _pools(history, history.run_s, group)) for group in groups]
+        known: dict[Any, Floats] = {}
+        chosen = []
+        for row, (limit, elapsed) in enumerate(zip(limits, self._jobs.elapsed_s, strict=True)):
+            labels = {name: self._jobs.labels[name][row] for name in shared}
+            key = (limit, elapsed, *labels.values())
+            if key not in known:
+                pools = [] if np.isnan(limit) else _times(by_ratio, labels, limit)
+                pools = pools or _times(by_time, labels, 1.0)
+                known[key] = self._longer(pools, elapsed, limit)
+            chosen.append(known[key])
+        return chosen
+
+    def _longer(self, pools: list[Floats], elapsed: float, limit: float) -> Floats:
+        """Return the run times of the first group in which enough jobs took longer than this."""
+        if not pools:
+            if np.isnan(limit):
+                message = "no finished job tells how long jobs without a limit take"
+                raise OptionError(f"history: {message}", field="history")
+            pools = [np.asarray([limit])]
+        left = [pool[np.searchsorted(pool, elapsed, "right") :] for pool in pools]
+        for pool, whole in zip(left, pools, strict=True):
+            if len(pool) >= min(_LEAST_LEFT, len(whole)):
+                return pool
+        if len(left[-1]):
+            return left[-1]
+        self.outlived += 1
+        return np.asarray([2.0 * elapsed if not limit > elapsed else min(2.0 * elapsed, limit)])
+
+
+def _pools(history: History, values: Floats, group: tuple[str, ...]) -> Pools:
+    """Return the last values of each group of finished jobs, sorted."""
+    labels = [history.jobs.labels[name] for name in group]
+    keys = zip(*labels, strict=True) if group else iter([()] * len(values))
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for key, value in zip(keys, values.tolist(), strict=True):
+        if value > 0.0 and None not in key:
+            found.setdefault(key, []).append(value)
+    return {key: np.sort(np.asarray(listed[-LATEST:])) for key, listed in found.items()}
+
+
+def _times(
+    groups: list[tuple[tuple[str, ...], Pools]], labels: dict[str, Any], scale: float
+) -> list[Floats]:
+    """Return the run times in the groups of a job, the narrowest first, that have enough jobs."""
+    pools = [found.get(tuple(labels[name] for name in group)) for group, found in groups]
+    known = [pool * scale for pool in pools if pool is not None]
+    return [pool for pool in known if len(pool) >= LEAST] or known[-1:]
+
+
+def _log_normal(median: Floats, sigma: float, least: Floats, level: Floats) -> Floats:
+    """Return a quantile of log-normal values above `least`."""
+    normal = NormalDist()
+    if sigma == 0.0:
+        return np.where(least < median, median, 2.0 * least)
+    with np.errstate(divide="ignore"):
+        bound = np.log(least / median) / sigma
+    below = np.asarray([normal.cdf(value) for value in bound.tolist()])
+    at = np.clip(below + level * (1.0 - below), 1e-300, 1.0 - 2.0**-53)
+    return np.asarray(median * np.exp(sigma * np.asarray([normal.inv_cdf(p) for p in at.tolist()])))

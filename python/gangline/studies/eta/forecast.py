@@ -1,0 +1,317 @@
+"""When jobs that wait will start: many runs of the queue as it is, each with other run times."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.errors import OptionError
+from gangline.studies.eta.estimates import Estimates, Jobs, history_of
+from gangline.runs.explain.reasons import NOT_ASKED, TOO_FEW
+from gangline.studies.eta.result import Cause, Eta, Forecast, Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from gangline.cluster.description import Cluster
+    from gangline.policies.choice import PolicyLike
+    from gangline.runs.execution import Run, Worlds
+    from gangline.runs.inputs import ClusterLike, Progress, TraceLike
+    from gangline.runs.options import SharingOptions
+    from gangline.trace.jobs.table import Trace
+    from gangline.trace.snapshot import Snapshot
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["eta"]
+
+_DRAWS_MAX = 10_000  # ours: as many as of seeds
+_LEAST_ELAPSED_S = 1e-3  # ours: a job that has just started is there before those that wait
+_KEPT = (
+    "job_id", "gpus", "model", "batch_size", "user", "vc", "gpu_types", "memory_gb", "weight",
+    "wait_limit_s", "account", "partition", "qos", "priority", "servers", "cpus",
+    "host_memory_gb", "gpu_fraction", "min_gpus", "max_gpus",
+)  # fmt: skip
+"""Columns of the trace that the runs have too; a number of iterations would be another run time."""
+
+
+def eta(
+    cluster: ClusterLike,
+    queue: TraceLike,
+    policy: PolicyLike = "fifo",
+    *,
+    at: float | str | None = None,
+    history: TraceLike | None = None,
+    estimate_error: float | None = None,
+    draws: int = 100,
+    level: float = 0.8,
+    seed: int = 0,
+    params: Mapping[str, object] | None = None,
+    restart_s: float | None = None,
+    sharing: SharingOptions | None = None,
+    workers: int | None = None,
+    progress: bool | Progress = False,
+    **reading: object,
+) -> Eta:
+    """Tell when the jobs that wait in a queue will start.
+
+    Parameters
+    ----------
+    cluster : Cluster, mapping, or str
+        As for `gangline.simulate`.
+    queue : Trace, Arrow table, or str
+        An export in which jobs wait or run, such as that of `sacct`, `squeue` or `kubectl get`; or
+        the log of finished jobs with their starts, of which `at` picks a moment.
+    policy : policy configuration, Policy, or str
+        What decides; a name takes its parameters from `params`.
+    at : float or str, optional
+        The moment: seconds on the clock of the queue, a length of time such as "2d", or a date
+        YYYY-MM-DD HH:MM:SS. Default: the last instant of which the queue tells.
+    history : Trace, Arrow table, or str, optional
+        A log of finished jobs, in addition to those of the queue.
+    estimate_error : float, optional
+        Instead of a history: the standard deviation of the logarithm of run time over time limit,
+        >= 0. The median run time is the limit.
+    draws : int
+        Number of runs, from 2 to 10,000.
+    level : float
+        Share of the runs whose starts are in an interval, between 0 and 1.
+    seed : int
+        Seed of the draws.
+    params : mapping, optional
+        Parameters of a policy given by name.
+    restart_s : float, optional
+        As for `gangline.simulate`.
+    sharing : mapping, optional
+        As for `gangline.simulate`.
+    workers : int, optional
+        Maximum number of concurrent runs; default: one per core.
+    progress : bool or callable
+        As for `gangline.simulate`; with several workers none is shown.
+    **reading
+        How the queue is read, as for `gangline.read_trace`: format, columns, zone, ...
+
+    Returns
+    -------
+    Eta
+        One forecast per job that waits, in the order of their arrival.
+
+    Raises
+    ------
+    TraceError
+        As for `gangline.read_trace`; if `at` is no moment; or if no job waits then.
+    OptionError
+        If an option is out of range, or a job has neither a time limit nor a history.
+    ClusterError, PolicyError
+        If an input is wrong.
+
+    Notes
+    -----
+    In each run the clock begins when the oldest running job started. The running jobs arrive when
+    they started and find GPUs in that order, those that wait arrive at the moment itself, in the
+    order of their submission. Which GPUs a running job really has is not looked at. No job arrives
+    later.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> jobs = {
+    ...     "job_id": ["a", "b"], "arrival_s": [0, 30], "gpus": [4, 2],
+    ...     "trace_status": ["running", "pending"], "observed_start_s": [0, None],
+    ...     "wait_limit_s": [100, 50],
+    ... }
+    >>> found = gl.eta(gl.Cluster.homogeneous(servers=1, gpus=4), pa.table(jobs), at=40)
+    >>> [(one.job_id, one.start_in_s) for one in found]
+    [('b', 60.0)]
+    """
+    from gangline.policies.choice import resolve_policy
+    from gangline.runs.execution import Worlds, carry_out
+    from gangline.runs.executors import check_workers
+    from gangline.runs.inputs import as_cluster
+    from gangline.trace.snapshot import read_snapshot
+
+    _check(estimate_error, history, draws, level)
+    lab, chosen = as_cluster(cluster), resolve_policy(policy, params)
+    now = read_snapshot(queue, at, **reading)
+    logs = [now] if history is None else [_log(history), now]
+    rows = np.concatenate([now.running, now.pending])
+    elapsed = np.zeros(len(rows))
+    begun = now.at_s - now.start_s[now.running]
+    elapsed[: len(begun)] = np.where(np.isnan(begun), 0.0, begun)
+    past = history_of(*logs)
+    is_known = estimate_error is None and len(past.run_s) > 0
+    estimates = Estimates(Jobs.of(now.trace, rows, elapsed), past if is_known else None, estimate_error)
+    at_once = check_workers(workers)
+    worlds = Worlds(at_once + 1)
+    world = _World(now, rows, elapsed, _round_s(chosen.policy, chosen.params))
+    options: dict[str, Any] = {
+        "restart_s": restart_s, "sharing": sharing, "on_infeasible": "drop", "seed": seed,
+        "timeline": "off",
+    }  # fmt: skip
+
+    def run(run_s: Floats, **more: Any) -> Run:
+        jobs = world.with_run_times(run_s)
+        return worlds.take(lab, jobs, policy, params=params, **options, **more)
+
+    count = 1 if estimates.source == "none" else draws
+    runs = (run(run_s) for run_s in estimates.draws(count, seed))
+    starts = np.empty((count, len(now.pending)))
+    unplaced = 0
+    outcomes = carry_out(runs, worlds, workers=at_once, progress=progress, in_order=True)
+    for row, outcome in enumerate(outcomes):
+        first = outcome.get().jobs["first_start_s"].to_numpy()
+        starts[row] = first[len(now.running) :] - world.now_s
+        unplaced = max(unplaced, int((~(first[: len(now.running)] < world.now_s)).sum()))
+    median = run(estimates.median_s(), until_s=world.now_s)
+    causes = world.causes(worlds, median)
+    return Eta(
+        policy=chosen.label,
+        at_s=now.at_s,
+        epoch=now.trace.metadata.get("epoch", ""),
+        spread=Spread(level, estimates.source, count, len(past.run_s), estimate_error),
+        forecasts=_forecasts(now, starts, level, causes),
+        running=len(now.running),
+        unplaced=unplaced,
+        outlived=estimates.outlived,
+        later=now.later,
+        unknown_types=_unknown_types(now.trace, lab),
+        notes=dict(now.trace.notes),
+    )
+
+
+def _unknown_types(trace: Trace, cluster: Cluster) -> list[str]:
+    """Return the GPU types that jobs name and the cluster lacks."""
+    if "gpu_types" not in trace.columns:
+        return []
+    named = set(trace.column("gpu_types").flatten().unique().to_pylist())
+    return sorted(named.difference(gpu.name for gpu in cluster.gpu_types))
+
+
+def _check(error: float | None, history: object, draws: int, level: float) -> None:
+    """Raise an OptionError for a value out of range."""
+    if error is not None and not 0.0 <= error < math.inf:
+        raise _wrong("estimate_error", error, "a number >= 0")
+    if error is not None and history is not None:
+        raise _wrong("estimate_error", error, "nothing, as a history tells it")
+    if type(draws) is not int or not 2 <= draws <= _DRAWS_MAX:
+        raise _wrong("draws", draws, f"an integer from 2 to {_DRAWS_MAX:,}")
+    if not 0.0 < level < 1.0:
+        raise _wrong("level", level, "a share between 0 and 1")
+    if int((draws + 1) * (1.0 - level) / 2.0) < 1:
+        least = math.ceil(2.0 / (1.0 - level)) - 1
+        raise _wrong("draws", draws, f"at least {least:,} for intervals of level {level:g}")
+
+
+def _wrong(field: str, value: object, expected: str) -> OptionError:
+    return OptionError(f"{field}: expected {expected}, got {value!r}", field=field, value=value)
+
+
+def _log(history: TraceLike) -> Snapshot:
+    """Read a log, all of whose jobs that have run count."""
+    from gangline.trace.snapshot import read_snapshot
+
+    return read_snapshot(history, is_log=True)
+
+
+def _round_s(policy: Any, params: Mapping[str, Any]) -> float | None:
+    """Return the length of a policy's rounds; None if it has none."""
+    given = params.get("round_s", getattr(policy, "round_s", None))
+    return float(given) if given else None
+
+
+class _World:
+    """The jobs of a queue as the trace of a run.
+
+    Parameters
+    ----------
+    now : Snapshot
+    rows : int64 array
+        Those that run by their start, then those that wait by arrival.
+    elapsed_s : float64 array
+        For how long each has run.
+    round_s : float, optional
+        Where the policy decides at round boundaries only, the moment is one, and running jobs
+        arrive at that before their start.
+    """
+
+    def __init__(
+        self, now: Snapshot, rows: npt.NDArray[np.int64], elapsed_s: Floats, round_s: float | None
+    ) -> None:
+        running = len(now.running)
+        age = np.maximum(elapsed_s[:running], _LEAST_ELAPSED_S)
+        if round_s is not None:
+            age = np.ceil(age / round_s) * round_s
+        self.now_s = float(np.max(age, initial=0.0))
+        self._elapsed_s = elapsed_s
+        self._age_s = np.concatenate([age, np.zeros(len(rows) - running)])
+        self._running = running
+        names = [name for name in _KEPT if name in now.trace.columns]
+        self._columns = now.trace.table.select(names).take(pa.array(rows))
+
+    def with_run_times(self, run_s: Floats) -> Trace:
+        """Return the jobs with these run times, those of the past included."""
+        from gangline.trace.jobs.table import Trace
+
+        arrival = pa.array(self.now_s - self._age_s)
+        duration = pa.array(run_s - self._elapsed_s + self._age_s)
+        table = self._columns.append_column("arrival_s", arrival)
+        return Trace.from_arrow(table.append_column("duration_s", duration))
+
+    def causes(self, worlds: Worlds, run: Run) -> list[Cause]:
+        """Return why each job that waits does not start now."""
+        rows = range(self._running, len(self._age_s))
+        result, watched = worlds.watch(run, list(rows))
+        ids, status = result.jobs["job_id"].to_pylist(), result.jobs["status"].to_pylist()
+        start = result.jobs["first_start_s"].to_numpy()
+        return [
+            Cause("too large")
+            if status[row] == "dropped"
+            else Cause("")
+            if start[row] <= self.now_s
+            else self._cause(watched.said.get(row), ids)
+            for row in rows
+        ]
+
+    def _cause(self, said: npt.NDArray[np.void] | None, ids: list[str]) -> Cause:
+        if said is None or not len(said):
+            return Cause(NOT_ASKED.name)
+        last = said[-1]
+        return Cause(
+            str(last["cause"]) or TOO_FEW.name,
+            ids[last["job"]] if last["job"] >= 0 else None,
+            float(last["until_s"]) - self.now_s,
+            last["words"],
+        )
+
+
+def _forecasts(
+    now: Snapshot, starts: Floats, level: float, causes: list[Cause]
+) -> list[Forecast]:
+    """Return what the starts of all runs tell of each job."""
+    trace, count = now.trace, len(starts)
+    ordered = np.sort(np.where(np.isnan(starts), np.inf, starts), axis=0)
+    # of n draws and the truth, each order is as likely: the interval holds it in level or more
+    edge = max(int((count + 1) * (1.0 - level) / 2.0), 1)
+    low, high = ordered[edge - 1], ordered[count - edge]
+    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0
+    users = [None] * len(trace)
+    if "user" in trace.columns:
+        users = trace.column("user").to_pylist()
+    return [
+        Forecast(
+            job_id=trace.column("job_id")[row].as_py(),
+            user=users[row],
+            gpus=int(trace.column("gpus")[row].as_py()),
+            waited_s=now.at_s - float(trace.numbers("arrival_s")[row]),
+            start_in_s=float(middle[place]),
+            from_in_s=float(low[place]),
+            to_in_s=float(high[place]),
+            cause=causes[place],
+        )
+        for place, row in enumerate(now.pending.tolist())
+    ]

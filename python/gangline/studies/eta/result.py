@@ -1,0 +1,281 @@
+"""When jobs will start, as values, a table, sentences and HTML."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline._support.builtin_values import finite
+from gangline._support.formatting import duration, listed, plural
+from gangline.runs.explain.reasons import TOO_FEW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Cause", "Eta", "Forecast", "Spread"]
+
+NOW = "starts now"
+NEVER = "too large"
+_MEANINGS = {
+    NEVER: "the cluster has too few GPUs of a type that it can use",
+    TOO_FEW.name: "too few GPUs are free, and the policy says no more",
+    "not asked": "the policy has not been asked yet",
+    "round": "the policy gives out GPUs at round boundaries",
+}
+
+
+class Cause(NamedTuple):
+    """Why a job does not start now, in the words of `gangline explain`.
+
+    Attributes
+    ----------
+    name : str
+        A reason of the policy such as "behind"; empty if the job starts now.
+    job_id : str, optional
+        The other job that the reason names.
+    until_in_s : float
+        The instant that the reason names, from now; NaN if it names none.
+    words : str, optional
+        Of a policy in Python.
+    """
+
+    name: str
+    job_id: str | None = None
+    until_in_s: float = math.nan
+    words: str | None = None
+
+    def __str__(self) -> str:
+        if not self.name:
+            return NOW
+        until = f"in {duration(self.until_in_s)}" if math.isfinite(self.until_in_s) else ""
+        if self.words:
+            words = self.words.replace("{job}", f"job {self.job_id}")
+            return words.replace("{until}", until)
+        job = f" job {self.job_id}" if self.job_id is not None else ""
+        return f"{self.name}{job}" + (f", {until}" if until else "")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """When a job will start.
+
+    Attributes
+    ----------
+    job_id : str
+    user : str, optional
+    gpus : int
+    waited_s : float
+        For how long it has waited.
+    start_in_s : float
+        From now to its start: the median of the runs; infinite if it never starts.
+    from_in_s, to_in_s : float
+        The interval.
+    cause : Cause
+        Why it does not start now, if every job took its median run time.
+    """
+
+    job_id: str
+    user: str | None
+    gpus: int
+    waited_s: float
+    start_in_s: float
+    from_in_s: float
+    to_in_s: float
+    cause: Cause
+
+
+class Spread(NamedTuple):
+    """Where intervals come from.
+
+    Attributes
+    ----------
+    level : float
+        Share of the runs whose starts are in an interval.
+    source : str
+        "history", "error" or "none".
+    draws : int
+        Runs.
+    jobs : int
+        Finished jobs that the queue and the history have.
+    error : float, optional
+        The standard deviation of the logarithm of run time over limit.
+    """
+
+    level: float
+    source: str
+    draws: int
+    jobs: int
+    error: float | None
+
+
+@dataclass(frozen=True)
+class Eta:
+    """When the jobs of a queue will start: `gangline.eta`.
+
+    Attributes
+    ----------
+    policy : str
+        Label of the policy.
+    at_s : float
+        The moment, on the clock of the queue.
+    epoch : str
+        Date of time 0 of that clock; empty if it has none.
+    spread : Spread
+        Where the intervals come from.
+    forecasts : list of Forecast
+        In the order of arrival.
+    running : int
+        Jobs that run at the moment.
+    unplaced : int
+        Of these, at most how many found no GPUs in a run before the others.
+    outlived : int
+        Jobs that have run for longer than any that they are compared with.
+    later : int
+        Jobs that arrive after the moment, which are left out.
+    unknown_types : list of str
+        GPU types that jobs name and the cluster lacks.
+    notes : dict of str to int
+        What was left out of the queue, as for a trace.
+    """
+
+    policy: str
+    at_s: float
+    epoch: str
+    spread: Spread
+    forecasts: list[Forecast]
+    running: int
+    unplaced: int
+    outlived: int
+    later: int
+    unknown_types: list[str]
+    notes: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.forecasts)
+
+    def __iter__(self) -> Iterator[Forecast]:
+        return iter(self.forecasts)
+
+    def __getitem__(self, job_id: str) -> Forecast:
+        """Return the forecast of a job; raises a KeyError if it does not wait."""
+        for one in self.forecasts:
+            if one.job_id == job_id:
+                return one
+        raise KeyError(job_id)
+
+    def titles(self) -> list[str]:
+        """Return the titles of the table."""
+        ends = [] if self.spread.source == "none" else [f"{100.0 * self.spread.level:g} % from", "to"]
+        return ["job", "user", "GPUs", "waited", "starts in", *ends, "why not now"]
+
+    def cells(self) -> list[list[str]]:
+        """Return the cells of the table, a line per job."""
+        lines = []
+        for one in self.forecasts:
+            ends = [] if self.spread.source == "none" else [one.from_in_s, one.to_in_s]
+            times = [_in(time_s) for time_s in (one.start_in_s, *ends)]
+            known = [one.job_id, one.user or "", f"{one.gpus:,}", duration(one.waited_s)]
+            lines.append([*known, *times, str(one.cause)])
+        return lines
+
+    def title(self) -> str:
+        """Return what stands above the table."""
+        now = sum(not one.cause.name for one in self.forecasts)
+        waiting = f"{plural(len(self), 'job')} {'waits' if len(self) == 1 else 'wait'}"
+        return (
+            f"Under {self.policy}: {waiting}, {self.running:,} run; "
+            f"{now:,} of those that wait {'starts' if now == 1 else 'start'} now"
+        )
+
+    def sentences(self) -> list[str]:
+        """Return where the times come from, what was assumed, and what the reasons mean."""
+        found = [_SOURCES[self.spread.source].format(**self._facts())]
+        found.append("Jobs that arrive later are left out; some policies let them go first.")
+        if self.unknown_types:
+            names = listed([f"`{name}`" for name in self.unknown_types])
+            found.append(f"Jobs may use {names} GPUs, which the cluster lacks.")
+        if self.unplaced:
+            found.append(
+                f"Up to {plural(self.unplaced, 'running job')} found no GPUs on this cluster when "
+                "placed in the order of their starts, and waited in these runs: is it the cluster "
+                "on which they run?"
+            )
+        if self.outlived:
+            found.append(
+                f"{plural(self.outlived, 'running job')} took longer than any estimate: each is "
+                "taken to be half done."
+            )
+        if self.later:
+            found.append(f"{plural(self.later, 'job')} of the table arrived after the moment.")
+        means = meanings()
+        names = dict.fromkeys(one.cause.name for one in self.forecasts if one.cause.name)
+        found += [f"{name}: {means[name]}." for name in names if name in means]
+        return found
+
+    def _facts(self) -> dict[str, str]:
+        spread = self.spread
+        return {
+            "draws": f"{spread.draws:,}",
+            "jobs": plural(spread.jobs, "finished job"),
+            "level": f"{100.0 * spread.level:g} %",
+            "error": "" if spread.error is None else f"{spread.error:g}",
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; None for never and for what is not known."""
+        data = {**vars(self), "spread": self.spread._asdict(), "text": self.sentences()}
+        data["forecasts"] = [
+            {**asdict(one), "cause": {**one.cause._asdict(), "text": str(one.cause)}}
+            for one in self.forecasts
+        ]
+        return finite(data)  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        lines = [self.titles(), *self.cells()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [
+            "  ".join(
+                cell.ljust(width) if i in (0, 1, len(line) - 1) else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([self.title(), *text, *self.sentences()])
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table, text
+
+        notes = "".join(f"<p>{text(sentence)}</p>" for sentence in self.sentences())
+        return table(self.titles(), self.cells(), caption=self.title()) + notes
+
+
+_SOURCES = {
+    "history": (
+        "Times are from {draws} runs with run times of {jobs}; {level} of the runs have a start "
+        "between from and to."
+    ),
+    "error": (
+        "Times are from {draws} runs in which run times differ from the limits by a log-normal "
+        "factor, sigma {error}; {level} of the runs have a start between from and to."
+    ),
+    "none": (
+        "Every job is taken to run as long as its limit: no history and no error were given, so "
+        "there are no intervals."
+    ),
+}
+
+
+def _in(time_s: float) -> str:
+    if math.isinf(time_s):
+        return "never"
+    return "now" if time_s <= 0.0 else duration(time_s)
+
+
+def meanings() -> dict[str, str]:
+    """Return what reasons mean, by name: those of the policies, and those of tables."""
+    from gangline import _core
+
+    declared = (reason for policy in _core.registry() for reason in policy["reasons"])
+    found = {reason["name"]: reason["meaning"] for reason in declared}
+    return {**found, **{name: words for name, words in _MEANINGS.items() if name not in found}}
