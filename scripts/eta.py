@@ -54,7 +54,7 @@ def log(seed: int, policy: str) -> pa.Table:
     arrival = np.cumsum(random.exponential(gap, JOBS))
     users = [f"u{one}" for one in random.integers(4, size=JOBS)]
     table = pa.table(
-        {"arrival_s": arrival, "gpus": gpus, "duration_s": run, "wait_limit_s": limit,
+        {"arrival_s": arrival, "gpus": gpus, "duration_s": run, "time_limit_s": limit,
          "user": users}
     )  # fmt: skip
     start = gl.simulate(cluster(), table, policy).jobs["first_start_s"]
@@ -94,7 +94,7 @@ def oar(path: Path, policy: str, *, is_exact: bool) -> list[Outcome]:
     names = {
         "arrival_s": "submission_time", "gpus": "requested_number_of_processors",
         "duration_s": "execution_time", "observed_start_s": "starting_time",
-        "wait_limit_s": "execution_time" if is_exact else "requested_time",
+        "time_limit_s": "execution_time" if is_exact else "requested_time",
     }  # fmt: skip
     columns: dict[str, Any] = {
         name: np.asarray([float(row[theirs]) for row in rows]) for name, theirs in names.items()

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from gangline.runs.simulation import Simulation
     from gangline.runs.spec import RunSpec
     from gangline.runs.summary import RunSummary
+    from gangline.runs.what_if import WhatIf, what_if
     from gangline.studies.capacity import plan_capacity
     from gangline.studies.eta import Eta, eta
     from gangline.studies.sweep import Sweep, sweep
@@ -115,6 +116,7 @@ __all__ = [
     "UnknownModel",
     "Validation",
     "View",
+    "WhatIf",
     "__version__",
     "audit",
     "bench",
@@ -146,6 +148,7 @@ __all__ = [
     "tables",
     "testing",
     "validate",
+    "what_if",
     "write_trace",
 ]
 
@@ -174,6 +177,7 @@ _HOMES = {
     "gangline.runs.summary": "RunSummary",
     "gangline.studies.capacity": "plan_capacity",
     "gangline.studies.sweep": "Sweep sweep",
+    "gangline.runs.what_if": "WhatIf what_if",
     "gangline.studies.eta": "Eta eta",
     "gangline.studies.validate": "RuntimeFit Validation fit_runtime validate",
     "gangline.trace": "Trace read_trace write_trace",

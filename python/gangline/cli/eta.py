@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from gangline.cli import _console, _inputs, complete
-from gangline.cli._inputs import Jobs, Json, Lab, MaybeJobs, MaybeWhole, Settings, TraceChoice, Whole
+from gangline.cli._inputs import (
+    Jobs,
+    Json,
+    Lab,
+    MaybeJobs,
+    MaybeWhole,
+    Settings,
+    TraceChoice,
+    Whole,
+)
 from gangline.errors import OptionError
 
 if TYPE_CHECKING:

@@ -44,9 +44,10 @@ def explain(
     find_modules_here()
     result = choose(load_runs(folder), policy)
     if what_if:
-        from gangline.runs.what_if import parse
+        from gangline.runs import what_if as alternatives
 
-        found = result.what_if(job, *map(parse, what_if), progress=True)
+        changes = map(alternatives.parse, what_if)
+        found = alternatives.what_if(result, job, *changes, progress=True)
         if json:
             _console.document(found.to_dict())
         else:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.spec import RunSpec
     from gangline.runs.summary import RunSummary
-    from gangline.runs.what_if import Change, WhatIf
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["Result"]
@@ -48,6 +47,8 @@ class Result:
     again : callable or None
         Repeats the run and records why some jobs wait, for `explain` and for reports. None if the
         result came from another process.
+    own : Policy or None
+        The policy, where an object of it was given; None too if the result was loaded.
 
     Examples
     --------
@@ -78,7 +79,7 @@ class Result:
         self._segments = segments
         self._trace = trace
         self._load = load
-        self._own = own  # the object of a policy in Python
+        self.own = own
         self.again = again
 
     @classmethod
@@ -232,60 +233,21 @@ class Result:
 
         return explain(self, job, self.again, progress=progress)
 
-    def what_if(
-        self,
-        job: str | int,
-        *changes: Change,
-        workers: int | None = None,
-        progress: bool | Progress = False,
-    ) -> WhatIf:
-        """Return what would have become of a job had one thing been different.
-
-        Each change is a run of the whole world, so it also tells what became of the other jobs.
-
-        Parameters
-        ----------
-        job : str or int
-            Its `job_id`.
-        *changes : mapping
-            One run each: `policy`; `servers`, how many more (negative: fewer), and `gpu`, their GPU
-            type where there are several; `gpus`, what the job asks for, with the same GPU-hours;
-            `later_s`, by how much it is submitted later (negative: earlier). A mapping with several
-            keys is one run in which all of them hold.
-        workers : int, optional
-            Maximum number of concurrent runs; default: one per core.
-        progress : bool or callable
-            As for `gangline.simulate`; with several workers none is shown.
-
-        Returns
-        -------
-        WhatIf
-            Text, HTML and plain values: wait, run time, JCT and finish of the job, and the mean JCT
-            of the others, each beside the run as it was.
+    @property
+    def trace(self) -> Trace:
+        """The jobs of the run: those that it kept, else read or drawn again.
 
         Raises
         ------
-        ResultError
-            If the run has no such job.
         TraceError
-            If the trace is gone or has changed since, and the result kept no jobs.
-        OptionError, ClusterError, PolicyError
-            If a change is wrong. One whose run fails is a row that says so.
-
-        Examples
-        --------
-        >>> import gangline as gl, pyarrow as pa
-        >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
-        >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [60, 60, 60]}
-        >>> result = gl.simulate(lab, pa.table(jobs), "fifo")
-        >>> [row.wait_s for row in result.what_if(2, {"servers": 1}, {"later_s": 30.0}).rows]
-        [118.0, 0.0, 88.0]
+            If a file is gone or has changed since, or the trace was a table in memory.
         """
-        from gangline.runs.what_if import what_if
+        if self._trace is not None:
+            return self._trace()
+        from gangline.runs.spec import RunSpec
+        from gangline.trace.read import read_again
 
-        return what_if(
-            self, self._trace, self._own, job, changes, workers=workers, progress=progress
-        )
+        return read_again(RunSpec.from_dict(self.spec).trace)
 
     def save(self, folder: str | PathLike[str], *, explain: bool = False) -> Path:
         """Write spec.json, summary.json and the tables; a new folder appears whole or not at all.
@@ -360,7 +322,7 @@ class Result:
         self._jobs = lambda: jobs
         self._timeline = lambda: timeline
         self._segments = None if segments is None else lambda: segments
-        self._trace = self._own = self.again = None
+        self._trace = self.own = self.again = None
 
     def __repr__(self) -> str:
         s = self.summary

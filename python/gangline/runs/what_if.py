@@ -20,11 +20,10 @@ from gangline.errors import GanglineError, OptionError
 from gangline.runs.explain.face import row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import PolicyLike
-    from gangline.policies.protocol import Policy
     from gangline.runs.execution import Run, Worlds
     from gangline.runs.inputs import Progress
     from gangline.runs.result import Result
@@ -101,7 +100,7 @@ _TIMES = {"wait": "wait_s", "run time": "run_s", "JCT": "jct_s", "finish": "fini
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A job in its run as it was and in others with a change: `Result.what_if`.
+    """A job in its run as it was and in others with a change: `gangline.what_if`.
 
     Attributes
     ----------
@@ -118,8 +117,8 @@ class WhatIf:
     >>> import gangline as gl, pyarrow as pa
     >>> lab = gl.Cluster.homogeneous(servers=1, gpus=4)
     >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [2, 4, 1], "duration_s": [100, 50, 10]}
-    >>> what_if = gl.simulate(lab, pa.table(jobs), "fifo").what_if("2", {"policy": "sjf"})
-    >>> [row.wait_s for row in what_if.rows], [row.others_jct_mean_s for row in what_if.rows]
+    >>> found = gl.what_if(gl.simulate(lab, pa.table(jobs), "fifo"), "2", {"policy": "sjf"})
+    >>> [row.wait_s for row in found.rows], [row.others_jct_mean_s for row in found.rows]
     ([148.0, 0.0], [124.5, 124.5])
     """
 
@@ -235,17 +234,55 @@ def _wrong(field: str, value: object, expected: str) -> OptionError:
 
 def what_if(
     result: Result,
-    trace: Callable[[], Trace] | None,
-    own: Policy | None,
     job: str | int,
-    changes: Sequence[Change],
-    *,
+    *changes: Change,
     workers: int | None = None,
     progress: bool | Progress = False,
 ) -> WhatIf:
-    """Return a job in its run as it was and in one run per change; see `Result.what_if`.
+    """Return what would have become of a job had one thing been different.
 
-    `trace` reads the jobs that the result kept, and `own` is its policy where that is an object.
+    Each change is a run of the whole world, so it also tells what became of the other jobs.
+
+    Parameters
+    ----------
+    result : Result
+        The run as it was.
+    job : str or int
+        Its `job_id`.
+    *changes : mapping
+        One run each: `policy`; `servers`, how many more (negative: fewer), and `gpu`, their GPU
+        type where there are several; `gpus`, what the job asks for, with the same GPU-hours;
+        `later_s`, by how much it is submitted later (negative: earlier). A mapping with several
+        keys is one run in which all of them hold.
+    workers : int, optional
+        Maximum number of concurrent runs; default: one per core, and one where the policy is an
+        object.
+    progress : bool or callable
+        As for `gangline.simulate`; with several workers none is shown.
+
+    Returns
+    -------
+    WhatIf
+        Text, HTML and plain values: wait, run time, JCT and finish of the job, and the mean JCT
+        of the others, each beside the run as it was.
+
+    Raises
+    ------
+    ResultError
+        If the run has no such job.
+    TraceError
+        If the trace is gone or has changed since, and the result kept no jobs.
+    OptionError, ClusterError, PolicyError
+        If a change is wrong. One whose run fails is a row that says so.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [60, 60, 60]}
+    >>> result = gl.simulate(lab, pa.table(jobs), "fifo")
+    >>> [row.wait_s for row in gl.what_if(result, 2, {"servers": 1}, {"later_s": 30.0}).rows]
+    [118.0, 0.0, 88.0]
     """
     from gangline.runs.execution import Run, Worlds, carry_out
     from gangline.runs.executors import check_workers
@@ -257,11 +294,12 @@ def what_if(
     job_id = result.jobs["job_id"][row].as_py()
     spec = RunSpec.from_dict(result.spec)
     worlds = Worlds()
-    jobs = worlds.trace(spec.trace) if trace is None else trace()
-    spec = spec.now(worlds.hold(jobs, spec.trace), own)
+    jobs = result.trace
+    spec = spec.now(worlds.hold(jobs, spec.trace), result.own)
     place = row_of(jobs.table, job_id)
-    runs = [_changed(change, Run(spec, own), jobs, place, worlds) for change in changes]
-    at_once = min(len(runs), check_workers(workers))
+    runs = [_changed(change, Run(spec, result.own), jobs, place, worlds) for change in changes]
+    is_object = any(run.policy is not None for run in runs)  # a class that has no module runs here
+    at_once = 1 if workers is None and is_object else min(len(runs), check_workers(workers))
     outcomes = carry_out(runs, worlds, workers=at_once, progress=progress, in_order=True)
     before = _Columns(result, row)
     rows = [before.alternative(_AS_IT_WAS, before)]
@@ -390,7 +428,9 @@ class _Columns:
             if math.isfinite(jct) and math.isfinite(before._jct[name])
         ]
         now, then = np.asarray(others, np.float64).reshape(-1, 2).T
-        times = {key: math.nan if value is None else value for key, value in self._times.items()}
+        times: dict[str, Any] = {
+            key: math.nan if value is None else value for key, value in self._times.items()
+        }
         return Alternative(
             change,
             **self._facts,
@@ -414,6 +454,6 @@ def _notes(
     fewest, base = min(row.others for row in rows if not row.error), rows[0].others
     if fewest < base:
         notes.append(
-            f"Mean JCTs are of the jobs that finished in both runs: at least {fewest:,} of {base:,}."
+            f"Mean JCTs are of jobs that finished in both runs: at least {fewest:,} of {base:,}."
         )
     return notes

@@ -14,11 +14,12 @@ from gangline.errors import TraceError
 from gangline.files.origins import lookup
 from gangline.files.quantities import mapping_of
 from gangline.files.source import Source
-from gangline.files.text import BOM
+from gangline.files.text import BOM, header, simple
 from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS, TABLE, find, reader_of, special_of
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.table import Trace, build, raw_of_arrow
+from gangline.trace.readers.native import NAME as NATIVE
 from gangline.trace.reference import SYNTH, TraceReference, hashes
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def read_raw(
     if not source.is_folder and not source.head.removeprefix(BOM).strip():
         message = f"{path}: expected a trace, got an empty file"
         raise TraceError(message, path=str(path), value="an empty file", expected="a trace")
-    name = format or _found(source, options)
+    name = format or _found(source, options, is_queue=adapt is not None)
     reader = reader_of(name)
     _refuse_options_of_others(options, name)
     chosen = trace_options.make(options, special_of(reader))
@@ -239,9 +240,18 @@ def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "columns": mapping_of(columns)} if isinstance(columns, str) else options
 
 
-def _found(source: Source, options: Mapping[str, Any]) -> str:
-    """Return the format of a file; where columns are mapped, it is that of any table."""
-    return detect(source) if options.get("columns") is None else TABLE
+def _found(source: Source, options: Mapping[str, Any], *, is_queue: bool = False) -> str:
+    """Return the format of a file; where columns are mapped, it is that of any table.
+
+    A queue with the native names needs no run times: they are not known yet.
+    """
+    if options.get("columns") is not None:
+        return TABLE
+    if is_queue and not source.is_folder:
+        names = {simple(name) for name in header(source.head)}
+        if {"arrival_s", "gpus"} <= names and not {"duration_s", "iterations"} & names:
+            return NATIVE
+    return detect(source)
 
 
 def _refuse_options_of_files(

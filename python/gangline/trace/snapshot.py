@@ -1,7 +1,7 @@
 """A queue at a moment: which jobs run, which wait, and which have run.
 
-Readers of exports leave out jobs that wait or still run, since nobody knows how long they take. Here
-they stay, and their run time counts as unknown.
+Readers of exports leave out jobs that wait or still run, as their run times are not known.
+Here they stay, and their run time counts as unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "read_snapshot", "snapshot_of"]
 
-_PLACEHOLDER_S = 1.0  # stands for a run time that nobody knows; it is never looked at
+_PLACEHOLDER_S = 1.0  # stands for a run time that is not known; it is never looked at
 _OPEN = ("never_ran", "still_running", "no_times", "unknown_duration")
 _EPOCH = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d+)?)[^+]*(?:\+ ([\d.]+) s)?")
 _REFUSED = ("limit", "rescale", "status", "window")
@@ -123,7 +123,7 @@ def read_snapshot(
 
 
 def keep_open(raw: Raw) -> float:
-    """Let jobs that wait or run stay; return the last instant that elapsed times tell of, or NaN."""
+    """Let jobs that wait or run stay; return the last instant of which elapsed times tell."""
     columns = raw.columns
     rows = len(columns["arrival_s"])
     known = _numbers(columns, "duration_s", rows)
@@ -141,9 +141,9 @@ def keep_open(raw: Raw) -> float:
     if raw.reader == "slurm":
         last_s = float(np.max((start + known)[runs & np.isfinite(start + known)], initial=-np.inf))
     elif raw.reader != "kubernetes":  # what a table says of a job that is not done is an estimate
-        limit = _numbers(columns, "wait_limit_s", rows)
+        limit = _numbers(columns, "time_limit_s", rows)
         limit = np.where(is_open & np.isnan(limit), known, limit)
-        columns["wait_limit_s"] = column(limit)
+        columns["time_limit_s"] = column(limit)
     columns["duration_s"] = column(np.where(is_open, _PLACEHOLDER_S, known))
     if "observed_start_s" in columns:
         columns["observed_start_s"] = column(np.where(waits, np.nan, start))
@@ -170,8 +170,9 @@ def snapshot_of(
     trace: Trace, at: float | str | None = None, *, last_s: float = math.nan, is_log: bool = False
 ) -> Snapshot:
     """Return the jobs of a queue at a moment; `last_s` is an instant that no column tells."""
-    columns, rows = {name: trace.column(name) for name in trace.columns}, len(trace)
-    arrival = trace.numbers("arrival_s")
+    columns: dict[str, Any] = {str(name): trace.column(name) for name in trace.columns}
+    rows = len(trace)
+    arrival = _numbers(columns, "arrival_s", rows)
     start = _numbers(columns, "observed_start_s", rows)
     start = np.where(np.isnan(start), _numbers(columns, "start_s", rows), start)
     status = _status(columns, rows)
@@ -185,7 +186,7 @@ def snapshot_of(
     else:
         at_s = _moment(at, trace)
         if np.isnan(start).all() and not runs.any():
-            message = f"{trace.path}: no column tells when jobs started, so nobody knows which ran"
+            message = f"{trace.path}: no column tells when jobs started, so it is open which ran"
             raise TraceError(f"{message} at {at}; leave the moment out", path=trace.path, value=at)
     is_here = arrival <= at_s
     running = is_here & ~(finish <= at_s) & ((start <= at_s) | (runs & np.isnan(start)))

@@ -32,7 +32,14 @@ LATEST = 200
 """The last finished jobs of a group that count: habits change; our own choice."""
 _LEAST_LEFT = 5  # ours: of a group, jobs that took longer than a running job has so far
 _LEAST_S = 1e-3  # ours: what is left of a running job, at least
-_GROUPS = (("user", "model", "gpus"), ("user", "gpus"), ("user",), ("model", "gpus"), ("gpus",), ())
+_GROUPS: tuple[tuple[str, ...], ...] = (
+    ("user", "model", "gpus"),
+    ("user", "gpus"),
+    ("user",),
+    ("model", "gpus"),
+    ("gpus",),
+    (),
+)
 """Whom a job is compared with: the first group that has enough finished jobs."""
 
 Pools: TypeAlias = dict[tuple[Any, ...], "Floats"]
@@ -63,8 +70,8 @@ class Jobs(NamedTuple):
             if name in trace.columns:
                 labels[name] = trace.table[name].take(rows).to_pylist()
         limit = np.full(len(trace), np.nan)
-        if "wait_limit_s" in trace.columns:
-            limit = numbers(trace.column("wait_limit_s")).astype(np.float64)
+        if "time_limit_s" in trace.columns:
+            limit = numbers(trace.column("time_limit_s")).astype(np.float64)
         return cls(labels, np.where(limit[rows] > 0.0, limit[rows], np.nan), elapsed_s)
 
 
@@ -80,7 +87,9 @@ def history_of(*snapshots: Snapshot) -> History:
     parts = []
     for one in snapshots:
         rows = one.finished[one.finish_s[one.finished] > one.start_s[one.finished]]
-        parts.append((Jobs.of(one.trace, rows, np.zeros(len(rows))), one.finish_s - one.start_s, rows))
+        parts.append(
+            (Jobs.of(one.trace, rows, np.zeros(len(rows))), one.finish_s - one.start_s, rows)
+        )
     names = set.intersection(*(set(jobs.labels) for jobs, _, _ in parts))
     labels = {
         name: [value for jobs, _, _ in parts for value in jobs.labels[name]] for name in names
@@ -122,8 +131,8 @@ class Estimates:
         absent = np.flatnonzero(np.isnan(jobs.limit_s))
         if len(absent):
             message = (
-                f"{len(absent):,} of {len(jobs.limit_s):,} jobs have no time limit and no estimate; "
-                "give a log of finished jobs (`history`), or a column `wait_limit_s`"
+                f"{len(absent):,} of {len(jobs.limit_s):,} jobs have no time limit and no estimate;"
+                " give a log of finished jobs (`history`), or a column `time_limit_s`"
             )
             raise OptionError(message, field="history")
         self.source = "none" if error is None else "error"
@@ -150,7 +159,8 @@ class Estimates:
             found = np.where(elapsed < limit, limit, 2.0 * elapsed)
         else:
             found = _log_normal(limit, self._error, elapsed, level)
-        return np.maximum(found, elapsed + _LEAST_S)
+        longest: Floats = np.maximum(found, elapsed + _LEAST_S)
+        return longest
 
     def _choose(self, history: History) -> list[Floats]:
         """Return the run times, sorted, of which one is drawn for each job."""
@@ -158,7 +168,9 @@ class Estimates:
         ratios = np.where(history.jobs.limit_s > 0.0, history.run_s / history.jobs.limit_s, np.nan)
         shared = set(self._jobs.labels) & set(history.jobs.labels)
         groups = [group for group in _GROUPS if set(group) <= shared]
-        by_ratio = [(group, _pools(history, ratios, group)) for group in groups if "gpus" not in group]
+        by_ratio = [
+            (group, _pools(history, ratios, group)) for group in groups if "gpus" not in group
+        ]
         by_time = [(group, _pools(history, history.run_s, group)) for group in groups]
         known: dict[Any, Floats] = {}
         chosen = []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from gangline.errors import OptionError
-from gangline.studies.eta.estimates import Estimates, Jobs, history_of
 from gangline.runs.explain.reasons import NOT_ASKED, TOO_FEW
+from gangline.studies.eta.estimates import Estimates, Jobs, history_of
 from gangline.studies.eta.result import Cause, Eta, Forecast, Spread
 
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["eta"]
 
 _DRAWS_MAX = 10_000  # ours: as many as of seeds
+_DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, and in floats less
 _LEAST_ELAPSED_S = 1e-3  # ours: a job that has just started is there before those that wait
 _KEPT = (
     "job_id", "gpus", "model", "batch_size", "user", "vc", "gpu_types", "memory_gb", "weight",
-    "wait_limit_s", "account", "partition", "qos", "priority", "servers", "cpus",
+    "time_limit_s", "account", "partition", "qos", "priority", "servers", "cpus",
     "host_memory_gb", "gpu_fraction", "min_gpus", "max_gpus",
 )  # fmt: skip
 """Columns of the trace that the runs have too; a number of iterations would be another run time."""
@@ -56,7 +57,7 @@ def eta(
     sharing: SharingOptions | None = None,
     workers: int | None = None,
     progress: bool | Progress = False,
-    **reading: object,
+    **reading: Any,
 ) -> Eta:
     """Tell when the jobs that wait in a queue will start.
 
@@ -123,7 +124,7 @@ def eta(
     >>> jobs = {
     ...     "job_id": ["a", "b"], "arrival_s": [0, 30], "gpus": [4, 2],
     ...     "trace_status": ["running", "pending"], "observed_start_s": [0, None],
-    ...     "wait_limit_s": [100, 50],
+    ...     "time_limit_s": [100, 50],
     ... }
     >>> found = gl.eta(gl.Cluster.homogeneous(servers=1, gpus=4), pa.table(jobs), at=40)
     >>> [(one.job_id, one.start_in_s) for one in found]
@@ -145,8 +146,11 @@ def eta(
     elapsed[: len(begun)] = np.where(np.isnan(begun), 0.0, begun)
     past = history_of(*logs)
     is_known = estimate_error is None and len(past.run_s) > 0
-    estimates = Estimates(Jobs.of(now.trace, rows, elapsed), past if is_known else None, estimate_error)
-    at_once = check_workers(workers)
+    estimates = Estimates(
+        Jobs.of(now.trace, rows, elapsed), past if is_known else None, estimate_error
+    )
+    # the class of an object may have no module that a process could import
+    at_once = 1 if workers is None and chosen.own is not None else check_workers(workers)
     worlds = Worlds(at_once + 1)
     world = _World(now, rows, elapsed, _round_s(chosen.policy, chosen.params))
     options: dict[str, Any] = {
@@ -184,6 +188,15 @@ def eta(
     )
 
 
+def _edge(draws: int, level: float) -> int:
+    """Return which of the draws in order is the first of the interval.
+
+    Of all draws and the truth every order is as likely, so with k = (draws + 1) (1 - level) / 2 the
+    truth is below the k-th draw or above the k-th from the end with probability 1 - level.
+    """
+    return int(round((draws + 1) * (1.0 - level) / 2.0, _DIGITS))
+
+
 def _unknown_types(trace: Trace, cluster: Cluster) -> list[str]:
     """Return the GPU types that jobs name and the cluster lacks."""
     if "gpu_types" not in trace.columns:
@@ -202,8 +215,8 @@ def _check(error: float | None, history: object, draws: int, level: float) -> No
         raise _wrong("draws", draws, f"an integer from 2 to {_DRAWS_MAX:,}")
     if not 0.0 < level < 1.0:
         raise _wrong("level", level, "a share between 0 and 1")
-    if int((draws + 1) * (1.0 - level) / 2.0) < 1:
-        least = math.ceil(2.0 / (1.0 - level)) - 1
+    if _edge(draws, level) < 1:
+        least = math.ceil(round(2.0 / (1.0 - level), _DIGITS)) - 1
         raise _wrong("draws", draws, f"at least {least:,} for intervals of level {level:g}")
 
 
@@ -289,14 +302,11 @@ class _World:
         )
 
 
-def _forecasts(
-    now: Snapshot, starts: Floats, level: float, causes: list[Cause]
-) -> list[Forecast]:
+def _forecasts(now: Snapshot, starts: Floats, level: float, causes: list[Cause]) -> list[Forecast]:
     """Return what the starts of all runs tell of each job."""
     trace, count = now.trace, len(starts)
     ordered = np.sort(np.where(np.isnan(starts), np.inf, starts), axis=0)
-    # of n draws and the truth, each order is as likely: the interval holds it in level or more
-    edge = max(int((count + 1) * (1.0 - level) / 2.0), 1)
+    edge = max(_edge(count, level), 1)
     low, high = ordered[edge - 1], ordered[count - edge]
     middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0
     users = [None] * len(trace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangline._support.builtin_values import finite
@@ -166,7 +166,9 @@ class Eta:
 
     def titles(self) -> list[str]:
         """Return the titles of the table."""
-        ends = [] if self.spread.source == "none" else [f"{100.0 * self.spread.level:g} % from", "to"]
+        ends = (
+            [] if self.spread.source == "none" else [f"{100.0 * self.spread.level:g} % from", "to"]
+        )
         return ["job", "user", "GPUs", "waited", "starts in", *ends, "why not now"]
 
     def cells(self) -> list[list[str]]:
@@ -224,9 +226,10 @@ class Eta:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for never and for what is not known."""
-        data = {**vars(self), "spread": self.spread._asdict(), "text": self.sentences()}
+        data: dict[str, Any] = {**vars(self), "text": self.sentences()}
+        data["spread"] = self.spread._asdict()
         data["forecasts"] = [
-            {**asdict(one), "cause": {**one.cause._asdict(), "text": str(one.cause)}}
+            {**vars(one), "cause": {**one.cause._asdict(), "text": str(one.cause)}}
             for one in self.forecasts
         ]
         return finite(data)  # type: ignore[no-any-return]

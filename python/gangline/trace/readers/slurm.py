@@ -336,7 +336,9 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
         granted = {**granted, "gpus": _gres(columns["allocgres"])}
     per_node = columns.get("tres_per_node")
     if per_node is not None and not {"alloctres", "reqtres", "allocgres"} & set(columns):
-        granted = {**granted, "gpus": _gres(per_node) * _numbers(columns.get("nnodes"), rows)}
+        # squeue writes N/A where a job wants none
+        each = np.nan_to_num(_gres(per_node))
+        granted = {**granted, "gpus": each * _numbers(columns.get("nnodes"), rows)}
     for name in ("gpus", "cpus", "host_memory_gb", "servers"):
         found[name] = np.where(np.isnan(granted[name]), asked[name], granted[name])
     # an allocation without GPUs is one of a job that wants none

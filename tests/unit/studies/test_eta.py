@@ -1,0 +1,342 @@
+"""When jobs will start: queues by hand, a count of GPUs, the law of run times, and coverage."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scripts import eta as script
+
+import gangline as gl
+from commands import gangline
+from gangline.errors import OptionError, TraceError
+from gangline.studies.eta.estimates import Estimates, History, Jobs
+from refusals import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+LAB = gl.Cluster.homogeneous(servers=1, gpus=4)
+QUEUE: dict[str, list[Any]] = {
+    "job_id": ["runs", "long", "wide", "huge"],
+    "user": ["ann", "bob", "bob", None],
+    "arrival_s": [0, 30, 31, 32],
+    "gpus": [2, 4, 2, 8],
+    "trace_status": ["running", "pending", "pending", "pending"],
+    "observed_start_s": [10, None, None, None],
+    "time_limit_s": [100, 50, 60, 5],
+}
+
+
+def starts(found: gl.Eta) -> dict[str, float]:
+    return {one.job_id: one.start_in_s for one in found}
+
+
+def causes(found: gl.Eta) -> dict[str, str]:
+    return {one.job_id: str(one.cause) for one in found}
+
+
+@pytest.mark.parametrize(
+    ("policy", "long_s", "wide_s", "long_cause", "wide_cause"),
+    [
+        # at 40, `runs` has 70 s left; `long` takes all GPUs at 110, `wide` follows at 160
+        ("fifo", 70.0, 120.0, "no place", "behind job long"),
+        # two GPUs are free for 70 s, which is enough for the 60 s of `wide`
+        ("easy", 70.0, 0.0, "promised, in 1 min 10 s", "starts now"),
+        ("fifo-skip", 70.0, 0.0, "no place", "starts now"),
+        # `long` is shorter, but does not fit
+        ("sjf", 70.0, 0.0, "no place", "starts now"),
+        # `long` has the least left, 50 s, and stops `runs`; then `wide` with 60 s goes before it
+        ("srtf", 0.0, 50.0, "starts now", "outranked job long"),
+    ],
+)
+def test_by_hand(
+    policy: str, long_s: float, wide_s: float, long_cause: str, wide_cause: str
+) -> None:
+    found = gl.eta(LAB, pa.table(QUEUE), policy, at=40)
+    assert starts(found) == {"long": long_s, "wide": wide_s, "huge": math.inf}
+    assert causes(found) == {"long": long_cause, "wide": wide_cause, "huge": "too large"}
+    assert found.spread.source == "none"
+    assert (found.running, found.unplaced, found.outlived) == (1, 0, 0)
+    assert [one.waited_s for one in found] == [10.0, 9.0, 8.0]
+
+
+def fifo(
+    gpus: int, running: list[tuple[int, float]], waiting: list[tuple[int, float]]
+) -> list[float]:
+    """Count GPUs: jobs are (GPUs, seconds left); each waits for all before it."""
+    ends = [(left, size) for size, left in running]
+    heapq.heapify(ends)
+    free, now, found = gpus - sum(size for size, _ in running), 0.0, []
+    for size, length in waiting:
+        while free < size:
+            now, back = heapq.heappop(ends)
+            free += back
+        found.append(now)
+        free -= size
+        heapq.heappush(ends, (now + length, size))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fifo_against_a_count_of_gpus(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 9, 40).tolist()
+    running = 0
+    while sum(sizes[: running + 1]) <= 32:
+        running += 1
+    # in units of 1/8 s, which floats and nanoseconds both hold
+    started = np.sort(random.integers(0, 8000, running)) / 8.0
+    limit = random.integers(8000, 40000, 40) / 8.0
+    came = np.sort(random.integers(0, 8000, 40 - running)) / 8.0
+    table = pa.table(
+        {
+            "arrival_s": [*started.tolist(), *came.tolist()],
+            "gpus": sizes,
+            "trace_status": ["running"] * running + ["pending"] * (40 - running),
+            "observed_start_s": [*started.tolist(), *[None] * (40 - running)],
+            "time_limit_s": limit,
+        }
+    )
+    found = gl.eta(gl.Cluster.homogeneous(servers=32, gpus=1), table, "fifo", at=1000.0)
+    left = (limit[:running] - (1000.0 - started)).tolist()
+    expected = fifo(
+        32,
+        list(zip(sizes[:running], left, strict=True)),
+        list(zip(sizes[running:], limit[running:].tolist(), strict=True)),
+    )
+    assert [one.start_in_s for one in found] == expected
+
+
+def estimates(
+    limit: list[float],
+    elapsed: list[float],
+    past: list[tuple[str, float, float]] | None = None,
+    error: float | None = None,
+    user: str = "ann",
+) -> Estimates:
+    """Return estimates of jobs of one user; the past is (user, limit, run time)."""
+    labels: dict[str, list[Any]] = {"user": [user] * len(limit), "gpus": [1] * len(limit)}
+    history = None
+    if past is not None:
+        users, limits, times = zip(*past, strict=True)
+        of = Jobs({"user": list(users), "gpus": [1] * len(users)}, np.asarray(limits),
+                  np.zeros(len(users)))  # fmt: skip
+        history = History(of, np.asarray(times))
+    return Estimates(Jobs(labels, np.asarray(limit), np.asarray(elapsed)), history, error)
+
+
+def values(found: Estimates, draws: int = 400) -> npt.NDArray[np.float64]:
+    return np.stack(list(found.draws(draws, 7)))
+
+
+def test_a_log_normal_error_by_its_quantiles() -> None:
+    found = estimates([100.0, 100.0, 100.0], [0.0, 100.0, 200.0], error=0.5)
+    # having run for the median, the median of what remains is the upper quartile: z = 0.6744898
+    third = 1.0 - 0.5 * math.erfc(math.log(2.0) / 0.5 / math.sqrt(2.0))
+    third = third + 0.5 * (1.0 - third)
+    drawn = values(found)
+    assert found.median_s()[:2] == pytest.approx([100.0, 100.0 * math.exp(0.5 * 0.6744898)])
+    assert 0.5 * math.erfc(
+        -math.log(found.median_s()[2] / 100.0) / 0.5 / math.sqrt(2.0)
+    ) == pytest.approx(third)
+    assert (drawn > [0.0, 100.0, 200.0]).all()
+    # 400 draws: the share below the median is within 99.9 % of a binomial
+    assert (drawn < found.median_s()).mean(axis=0) == pytest.approx([0.5] * 3, abs=0.085)
+
+
+PAST = [("ann", 100.0, float(ratio)) for ratio in range(1, 41)]  # ratios 0.01, 0.02, ... 0.40
+OTHERS = [("eve", 100.0, 500.0)] * 30
+
+
+def test_history_gives_the_ratios_of_the_same_user() -> None:
+    found = estimates([1000.0], [0.0], PAST + OTHERS)
+    drawn = values(found)[:, 0]
+    assert found.median_s().tolist() == pytest.approx([210.0])  # the 21st of 40 ratios
+    assert set(np.round(drawn, 6).tolist()) <= {10.0 * ratio for ratio in range(1, 41)}
+    assert len(set(drawn.tolist())) > 35
+
+
+def test_a_running_job_counts_those_that_took_longer() -> None:
+    found = estimates([1000.0], [300.0], PAST + OTHERS)
+    assert set(np.round(values(found)[:, 0], 6).tolist()) == {
+        10.0 * ratio for ratio in range(31, 41)
+    }
+
+
+def test_few_that_took_longer_make_the_wider_group_count() -> None:
+    # of ann's, three took longer than 0.37 of their limit; of all, 33
+    found = estimates([1000.0], [370.0], PAST + OTHERS)
+    assert set(np.round(values(found)[:, 0], 6).tolist()) == {380.0, 390.0, 400.0, 5000.0}
+
+
+def test_a_stranger_is_compared_with_all() -> None:
+    found = estimates([1000.0], [0.0], PAST + OTHERS, user="new")
+    assert 5000.0 in values(found)[:, 0].tolist()
+
+
+def test_without_a_limit_run_times_count() -> None:
+    found = estimates([math.nan], [0.0], PAST + OTHERS)
+    assert found.median_s().tolist() == [21.0]
+
+
+@pytest.mark.parametrize(
+    ("limit", "total"),
+    [(900.0, 900.0), (5000.0, 1200.0), (math.nan, 1200.0), (500.0, 1200.0)],
+)
+def test_one_that_outlived_all_is_half_done(limit: float, total: float) -> None:
+    found = estimates([limit], [600.0], [("ann", 100.0, 10.0)] * 30)
+    assert values(found, 3).tolist() == [[total]] * 3
+    assert found.outlived == 1
+
+
+def test_the_latest_of_a_group_count() -> None:
+    early = [("ann", 100.0, 90.0)] * 100
+    late = [("ann", 100.0, 10.0)] * 200
+    assert set(values(estimates([100.0], [0.0], early + late))[:, 0].tolist()) == {10.0}
+
+
+def test_no_estimate_at_all() -> None:
+    with refused(OptionError, field="history"):
+        estimates([math.nan], [0.0])
+    with refused(OptionError, field="history"):
+        estimates([math.nan], [0.0], error=0.5)
+
+
+def test_an_interval_is_of_orders_of_the_draws() -> None:
+    """One running job: each draw's start is its end, so the draws can be had by themselves."""
+    queue = pa.table({name: column[:2] for name, column in QUEUE.items()})
+    found = gl.eta(LAB, queue, "fifo", at=40, estimate_error=0.5, draws=39, seed=3)
+    random = np.random.Generator(np.random.Philox(3))
+    level = np.stack([random.random(2) for _ in range(39)])[:, 0]
+    from statistics import NormalDist
+
+    normal = NormalDist()
+    past = normal.cdf(math.log(30.0 / 100.0) / 0.5)
+    ends = sorted(
+        100.0 * math.exp(0.5 * normal.inv_cdf(past + at * (1.0 - past))) - 30.0 for at in level
+    )
+    one = found["long"]
+    # k = 40 * 0.1 = 4: the fourth from both ends, and the 20th is the median
+    assert (one.from_in_s, one.start_in_s, one.to_in_s) == pytest.approx(
+        (ends[3], ends[19], ends[35]), abs=1e-8
+    )
+
+
+def test_the_same_arguments_give_the_same_numbers() -> None:
+    def run(**more: Any) -> list[Any]:
+        made = gl.eta(LAB, pa.table(QUEUE), "easy", at=40, estimate_error=0.5, **more)
+        return [(one.from_in_s, one.start_in_s, one.to_in_s, one.cause) for one in made]
+
+    assert repr(run(workers=1)) == repr(run(workers=2))
+    assert repr(run(seed=1)) != repr(run(seed=2))
+
+
+@pytest.mark.parametrize("policy", ["gavel-las", "themis", "tiresias", "srtf", "yarn-cs", "dally"])
+def test_running_jobs_run_on(policy: str) -> None:
+    """They are there at the moment whatever the policy, rounds included."""
+    table = pa.table(
+        {
+            "arrival_s": [0.0, 100.0, 150.0, 700.0, 900.0],
+            "gpus": [2, 1, 1, 4, 1],
+            "trace_status": ["running"] * 3 + ["pending"] * 2,
+            "observed_start_s": [0.0, 111.0, 333.0, None, None],
+            "time_limit_s": [5000.0, 2000.0, 3000.0, 50.0, 60.0],
+        }
+    )
+    found = gl.eta(LAB, table, policy, at=1000.0)
+    assert (found.running, found.unplaced) == (3, 0)
+    assert all(math.isfinite(one.start_in_s) for one in found)
+
+
+def test_a_cluster_that_is_too_small_is_said() -> None:
+    small = gl.Cluster.homogeneous(servers=1, gpus=1)
+    found = gl.eta(small, pa.table(QUEUE), at=40)
+    assert found.unplaced == 1
+    assert "is it the cluster" in " ".join(found.sentences())
+
+
+def test_types_that_the_cluster_lacks_are_said() -> None:
+    table = pa.table({**QUEUE, "gpu_types": [["a100"]] * 4})
+    found = gl.eta(gl.Cluster.homogeneous(servers=1, gpus=4, gpu="A100"), table, at=40)
+    assert found.unknown_types == ["a100"]
+    assert "`a100`" in " ".join(found.sentences())
+
+
+def test_a_policy_of_the_users_own_gives_its_words() -> None:
+    class Nobody(gl.Policy):
+        """Start no job that is wide, and say so."""
+
+        def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+            plan = gl.Plan(view)
+            for job in view.waiting.job:
+                plan.place(job)
+            return plan
+
+        def why(self, view: gl.View, job: int) -> gl.Reason:
+            return gl.Reason("it is not its day")
+
+    found = gl.eta(LAB, pa.table(QUEUE), Nobody(), at=40)
+    assert causes(found)["long"] == "it is not its day"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"draws": 1}, "draws"),
+        ({"draws": 2.0}, "draws"),
+        ({"draws": 10, "level": 0.9}, "draws"),
+        ({"level": 1.0}, "level"),
+        ({"level": 0.0}, "level"),
+        ({"estimate_error": -0.1}, "estimate_error"),
+        ({"estimate_error": math.nan}, "estimate_error"),
+        ({"estimate_error": 0.5, "history": "log.csv"}, "estimate_error"),
+        ({"workers": 0}, "workers"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], field: str) -> None:
+    with refused(OptionError, field=field):
+        gl.eta(LAB, pa.table(QUEUE), at=40, **options)
+
+
+def test_a_queue_in_which_none_waits() -> None:
+    queue = pa.table({name: column[:1] for name, column in QUEUE.items()})
+    with refused(TraceError, value=40.0):
+        gl.eta(LAB, queue, at=40)
+
+
+def test_coverage_under_fifo() -> None:
+    """Our own logs under fifo, where later jobs cannot matter: exactly 80 % in the long run."""
+    for source in ("error", "history"):
+        found = script.synthetic("fifo", source, 25)
+        low, high = script.bounds(25, alpha=1e-4)
+        assert low <= sum(one.is_in for one in found) <= high, source
+
+
+def test_bounds_of_a_binomial_count() -> None:
+    # of four tosses of a fair coin: 0 and 4 have 1/16 each, 1 and 3 have 4/16
+    assert script.bounds(4, 0.5, 0.2) == (1, 3)
+    assert script.bounds(4, 0.5, 0.1) == (0, 4)
+
+
+def test_command(tmp_path: Path) -> None:
+    lines = ["job_id,arrival_s,gpus,trace_status,observed_start_s,time_limit_s"]
+    lines += ["runs,0,2,running,10,100", "long,30,4,pending,,50", "wide,31,2,pending,,60"]
+    (tmp_path / "queue.csv").write_text("\n".join(lines) + "\n")
+    asked = ("eta", "--trace", "queue.csv", "--cluster", "1x4xA100", "--at", "40")
+    found = json.loads(gangline(*asked, "--json", cwd=tmp_path).stdout)
+    assert [one["start_in_s"] for one in found["forecasts"]] == [70.0, 120.0]
+    assert found["forecasts"][1]["cause"]["text"] == "behind job long"
+    shown = gangline(*asked, "--job", "wide", "--policy", "easy", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert "starts now" in shown.stdout
+    assert "long" not in shown.stdout.split("why not now")[1].split("Every job")[0]
+    assert gangline(*asked, "--job", "runs", cwd=tmp_path).returncode == 2
+    assert gangline(*asked, "--limit", "1", cwd=tmp_path).returncode == 2
