@@ -22,10 +22,14 @@ from gangline.cli._inputs import (
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gangline.analysis.report import Digest
+    from gangline.runs.by_group import Waited
     from gangline.runs.comparison import Comparison
     from gangline.runs.result import Result
 
+_GROUPS_SHOWN = 12
 _SPARE = ("mean FTF", "p50", "makespan", "GPU util.", "mean queue")
 """Columns that a narrow terminal may lack, the first first."""
 LEGEND = """\
@@ -40,6 +44,7 @@ def compare(
     settings: Settings = None,
     replicates: Replicates | None = None,
     baseline: str | None = None,
+    by: str | None = None,
     workers: Whole = 1,
     out: Path | None = None,
     json: Json = False,
@@ -61,6 +66,9 @@ def compare(
         Seeds.
     baseline
         The policy that others are held against, seed by seed; default: the first.
+    by
+        Show what the jobs waited by the values of a column: user, vc, account, partition, qos or
+        model; all: of all jobs only.
     workers
         Runs at once; the results are the same.
     out
@@ -74,6 +82,7 @@ def compare(
     choice
         How the trace is read.
     """
+    from gangline.runs.by_group import Groups, waited
     from gangline.runs.compare import compare as compare_policies
     from gangline.runs.comparison import check_out, run_name
 
@@ -89,6 +98,9 @@ def compare(
     names = [run_name(one, seed, t) for t in drawn for one in labels for seed in chosen["seeds"]]
     if out is not None:
         check_out(out, names)
+    jobs = world.read(choice)
+    groups = None if by is None else Groups.of(jobs, None if by == "all" else by)
+    by_run: list[tuple[str, list[Waited]]] = []
     in_turn, seen = iter(names), set[str]()
     digests: list[Digest] = []
 
@@ -103,8 +115,10 @@ def compare(
 
             digests.append(digest(result, repeats=result.policy not in seen))
             seen.add(result.policy)
+        if groups is not None:
+            label = result.policy if len(names) == len(labels) else name
+            by_run.append((label, waited(result, groups)))
 
-    jobs = world.read(choice)
     drops = kept.on_infeasible == "drop"
     _inputs.say_lacks(jobs, world.cluster, configs, sharing, drops=drops)
     comparison = compare_policies(
@@ -127,10 +141,14 @@ def compare(
     if json or raw:
         found = comparison.statistics(baseline=baseline)
         said = comparison.sentences(baseline=baseline)
-        document = {**comparison.to_dict(), "statistics": found, "reading": said}
+        waits = {name: [one.to_dict() for one in rows] for name, rows in by_run}
+        more = {} if by is None else {"by": waits}
+        document = {**comparison.to_dict(), "statistics": found, "reading": said, **more}
         _console.data(document, raw=raw)
         return 0
     _show(comparison, repr(jobs), len(drawn), baseline)
+    if by is not None:
+        _show_groups(by, by_run)
     _inputs.say_about(jobs, comparison.cluster, configs)
     for path in (out, kept.html):
         if path is not None:
@@ -156,6 +174,33 @@ def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -
         _console.say(f"left out here: {lacks}; a wider terminal, a pipe and --json have them")
     _console.say(*_legend(comparison, is_marked=any(any(row) for row in best)))
     _show_statistics(comparison, baseline)
+
+
+def _show_groups(by: str, runs: Sequence[tuple[str, Sequence[Waited]]]) -> None:
+    """Show what all jobs of each run waited, then what those of each group did."""
+    titles = ["run", "mean wait", "p50", "p99", "mean JCT"]
+    cells = []
+    for name, (every, *_) in runs:
+        times = (every.wait_mean_s, every.wait_p50_s, every.wait_p99_s, every.jct_mean_s)
+        cells.append([name, *map(formatting.brief, times)])
+    _console.table(titles, cells, title="Waits: all time without GPUs", is_formatted=True)
+    means = [{one.name: one.wait_mean_s for one in rows} for _, rows in runs]
+    first = runs[0][1][1:]
+    if by == "all":
+        return
+    cells = [
+        [
+            one.name,
+            formatting.count(one.jobs),
+            formatting.times(one.gpu_hours),
+            *(formatting.brief(of.get(one.name)) for of in means),
+        ]
+        for one in first[:_GROUPS_SHOWN]
+    ]
+    titles = [by, "jobs", "GPU-hours", *(name for name, _ in runs)]
+    _console.table(titles, cells, title=f"Mean wait by {by}", is_formatted=True)
+    if len(first) > _GROUPS_SHOWN:
+        _console.say(f"the {_GROUPS_SHOWN} with most GPU time are shown; --json has all")
 
 
 def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:

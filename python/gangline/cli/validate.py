@@ -19,7 +19,7 @@ def validate(
     *,
     world: World,
     policies: Names,
-    observed: Annotated[list[str], Parameter(negative="")],
+    observed: Annotated[list[str] | None, Parameter(negative="")] = None,
     columns: str | None = None,
     peer: Annotated[list[str] | None, Parameter(negative="")] = None,
     peer_columns: str | None = None,
@@ -44,6 +44,7 @@ def validate(
     observed
         What happened: a table with job_id, finish_s or jct_s, and if known arrival_s,
         first_start_s or queue_s, and run_s; POLICY=FILE for the table of one policy, repeatable.
+        Default: the observed starts and finishes that the trace itself has.
     columns
         NATIVE=THEIRS,... for columns of other names in these tables; NATIVE= leaves one out.
     peer
@@ -85,8 +86,8 @@ def validate(
         world.cluster,
         jobs,
         chosen,
-        _tables("--observed", observed, names),
-        columns=mapping_of(columns or "", "--columns"),
+        None if observed is None else _tables("--observed", observed, names),
+        columns=None if columns is None else mapping_of(columns, "--columns"),
         peer=None if peer is None else _tables("--peer", peer, names),
         peer_columns=None if peer_columns is None else mapping_of(peer_columns, "--peer-columns"),
         tolerance_s=tolerance_s,

@@ -6,16 +6,19 @@ jobs, the rank correlation and the bias by group are computed too.
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.studies.validate.ranks import Pair, error_of, spearman
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
+
+    from gangline.studies.validate.waits import Waits
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
@@ -42,19 +45,6 @@ MEASURES: Mapping[str, str] = {
 """What is compared over all jobs, with its name."""
 
 _QUANTILES = {"p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One number, observed and simulated."""
-
-    observed: float
-    simulated: float
-
-    @property
-    def error(self) -> float | None:
-        """The relative error; None where nothing was observed."""
-        return _error(self.simulated, self.observed)
 
 
 @dataclass(frozen=True)
@@ -130,6 +120,8 @@ class Agreement:
         None if no start differs by more than the tolerance, or no start was observed.
     starts_known : int
         Jobs whose start was observed.
+    waits : Waits or None
+        How well the waits agree; None if none was observed.
     """
 
     measures: dict[str, Pair]
@@ -138,6 +130,7 @@ class Agreement:
     groups: dict[str, list[Group]]
     departure: Departure | None
     starts_known: int
+    waits: Waits | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -150,6 +143,7 @@ class Agreement:
             "groups": {name: [asdict(one) for one in of] for name, of in self.groups.items()},
             "departure": None if self.departure is None else asdict(self.departure),
             "starts_known": self.starts_known,
+            "waits": None if self.waits is None else self.waits.to_dict(),
         }
 
 
@@ -162,6 +156,7 @@ def agreement(
     groups: Mapping[str, tuple[Ints, Sequence[str]]] | None = None,
     first: Departure | None = None,
     starts_known: int = 0,
+    waits: Waits | None = None,
 ) -> Agreement:
     """Put observed and simulated JCTs side by side.
 
@@ -177,6 +172,8 @@ def agreement(
         Where the starts differ first.
     starts_known : int
         Jobs whose start was observed.
+    waits : Waits, optional
+        How well the waits agree.
 
     Examples
     --------
@@ -207,6 +204,7 @@ def agreement(
         },
         first,
         starts_known,
+        waits,
     )
 
 
@@ -242,21 +240,6 @@ def departure(
     )
 
 
-def spearman(a: Floats, b: Floats) -> float | None:
-    """Return the rank correlation of two columns; equal values share their mean rank.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
-    0.5
-    """
-    x, y = (_ranks(values) for values in (a, b))
-    x, y = x - x.mean(), y - y.mean()
-    size = math.sqrt(float(x @ x) * float(y @ y))
-    return None if size == 0.0 else float(x @ y) / size
-
-
 def pairs_alike(observed: Sequence[float], simulated: Sequence[float]) -> tuple[int, int]:
     """Return how many pairs have the same order in both lists, and how many pairs there are.
 
@@ -272,17 +255,6 @@ def pairs_alike(observed: Sequence[float], simulated: Sequence[float]) -> tuple[
             signs = [np.sign(of[i] - of[j]) for of in (observed, simulated)]
             alike += int(signs[0] == signs[1])
     return alike, pairs
-
-
-def _ranks(values: Floats) -> Floats:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    mean_ranks: Floats = (ends - (counts - 1) / 2.0)[inverse]
-    return mean_ranks
-
-
-def _error(simulated: float, observed: float) -> float | None:
-    return simulated / observed - 1.0 if observed > 0.0 else None
 
 
 def _errors(observed: Floats, simulated: Floats) -> Floats:
@@ -314,5 +286,5 @@ def _groups(
         mine = relative[inside]
         mine = mine[~np.isnan(mine)]
         median = float(np.median(mine)) if len(mine) else None
-        found.append(Group(name, int(inside.sum()), *means, _error(means[1], means[0]), median))
+        found.append(Group(name, int(inside.sum()), *means, error_of(means[1], means[0]), median))
     return found

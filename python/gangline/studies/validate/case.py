@@ -15,6 +15,7 @@ from gangline.runs.simulate import simulate
 from gangline.studies.validate import layers
 from gangline.studies.validate.agreement import agreement, departure
 from gangline.studies.validate.result import PolicyValidation
+from gangline.studies.validate.waits import Times, losses, waits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -114,7 +115,15 @@ class Case:
             job_ids=self.trace.column("job_id").filter(pa.array(both)).to_pylist(),
             observed_jct_s=outcomes.jct_s[both],
             jct_s={layer: times["jct_s"][both] for layer, times in found.items()},
+            losses={layer: self._losses(outcomes, times, both) for layer, times in found.items()},
         )
+
+    def _losses(
+        self, outcomes: Outcomes, times: dict[str, Floats], both: npt.NDArray[np.bool_]
+    ) -> Floats:
+        """Return for each job of the trace its part of the distance; NaN if it is not compared."""
+        found = losses(self.trace.numbers("arrival_s"), outcomes.times, _times(times))
+        return np.where(both, found, np.nan)
 
     def _counted(self) -> npt.NDArray[np.bool_]:
         """Return the jobs that arrive in the window of the options: all without one."""
@@ -153,7 +162,17 @@ class Case:
             groups=kinds,
             first=first,
             starts_known=int((~np.isnan(observed_start)).sum()),
+            waits=waits(
+                arrival,
+                Times(*(one[both] for one in outcomes.times)),
+                Times(*(one[both] for one in _times(times))),
+                self.tolerance_s,
+            ),
         )
+
+
+def _times(times: dict[str, Floats]) -> Times:
+    return Times(times["queue_s"], times["jct_s"] - times["run_s"])
 
 
 def _run(cluster: Cluster, trace: Trace, policy: ChosenPolicy, options: dict[str, Any]) -> Result:

@@ -23,7 +23,7 @@ def validate(
     cluster: ClusterLike,
     trace: TraceLike,
     policies: PolicyLike | Iterable[PolicyLike],
-    observed: TableLike | Mapping[str, TableLike],
+    observed: TableLike | Mapping[str, TableLike] | None = None,
     *,
     columns: Mapping[str, str] | None = None,
     peer: TableLike | Mapping[str, TableLike] | None = None,
@@ -48,7 +48,8 @@ def validate(
     observed : table, path, or mapping of policy to table
         What happened: a jobs table with job_id, one of finish_s and jct_s, and if known
         arrival_s, first_start_s or queue_s, and run_s (seconds holding GPUs), all in seconds. One
-        table for all policies, or one for each by its name or label.
+        table for all policies, or one for each by its name or label. Default: the columns
+        observed_start_s and observed_finish_s of the trace, whose durations are then the run times.
     columns : mapping, optional
         Native name to the name in the table, for example ``{"finish_s": "end_time"}``.
     peer : table, path, or mapping of policy to table, optional
@@ -97,7 +98,7 @@ def validate(
     from gangline.policies.choice import resolve_policy
     from gangline.runs.inputs import as_cluster, override
     from gangline.studies.validate.case import Case
-    from gangline.studies.validate.observed import read_outcomes
+    from gangline.studies.validate.observed import outcomes_of, read_outcomes
     from gangline.studies.validate.result import Validation
     from gangline.trace.read import as_trace
 
@@ -112,20 +113,23 @@ def validate(
         raise PolicyError("policies: expected at least one, got none", field="policies")
     lab = override(as_cluster(cluster), options.pop("sharing", None))
     jobs = as_trace(trace)
+    if observed is None and columns:
+        message = "columns: of the table of what happened; expected one as `observed`"
+        raise OptionError(message, field="columns")
     tables = _by_policy("observed", observed, chosen)
     peers = [None] * len(chosen) if peer is None else _by_policy("peer", peer, chosen)
     case = Case(lab, jobs, tolerance_s, {**options, "progress": progress})
     names = columns if peer_columns is None else peer_columns
     found = []
     for policy, table, other in zip(chosen, tables, peers, strict=True):
-        outcomes = read_outcomes(table, jobs, columns)
+        outcomes = outcomes_of(jobs) if table is None else read_outcomes(table, jobs, columns)
         theirs = None if other is None else read_outcomes(other, jobs, names)
         found.append(case.of(policy, outcomes, theirs))
     return Validation(found, jobs, lab, tolerance_s)
 
 
 def _by_policy(
-    field: str, tables: TableLike | Mapping[str, TableLike], chosen: list[ChosenPolicy]
+    field: str, tables: TableLike | Mapping[str, TableLike] | None, chosen: list[ChosenPolicy]
 ) -> list[Any]:
     """Return the table of each policy; they are named by their names or labels."""
     labels = [policy.label for policy in chosen]

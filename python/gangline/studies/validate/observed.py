@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from gangline._support.formatting import did_you_mean
 from gangline.analysis.audit.inputs import read_jobs
 from gangline.errors import TraceError
+from gangline.studies.validate.waits import Times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["COLUMNS", "DEFECTS", "Outcomes", "read_outcomes"]
+__all__ = ["COLUMNS", "DEFECTS", "Outcomes", "outcomes_of", "read_outcomes"]
 
 _TIMES = ("arrival_s", "first_start_s", "finish_s", "jct_s", "queue_s", "run_s")
 _COUNTS = ("starts", "preemptions")
@@ -45,6 +46,14 @@ DEFECTS: Mapping[str, str] = {
         "times count from the arrival in each table"
     ),
     "run_exceeds_jct": "jobs that ran for longer than from their arrival to their finish",
+    "out_of_order": (
+        "jobs that started before they arrived or finished before they started; simulated, but "
+        "not compared"
+    ),
+    "finish_from_run": (
+        "jobs whose start was observed but not their finish; taken to run from then on without a "
+        "stop"
+    ),
 }
 """What is counted, and what each count means; other defects are errors."""
 
@@ -77,6 +86,12 @@ class Outcomes:
     starts: Floats
     defects: dict[str, int] = field(default_factory=dict)
     named: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def times(self) -> Times:
+        """The waits; a job whose run time is not known is taken to run without a stop."""
+        stopped = np.maximum(self.jct_s - self.run_s, 0.0)
+        return Times(self.queue_s, np.where(np.isnan(self.run_s), self.queue_s, stopped))
 
     def notes(self) -> list[str]:
         """Return a sentence for each defect."""
@@ -144,6 +159,47 @@ def read_outcomes(
             defects[name] = count
             named[name] = [str(ids[int(at)].as_py()) for at in np.flatnonzero(mask)[:_NAMED]]
     return Outcomes(found.path, jct, queue, run, of_jobs(columns["starts"]), defects, named)
+
+
+def outcomes_of(trace: Trace) -> Outcomes:
+    """Return what became of the jobs by the trace itself, such as `observed_start_s`.
+
+    Durations are taken as the times that the jobs really ran, as in every export of a scheduler.
+
+    Raises
+    ------
+    TraceError
+        If no start was observed.
+    """
+    path = trace.path or "the trace"
+    arrival, unknown = trace.numbers("arrival_s"), np.full(len(trace), np.nan)
+    start, finish, run = (
+        trace.numbers(name) if name in trace.columns else unknown
+        for name in ("observed_start_s", "observed_finish_s", "duration_s")
+    )
+    if np.isnan(start).all():
+        message = f"{path}: no observed start; give a table of what happened as `observed`, or "
+        message += "name the column of the starts: observed_start_s=THEIRS"
+        raise TraceError(message, path=path, column="observed_start_s")
+    no_finish = np.isnan(finish) & ~np.isnan(start + run)
+    finish = np.where(no_finish, start + run, finish)
+    wrong = (start < arrival - _ROUNDING_S) | (finish < start - _ROUNDING_S)
+    start, finish = (np.where(wrong, np.nan, one) for one in (start, finish))
+    jct, queue = (np.maximum(one - arrival, 0.0) for one in (finish, start))
+    run = np.where(np.isnan(jct), np.nan, run)
+    marks = {
+        "no_finish": np.isnan(finish) & ~wrong,
+        "run_exceeds_jct": run > jct + _ROUNDING_S,
+        "out_of_order": wrong,
+        "finish_from_run": no_finish & ~wrong,
+    }
+    defects = {name: int(mask.sum()) for name, mask in marks.items() if mask.any()}
+    ids = trace.column("job_id")
+    named = {
+        name: [str(ids[int(at)].as_py()) for at in np.flatnonzero(marks[name])[:_NAMED]]
+        for name in defects
+    }
+    return Outcomes(path, jct, queue, run, np.full(len(trace), np.nan), defects, named)
 
 
 def _refuse_repeated(found: Columns, identifiers: Any) -> None:

@@ -30,6 +30,11 @@ _ROWS: Mapping[str, str] = {
     "p90": "p90 of it, signed",
 }
 
+_WAITS: Mapping[str, str] = {
+    "queue_mean_s": "mean wait until the first start",
+    "wait_mean_s": "mean time without GPUs",
+}
+
 Table = tuple[str, list[str], list[list[Any]]]
 
 
@@ -54,6 +59,9 @@ class PolicyValidation:
         Their observed JCTs.
     jct_s : dict of str to float64 array
         Their JCTs by layer.
+    losses : dict of str to float64 array
+        By layer, for each job of the trace: its part of the logarithm of `Waits.distance`, which
+        is their mean; NaN where no wait is compared.
     """
 
     def __init__(
@@ -67,6 +75,7 @@ class PolicyValidation:
         job_ids: list[str],
         observed_jct_s: Floats,
         jct_s: dict[str, Floats],
+        losses: dict[str, Floats],
     ) -> None:
         self.policy = policy
         self.layers = layers
@@ -76,6 +85,7 @@ class PolicyValidation:
         self.job_ids = job_ids
         self.observed_jct_s = observed_jct_s
         self.jct_s = jct_s
+        self.losses = losses
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -111,7 +121,28 @@ class PolicyValidation:
         ranks = [one.rank_correlation for one in self.layers.values()]
         cells = ["–" if rank is None else f"{rank:.3f}" for rank in ranks]
         rows.append(["rank correlation of JCTs", "", *(c for cell in cells for c in (cell, ""))])
+        rows += self._waits()
         return f"{self.policy}: {plural(len(self.job_ids), 'job')}", titles, rows
+
+    def _waits(self) -> list[list[Any]]:
+        """Return the rows on waits, where any was observed."""
+        found = [one.waits for one in self.layers.values()]
+        known = next((one for one in found if one is not None), None)
+        if known is None:
+            return []
+        rows: list[list[Any]] = []
+        for key, name in _WAITS.items():
+            row: list[Any] = [name, duration(getattr(known, key).observed)]
+            for one in found:
+                pair = None if one is None else getattr(one, key)
+                row += ["", ""] if pair is None else [duration(pair.simulated), signed(pair.error)]
+            rows.append(row)
+        ranks = [None if one is None else one.rank_correlation for one in found]
+        cells = ["–" if rank is None else f"{rank:.3f}" for rank in ranks]
+        rows.append(["rank correlation of waits", "", *(c for cell in cells for c in (cell, ""))])
+        apart = ["–" if one is None else f"{one.distance:.3f}" for one in found]
+        rows.append(["distance of waits and order", "", *(c for a in apart for c in (a, ""))])
+        return rows
 
     def bias_tables(self) -> list[Table]:
         """Return the bias by size, length and model: errors of the mean JCT of each group."""
