@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from gangline.runs.spec import RunSpec
     from gangline.runs.summary import RunSummary
     from gangline.runs.what_if import WhatIf, what_if
+    from gangline.studies.advise import advise
     from gangline.studies.capacity import plan_capacity
     from gangline.studies.eta import Eta, eta
     from gangline.studies.sweep import Sweep, sweep
@@ -118,6 +119,7 @@ __all__ = [
     "View",
     "WhatIf",
     "__version__",
+    "advise",
     "audit",
     "bench",
     "compare",
@@ -175,6 +177,7 @@ _HOMES = {
     "gangline.runs.simulation": "Simulation",
     "gangline.runs.spec": "RunSpec",
     "gangline.runs.summary": "RunSummary",
+    "gangline.studies.advise": "advise",
     "gangline.studies.capacity": "plan_capacity",
     "gangline.studies.sweep": "Sweep sweep",
     "gangline.runs.what_if": "WhatIf what_if",

@@ -23,7 +23,17 @@ class Command(NamedTuple):
 
 
 GROUPS = {
-    "Answers": ("compare", "plan", "eta", "sweep", "bench", "reproduce", "paper", "validate"),
+    "Answers": (
+        "advise",
+        "compare",
+        "plan",
+        "eta",
+        "sweep",
+        "bench",
+        "reproduce",
+        "paper",
+        "validate",
+    ),
     "One run": ("run", "serve", "explain", "report", "gantt", "audit"),
     "What there is": ("policies", "cluster", "trace", "doctor"),
 }
@@ -31,6 +41,7 @@ COMMANDS = {
     "run": Command("run:run", "simulate one policy, or repeat a saved run"),
     "serve": Command("serve:serve", "let a scheduler in another process drive a run"),
     "compare": Command("compare:compare", "put several policies side by side on one trace"),
+    "advise": Command("advise:advise", "say which scheduler and how many GPUs a log asks for"),
     "sweep": Command("sweep:sweep", "run a grid of runs from a TOML file and sum it up"),
     "plan": Command("plan:plan", "find the fewest servers, or the largest load, for targets"),
     "eta": Command("eta:eta", "tell when jobs that wait in a queue will start"),
@@ -72,6 +83,10 @@ _EXAMPLES = {
     "eta": (
         "gangline eta --trace queue.txt --cluster 8x8xA100 --policy easy --history log.txt",
         "gangline eta --trace log.csv --cluster lab.toml --at 2d --job 4711",
+    ),
+    "advise": (
+        "gangline advise sacct.txt --cluster 8x8xA100",
+        "gangline advise jobs.json --cluster nodes.json --servers 6,8,12 --price A100=2.5",
     ),
     "bench": ("gangline bench --quick --policies fifo,srtf,my_module:MyPolicy",),
     "explain": (

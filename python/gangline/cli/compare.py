@@ -101,7 +101,7 @@ def compare(
     jobs = world.read(choice)
     groups = None if by is None else Groups.of(jobs, None if by == "all" else by)
     by_run: list[tuple[str, list[Waited]]] = []
-    in_turn, seen = iter(names), set[str]()
+    in_turn, seen, is_single = iter(names), set[str](), len(names) == len(labels)
     digests: list[Digest] = []
 
     def each(result: Result) -> None:
@@ -116,8 +116,7 @@ def compare(
             digests.append(digest(result, repeats=result.policy not in seen))
             seen.add(result.policy)
         if groups is not None:
-            label = result.policy if len(names) == len(labels) else name
-            by_run.append((label, waited(result, groups)))
+            by_run.append((result.policy if is_single else name, waited(result, groups)))
 
     drops = kept.on_infeasible == "drop"
     _inputs.say_lacks(jobs, world.cluster, configs, sharing, drops=drops)
@@ -142,9 +141,8 @@ def compare(
         found = comparison.statistics(baseline=baseline)
         said = comparison.sentences(baseline=baseline)
         waits = {name: [one.to_dict() for one in rows] for name, rows in by_run}
-        more = {} if by is None else {"by": waits}
-        document = {**comparison.to_dict(), "statistics": found, "reading": said, **more}
-        _console.data(document, raw=raw)
+        document = {**comparison.to_dict(), "statistics": found, "reading": said}
+        _console.data(document if by is None else {**document, "by": waits}, raw=raw)
         return 0
     _show(comparison, repr(jobs), len(drawn), baseline)
     if by is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUPS", "Groups", "Waited", "waited"]
 
-GROUPS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos", "model")  # type: ignore[assignment]
+GROUPS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos", "model")
 """Columns of a trace whose values are groups."""
 
 

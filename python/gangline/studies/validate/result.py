@@ -141,7 +141,9 @@ class PolicyValidation:
         cells = ["–" if rank is None else f"{rank:.3f}" for rank in ranks]
         rows.append(["rank correlation of waits", "", *(c for cell in cells for c in (cell, ""))])
         apart = ["–" if one is None else f"{one.distance:.3f}" for one in found]
-        rows.append(["distance of waits and order", "", *(c for a in apart for c in (a, ""))])
+        rows.append(
+            ["distance of waits and order (1: none)", "", *(c for a in apart for c in (a, ""))]
+        )
         return rows
 
     def bias_tables(self) -> list[Table]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Times", "Waits", "losses", "passed", "waits"]
 
+_SHORT = 5.0  # ours: times the tolerance; a start comes that late for reasons of no policy
 _GRAIN_S = 60.0  # ours: added to waits, so that a minute more or less after none counts little
 
 
@@ -41,13 +42,15 @@ class Waits:
     ----------
     jobs : int
         Jobs whose waits were observed.
+    short_s : float
+        Waits up to this, five times the tolerance, are short.
     waiting : int
-        How many of them were observed to wait longer than the tolerance.
+        How many of the jobs were observed to wait longer than that.
     queue_mean_s, wait_mean_s : Pair
         Mean time from the arrival to the first start, and mean time without GPUs.
     rank_correlation : float or None
-        Spearman's, of the times without GPUs; waits within the tolerance count as equal. None
-        where all are equal.
+        Spearman's, of the times without GPUs; short waits count as equal. None where all are
+        equal.
     queue_factor, wait_factor : float
         Geometric mean of the factors by which the two times of a job are off, after a minute was
         added to each. 1 if all are equal.
@@ -56,6 +59,7 @@ class Waits:
     """
 
     jobs: int
+    short_s: float
     waiting: int
     queue_mean_s: Pair
     wait_mean_s: Pair
@@ -66,8 +70,8 @@ class Waits:
 
     @property
     def distance(self) -> float:
-        """The product of the three factors: 1 if the simulation is what happened."""
-        return self.queue_factor * self.wait_factor * self.order_factor
+        """The geometric mean of the three factors: 1 if the simulation is what happened."""
+        return math.cbrt(self.queue_factor * self.wait_factor * self.order_factor)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -91,17 +95,19 @@ def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: flo
     observed, simulated : Times
         Unknown = NaN.
     tolerance_s : float
-        Waits up to this are none.
+        Starts that differ by at most this count as the same.
     """
     known = _known(observed, simulated)
     if not known.any():
         return None
     real, model = _of(observed, known), _of(simulated, known)
     factors = [math.exp(float(part.mean())) for part in _parts(arrival_s[known], real, model)]
-    floored = [np.maximum(of.wait_s, tolerance_s) for of in (real, model)]
+    short_s = _SHORT * tolerance_s
+    floored = [np.maximum(of.wait_s, short_s) for of in (real, model)]
     return Waits(
         jobs=int(known.sum()),
-        waiting=int((real.wait_s > tolerance_s).sum()),
+        short_s=short_s,
+        waiting=int((real.wait_s > short_s).sum()),
         queue_mean_s=Pair(float(real.queue_s.mean()), float(model.queue_s.mean())),
         wait_mean_s=Pair(float(real.wait_s.mean()), float(model.wait_s.mean())),
         rank_correlation=spearman(*floored),
@@ -112,7 +118,7 @@ def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: flo
 
 
 def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
-    """Return for each job its part of the logarithm of the distance, whose mean that is.
+    """Return for each job its part of the logarithm of the distance, which is their mean.
 
     A job without all four times is NaN.
     """
@@ -120,7 +126,7 @@ def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
     found = np.full(len(arrival_s), np.nan)
     if known.any():
         parts = _parts(arrival_s[known], _of(observed, known), _of(simulated, known))
-        found[known] = parts[0] + parts[1] + parts[2]
+        found[known] = (parts[0] + parts[1] + parts[2]) / 3.0
     return found
 
 

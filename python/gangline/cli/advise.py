@@ -1,0 +1,165 @@
+"""`gangline advise`: from a cluster's own log to a scheduler and a number of servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from gangline.cli import _console, _inputs, _page
+from gangline.cli._inputs import (
+    Jobs,
+    Json,
+    Lab,
+    MaybeNames,
+    MaybeWhole,
+    Settings,
+    TraceChoice,
+)
+from gangline.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangline.studies.advise import Advice
+
+_SPARE = ("p50", "GPUs", "mean JCT", "95 % interval", "load")
+"""Columns that a narrow terminal may lack, the first first."""
+
+
+def advise(
+    log: Jobs,
+    /,
+    *,
+    cluster: Lab,
+    policies: MaybeNames = None,
+    servers: str | None = None,
+    price: Annotated[list[str] | None, Parameter(negative="")] = None,
+    base: str | None = None,
+    settings: Settings = None,
+    restart_s: float | None = None,
+    first_start_s: float | None = None,
+    tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 60.0,
+    workers: MaybeWhole = None,
+    out: Path = Path("advice"),
+    json: Json = False,
+    choice: TraceChoice | None = None,
+) -> int:
+    """Say which scheduler, and how many servers, the jobs of a log would be best served by.
+
+    Parameters
+    ----------
+    log
+        The export of a scheduler, or any trace.
+    cluster
+        The servers that there are: a TOML file, a list of servers, a preset, or 8x8xA100.
+    policies
+        Names separated by commas; default: a handful of schedulers that a site could run.
+    servers
+        Numbers of servers to look at, such as 6,8,12; default: 75, 90, 125 and 150 % of them.
+    price
+        Of a GPU-hour, or TYPE=PRICE; repeatable. Default: as the cluster says.
+    base
+        The policy that others are held against; default: the nearest to the log.
+    settings
+        POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
+    restart_s
+        Seconds without progress after a restart or move; default 0.
+    first_start_s
+        Seconds without progress after the first start; default 0.
+    tolerance_s
+        As for validate: waits up to five times this are short in the calibration.
+    workers
+        Runs at once; default: one per core.
+    out
+        Folder of the page advice.html, of advice.json, and of the files that the commands name.
+    json
+        Print one JSON document instead of tables.
+    choice
+        How the log is read.
+    """
+    from gangline.studies.advise import advise as find
+    from gangline.studies.advise.saved import PAGE, check
+
+    check(out)
+    chosen, sizes, prices = _policies(policies, settings), _sizes(servers), _prices(price)
+    trace = (choice or TraceChoice()).read(log)
+    found = find(
+        cluster,
+        trace,
+        chosen,
+        servers=sizes,
+        price=prices,
+        base=base,
+        restart_s=restart_s,
+        first_start_s=first_start_s,
+        tolerance_s=tolerance_s,
+        workers=workers,
+        progress=True,
+    )
+    found.save(out, command=_page.typed())
+    if json:
+        _console.document(found.to_dict())
+    else:
+        _show(found, out)
+        _inputs.say_notes(trace)
+    _console.say(f"saved {out / PAGE}")
+    return 0
+
+
+def _show(found: Advice, out: Path) -> None:
+    """Print the sentences, the table, and the commands that check the sentences."""
+    claims = found.claims(out.as_posix())
+    for number, claim in enumerate(claims, 1):
+        _console.paragraphs(f"{claim.text} [{number}]", "")
+    title = f"Schedulers and sizes; changes against {found.base} on {found.servers} servers"
+    _console.table(found.titles(), found.cells(), title=title, is_formatted=True, spare=_SPARE)
+    if found.calibration.rows:
+        titles, cells = found.calibration.titles(), found.calibration.cells()
+        _console.table(titles, cells, title="What the log resembles", is_formatted=True)
+    if found.best.users and found.best.policy != found.base:
+        title = f"Who waits more or less under {found.best.policy}"
+        _console.table(found.user_titles(), found.user_cells(), title=title, is_formatted=True)
+    _console.paragraphs(*(f"note: {line}" for line in found.notes()), "", "To check it:")
+    _console.write(*(f"[{number}] {claim.command}" for number, claim in enumerate(claims, 1)))
+
+
+def _policies(names: str | None, settings: list[str] | None) -> list[Any] | None:
+    if names is None and not settings:
+        return None
+    if names is None:
+        from gangline.studies.advise.contenders import default_contenders
+
+        names = ",".join(default_contenders())
+    chosen, sharing = _inputs.policies(names, settings)
+    if sharing:
+        message = "--set: an advice takes no setting of sharing; give it in the cluster file"
+        raise OptionError(message, field="settings")
+    return list(chosen)
+
+
+def _sizes(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(one) for one in text.split(",")]
+    except ValueError:
+        message = f"--servers: expected numbers separated by commas, such as 6,8,12; got {text!r}"
+        raise OptionError(message, field="servers", value=text) from None
+
+
+def _prices(texts: list[str] | None) -> Mapping[str, float] | float | None:
+    """Read PRICE, or TYPE=PRICE several times."""
+    found: dict[str, float] = {}
+    for text in texts or []:
+        name, equals, number = text.rpartition("=")
+        try:
+            price = float(number)
+        except ValueError:
+            message = f"--price: expected PRICE or TYPE=PRICE, got `{text}`"
+            raise OptionError(message, field="price", value=text) from None
+        if not equals and len(texts or []) == 1:
+            return price
+        found[name] = price
+    return found or None

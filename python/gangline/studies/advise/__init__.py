@@ -1,0 +1,16 @@
+"""Advice from a cluster's own log: which scheduler, how many servers, and who gains.
+
+Examples
+--------
+>>> import gangline as gl
+>>> jobs = "synth:pai?jobs=300&seed=0&max_gpus=16&users=5&load=1&cluster_gpus=32"
+>>> found = gl.advise("8x4xV100", jobs, ["fifo", "srtf"], servers=[8, 10])
+>>> found.base, len(found.options)
+('fifo', 4)
+"""
+
+from gangline.studies.advise.advice import Advice, Claim
+from gangline.studies.advise.face import advise
+from gangline.studies.advise.options import Affected, Option
+
+__all__ = ["Advice", "Affected", "Claim", "Option", "advise"]

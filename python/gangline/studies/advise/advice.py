@@ -1,0 +1,467 @@
+"""Advice: what was found, in a table, in sentences that commands can check, and on a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gangline._support import formatting
+from gangline._support.formatting import brief, duration, listed, plural, times
+from gangline.studies.advise import commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from os import PathLike
+    from pathlib import Path
+
+    from gangline._support.statistics import Estimate
+    from gangline.cluster.description import Cluster
+    from gangline.runs.offered_load import OfferedLoad
+    from gangline.studies.advise.calibration import Calibration
+    from gangline.studies.advise.contenders import Contender
+    from gangline.studies.advise.options import Affected, Option
+    from gangline.studies.advise.parts import Parts
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["Advice", "Claim"]
+
+_NAMED = 3  # users that a sentence names
+_USERS_SHOWN = 15
+_TIE = 0.01  # ours: means that differ by less are equal
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence or a few, and the command that shows their numbers.
+
+    Attributes
+    ----------
+    kind : str
+        What they are about: load, calibration, scheduler, plain, users, fewer, more or needs.
+    text : str
+        The sentences.
+    command : str
+        A `gangline` command; it is to be run where the folder of the advice is.
+    """
+
+    kind: str
+    text: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What other schedulers and sizes would do with the jobs of a log; from `gangline.advise`.
+
+    Attributes
+    ----------
+    cluster : Cluster
+        The servers that there are.
+    trace : Trace
+        The log.
+    contenders : tuple of Contender
+        The policies that could be run, and what each needs.
+    calibration : Calibration
+        Which of them resemble the log.
+    base : str
+        The policy, on the servers that there are, that all rows are held against.
+    options : tuple of Option
+        A row per policy and number of servers.
+    parts : Parts
+        The parts of the log that intervals are over.
+    user_column : str
+        The column of the log that names users; "" if none does.
+    prices : dict of str to float
+        Price of a GPU-hour by GPU type.
+    load : OfferedLoad or None
+        What the jobs ask of the servers that there are.
+    failed : dict of str to str
+        Policies that could not be run, with the reason.
+    run_options : dict
+        Options of the runs.
+    clusters : dict of int to Cluster
+        By number of servers.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> jobs = "synth:pai?jobs=300&seed=0&max_gpus=16&users=5&load=1&cluster_gpus=32"
+    >>> found = gl.advise("8x4xV100", jobs, ["fifo", "srtf"], servers=[8])
+    >>> [claim.kind for claim in found.claims()][:2]
+    ['load', 'calibration']
+    >>> found["srtf", 8].wait.mean < found["fifo", 8].wait.mean
+    True
+    """
+
+    cluster: Cluster
+    trace: Trace
+    contenders: tuple[Contender, ...]
+    calibration: Calibration
+    base: str
+    options: tuple[Option, ...]
+    parts: Parts
+    user_column: str
+    prices: dict[str, float]
+    load: OfferedLoad | None
+    failed: dict[str, str]
+    run_options: dict[str, Any]
+    clusters: Mapping[int, Cluster]
+
+    def __getitem__(self, key: tuple[str, int]) -> Option:
+        """Return the row of a policy, by its label, on a number of servers."""
+        for one in self.options:
+            if (one.policy, one.servers) == key:
+                return one
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[Option]:
+        """Yield the rows."""
+        return iter(self.options)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.options)
+
+    @property
+    def servers(self) -> int:
+        """The number of servers that there are."""
+        return self.cluster.servers_total
+
+    @property
+    def here(self) -> Option:
+        """The row of the base on the servers that there are."""
+        return self[self.base, self.servers]
+
+    @cached_property
+    def best(self) -> Option:
+        """The row with the least mean wait on the servers that there are; the base if it ties."""
+        return self._least({one.label for one in self.contenders})
+
+    def _least(self, labels: set[str]) -> Option:
+        rows = [one for one in self.options if one.servers == self.servers]
+        rows = [one for one in rows if one.policy in labels]
+        top = min(rows, key=lambda one: one.wait.mean)
+        base = self.here
+        is_tie = base.policy in labels and base.wait.mean <= top.wait.mean * (1.0 + _TIE)
+        return base if is_tie else top
+
+    def claims(self, folder: str = "advice") -> list[Claim]:
+        """Return what the numbers say, each with the command that checks it.
+
+        Parameters
+        ----------
+        folder : str
+            Where the advice was saved, as the commands write it.
+        """
+        typed = commands.Typed(self, folder)
+        said = [Claim("calibration", " ".join(self.calibration.sentences()), typed.calibration())]
+        if self.load is not None:
+            alone = replace(self.load, middle=None)  # no option of an advice is suggested
+            said.insert(0, Claim("load", alone.in_words(), typed.load()))
+        now = typed.compare(self.servers, [self.base, self.best.policy])
+        said.append(Claim("scheduler", self._scheduler(), now))
+        said += self._plain(typed)
+        if self.best.users and self.best.policy != self.base:
+            said.append(Claim("users", self._users(self.best), now))
+        fewer, more = self._fewer(), self._more()
+        if fewer is not None:
+            text, size = fewer
+            said.append(Claim("fewer", text, typed.compare(size, [self.best.policy])))
+        if more is not None:
+            text, size = more
+            said.append(Claim("more", text, typed.compare(size, [self.base])))
+        said.append(Claim("needs", self._needs(), "gangline policies"))
+        return said
+
+    def notes(self) -> list[str]:
+        """Say what the numbers cover and what was left out."""
+        said = [self.parts.about()]
+        if not self.calibration.rows:
+            said.insert(0, f"Without a calibration the others are held against {self.base}.")
+        stopping = [one.policy for one in self.options if one.preemptions]
+        if stopping and not self.run_options.get("restart_s"):
+            who = listed(list(dict.fromkeys(stopping)))
+            said.append(
+                f"Preemption is free in these runs, which favours {who}: give the time that a "
+                "restart costs with restart_s."
+            )
+        over = sorted({one.servers for one in self.options if one.is_over})
+        if over:
+            said.append(
+                f"With {listed([str(one) for one in over])} servers the jobs ask for more than the "
+                "GPUs can do: the waits there depend on where the log ends."
+            )
+        lost = {one.servers: one.cannot_run for one in self.options if one.cannot_run}
+        said += [
+            f"Too large for {size} servers, and left out there: {plural(count, 'job')}."
+            for size, count in lost.items()
+        ]
+        said += [f"{name} could not be run {why}" for name, why in self.failed.items()]
+        return [*said, *self.calibration.notes]
+
+    def titles(self) -> list[str]:
+        """Return the titles of `cells`."""
+        found = ["policy", "servers", "GPUs"]
+        found += ["per month"] * self._has_costs
+        found += ["load", "mean wait", "95 % interval", "p50", "p99", "mean JCT", "change"]
+        return [*found, *(["users who gain", "lose"] if self.user_column else [])]
+
+    def cells(self) -> list[list[str]]:
+        """Return a row per policy and size; `change` is that of the mean wait against the base."""
+        rows = []
+        for one in self.options:
+            row = [one.policy, str(one.servers), f"{one.gpus:,}"]
+            row += [f"{one.cost_per_month:,.0f}"] * self._has_costs
+            row.append(times(one.load) + " (over)" * one.is_over)
+            row += [brief(one.wait.mean), _ends(one.wait)]
+            row += [brief(one.wait_p50_s), brief(one.wait_p99_s), brief(one.jct_mean_s)]
+            row.append("" if self._is_here(one) else _change(one.difference))
+            if self.user_column:
+                row += [str(len(one.gain)), str(len(one.lose))]
+            rows.append(row)
+        return rows
+
+    def user_titles(self) -> list[str]:
+        """Return the titles of `user_cells`."""
+        return [self.user_column, "jobs", f"mean wait, {self.base}", self.best.policy, "change"]
+
+    def user_cells(self) -> list[list[str]]:
+        """Return the users who are affected most by the best scheduler on the present servers."""
+        affected = sorted(self.best.users, key=lambda one: -abs(one.change_s * one.jobs))
+        return [
+            [
+                one.name,
+                formatting.count(one.jobs),
+                brief(one.base_s),
+                brief(one.wait_s),
+                _signed(one.change_s),
+            ]
+            for one in affected[:_USERS_SHOWN]
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `gangline advise --json` prints them."""
+        return {
+            "jobs": len(self.trace),
+            "cluster": self.cluster.name,
+            "servers": self.servers,
+            "base": self.base,
+            "best": self.best.policy,
+            "load": None if self.load is None else self.load.to_dict(),
+            "calibration": self.calibration.to_dict(),
+            "options": [one.to_dict() for one in self.options],
+            "prices": dict(self.prices),
+            "parts": {"count": self.parts.count, "length_s": self.parts.length_s},
+            "failed": dict(self.failed),
+            "claims": [vars(one) for one in self.claims()],
+            "notes": self.notes(),
+        }
+
+    def save(self, folder: str | PathLike[str], *, command: str = "") -> Path:
+        """Write the page, all numbers, the log and the clusters, as the commands name them.
+
+        Parameters
+        ----------
+        folder : path
+            Files of an earlier advice there are replaced; any other file of a name that is needed
+            is an error.
+        command : str
+            What was typed, for the page.
+
+        Raises
+        ------
+        FileExistsError, ResultError
+            If a file of another origin is in the way.
+        OSError
+            If something cannot be written.
+        """
+        from gangline.studies.advise.saved import save
+
+        return save(self, folder, command)
+
+    def write(
+        self, path: str | PathLike[str], *, folder: str = "advice", command: str = ""
+    ) -> Path:
+        """Write one HTML page, which loads nothing.
+
+        Parameters
+        ----------
+        path : path
+            An earlier page there is replaced; any other file is an error.
+        folder : str
+            Where the advice was saved, as the commands on the page write it.
+        command : str
+            What was typed.
+
+        Raises
+        ------
+        ResultError
+            If the file there is not a page of gangline.
+        OSError
+            If it cannot be written.
+        """
+        from gangline.studies.advise.page import write
+
+        return write(self, path, folder, command)
+
+    def __repr__(self) -> str:
+        return "\n".join(claim.text for claim in self.claims())
+
+    def _repr_html_(self) -> str:
+        from gangline._support.html import table, text
+
+        said = "".join(f"<p>{text(claim.text)}</p>" for claim in self.claims())
+        return said + table(self.titles(), self.cells())
+
+    @property
+    def _has_costs(self) -> bool:
+        return self.here.cost_per_month is not None
+
+    def _is_here(self, one: Option) -> bool:
+        return (one.policy, one.servers) == (self.base, self.servers)
+
+    def _contender(self, label: str) -> Contender:
+        return next(one for one in self.contenders if one.label == label)
+
+    def _scheduler(self) -> str:
+        """Say which scheduler waits least on the servers that there are."""
+        base, best = self.here, self.best
+        there = f"On the {plural(self.servers, 'server')} that there are"
+        if best.policy == base.policy:
+            return (
+                f"{there} no contender waits clearly less than {base.policy}, whose jobs wait "
+                f"{duration(base.wait.mean)} on average."
+            )
+        less = 1.0 - best.wait.mean / base.wait.mean
+        said = (
+            f"{there} jobs wait least under {best.policy}: {duration(best.wait.mean)} on average, "
+            f"instead of {duration(base.wait.mean)} under {base.policy} "
+            f"({formatting.percent(less)} less)."
+        )
+        return f"{said} {_how_sure(best.difference)}"
+
+    def _plain(self, typed: commands.Typed) -> list[Claim]:
+        """Say what the best scheduler asks for, and which is best without that."""
+        best = self._contender(self.best.policy)
+        plain = {one.label for one in self.contenders if one.is_plain}
+        if best.is_plain or not plain:
+            return []
+        row = self._least(plain)
+        asks = {
+            (True, True): "needs to know how long each job will run, and stops running jobs",
+            (True, False): "needs to know how long each job will run",
+            (False, True): "stops running jobs",
+        }[best.needs_run_times, best.stops_jobs]
+        said = f"{best.label} {asks}. Of the schedulers that do neither, "
+        said += f"{row.policy} has the least mean wait, {duration(row.wait.mean)}."
+        return [Claim("plain", said, typed.compare(self.servers, sorted(plain)))]
+
+    def _users(self, row: Option) -> str:
+        """Say how many users gain and lose, and who most."""
+        gain, lose = row.gain, row.lose
+        said = (
+            f"Under {row.policy} {len(gain)} of {plural(len(row.users), 'user')} wait less than "
+            f"under {self.base} and {len(lose)} wait longer; the others hardly see a change, of at "
+            "most a minute or 5 %."
+        )
+        for word, users in (("gain", gain), ("lose", lose)):
+            if users:
+                said += f" Those who {word} most: {listed([_one(u) for u in users[:_NAMED]])}."
+        return said
+
+    def _fewer(self) -> tuple[str, int] | None:
+        """Say with how many servers the best scheduler does what the base does now."""
+        if self.best.policy == self.base:
+            return None
+        target = self.here.wait.mean
+        rows = [
+            one
+            for one in self.options
+            if one.policy == self.best.policy and one.servers < self.servers
+        ]
+        kept = [one for one in rows if self._keeps(one, target)]
+        if not kept:
+            return None
+        row = min(kept, key=lambda one: one.servers)
+        said = (
+            f"{row.policy} on {row.servers} servers waits no longer than {self.base} on "
+            f"{self.servers}: {duration(row.wait.mean)} on average, instead of {duration(target)}."
+        )
+        return said + self._saved(row), row.servers
+
+    def _more(self) -> tuple[str, int] | None:
+        """Say how many servers the base needs for what the best scheduler does now."""
+        if self.best.policy == self.base:
+            return None
+        target = self.best.wait.mean
+        rows = [
+            one for one in self.options if one.policy == self.base and one.servers > self.servers
+        ]
+        if not rows:
+            return None
+        kept = [one for one in rows if self._keeps(one, target)]
+        if not kept:
+            row = max(rows, key=lambda one: one.servers)
+            said = (
+                f"Servers do not replace the scheduler here: on {row.servers} servers jobs still "
+                f"wait {duration(row.wait.mean)} on average under {self.base}."
+            )
+            return said, row.servers
+        row = min(kept, key=lambda one: one.servers)
+        said = (
+            f"Under {self.base} it takes {row.servers} servers for that: there jobs wait "
+            f"{duration(row.wait.mean)} on average."
+        )
+        return said + self._saved(row), row.servers
+
+    def _keeps(self, one: Option, target: float) -> bool:
+        """Whether a row waits no longer, is not overloaded, and runs all that runs now."""
+        can_run = one.cannot_run <= self.here.cannot_run
+        return one.wait.mean <= target and not one.is_over and can_run
+
+    def _saved(self, row: Option) -> str:
+        now = self.here.cost_per_month
+        if now is None or row.cost_per_month is None:
+            return ""
+        word = "less" if row.cost_per_month < now else "more"
+        return f" That costs {abs(row.cost_per_month - now):,.0f} a month {word}."
+
+    def _needs(self) -> str:
+        """Say what the schedulers have to know, and how well they know it here."""
+        informed = [one.label for one in self.contenders if one.needs_run_times]
+        if not informed:
+            return "No contender needs to know how long jobs run."
+        verb = "needs" if len(informed) == 1 else "need"
+        return (
+            f"{listed(informed)} {verb} to know how long each job will run. In these runs that is "
+            "known exactly; on a cluster it is an estimate, such as the time limit that a user "
+            "asks for, so less is gained there."
+        )
+
+
+def _ends(one: Estimate) -> str:
+    return "" if one.low is None or one.high is None else f"{brief(one.low)} to {brief(one.high)}"
+
+
+def _signed(seconds: float) -> str:
+    return brief(seconds) if seconds <= 0.0 else f"+{brief(seconds)}"
+
+
+def _change(one: Estimate) -> str:
+    """Return a change; `?` follows where the parts of the log do not tell its sign."""
+    clear = one.low is not None and one.high is not None and (one.low > 0.0 or one.high < 0.0)
+    return _signed(one.mean) + " ?" * (not clear)
+
+
+def _how_sure(one: Estimate) -> str:
+    if one.low is None or one.high is None:
+        return ""
+    ends = f"{_signed(one.low)} to {_signed(one.high)}"
+    if one.high < 0.0:
+        return f"The 95 % interval of the change is {ends}."
+    return f"That may be chance: the 95 % interval of the change is {ends}."
+
+
+def _one(user: Affected) -> str:
+    return f"{user.name} ({duration(user.base_s)} to {duration(user.wait_s)})"

@@ -1,0 +1,80 @@
+"""The commands that check the sentences of an advice."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from gangline._support import toml
+from gangline.analysis.report.command import CLUSTER_FILE, cluster_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.policies.choice import PolicyReference
+    from gangline.studies.advise.advice import Advice
+
+__all__ = ["LOG", "Typed", "cluster_file"]
+
+LOG = "jobs.parquet"
+"""The log in the folder of an advice."""
+_FLAGS = {"restart_s": "--restart-s", "first_start_s": "--first-start-s"}
+
+
+def cluster_file(servers: int) -> str:
+    """Return the name of the file of a cluster in the folder of an advice."""
+    return f"servers-{servers}.toml"
+
+
+def _changed(policy: PolicyReference) -> dict[str, Any]:
+    """Return the parameters of a policy that are not as they are by default."""
+    from gangline.policies.parameters import PolicyBase
+
+    built = policy.build()
+    return built.changed() if isinstance(built, PolicyBase) else dict(policy.params)
+
+
+class Typed:
+    """Commands on the files of an advice that was saved in a folder."""
+
+    def __init__(self, advice: Advice, folder: str) -> None:
+        self._advice = advice
+        self._folder = folder.rstrip("/")
+
+    def load(self) -> str:
+        """Return the command that shows the offered load."""
+        lab = self._cluster(self._advice.servers)
+        return shlex.join(["gangline", "trace", "info", self._file(LOG), "--cluster", lab])
+
+    def calibration(self) -> str:
+        """Return the command that holds the policies against the log."""
+        rows = self._advice.calibration.rows
+        if not rows:
+            return self.load()
+        return self._world("validate", self._advice.servers, [one.policy for one in rows])
+
+    def compare(self, servers: int, labels: Sequence[str]) -> str:
+        """Return the command that runs some policies on a number of servers."""
+        by = self._advice.user_column or "all"
+        command = self._world("compare", servers, list(dict.fromkeys(labels)))
+        return f"{command} --by {by}"
+
+    def _world(self, verb: str, servers: int, labels: Sequence[str]) -> str:
+        policies = {one.label: one.policy for one in self._advice.contenders}
+        chosen = [policies[label].reference for label in labels]
+        words = ["gangline", verb, "--trace", self._file(LOG), "--cluster", self._cluster(servers)]
+        words += ["--policies", ",".join(one.python or one.name for one in chosen)]
+        for one in chosen:
+            for key, value in _changed(one).items():
+                words += ["--set", f"{one.python or one.name}.{key}={toml.inline(value)}"]
+        for name, value in self._advice.run_options.items():
+            words += [_FLAGS[name], repr(value)]
+        return shlex.join([*words, "--on-infeasible", "drop"])
+
+    def _cluster(self, servers: int) -> str:
+        """Return a short form such as 6x8xA100 where that is the whole cluster, else a file."""
+        found = cluster_argument(self._advice.clusters[servers].to_dict())
+        return self._file(cluster_file(servers)) if found == CLUSTER_FILE else found
+
+    def _file(self, name: str) -> str:
+        return f"{self._folder}/{name}"

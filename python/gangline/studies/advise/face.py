@@ -1,0 +1,227 @@
+"""`advise`: reads a log, calibrates, and looks at schedulers and sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from gangline.errors import GanglineError, OptionError, PolicyError, TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gangline.cluster.description import Cluster
+    from gangline.policies.choice import PolicyLike
+    from gangline.runs.execution import Run
+    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.studies.advise.advice import Advice
+    from gangline.studies.advise.contenders import Contender
+    from gangline.studies.advise.options import Outcome
+    from gangline.trace.jobs.table import Trace
+
+__all__ = ["AdviseOptions", "advise"]
+
+_USERS = ("user", "account", "vc")  # the first that the log has
+_PAIRS_MAX = 2  # ours: clusters of two sizes in memory at once
+
+
+class AdviseOptions(TypedDict, total=False):
+    """Options of the runs of `gangline.advise`, as keywords."""
+
+    restart_s: float | None
+    first_start_s: float | None
+
+
+def advise(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policies: Iterable[PolicyLike] | None = None,
+    *,
+    servers: Iterable[int] | None = None,
+    price: Mapping[str, float] | float | None = None,
+    base: str | None = None,
+    params: Mapping[str, Mapping[str, object]] | None = None,
+    tolerance_s: float = 60.0,
+    workers: int | None = None,
+    progress: bool = False,
+    **options: Unpack[AdviseOptions],
+) -> Advice:
+    """Say what other schedulers, and other numbers of servers, would do with the jobs of a log.
+
+    The log is calibrated first: each policy is simulated, and its waits are held against the
+    observed ones. The policy that resembles the log most is the base; every row says how much less
+    or longer jobs wait than under the base on the servers that there are, and which users gain.
+
+    Parameters
+    ----------
+    cluster, trace : as for `gangline.simulate`
+        The servers that there are, and the log.
+    policies : iterable of policies, optional
+        Names, configurations or gangline.Policy objects, each once. Default: `slurm` and `kueue`,
+        where this version has them, `easy`, `fifo`, `fifo-skip`, `sjf`, `las` and `srtf`.
+    servers : iterable of int, optional
+        Numbers of servers to look at besides those that there are; the blocks of the cluster grow
+        and shrink in proportion. Default: 75, 90, 125 and 150 % of them.
+    price : float or mapping of str to float, optional
+        Price of a GPU-hour, of all types or by GPU type; default: as the cluster says.
+    base : str, optional
+        Label of the policy that the others are held against; default: the nearest to the log, or
+        `easy` if the log has no observed starts.
+    params : mapping, optional
+        Parameters by policy name, for policies given by name.
+    tolerance_s : float
+        As for `gangline.validate`: waits up to five times this are short in the calibration.
+    workers : int, optional
+        Runs at once; default: one per core.
+    progress : bool
+        Show how far the runs are.
+    **options
+        restart_s and first_start_s, as for `gangline.simulate`.
+
+    Returns
+    -------
+    Advice
+        Calibration, rows, sentences with the commands that check them, and a page.
+
+    Raises
+    ------
+    OptionError, PolicyError
+        If an option or a policy is wrong.
+    GanglineError, OSError
+        As for `gangline.simulate`, if no policy at all can be run.
+
+    Notes
+    -----
+    A run per policy and number of servers, and two per policy for the calibration. A job for which
+    a cluster is too small is left out there and counted.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> jobs = {"arrival_s": [0, 0, 60], "gpus": [8, 8, 8], "duration_s": [600, 600, 60]}
+    >>> log = pa.table({**jobs, "observed_start_s": [0, 600, 1200], "user": ["ana", "ben", "ben"]})
+    >>> found = gl.advise("1x8xA100", log, ["fifo", "sjf"], servers=[1, 2])
+    >>> found.base, [(one.policy, one.servers, one.wait.mean) for one in found.options]
+    ('fifo', [('fifo', 1, 580.0), ('sjf', 1, 400.0), ('fifo', 2, 180.0), ('sjf', 2, 180.0)])
+    """
+    from gangline.runs.by_group import Groups
+    from gangline.runs.executors import check_workers
+    from gangline.runs.inputs import as_cluster
+    from gangline.studies.advise.advice import Advice
+    from gangline.studies.advise.calibration import calibrate
+    from gangline.studies.advise.options import Reference, option
+    from gangline.studies.advise.parts import Parts
+    from gangline.studies.advise.sizes import cost_per_month, prices_of, resized, sizes_of
+    from gangline.trace.read import as_trace
+
+    for name in options:
+        if name not in AdviseOptions.__annotations__:
+            raise OptionError(f"{name}: not an option of an advice", field=name)
+    lab, chosen = as_cluster(cluster), _contenders(policies, params or {})
+    sizes = sizes_of(servers, lab.servers_total)
+    prices, at_once = prices_of(lab, price), check_workers(workers)
+    labels = [one.label for one in chosen]
+    if base is not None and base not in labels:
+        message = f"base: `{base}` is not among the policies: {', '.join(labels)}"
+        raise PolicyError(message, field="base", value=base)
+    jobs = as_trace(trace)
+    if not len(jobs):
+        raise TraceError(f"{jobs.path}: no job to advise on", path=jobs.path)
+    given: dict[str, Any] = {**options, "on_infeasible": "drop"}
+    parts = Parts.of(jobs.numbers("arrival_s"))
+    found = calibrate(lab, jobs, chosen, parts, tolerance_s, given)
+    labs = {size: resized(lab, size) for size in sizes}
+    outcomes, failed = _carry_out(labs, jobs, chosen, given, at_once, progress=progress)
+    ran = [one for one in chosen if one.label not in failed]
+    first = _base(base, found.best.policy if found.best else None, [one.label for one in ran])
+    column = next((name for name in _USERS if name in jobs.columns), None)
+    against = Reference(outcomes[first, lab.servers_total], parts, Groups.of(jobs, column))
+    rows = [
+        option(outcomes[one.label, size], against, of.gpus_total, cost_per_month(of, prices))
+        for size, of in labs.items()
+        for one in ran
+    ]
+    return Advice(
+        cluster=lab,
+        trace=jobs,
+        contenders=tuple(ran),
+        calibration=found,
+        base=first,
+        options=tuple(rows),
+        parts=parts,
+        user_column=column or "",
+        prices=prices,
+        load=outcomes[first, lab.servers_total].load,
+        failed=failed,
+        run_options={name: value for name, value in options.items() if value},
+        clusters=labs,
+    )
+
+
+def _contenders(
+    policies: Iterable[PolicyLike] | None, params: Mapping[str, Mapping[str, object]]
+) -> list[Contender]:
+    from gangline.files.decode import repeated
+    from gangline.policies.choice import resolve_policy
+    from gangline.studies.advise.contenders import contender, default_contenders
+
+    listed: Sequence[Any] = default_contenders() if policies is None else list(policies)
+    if not listed:
+        raise PolicyError("policies: expected at least one, got none", field="policies")
+    chosen = [resolve_policy(p, params.get(p) if isinstance(p, str) else None) for p in listed]
+    twice = repeated(one.label for one in chosen)
+    if twice is not None:
+        raise PolicyError(f"policies: duplicate `{twice}`", field="policies", value=twice)
+    return [contender(one) for one in chosen]
+
+
+def _carry_out(
+    labs: Mapping[int, Cluster],
+    jobs: Trace,
+    chosen: Sequence[Contender],
+    options: dict[str, Any],
+    workers: int,
+    *,
+    progress: bool,
+) -> tuple[dict[tuple[str, int], Outcome], dict[str, str]]:
+    """Run every policy on every size; a policy that fails on one is left out, with the reason."""
+    from gangline.runs.execution import Worlds, carry_out
+    from gangline.studies.advise.options import outcome
+    from gangline.studies.sweep.progress import showing
+
+    worlds = Worlds(_PAIRS_MAX)
+
+    def runs() -> Iterable[Run]:
+        for size, lab in labs.items():
+            for one in chosen:
+                own = one.policy.own
+                policy = one.policy.reference.build() if own is None else own
+                run = worlds.take(lab, jobs, policy, timeline="off", **options)
+                yield run._replace(keys=(one.label, size))
+
+    found: dict[tuple[str, int], Outcome] = {}
+    failed: dict[str, str] = {}
+    error: Exception | None = None
+    with showing(progress, "advise", len(labs) * len(chosen), 0) as tell:
+        for done in carry_out(runs(), worlds, workers=workers):
+            tell(done.error is not None)
+            label, size = done.run.keys
+            if done.error is not None:
+                if not isinstance(done.error, GanglineError):
+                    raise done.error
+                error = done.error
+                failed[label] = f"with {size} servers: {error}"
+            elif done.result is not None:
+                found[label, size] = outcome(done.result, size)
+    if error is not None and len(failed) == len(chosen):
+        raise error
+    return found, failed
+
+
+def _base(asked: str | None, nearest: str | None, labels: Sequence[str]) -> str:
+    """Return what the rows are held against: as asked, the nearest to the log, or the usual one."""
+    from gangline.studies.advise.contenders import USUAL
+
+    if asked is not None and asked not in labels:
+        raise PolicyError(f"base: `{asked}` could not be run", field="base", value=asked)
+    wanted = (asked, nearest, USUAL)
+    return next((one for one in wanted if one is not None and one in labels), labels[0])

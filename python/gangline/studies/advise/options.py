@@ -1,0 +1,195 @@
+"""What each scheduler does on each number of servers: the rows of the advice."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline._support.statistics import ANY, range_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline._support.statistics import Estimate
+    from gangline.runs.by_group import Groups
+    from gangline.runs.offered_load import OfferedLoad
+    from gangline.runs.result import Result
+    from gangline.studies.advise.parts import Parts
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["Affected", "Option", "Outcome", "Reference", "option", "outcome"]
+
+# Ours. A user whose mean wait changes by less than a minute, or by less than 5 %, hardly sees it.
+_LEAST_S, _LEAST_SHARE = 60.0, 0.05
+
+
+@dataclass(frozen=True)
+class Affected:
+    """A user whose jobs wait for another time than under the base.
+
+    Attributes
+    ----------
+    name : str
+        Of the user.
+    jobs : int
+        Jobs that finished in both runs.
+    base_s, wait_s : float
+        Their mean wait under the base, on the servers that there are, and here.
+    """
+
+    name: str
+    jobs: int
+    base_s: float
+    wait_s: float
+
+    @property
+    def change_s(self) -> float:
+        """Change of the mean wait; below 0 is a gain."""
+        return self.wait_s - self.base_s
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the change is more than a minute and more than 5 %."""
+        most = max(self.base_s, self.wait_s)
+        return abs(self.change_s) > max(_LEAST_S, _LEAST_SHARE * most)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One scheduler on one number of servers.
+
+    Attributes
+    ----------
+    policy : str
+        Label of the scheduler.
+    servers, gpus : int
+        Size of the cluster.
+    cost_per_month : float or None
+        None without prices.
+    load : float or None
+        Offered load.
+    is_over : bool
+        Whether the jobs ask for more than the GPUs can do.
+    jobs, cannot_run : int
+        Jobs that finished, and jobs for which the cluster is too small.
+    wait : Estimate
+        Mean wait, which is all time without GPUs, with its interval over the parts of the log.
+    wait_p50_s, wait_p99_s, jct_mean_s : float
+        Quantiles of the waits, and the mean JCT.
+    preemptions : int
+        How often a running job was stopped.
+    difference : Estimate
+        Mean wait minus that under the base on the servers that there are, over the jobs that
+        finished in both.
+    users : tuple of Affected
+        All users, by how much their jobs wait in all, more or less than under the base: those who
+        gain most first. Empty if the log has no users.
+    """
+
+    policy: str
+    servers: int
+    gpus: int
+    cost_per_month: float | None
+    load: float | None
+    is_over: bool
+    jobs: int
+    cannot_run: int
+    wait: Estimate
+    wait_p50_s: float
+    wait_p99_s: float
+    jct_mean_s: float
+    preemptions: int
+    difference: Estimate
+    users: tuple[Affected, ...]
+
+    @property
+    def gain(self) -> list[Affected]:
+        """Users who wait less, those with most time saved first."""
+        return [one for one in self.users if one.is_seen and one.change_s < 0.0]
+
+    @property
+    def lose(self) -> list[Affected]:
+        """Users who wait longer, those with most time lost first."""
+        return [one for one in reversed(self.users) if one.is_seen and one.change_s > 0.0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            **asdict(self),
+            "users": [one.to_dict() for one in self.users],
+            "gain": len(self.gain),
+            "lose": len(self.lose),
+        }
+
+
+class Outcome(NamedTuple):
+    """What is kept of a run: a few numbers, and the wait of each job; NaN if it did not finish."""
+
+    policy: str
+    servers: int
+    wait_s: Floats
+    summary: dict[str, float]
+    load: OfferedLoad | None
+
+
+class Reference(NamedTuple):
+    """What all rows are held against."""
+
+    base: Outcome
+    parts: Parts
+    groups: Groups
+
+
+def outcome(result: Result, servers: int) -> Outcome:
+    """Keep what the rows need of a run."""
+    wait = result.jobs["wait_s"].to_numpy().astype("float64")
+    keys = ("wait_mean_s", "jct_mean_s", "preemptions", "finished", "dropped")
+    every = dict[str, Any](result.summary)
+    summary = {key: float(every[key]) for key in keys}
+    return Outcome(result.policy, servers, wait, summary, result.offered_load)
+
+
+def option(of: Outcome, against: Reference, gpus: int, cost_per_month: float | None) -> Option:
+    """Return the row of a run."""
+    import numpy as np
+
+    base, parts, _ = against
+    wait, summary = of.wait_s, of.summary
+    known = wait[~np.isnan(wait)]
+    p50, p99 = np.quantile(known, [0.5, 0.99]).tolist() if len(known) else (np.nan, np.nan)
+    users = sorted(_users(of, against), key=lambda one: (one.change_s * one.jobs, one.name))
+    return Option(
+        policy=of.policy,
+        servers=of.servers,
+        gpus=gpus,
+        cost_per_month=cost_per_month,
+        load=None if of.load is None else of.load.load,
+        is_over=of.load is not None and of.load.is_over,
+        jobs=int(summary["finished"]),
+        cannot_run=int(summary["dropped"]),
+        wait=parts.mean(wait, range_of("wait_mean_s")),
+        wait_p50_s=p50,
+        wait_p99_s=p99,
+        jct_mean_s=summary["jct_mean_s"],
+        preemptions=int(summary["preemptions"]),
+        difference=parts.mean(wait - base.wait_s, ANY),
+        users=tuple(users),
+    )
+
+
+def _users(of: Outcome, against: Reference) -> Iterator[Affected]:
+    import numpy as np
+
+    base, _, groups = against
+    among = ~np.isnan(of.wait_s) & ~np.isnan(base.wait_s)
+    for name, places in groups.split(among):
+        means = (float(one[places].mean()) for one in (base.wait_s, of.wait_s))
+        yield Affected(name, len(places), *means)

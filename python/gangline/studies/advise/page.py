@@ -1,0 +1,132 @@
+"""An advice as a page that loads nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangline._support.formatting import brief, duration, plural
+from gangline._support.html import text
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from pathlib import Path
+
+    from gangline.analysis.report.tables import Cell
+    from gangline.studies.advise.advice import Advice
+    from gangline.studies.advise.options import Option
+
+__all__ = ["write"]
+
+_OPTIONS = "Schedulers and sizes"
+
+
+def write(advice: Advice, path: str | PathLike[str], folder: str, command: str) -> Path:
+    """Write the sentences, the table, its curve, the calibration, the users and the commands."""
+    from gangline.analysis import report
+
+    claims = advice.claims(folder)
+    said = [f"{claim.text} [{number}]" for number, claim in enumerate(claims, 1)]
+    tables: list[tuple[str, list[str], list[list[Cell]]]] = [
+        (_OPTIONS, advice.titles(), _options(advice))
+    ]
+    if advice.calibration.rows:
+        rows = [_words(row) for row in advice.calibration.cells()]
+        tables.append(("What the log resembles", advice.calibration.titles(), rows))
+    if advice.best.users and advice.best.policy != advice.base:
+        title = f"Who waits more or less under {advice.best.policy}"
+        tables.append((title, advice.user_titles(), [_words(row) for row in advice.user_cells()]))
+    needs = [_words([one.label, one.needs()], words=(1,)) for one in advice.contenders]
+    tables.append(("What each scheduler needs", ["policy", "needs"], needs))
+    checks = [
+        _words([f"[{number}]", claim.command], words=(1,)) for number, claim in enumerate(claims, 1)
+    ]
+    tables.append(("How to check each sentence", ["", "command"], checks))
+    pictures = [(_OPTIONS, _about(advice), _curves(advice))]
+    what = f"{plural(len(advice.trace), 'job')} on {advice.cluster.name}"
+    return report.write_tables(
+        f"Which scheduler, and how many GPUs? {what}",
+        [*said, *advice.notes()],
+        tables,
+        path,
+        command=command,
+        pictures=pictures,
+    )
+
+
+def _words(row: list[str], words: tuple[int, ...] = ()) -> list[Cell]:
+    from gangline.analysis.report.tables import Cell
+
+    return [
+        Cell(f"<bdi>{text(cell)}</bdi>", cell, kind="name" if not at else "words" * (at in words))
+        for at, cell in enumerate(row)
+    ]
+
+
+def _options(advice: Advice) -> list[list[Cell]]:
+    """Return the rows with the numbers that columns sort by; the least mean wait is marked."""
+    from dataclasses import replace
+
+    titles = advice.titles()
+    rows = []
+    for one, cells in zip(advice.options, advice.cells(), strict=True):
+        row = _words(cells)
+        for title, value in _values(one).items():
+            if title in titles:
+                at = titles.index(title)
+                row[at] = replace(row[at], value=value)
+        at = titles.index("mean wait")
+        least = min(o.wait.mean for o in advice.options if o.servers == one.servers)
+        row[at] = replace(row[at], is_best=one.wait.mean <= least)
+        rows.append(row)
+    return rows
+
+
+def _values(one: Option) -> dict[str, float | None]:
+    return {
+        "servers": float(one.servers),
+        "GPUs": float(one.gpus),
+        "per month": one.cost_per_month,
+        "load": one.load,
+        "mean wait": one.wait.mean,
+        "95 % interval": one.wait.low,
+        "p50": one.wait_p50_s,
+        "p99": one.wait_p99_s,
+        "mean JCT": one.jct_mean_s,
+        "change": one.difference.mean,
+        "users who gain": float(len(one.gain)),
+        "lose": float(len(one.lose)),
+    }
+
+
+def _about(advice: Advice) -> str:
+    said = "Mean wait against the number of servers."
+    if any(one.wait.low is not None for one in advice.options):
+        said += " Bands are 95 % intervals."
+    if any(one.is_over for one in advice.options):
+        said += " A hollow dot is a size on which the jobs ask for more than the GPUs can do."
+    return f"{said} The dotted line is the {plural(advice.servers, 'server')} that there are."
+
+
+def _curves(advice: Advice) -> str:
+    from gangline.analysis.report.curves import Curve, Dot, draw, levels
+
+    curves = []
+    for number, who in enumerate(advice.contenders):
+        dots = [
+            Dot(float(one.servers), one.wait.mean, one.wait.low, one.wait.high, one.is_over)
+            for one in advice.options
+            if one.policy == who.label
+        ]
+        curves.append(Curve(number, who.label, dots))
+    top = max(one.wait.mean for one in advice.options) or 1.0
+    steps = levels(top, is_time=True)
+    return draw(
+        curves,
+        name="Mean wait",
+        x_title="servers",
+        form=lambda value: brief(value) if value else duration(0),
+        top=max(top, steps[-1]),
+        steps=steps,
+        marks=[float(advice.servers)],
+        places=[float(size) for size in advice.clusters],
+    )

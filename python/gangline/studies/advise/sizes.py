@@ -1,0 +1,112 @@
+"""Clusters of other sizes, what they are called, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gangline.cluster.resize import divide
+from gangline.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gangline.cluster.description import Cluster
+
+__all__ = ["cost_per_month", "default_sizes", "prices_of", "resized", "sizes_of"]
+
+_SHARES = (0.75, 0.9, 1.0, 1.25, 1.5)  # ours: of the servers that there are
+_HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
+_MOST = 50  # ours: more sizes than a table is read for
+
+
+def default_sizes(servers: int) -> list[int]:
+    """Return the numbers of servers that are looked at: 75 to 150 % of those that there are.
+
+    Examples
+    --------
+    >>> default_sizes(8), default_sizes(1)
+    ([6, 7, 8, 10, 12], [1, 2])
+    """
+    return sorted({max(1, math.floor(servers * share + 0.5)) for share in _SHARES})
+
+
+def sizes_of(servers: Iterable[int] | None, here: int) -> list[int]:
+    """Return the numbers of servers in order; those that there are are always among them."""
+    if servers is None:
+        return default_sizes(here)
+    asked = list(servers)
+    for one in asked:
+        if type(one) is not int or one < 1:
+            message = f"servers: expected integers >= 1, got {one!r}"
+            raise OptionError(message, field="servers", value=one)
+    found = sorted({*asked, here})
+    if len(found) > _MOST:
+        message = f"servers: expected at most {_MOST} sizes, got {len(found)}"
+        raise OptionError(message, field="servers", value=len(found))
+    return found
+
+
+def resized(cluster: Cluster, servers: int) -> Cluster:
+    """Return the cluster with another number of servers, divided among its blocks as they were.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.from_dict(gl.Cluster.preset("pollux-64").to_dict())
+    >>> resized(lab, 12).gpus_total
+    48
+    """
+    from gangline.cluster.description import Cluster
+
+    if servers == cluster.servers_total:
+        return cluster
+    data = cluster.to_dict()
+    counts = divide([block.count for block in cluster.servers], servers)
+    blocks = zip(data["servers"], counts, strict=True)
+    data["servers"] = [{**block, "count": count} for block, count in blocks if count]
+    data["name"] = _name(cluster, data, servers)
+    return Cluster.from_dict(data)
+
+
+def _name(cluster: Cluster, data: dict[str, object], servers: int) -> str:
+    """Return `6x8xA100` where that says all of the cluster."""
+    from gangline.cluster.short_form import keys_of_text
+
+    blocks = data["servers"]
+    assert isinstance(blocks, list)
+    short = ",".join(f"{one['count']}x{one['gpus']}x{one['gpu']}" for one in blocks)
+    is_short = keys_of_text(cluster.name) if cluster.name[:1].isdigit() else None
+    return short if is_short else f"{cluster.name} with {servers} servers"
+
+
+def prices_of(cluster: Cluster, given: Mapping[str, float] | float | None) -> dict[str, float]:
+    """Return the price of a GPU-hour by GPU type: as given, else as the cluster says.
+
+    Raises
+    ------
+    OptionError
+        If a price is negative, or of a type that the cluster lacks.
+    """
+    types = [kind.name for kind in cluster.gpu_types]
+    known = {kind.name: kind.price_per_hour for kind in cluster.gpu_types if kind.price_per_hour}
+    if given is None:
+        return known
+    wanted = given.items() if hasattr(given, "items") else ((name, given) for name in types)
+    for name, price in wanted:
+        if name not in types:
+            message = f"price: no GPU type `{name}`; the cluster has {', '.join(types)}"
+            raise OptionError(message, field="price", value=name)
+        if not 0.0 <= price < math.inf:
+            message = f"price: expected a number >= 0 per GPU-hour, got {price!r}"
+            raise OptionError(message, field="price", value=price)
+        known[name] = float(price)
+    return known
+
+
+def cost_per_month(cluster: Cluster, prices: Mapping[str, float]) -> float | None:
+    """Return what the GPUs of a cluster cost in a month; None where a type has no price."""
+    counts = {name: count for name, count in cluster.gpus_by_type().items() if count}
+    if not prices or not all(name in prices for name in counts):
+        return None
+    return _HOURS_PER_MONTH * math.fsum(count * prices[name] for name, count in counts.items())
