@@ -102,6 +102,8 @@ class Groups:
         import numpy as np
 
         places = np.flatnonzero(among & (self.codes >= 0))
+        if not len(places):
+            return
         places = places[np.argsort(self.codes[places], kind="stable")]
         codes, first = np.unique(self.codes[places], return_index=True)
         for code, inside in zip(codes.tolist(), np.split(places, first[1:]), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import gangline as gl
 from commands import document, gangline
 from gangline.studies.validate.agreement import agreement, spearman
+from gangline.studies.validate.waits import Times, passed, waits
 from refusals import refused
 
 if TYPE_CHECKING:
@@ -511,3 +513,89 @@ class TestRunTimes:
         assert "--first-start-s 20 --restart-s 30" in done.stdout
         mended = gl.read_trace(str(tmp_path / "mended.csv"))
         assert mended.numbers("duration_s")[0] == pytest.approx(150.0)
+
+
+class TestWaits:
+    """Of the testbed above: 0, 110, 100 and 315 s; the trace alone has 0, 100, 90 and 280 s."""
+
+    def test_by_hand(self) -> None:
+        found = held()["fifo"].layers["prediction"].waits
+        assert found is not None
+        assert (found.queue_mean_s.observed, found.queue_mean_s.simulated) == (131.25, 117.5)
+        # c ran 20 s and a 10 s longer than in the trace, without GPUs they waited as long
+        assert (found.wait_mean_s.observed, found.wait_mean_s.simulated) == (131.25, 117.5)
+        apart = [0.0, math.log(170 / 160), math.log(160 / 150), math.log(375 / 340)]
+        assert found.queue_factor == pytest.approx(math.exp(sum(apart) / 4))
+        assert found.wait_factor == pytest.approx(found.queue_factor)
+        assert found.order_factor == 1.0
+        assert found.distance == pytest.approx(math.exp(sum(apart) / 4 * 2 / 3))
+        # up to 5 min counts as equal: only d waited longer, and it does not in the simulation
+        assert (found.jobs, found.waiting, found.short_s) == (4, 1, 300.0)
+        assert found.rank_correlation is None
+
+    def test_its_part_of_each_job(self) -> None:
+        one = held()["fifo"]
+        found = one.layers["prediction"].waits
+        assert found is not None
+        losses = one.losses["prediction"]
+        assert losses[0] == 0.0
+        assert math.exp(losses.mean()) == pytest.approx(found.distance)
+
+    def test_rows_of_the_table(self) -> None:
+        rows = {row[0]: row for row in held()["fifo"].table()[2]}
+        assert rows["mean time without GPUs"][:2] == ["mean time without GPUs", "2 min 11 s"]
+        assert "distance of waits and order (1: none)" in rows
+
+    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40))
+    def test_jobs_that_passed_one(self, jobs: list[tuple[int, int]]) -> None:
+        arrival = np.array([float(a) for a, _ in jobs])
+        start = np.array([float(a + w) for a, w in jobs])
+        assert passed(arrival, start).tolist() == [
+            sum(b > a and t < s for b, t in zip(arrival, start, strict=True))
+            for a, s in zip(arrival, start, strict=True)
+        ]
+
+    def test_of_no_job(self) -> None:
+        none = Times(np.array([np.nan]), np.array([np.nan]))
+        assert waits(np.zeros(1), none, none, 60.0) is None
+
+
+class TestTheTraceItself:
+    """Without a table, what happened is what the trace says."""
+
+    def test_is_the_same_as_a_table(self) -> None:
+        starts, finishes = ([*HAPPENED[name]] for name in ("first_start_s", "finish_s"))
+        own = JOBS.append_column("observed_start_s", [starts])
+        own = own.append_column("observed_finish_s", [finishes])
+        own = own.set_column(3, "duration_s", [HAPPENED["run_s"]])
+        found = gl.validate(LAB, own, "fifo")["fifo"]
+        table = gl.validate(LAB, own, "fifo", pa.table(HAPPENED))["fifo"]
+        assert found.to_dict() == table.to_dict()
+
+    def test_a_start_alone(self) -> None:
+        own = JOBS.append_column("observed_start_s", [[0.0, 100.0, 100.0, 300.0]])
+        found = gl.validate(LAB, own, "fifo")["fifo"]
+        assert found.defects == {"finish_from_run": 4}
+        assert found.layers["prediction"].measures["jct_mean_s"].error == 0.0
+
+    def test_times_out_of_order_are_counted(self) -> None:
+        own = JOBS.append_column("observed_start_s", [[0.0, 100.0, 5.0, 300.0]])
+        own = own.append_column("observed_finish_s", [[100.0, 90.0, 300.0, 340.0]])
+        found = gl.validate(LAB, own, "fifo")["fifo"]
+        assert found.defects == {"out_of_order": 2}
+        assert found.job_ids == ["a", "d"]
+
+    def test_no_start_is_an_error(self) -> None:
+        with pytest.raises(gl.TraceError, match="no observed start; give a table of what happened"):
+            gl.validate(LAB, TRACE, "fifo")
+
+    def test_columns_are_of_a_table(self) -> None:
+        with pytest.raises(gl.OptionError, match="columns: of the table of what happened"):
+            gl.validate(LAB, TRACE, "fifo", columns={"finish_s": "end"})
+
+    def test_on_the_command_line(self, tmp_path: Path) -> None:
+        own = JOBS.append_column("observed_start_s", [[0.0, 100.0, 100.0, 300.0]])
+        gl.write_trace(gl.Trace.from_arrow(own), tmp_path / "log.parquet")
+        lab = ("--cluster", "1x2xA100", "--policies", "fifo", "--json")
+        found = document("validate", "--trace", str(tmp_path / "log.parquet"), *lab)
+        assert found["policies"][0]["layers"]["prediction"]["waits"]["distance"] == 1.0

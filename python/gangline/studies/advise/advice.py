@@ -188,13 +188,15 @@ class Advice:
             )
         over = sorted({one.servers for one in self.options if one.is_over})
         if over:
+            sizes = listed([str(one) for one in over])
+            word = "server" if over == [1] else "servers"
             said.append(
-                f"With {listed([str(one) for one in over])} servers the jobs ask for more than the "
-                "GPUs can do: the waits there depend on where the log ends."
+                f"With {sizes} {word} the jobs ask for more than the GPUs can do: the waits there "
+                "depend on where the log ends."
             )
         lost = {one.servers: one.cannot_run for one in self.options if one.cannot_run}
         said += [
-            f"Too large for {size} servers, and left out there: {plural(count, 'job')}."
+            f"Too large for {plural(size, 'server')}, and left out there: {plural(count, 'job')}."
             for size, count in lost.items()
         ]
         said += [f"{name} could not be run {why}" for name, why in self.failed.items()]
@@ -212,7 +214,7 @@ class Advice:
         rows = []
         for one in self.options:
             row = [one.policy, str(one.servers), f"{one.gpus:,}"]
-            row += [f"{one.cost_per_month:,.0f}"] * self._has_costs
+            row += [] if one.cost_per_month is None else [f"{one.cost_per_month:,.0f}"]
             row.append(times(one.load) + " (over)" * one.is_over)
             row += [brief(one.wait.mean), _ends(one.wait)]
             row += [brief(one.wait_p50_s), brief(one.wait_p99_s), brief(one.jct_mean_s)]
@@ -327,7 +329,7 @@ class Advice:
     def _scheduler(self) -> str:
         """Say which scheduler waits least on the servers that there are."""
         base, best = self.here, self.best
-        there = f"On the {plural(self.servers, 'server')} that there are"
+        there = f"With the present {plural(self.servers, 'server')}"
         if best.policy == base.policy:
             return (
                 f"{there} no contender waits clearly less than {base.policy}, whose jobs wait "
@@ -385,8 +387,9 @@ class Advice:
             return None
         row = min(kept, key=lambda one: one.servers)
         said = (
-            f"{row.policy} on {row.servers} servers waits no longer than {self.base} on "
-            f"{self.servers}: {duration(row.wait.mean)} on average, instead of {duration(target)}."
+            f"Under {row.policy} {plural(row.servers, 'server')} would do: jobs wait "
+            f"{duration(row.wait.mean)} on average there, and {duration(target)} under {self.base} "
+            f"with {self.servers}."
         )
         return said + self._saved(row), row.servers
 
@@ -404,21 +407,21 @@ class Advice:
         if not kept:
             row = max(rows, key=lambda one: one.servers)
             said = (
-                f"Servers do not replace the scheduler here: on {row.servers} servers jobs still "
+                f"More servers do not replace the scheduler: with {row.servers} of them jobs still "
                 f"wait {duration(row.wait.mean)} on average under {self.base}."
             )
             return said, row.servers
         row = min(kept, key=lambda one: one.servers)
         said = (
-            f"Under {self.base} it takes {row.servers} servers for that: there jobs wait "
-            f"{duration(row.wait.mean)} on average."
+            f"Under {self.base} it takes {row.servers} servers to wait no longer than that: jobs "
+            f"wait {duration(row.wait.mean)} on average there."
         )
         return said + self._saved(row), row.servers
 
     def _keeps(self, one: Option, target: float) -> bool:
-        """Whether a row waits no longer, is not overloaded, and runs all that runs now."""
-        can_run = one.cannot_run <= self.here.cannot_run
-        return one.wait.mean <= target and not one.is_over and can_run
+        """Whether a row waits no longer, and not only because the log ends or leaves out jobs."""
+        is_sound = one.servers > self.servers or not one.is_over
+        return one.wait.mean <= target and is_sound and one.cannot_run <= self.here.cannot_run
 
     def _saved(self, row: Option) -> str:
         now = self.here.cost_per_month
