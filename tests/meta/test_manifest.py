@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,17 @@ if TYPE_CHECKING:
 
 TRACES = ROOT / "python" / "gangline" / "trace" / "mini"
 KEYS = {"name", "file", "origin", "licence", "rows", "sha256", "command"}
+
+
+def rows_of(path: Path) -> int:
+    """Return the rows of a table, or the jobs of an export: its lines or objects with a user."""
+    if path.suffix == ".parquet":
+        rows: int = pyarrow.parquet.ParquetFile(path).metadata.num_rows
+        return rows
+    content = gzip.decompress(path.read_bytes()).decode()
+    if path.name.endswith(".json.gz"):
+        return len(json.loads(content)["items"])
+    return sum(not line.split("|")[0].endswith(".batch") for line in content.splitlines()[1:])
 
 
 def manifest_offenders(folder: Path, entries: list[dict[str, Any]]) -> list[str]:
@@ -31,12 +44,12 @@ def manifest_offenders(folder: Path, entries: list[dict[str, Any]]) -> list[str]
             continue
         if hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
             offenders.append(f"{name}: sha256 of {entry['file']} differs")
-        if pyarrow.parquet.ParquetFile(path).metadata.num_rows != entry["rows"]:
+        if rows_of(path) != entry["rows"]:
             offenders.append(f"{name}: {entry['file']} does not have {entry['rows']} rows")
     listed = {entry.get("file") for entry in entries}
     for path in sorted(folder.rglob("*")):
         inside = str(path.relative_to(folder))
-        if path.is_file() and path.suffix in (".parquet", ".csv") and inside not in listed:
+        if path.is_file() and path.suffix in (".parquet", ".csv", ".gz") and inside not in listed:
             offenders.append(f"{inside}: not in MANIFEST.toml")
     return offenders
 

@@ -29,6 +29,7 @@ _CELL_BYTES = 8  # of a number in memory; a text needs its offset beside its byt
 _LZMA_MEMORY = 1 << 29  # ours: `xz -9` needs 65 MiB; a header may ask for 4 GiB
 _MEMBERS_SHOWN = 10
 BUNDLED = "mini:"  # before the name of a trace that comes with gangline
+_BUNDLED_SUFFIXES = (".parquet", ".gz")
 _BUNDLED = Path(__file__).parents[1] / "trace" / "mini"
 _SUFFIXES = (".gz", ".xz", ".zst")
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
@@ -286,12 +287,18 @@ class _Bounded:
 
 def bundled() -> list[str]:
     """Return the names of the traces that come with gangline, in order."""
-    return sorted(f"{BUNDLED}{path.stem}" for path in _BUNDLED.glob("*.parquet"))
+    return sorted(_bundled_files())
 
 
 def _bundled(name: str) -> Path:
-    path = _BUNDLED / f"{name.removeprefix(BUNDLED)}.parquet"
-    if name not in bundled():
-        known = ", ".join(bundled())
-        raise TraceError(f"{name}: no such bundled trace; known: {known}", path=name)
-    return path
+    known = _bundled_files()
+    if name not in known:
+        listed = ", ".join(sorted(known))
+        raise TraceError(f"{name}: no such bundled trace; known: {listed}", path=name)
+    return known[name]
+
+
+def _bundled_files() -> dict[str, Path]:
+    """Return the files of the bundled traces by name; the manifest is none."""
+    files = (path for path in _BUNDLED.iterdir() if path.suffix in _BUNDLED_SUFFIXES)
+    return {f"{BUNDLED}{path.name.partition('.')[0]}": path for path in files}

@@ -37,7 +37,7 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     path : str or path
         A file, also compressed with gzip, xz or zstandard; a member `archive.tar.xz::member`; a
         folder of PAI tables; a generator `synth:philly?jobs=1000&seed=1`; or a trace that comes
-        with gangline: `mini:philly`, `mini:helios` or `mini:pai`.
+        with gangline: `mini:philly`, `mini:helios`, `mini:pai`, `mini:sacct` or `mini:kueue`.
     format : str, optional
         Forces a format; the default looks at the first 64 KiB.
     **options

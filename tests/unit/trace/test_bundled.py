@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from snapshots import Snapshot
 
 
-@pytest.mark.parametrize(("name", "rows"), [("philly", 2000), ("helios", 2000), ("pai", 2000)])
+BUNDLED = [("philly", 2000), ("helios", 2000), ("pai", 2000), ("sacct", 1500), ("kueue", 700)]
+
+
+@pytest.mark.parametrize(("name", "rows"), BUNDLED)
 def test_a_bundled_trace_is_read_by_name_elsewhere(
     name: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

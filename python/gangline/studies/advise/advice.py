@@ -28,7 +28,8 @@ __all__ = ["Advice", "Claim"]
 
 _NAMED = 3  # users that a sentence names
 _USERS_SHOWN = 15
-_TIE = 0.01  # ours: means that differ by less are equal
+_TIE, _TIE_S = 0.01, 60.0  # ours: means that differ by less than either are equal
+_WORDS = {"account": "account", "vc": "queue"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Advice:
     >>> jobs = "synth:pai?jobs=300&seed=0&max_gpus=16&users=5&load=1&cluster_gpus=32"
     >>> found = gl.advise("8x4xV100", jobs, ["fifo", "srtf"], servers=[8])
     >>> [claim.kind for claim in found.claims()][:2]
-    ['load', 'calibration']
+    ['scheduler', 'plain']
     >>> found["srtf", 8].wait.mean < found["fifo", 8].wait.mean
     True
     """
@@ -143,7 +144,8 @@ class Advice:
         rows = [one for one in rows if one.policy in labels]
         top = min(rows, key=lambda one: one.wait.mean)
         base = self.here
-        is_tie = base.policy in labels and base.wait.mean <= top.wait.mean * (1.0 + _TIE)
+        tie = max(_TIE * base.wait.mean, _TIE_S)
+        is_tie = base.policy in labels and base.wait.mean - top.wait.mean <= tie
         return base if is_tie else top
 
     def claims(self, folder: str = "advice") -> list[Claim]:
@@ -155,13 +157,8 @@ class Advice:
             Where the advice was saved, as the commands write it.
         """
         typed = commands.Typed(self, folder)
-        said = [Claim("calibration", " ".join(self.calibration.sentences()), typed.calibration())]
-        if self.load is not None:
-            alone = replace(self.load, middle=None)  # no option of an advice is suggested
-            said.insert(0, Claim("load", alone.in_words(), typed.load()))
         now = typed.compare(self.servers, [self.base, self.best.policy])
-        said.append(Claim("scheduler", self._scheduler(), now))
-        said += self._plain(typed)
+        said = [Claim("scheduler", self._scheduler(), now), *self._plain(typed)]
         if self.best.users and self.best.policy != self.base:
             said.append(Claim("users", self._users(self.best), now))
         fewer, more = self._fewer(), self._more()
@@ -171,8 +168,12 @@ class Advice:
         if more is not None:
             text, size = more
             said.append(Claim("more", text, typed.compare(size, [self.base])))
-        said.append(Claim("needs", self._needs(), "gangline policies"))
-        return said
+        resembles = " ".join(self.calibration.sentences())
+        said.append(Claim("calibration", resembles, typed.calibration()))
+        if self.load is not None:
+            alone = replace(self.load, middle=None)  # no option of an advice is suggested
+            said.append(Claim("load", alone.in_words(), typed.load()))
+        return [*said, Claim("needs", self._needs(), "gangline policies")]
 
     def notes(self) -> list[str]:
         """Say what the numbers cover and what was left out."""
@@ -207,7 +208,7 @@ class Advice:
         found = ["policy", "servers", "GPUs"]
         found += ["per month"] * self._has_costs
         found += ["load", "mean wait", "95 % interval", "p50", "p99", "mean JCT", "change"]
-        return [*found, *(["users who gain", "lose"] if self.user_column else [])]
+        return [*found, *([f"{self._word}s who gain", "lose"] if self.user_column else [])]
 
     def cells(self) -> list[list[str]]:
         """Return a row per policy and size; `change` is that of the mean wait against the base."""
@@ -320,6 +321,11 @@ class Advice:
     def _has_costs(self) -> bool:
         return self.here.cost_per_month is not None
 
+    @property
+    def _word(self) -> str:
+        """What a value of the column of users is."""
+        return _WORDS.get(self.user_column, "user")
+
     def _is_here(self, one: Option) -> bool:
         return (one.policy, one.servers) == (self.base, self.servers)
 
@@ -363,8 +369,8 @@ class Advice:
         """Say how many users gain and lose, and who most."""
         gain, lose = row.gain, row.lose
         said = (
-            f"Under {row.policy} {len(gain)} of {plural(len(row.users), 'user')} wait less than "
-            f"under {self.base} and {len(lose)} wait longer; the others hardly see a change, of at "
+            f"Under {row.policy} {len(gain)} of {plural(len(row.users), self._word)} wait less "
+            f"than under {self.base} and {len(lose)} wait longer; the others hardly see a change, of at "
             "most a minute or 5 %."
         )
         for word, users in (("gain", gain), ("lose", lose)):

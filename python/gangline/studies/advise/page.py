@@ -94,6 +94,8 @@ def _values(one: Option) -> dict[str, float | None]:
         "mean JCT": one.jct_mean_s,
         "change": one.difference.mean,
         "users who gain": float(len(one.gain)),
+        "accounts who gain": float(len(one.gain)),
+        "queues who gain": float(len(one.gain)),
         "lose": float(len(one.lose)),
     }
 
