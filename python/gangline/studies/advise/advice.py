@@ -370,8 +370,8 @@ class Advice:
         gain, lose = row.gain, row.lose
         said = (
             f"Under {row.policy} {len(gain)} of {plural(len(row.users), self._word)} wait less "
-            f"than under {self.base} and {len(lose)} wait longer; the others hardly see a change, of at "
-            "most a minute or 5 %."
+            f"than under {self.base} and {len(lose)} wait longer; the others hardly see a change, "
+            "of at most a minute or 5 %."
         )
         for word, users in (("gain", gain), ("lose", lose)):
             if users:
