@@ -14,6 +14,7 @@ def fit_runtime(
     *,
     observed: Path,
     columns: str | None = None,
+    costs_by_model: bool = False,
     out: Path | None = None,
     json: Json = False,
     choice: TraceBeside | None = None,
@@ -28,6 +29,8 @@ def fit_runtime(
         What happened: a table as for `gangline validate`, with run_s, and starts or preemptions.
     columns
         NATIVE=THEIRS,... for columns of other names in this table; NATIVE= leaves one out.
+    costs_by_model
+        Fit the costs of starts by model, where five jobs or more have it.
     out
         File for the trace with its durations multiplied by the factors.
     json
@@ -40,7 +43,8 @@ def fit_runtime(
     from gangline.trace import write_trace
 
     jobs = (choice or TraceBeside()).read(trace)
-    found = fit(jobs, observed, columns=mapping_of(columns or "", "--columns"))
+    mapping = mapping_of(columns or "", "--columns")
+    found = fit(jobs, observed, columns=mapping, costs_by_model=costs_by_model)
     if out is not None:
         write_trace(found.apply(jobs), out)
     if json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -446,7 +447,7 @@ class TestRunTimes:
         found = {name: one.value for name, one in fit.factors.items()}
         assert found == pytest.approx({"x, 1 GPU": 1.5, "y, 1 GPU": 0.8})
         assert fit.options() == pytest.approx({"first_start_s": 20.0, "restart_s": 30.0})
-        assert fit.noise == pytest.approx(0.0, abs=1e-9)
+        assert fit.noise.value == pytest.approx(0.0, abs=1e-9)
         assert (fit.jobs, fit.alike, fit.notes) == (40, [], [])
         assert fit.apply(trace).numbers("duration_s")[:2] == pytest.approx([150.0, 0.8 * 137.0])
 
@@ -499,6 +500,58 @@ class TestRunTimes:
             held_by["restart"] += cost.low <= 30.0 <= cost.high
         # 95 % of 200 is 190, and three standard deviations of the binomial law are 9
         assert all(181 <= count <= 199 for count in held_by.values()), held_by
+
+    def test_drawn_testbeds_are_recovered(self) -> None:
+        """200 testbeds of 120 jobs of two models and three sizes, with log-normal noise."""
+        draw = np.random.default_rng(9)
+        count, sigma = 120, 0.3
+        durations = np.exp(draw.normal(7.5, 1.2, count))
+        models, gpus = draw.choice(["x", "y"], count), draw.choice([1, 2, 8], count)
+        again = draw.integers(0, 6, count)
+        factors = {("x", 1): 1.5, ("x", 2): 1.2, ("x", 8): 0.9}
+        factors |= {("y", 1): 0.8, ("y", 2): 1.0, ("y", 8): 2.0}
+        costs = {"x": (20.0, 30.0), "y": (60.0, 10.0)}
+        paid = [costs[m][0] + costs[m][1] * n for m, n in zip(models, again, strict=True)]
+        clean = durations * [factors[kind] for kind in zip(models, gpus.tolist(), strict=True)]
+        names = list(map(str, range(count)))
+        trace = gl.Trace.from_arrow(pa.table({
+            "job_id": names, "arrival_s": [0.0] * count, "gpus": gpus, "duration_s": durations,
+            "model": models,
+        }))  # fmt: skip
+        held_by: Counter[str] = Counter()
+        for seed in range(200):
+            noise = np.exp(sigma * np.random.default_rng(seed).standard_normal(count))
+            table = pa.table({
+                "job_id": names, "jct_s": [1e9] * count, "run_s": clean * noise + paid,
+                "starts": again + 1,
+            })  # fmt: skip
+            fit = gl.fit_runtime(trace, table, costs_by_model=True)
+            truth = {"noise": (fit.noise, sigma)}
+            for (model, size), factor in factors.items():
+                kind = f"{model}, {size} GPU{'s' * (size > 1)}"
+                truth[kind] = (fit.factors[kind], factor)
+            for model, (first, more) in costs.items():
+                truth[f"start {model}"] = (fit.start_by_model[model], first)
+                truth[f"restart {model}"] = (fit.restart_by_model[model], more)
+            held_by.update(name for name, (one, x) in truth.items() if one.low <= x <= one.high)
+        assert len(held_by) == 11
+        # 95 % of 200 is 190, and three standard deviations of the binomial law are 9
+        assert all(181 <= hits <= 199 for hits in held_by.values()), held_by
+
+    def test_a_model_that_was_never_restarted_has_no_such_cost(self) -> None:
+        trace, table = runs()
+        table["starts"] = [1 if i % 2 else 1 + (i * 7) % 5 for i in range(40)]
+        table["run_s"] = [
+            FACTORS["xy"[i % 2]] * (100.0 + 37.0 * i) + (50.0 if i % 2 else 20.0) + 30.0 * (n - 1)
+            for i, n in enumerate(table["starts"])
+        ]
+        fit = gl.fit_runtime(trace, pa.table(table), costs_by_model=True)
+        assert fit.start_by_model["x"].value == pytest.approx(20.0)
+        assert fit.start_by_model["y"].value == pytest.approx(50.0)
+        assert fit.restart_by_model["x"].value == pytest.approx(30.0)
+        assert list(fit.restart_by_model) == ["x"]
+        assert (fit.start_s, fit.restart_s) == (None, None)
+        assert fit.notes == ["restart: y: no such job was restarted"]
 
     def test_command(self, tmp_path: Path) -> None:
         trace, table = runs()

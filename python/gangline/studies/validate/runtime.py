@@ -4,17 +4,19 @@ The model of a job that held its gang for `run` seconds is
 
     run = factor of its model and size x duration in the trace + start_s + restart_s x restarts
 
-with an error in proportion to the duration. Both sides are divided by the duration and fitted by
-Huber's regression ("Robust estimation of a location parameter", 1964), because a few short jobs
-took several times as long as their durations. Intervals allow errors of unequal size and
-jobs with much weight, such as short ones (HC3 of MacKinnon and White, "Some heteroskedasticity-
-consistent covariance matrix estimators with improved finite sample properties", 1985).
+with log-normal noise of median 1 on the first term. The costs may differ by model. Far from the
+solution this is Huber's regression ("Robust estimation of a location parameter", 1964) of both
+sides over the duration, because a few short jobs took several times as long as their durations;
+then the same in the logarithm of the first term, step by step (Gauss and Newton). Intervals allow
+errors of unequal size and jobs with much weight, such as short ones (HC3 of MacKinnon and White,
+"Some heteroskedasticity-consistent covariance matrix estimators with improved finite sample
+properties", 1985).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,13 +29,15 @@ from gangline.trace.jobs.table import Trace
 from gangline.trace.read import as_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
 
     from gangline.analysis.audit.inputs import TableLike
     from gangline.runs.inputs import TraceLike
     from gangline.studies.validate.observed import Floats
+
+    Matrix = npt.NDArray[np.float64]
 
 __all__ = ["ALL", "Estimate", "RuntimeFit", "fit_runtime"]
 
@@ -44,6 +48,8 @@ _HUBER = 1.345  # Huber's: 95 % of the efficiency of least squares if errors are
 _MAD = 1.4826022185056018  # median distance to the standard deviation, of the normal law
 _STEPS = 200  # ours: reweighted fits; they end before that once nothing moves
 _STILL = 1e-12  # relative
+_LEAST = 1e-3  # ours: no fitted time is thought to be shorter than this part of the observed one
+_MAD_ERROR = 1.1664  # standard error of that deviation over itself, times the root of the jobs
 _NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
 _LEAST_JOBS = 5  # ours: with fewer, a factor of a model would say more than the jobs can
 _ALIKE = 0.9  # ours: estimates that correlate by more are not told apart
@@ -69,8 +75,12 @@ class RuntimeFit:
         model, and `all models`, for kinds with few jobs.
     start_s, restart_s : Estimate or None
         Seconds that the first start, and each later one, costs; None if it cannot be estimated.
-    noise : float
-        Standard deviation of run time / duration that remains, from the median distance.
+    start_by_model, restart_by_model : dict of str to Estimate
+        The same by model, if they were fitted so; `start_s` and `restart_s` are then those of
+        models with few jobs.
+    noise : Estimate
+        Sigma of the log-normal noise of run times less their costs, from the median distance. Its
+        interval holds only as far as the noise is log-normal.
     jobs : int
         How many were fitted.
     alike : list of (str, str)
@@ -92,10 +102,12 @@ class RuntimeFit:
     factors: dict[str, Estimate]
     start_s: Estimate | None
     restart_s: Estimate | None
-    noise: float
+    noise: Estimate
     jobs: int
     alike: list[tuple[str, str]]
     notes: list[str]
+    start_by_model: dict[str, Estimate] = field(default_factory=dict)
+    restart_by_model: dict[str, Estimate] = field(default_factory=dict)
 
     def apply(self, trace: TraceLike) -> Trace:
         """Return the jobs with their durations multiplied by their factors.
@@ -114,7 +126,10 @@ class RuntimeFit:
         return Trace.from_arrow(jobs.table.set_column(place, "duration_s", durations))
 
     def options(self) -> dict[str, float]:
-        """Return the costs of starts as options of `gangline.simulate`; none below 0."""
+        """Return the costs of starts as options of `gangline.simulate`; none below 0.
+
+        Costs by model are not among them, except those of models with few jobs.
+        """
         costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
 
@@ -128,14 +143,28 @@ class RuntimeFit:
             [f"factor: {name}", f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}"]
             for name, one in self.factors.items()
         ]
-        for name, cost in (("first start, s", self.start_s), ("restart, s", self.restart_s)):
-            if cost is not None:
-                found.append([name, f"{cost.value:.1f}", f"{cost.low:.1f} to {cost.high:.1f}"])
-        return [*found, ["noise of run time / duration", f"{self.noise:.3f}", ""]]
+        for name, whole, by_model in (
+            ("first start", self.start_s, self.start_by_model),
+            ("restart", self.restart_s, self.restart_by_model),
+        ):
+            costs = {f"{name}: {model}, s": one for model, one in by_model.items()}
+            if whole is not None:
+                costs[f"{name}, s"] = whole
+            found += [
+                [words, f"{one.value:.1f}", f"{one.low:.1f} to {one.high:.1f}"]
+                for words, one in costs.items()
+            ]
+        noise = self.noise
+        spread = f"{noise.low:.3f} to {noise.high:.3f}"
+        return [*found, ["noise, sigma", f"{noise.value:.3f}", spread]]
 
 
 def fit_runtime(
-    trace: TraceLike, observed: TableLike, *, columns: Mapping[str, str] | None = None
+    trace: TraceLike,
+    observed: TableLike,
+    *,
+    columns: Mapping[str, str] | None = None,
+    costs_by_model: bool = False,
 ) -> RuntimeFit:
     """Fit run times to durations: rate factors by model and gang size, and costs of starts.
 
@@ -147,6 +176,8 @@ def fit_runtime(
         What happened: as for `gangline.validate`, with run_s, and starts or preemptions if known.
     columns : mapping, optional
         Native name to the name in the table.
+    costs_by_model : bool
+        Fit the costs of starts by model, where five jobs or more have it.
 
     Returns
     -------
@@ -171,30 +202,42 @@ def fit_runtime(
     outcomes = read_outcomes(observed, jobs, columns)
     traced = jobs.numbers("duration_s") if "duration_s" in jobs.columns else np.empty(0)
     known = ~np.isnan(outcomes.run_s)
-    known &= traced > 0.0 if len(traced) else False
+    known &= (traced > 0.0) & (outcomes.run_s > 0.0) if len(traced) else False
     restarts = outcomes.starts - 1.0
     notes = outcomes.notes()
     if not np.isnan(restarts).all():
         known &= ~np.isnan(restarts)
-    labels = np.array(
-        _labels([k for k, is_known in zip(_kinds(jobs), known, strict=True) if is_known])
-    )
+    kinds = [of for of, is_known in zip(_kinds(jobs), known, strict=True) if is_known]
+    labels = np.array(_labels(kinds))
     duration, run, again = traced[known], outcomes.run_s[known], restarts[known]
     order = sorted(set(labels.tolist()), key=lambda name: (name == ALL, name))
     design = {f"factor: {name}": (labels == name).astype(np.float64) for name in order}
-    design["first start"] = 1.0 / duration
+    payers = np.array(
+        _labels([of[-2:] for of in kinds] if costs_by_model else [(ALL,)] * len(kinds))
+    )
+    models = sorted(set(payers.tolist()), key=lambda name: (name != ALL, name))
+    for model in models:
+        design[_cost("first start", model)] = (payers == model) / duration
     if len(again) and not np.isnan(again).any() and again.any():
-        design["restart"] = again / duration
+        for model in models:
+            if again[payers == model].any():
+                design[_cost("restart", model)] = np.where(payers == model, again, 0.0) / duration
+            else:
+                notes.append(f"{_cost('restart', model)}: no such job was restarted")
     else:
         notes.append("no restart is known, so the cost of one cannot be fitted")
     if len(run) <= len(design):
         message = f"{outcomes.path}: {len(run)} jobs have a run time and a duration; expected more "
         raise TraceError(f"{message}than the {len(design)} numbers to fit", path=outcomes.path)
-    return _fitted(design, run / duration, order, notes)
+    return _fitted(design, run / duration, order, models, notes)
 
 
 def _fitted(
-    design: dict[str, Floats], ratio: Floats, order: list[str], notes: list[str]
+    design: dict[str, Floats],
+    ratio: Floats,
+    order: list[str],
+    models: list[str],
+    notes: list[str],
 ) -> RuntimeFit:
     """Fit all columns except those that depend on earlier ones."""
     names: list[str] = []
@@ -208,8 +251,8 @@ def _fitted(
     matrix = np.column_stack([design[name] for name in names])
     size = np.linalg.norm(matrix, axis=0)  # durations differ by powers of ten
     scaled = matrix / size
-    values, scale = _huber(scaled, ratio)
-    left = ratio - scaled @ values
+    is_factor = np.array([name.startswith("factor") for name in names])
+    values, scale, scaled, left = _log_normal(scaled, is_factor, ratio)
     inside = np.abs(left) <= _HUBER * scale
     bent = np.clip(left, -_HUBER * scale, _HUBER * scale)
     inverse = np.linalg.pinv(scaled[inside].T @ scaled[inside])
@@ -221,34 +264,77 @@ def _fitted(
         name: Estimate(float(v), float(v - _NORMAL * e), float(v + _NORMAL * e))
         for name, v, e in zip(names, values / size, error, strict=True)
     }
+
+    def by_model(words: str) -> dict[str, Estimate]:
+        costs = {model: found.get(_cost(words, model)) for model in models if model != ALL}
+        return {model: one for model, one in costs.items() if one is not None}
+
     return RuntimeFit(
         factors={name: found[f"factor: {name}"] for name in order if f"factor: {name}" in found},
         start_s=found.get("first start"),
         restart_s=found.get("restart"),
-        noise=scale,
+        start_by_model=by_model("first start"),
+        restart_by_model=by_model("restart"),
+        noise=_sigma(scale, len(ratio), len(names)),
         jobs=len(ratio),
-        alike=_alike(names, np.linalg.inv(scaled.T @ scaled)),
+        alike=_alike(names, np.asarray(np.linalg.inv(scaled.T @ scaled), dtype=np.float64)),
         notes=notes,
     )
 
 
+def _cost(words: str, model: str) -> str:
+    """Return the name of the cost of a start of a model."""
+    return words if model == ALL else f"{words}: {model}"
+
+
+def _sigma(scale: float, jobs: int, numbers: int) -> Estimate:
+    """Return the deviation of the noise, from what is left after so many numbers were fitted."""
+    value = scale * (jobs / (jobs - numbers)) ** 0.5
+    spread = float(np.exp(_NORMAL * _MAD_ERROR / jobs**0.5))
+    return Estimate(value, value / spread, value * spread)
+
+
+def _log_normal(
+    matrix: Matrix, is_factor: npt.NDArray[np.bool_], ratio: Floats
+) -> tuple[Floats, float, Matrix, Floats]:
+    """Fit with noise in the logarithm of the time with progress.
+
+    Return the coefficients, the scale, and the linear problem there: its matrix and what is left.
+    """
+
+    def straight(values: Floats) -> tuple[Matrix, Floats]:
+        return matrix, ratio - matrix @ values
+
+    def curved(values: Floats) -> tuple[Matrix, Floats]:
+        told = np.maximum(matrix[:, is_factor] @ values[is_factor], _LEAST * ratio)
+        whole = np.maximum(told + matrix[:, ~is_factor] @ values[~is_factor], _LEAST * ratio)
+        return matrix / told[:, None], whole / told * np.log(ratio / whole)
+
+    first = np.linalg.lstsq(matrix, ratio, rcond=None)[0]
+    values, _ = _huber(straight, np.asarray(first, dtype=np.float64))
+    values, scale = _huber(curved, values)
+    return values, scale, *curved(values)
+
+
 def _huber(
-    matrix: npt.NDArray[np.float64], wanted: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], float]:
-    """Return the coefficients of Huber's regression, and the scale of what is left."""
-    weights = np.ones(len(wanted))
-    values: npt.NDArray[np.float64] = np.zeros(matrix.shape[1])
+    linear: Callable[[Floats], tuple[Matrix, Floats]], values: Floats
+) -> tuple[Floats, float]:
+    """Return the coefficients of Huber's regression, and the scale of what is left.
+
+    The linear problem at some coefficients is its matrix, and what is left there.
+    """
     scale = 0.0
     for _ in range(_STEPS):
-        roots = np.sqrt(weights)
-        before = values
-        fitted = np.linalg.lstsq(matrix * roots[:, None], wanted * roots, rcond=None)[0]
-        values = np.asarray(fitted, dtype=np.float64)
-        size = np.abs(wanted - matrix @ values)
+        matrix, left = linear(values)
+        size = np.abs(left)
         scale = _MAD * float(np.median(size))
-        if scale == 0.0 or np.abs(values - before).max() <= _STILL * np.abs(values).max():
+        if scale == 0.0:
             break
-        weights = np.minimum(1.0, _HUBER * scale / np.maximum(size, _HUBER * scale))
+        roots = np.sqrt(_HUBER * scale / np.maximum(size, _HUBER * scale))
+        step = np.linalg.lstsq(matrix * roots[:, None], left * roots, rcond=None)[0]
+        values = values + step
+        if np.abs(step).max() <= _STILL * np.abs(values).max():
+            break
     return values, scale
 
 
