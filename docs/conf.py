@@ -34,6 +34,7 @@ default_role = "py:obj"
 html_theme = "furo"
 html_title = "gangline"
 html_static_path = ["_static"]
+html_css_files = ["phone.css"]
 html_show_sphinx = False
 
 POLICY_CLASSES = "<!-- one section per policy: docs/conf.py -->"

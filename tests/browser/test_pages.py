@@ -1,4 +1,4 @@
-"""Reports and notebooks in a real browser: nothing fails, nothing is fetched, everything works.
+"""Reports, notebooks and the docs in a real browser: nothing fails, nothing is fetched.
 
 Run by `make browser` (`scripts/browser.py`), which finds Chromium; other runs do not collect it.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,10 +24,10 @@ from gangline._support.look import style_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
+ROOT = Path(__file__).resolve().parents[2]
 POLICIES = ["fifo", "sjf", "srtf", "las", "tiresias"]
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 800}
 EVIL = "</script><img src=x onerror=\"owned='yes'\"><script>owned='yes'</script>'\"\u202e日本"
@@ -437,3 +441,46 @@ def test_notebooks_show_hostile_names_as_text(visit: Any, tmp_path: Path) -> Non
         box = seen.page.locator("body > div").nth(i).bounding_box()
         assert box is not None
         assert box["height"] > 50
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation, with the README as one of its pages."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    readme = (ROOT / "README.md").read_text("utf-8").replace("(docs/", "(")
+    (folder / "docs" / "readme.md").write_text(readme, "utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-b",
+        "html",
+        "-D",
+        "suppress_warnings=toc,myst",
+    ]
+    subprocess.run([*command, str(folder / "docs"), str(folder / "out")], check=True)
+    return folder / "out"
+
+
+def test_every_page_of_the_docs_fits_a_phone(browser: Browser, site: Path) -> None:
+    """Only tables and code scroll sideways, in their own frames, and no column is a word wide."""
+    squeezed = """() => [...document.querySelectorAll("article .table-wrapper td")]
+        .map((cell) => [cell, cell.getBoundingClientRect()])
+        .filter(([cell, box]) => box.height > 10 * box.width && cell.textContent.length > 40)
+        .map(([cell]) => cell.textContent.slice(0, 40))"""
+    page = browser.new_page(viewport=PHONE)
+    offenders = []
+    found = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
+    for path in found:
+        page.goto(path.as_uri())
+        width = page.evaluate("document.documentElement.scrollWidth")
+        narrow = page.evaluate(squeezed)
+        if width > PHONE["width"] or narrow:
+            offenders.append((str(path.relative_to(site)), width, narrow))
+    page.close()
+    assert len(found) > 100
+    assert site / "readme.html" in found
+    assert offenders == []
