@@ -1,4 +1,4 @@
-"""What is installed, what is missing and how to get it, and whether it works.
+"""A check of the installation: libraries, missing extras and how to install them, a self-check.
 
 Nothing here may fail: a broken library is a finding, not an error.
 
@@ -63,7 +63,7 @@ class Library:
     extra : str
         The extra that brings it; empty = gangline needs it.
     gives : str
-        What people have of the extra; empty where gangline needs it.
+        The use of the extra; empty if gangline needs it.
     problem : str
         Why it cannot be used; empty = it can.
     install : str

@@ -54,7 +54,7 @@ class GanglineError(Exception):
     Parameters
     ----------
     message : str
-        What is wrong, where, what to do.
+        The mistake, its place, and the remedy.
     **facts : object
         Set as attributes of the error.
     """
@@ -215,7 +215,7 @@ class PlanError(GanglineError):
     rule : str
         Stable name of the rule.
     time_s, decision : float, int
-        When the plan was made: simulated time, and the number of the decision from 0.
+        Simulated time of the plan, and the number of the decision, counted from 0.
     """
 
     job: int | None = None

@@ -90,8 +90,8 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
     found : CapacityPlan or CapacityContest
         Of `gangline.plan_capacity`. With one target the axis has its unit and the bound is a
         line; several are drawn relative to their bounds. Bands are 95 % intervals; a dotted line
-        marks the answer. Hollow dots are sizes that are offered more work than they can do. What
-        lies above four times the bound is cut off. Several policies have a line each.
+        marks the answer. Hollow dots are sizes that are offered more work than they can do. Values
+        above four times the bound are cut off. Several policies have a line each.
 
     Returns
     -------

@@ -252,7 +252,7 @@ def leaders(
     direction : int
         -1 if less is better, 1 if more is, 0 if neither.
     form : callable
-        How a value is shown.
+        Formats a value.
 
     Examples
     --------
@@ -284,7 +284,7 @@ class Measure(NamedTuple):
     title, hint : str
         In reports.
     form : callable
-        How a value is shown there.
+        Formats a value in a table.
     direction : int
         -1 if less is better, 1 if more is, 0 if neither.
     short : str

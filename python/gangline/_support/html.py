@@ -53,7 +53,7 @@ def table(
     caption : str
         Shown above.
     best : rows of bool, optional
-        Which cells are the best of their column.
+        Whether each cell is the best of its column.
     """
     body = []
     for i, row in enumerate(rows):

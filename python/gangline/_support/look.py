@@ -1,4 +1,4 @@
-"""How the figures of runs look, on pages and in files: colours, dashes, widths, ticks of time."""
+"""The look of the figures of runs, on pages and in files: colours, dashes, widths, time ticks."""
 
 from __future__ import annotations
 

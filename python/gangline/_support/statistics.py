@@ -1,4 +1,4 @@
-"""What several seeds tell: intervals of means, paired differences, ranks.
+"""Statistics over seeds: intervals of means, paired differences, ranks.
 
 Intervals are 95 % bootstrap intervals, with draws of their own, the same every time. No end lies
 outside the range of the measure: no time is negative and no share exceeds 1. Two policies are

@@ -1,1 +1,1 @@
-"""What results say: audits, explanations, reports."""
+"""Analyses of results: audits, explanations, reports."""

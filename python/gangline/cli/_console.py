@@ -224,8 +224,8 @@ def grouped(
 ) -> None:
     """Draw a table whose rows are named by their first columns; it is 80 characters wide at most.
 
-    Where it would be wider, the first keys become headings of the rows below them: as many as it
-    takes. So no name is broken, unless it alone is longer than a line.
+    If it would be wider, as many of the first keys as needed become headings of the rows below
+    them. So no name is broken, unless it alone is longer than a line.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def grouped(
     rows : rows of text
         The last columns are numbers, and stand to the right.
     keys : int
-        How many of the columns are keys; rows with equal keys follow each other.
+        Number of columns that are keys; rows with equal keys follow each other.
     title : str
         Above the table.
     """

@@ -59,7 +59,7 @@ _SHARING = "sharing."
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TraceReading:
-    """How a trace is read.
+    """Options for reading a trace.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class TraceReading:
 
     @property
     def mapping(self) -> str | None:
-        """Which columns of the trace are which."""
+        """Names of the columns of the trace."""
         return None
 
     def read(self, path: str, *, max_errors: int | None = None) -> Trace:
@@ -154,7 +154,7 @@ class TraceReading:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TraceChoice(TraceReading):
-    """How the trace is read.
+    """Options for reading the trace.
 
     Parameters
     ----------
@@ -167,14 +167,14 @@ class TraceChoice(TraceReading):
 
     @property
     def mapping(self) -> str | None:
-        """Which columns of the trace are which."""
+        """Names of the columns of the trace."""
         return self.columns
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TraceBeside(TraceReading):
-    """How the trace is read, where `--columns` are those of another table.
+    """Options for reading the trace, where `--columns` belongs to another table.
 
     Parameters
     ----------
@@ -186,14 +186,14 @@ class TraceBeside(TraceReading):
 
     @property
     def mapping(self) -> str | None:
-        """Which columns of the trace are which."""
+        """Names of the columns of the trace."""
         return self.trace_columns
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What runs have in common.
+    """Options common to all runs.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class World:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What a run keeps, and of which jobs.
+    """Tables that a run keeps, and the jobs that they cover.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class Kept:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Replicates:
-    """Which seeds there are.
+    """Seeds of runs and of traces.
 
     Parameters
     ----------

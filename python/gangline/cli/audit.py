@@ -46,13 +46,13 @@ def audit(
     jobs
         The jobs table beside a segments table.
     trace
-        What was to be run: a file or a generator.
+        The trace that was simulated: a file or a generator.
     columns
         NATIVE=THEIRS,... for columns of other names; NATIVE= leaves a column out.
     max_share
-        Most jobs that may be on one GPU; default 1, or what the folder of a result says.
+        Maximum number of jobs on one GPU; default 1, or what the folder of a result says.
     max_parts
-        Most whole gangs that one job may hold at a time.
+        Maximum number of whole gangs of one job at a time.
     copy_gpus
         GPUs of each part of a job: gang, server (all of its server), or a number.
     max_idle_s
@@ -60,13 +60,13 @@ def audit(
     tolerance_s
         Seconds by which times may be off.
     first
-        How many findings of each rule are shown.
+        Number of findings that are shown of each rule.
     require
         RULE,... that must have been checked; else the exit code is 3.
     json
         Print one JSON document instead of a table.
     choice
-        How the trace is read: as for the run that is looked at.
+        Options for reading the trace: those of the run under audit.
     """
     from gangline.analysis.audit import audit as look
     from gangline.files.quantities import mapping_of

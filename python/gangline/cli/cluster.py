@@ -43,7 +43,7 @@ def show(
     columns
         NATIVE=THEIRS,... for a table of servers with other names, such as gpu=model,gpus=cards.
     settings
-        What a node list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
+        Facts that a node list lacks, as KEY=VALUE, for instance gpus=8; repeatable.
     json
         Print one JSON document instead of a table.
     """
@@ -165,7 +165,7 @@ def convert(
     columns
         NATIVE=THEIRS,... for a table of servers with other names, such as gpu=model,gpus=cards.
     settings
-        What the list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
+        Facts that the list lacks, as KEY=VALUE, for instance gpus=8; repeatable.
     """
     from gangline.errors import ClusterError
     from gangline.files.places import check_place, is_free, unsealed, whole

@@ -1,4 +1,4 @@
-"""What commands there are: where each is, one line on it, and examples of it.
+"""The commands: the module, a line of help and examples of each.
 
 The list of `gangline --help` is written from here: no module of a command is imported for it, nor
 the library that reads options.

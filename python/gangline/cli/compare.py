@@ -80,7 +80,7 @@ def compare(
     kept
         What is kept.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     from gangline.runs.by_group import Groups, waited
     from gangline.runs.compare import compare as compare_policies

@@ -1,4 +1,4 @@
-"""What Tab offers for the values of options: asked while a line is typed, so errors are silent.
+"""The values that Tab offers for options: asked for while a line is typed, so errors are silent.
 
 Each function gets what is typed so far and returns what it could become.
 """

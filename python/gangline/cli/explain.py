@@ -27,12 +27,12 @@ def explain(
     Parameters
     ----------
     folder
-        What `run --out` or `compare --out` wrote. With --explain it can be explained after the
-        trace is gone.
+        The folder that `run --out` or `compare --out` wrote. With --explain it can be explained
+        after the trace is gone.
     job
         Its job_id, as in jobs.parquet.
     policy
-        Which policy of a comparison; its first seed is taken.
+        A policy of the comparison; its first seed is taken.
     what_if
         Run it again with a change and show both side by side: policy=NAME, servers=+2 (V100:-1),
         gpus=4 or submitted=+1h; with commas all of them at once. Repeatable: one run each.

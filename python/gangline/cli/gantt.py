@@ -24,11 +24,11 @@ def gantt(
     Parameters
     ----------
     folder
-        What `run --out --segments` or `compare --out --segments` wrote.
+        The folder that `run --out --segments` or `compare --out --segments` wrote.
     out
         File to write, such as gantt.pftrace.
     policy
-        Which policy of a comparison; its first seed is drawn.
+        A policy of the comparison; its first seed is drawn.
     from_s
         Begin at this instant, in seconds as in the tables (`start_s`).
     to_s

@@ -78,7 +78,7 @@ def plan(
     replicates
         Seeds.
     price_per_hour
-        Of one GPU of the type; default: as the cluster says.
+        Price of one GPU of the type; default: that of the cluster.
     workers
         Runs at once; default: one per core.
     out
@@ -92,7 +92,7 @@ def plan(
     raw
         Print every value in full, one a line, in the unit that ends its key.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     from gangline.runs.inputs import as_cluster
     from gangline.studies.capacity import plan_capacity as find

@@ -13,7 +13,8 @@ def report(folder: Path, /, *, html: Path | None = None) -> int:
     Parameters
     ----------
     folder
-        What `run --out` or `compare --out` wrote, or any folder that holds several of them.
+        The folder that `run --out` or `compare --out` wrote, or any folder that holds several of
+        them.
     html
         File to write; the default is report.html in the folder.
     """

@@ -109,7 +109,7 @@ def run(
     kept
         What is kept.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     kept = kept or Kept()
     options = {

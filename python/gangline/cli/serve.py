@@ -36,7 +36,7 @@ def serve(
     batsim
         HOST:PORT of a scheduler written for Batsim, such as 127.0.0.1:28000; instead of --listen.
     knowledge
-        What the scheduler may know; with remaining, how much work jobs have left.
+        The knowledge of the scheduler; with remaining, it sees how much work jobs have left.
     round_s
         Seconds between decisions, the first at 0 s; default: a decision when something happens.
     mixes_types
@@ -56,7 +56,7 @@ def serve(
     kept
         What is kept.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     from gangline.cli.run import check_places, show
     from gangline.remote.batsim import serve_batsim

@@ -57,8 +57,8 @@ def sweep(
     runs
         Print a row per run as well.
     save
-        What is saved of each run: summary (no tables), jobs (the tables of jobs and the timeline
-        too) or segments (every table); default: as the file says, else jobs.
+        The tables that are saved of each run: summary (no tables), jobs (the tables of jobs and the
+        timeline too) or segments (every table); default: as the file says, else jobs.
     html
         A page with the table and the curves of all measures.
     executor

@@ -38,7 +38,7 @@ def convert(
     settings
         Option of the writer as KEY=VALUE, for instance epoch=2020-04-01T00:00:00; repeatable.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     from gangline.trace import write_trace
 

@@ -26,7 +26,8 @@ def fit_runtime(
     trace
         The jobs, with durations: a file, or a generator.
     observed
-        What happened: a table as for `gangline validate`, with run_s, and starts or preemptions.
+        The observed times: a table as for `gangline validate`, with run_s, and starts or
+        preemptions.
     columns
         NATIVE=THEIRS,... for columns of other names in this table; NATIVE= leaves one out.
     costs_by_model
@@ -36,7 +37,7 @@ def fit_runtime(
     json
         Print one JSON document instead of a table.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     from gangline.files.quantities import mapping_of
     from gangline.studies.validate import fit_runtime as fit

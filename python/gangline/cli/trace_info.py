@@ -38,7 +38,7 @@ def info(
     raw
         Print every value in full, one a line, in the unit that ends its key.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     from gangline.runs.offered_load import offered_load
 
@@ -83,7 +83,7 @@ def validate(
     quiet
         Print what is wrong only.
     choice
-        How they are read.
+        Options for reading them.
     """
     from gangline.errors import TraceError
 

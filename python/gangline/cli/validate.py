@@ -42,7 +42,7 @@ def validate(
     policies
         Names separated by commas; module:Class is a policy in Python.
     observed
-        What happened: a table with job_id, finish_s or jct_s, and if known arrival_s,
+        The observed times: a table with job_id, finish_s or jct_s, and if known arrival_s,
         first_start_s or queue_s, and run_s; POLICY=FILE for the table of one policy, repeatable.
         Default: the observed starts and finishes that the trace itself has.
     columns
@@ -68,7 +68,7 @@ def validate(
     raw
         Print every value in full, one a line, in the unit that ends its key.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     from gangline.files.quantities import mapping_of
     from gangline.policies.choice import resolve_policy

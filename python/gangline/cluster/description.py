@@ -82,10 +82,10 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         Locality factors, outages, rate table, interference, models of elastic jobs, iteration
         times.
     capacity : tuple of CapacityRow, optional
-        How many servers there are over time; before the first row all are there. A server that
+        Number of servers over time; before the first row all servers are up. A server that
         leaves acts like one that fails; those with the highest numbers leave first.
     notes : dict of str to int
-        What the reader of a node list assumed or left out, and how often.
+        Assumptions and omissions of the reader of a node list, counted.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def read_cluster(
     Returns
     -------
     Cluster
-        What was assumed or left out is counted in its `notes`.
+        Its `notes` count the assumptions and the rows that were left out.
 
     Raises
     ------

@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # sizes in bytes are rounded; ours
 
 
 class ElasticClass(NamedTuple):
-    """What elastic jobs that are alike have in common.
+    """The facts that equal elastic jobs share.
 
     Attributes
     ----------
@@ -73,12 +73,12 @@ class ElasticJobs(NamedTuple):
     core : object
         Their tables, for the compiled core.
     rows : bool array, shape (jobs,)
-        Which jobs are elastic.
+        Whether each job is elastic.
     rate : float64 array, shape (jobs,)
         Iterations of the initial batch per second over the whole work of a job as the trace has it;
         1 for the others.
     kind : int64 array, shape (jobs,)
-        Which of the classes a job belongs to; -1 for the others.
+        Class of each job; -1 for jobs of no class.
     classes : tuple of ElasticClass
         Jobs that are alike.
     """

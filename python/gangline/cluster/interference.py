@@ -44,7 +44,8 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     of_job : uint32 array, shape (jobs,)
         Class of each job; None if all are of one.
     xi : float64 array, shape (types, classes, classes)
-        Factor >= 1 of the job of the second axis with one of the third; NaN = may not share.
+        Factor >= 1 of the job of the second axis with one of the third; NaN: the two must not
+        share.
     classes : list of (label, batch size, gang size)
         What a class means; None = any other, or no matter which.
     clamped : int
@@ -149,7 +150,7 @@ class _Source:
 
     @property
     def clamped(self) -> int:
-        """How many numbers are in (0, 1)."""
+        """Number of values in (0, 1)."""
         values = [xi for group in self.groups.values() for xi in group.xi]
         given = np.asarray(values) if self.square is None else self.square
         return int(((given > 0.0) & (given < 1.0)).sum())

@@ -32,7 +32,7 @@ _VALUES_MAX = 2**24  # 128 MB
 
 
 def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
-    """Return iteration times by class of jobs as the core wants them; None without entries.
+    """Return iteration times by class of jobs, for the core; None without entries.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What distance costs: the network of a cluster, and tables of what a gang keeps of its speed.
+"""The cost of distance: the network of a cluster, and tables of locality factors.
 
 Examples
 --------
@@ -128,7 +128,7 @@ def check(cluster: ClusterKeys, path: str | None) -> None:
 def locality_factors(
     cluster: ClusterKeys, *, models: Sequence[str] | None = None, gpus: Sequence[int] | None = None
 ) -> list[dict[str, Any]]:
-    """Return what a gang keeps of its speed, by GPU type, model, tier and gang size.
+    """Return the locality factors by GPU type, model, tier and gang size.
 
     Parameters
     ----------

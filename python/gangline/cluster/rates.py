@@ -24,7 +24,7 @@ _SHOWN = 5
 
 
 class JobKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rate depends on, one entry per job.
+    """The facts that a rate depends on, one entry per job.
 
     Attributes
     ----------

@@ -136,7 +136,7 @@ class TierLinks(_Table, frozen=True):
 
 
 class ModelTraffic(_Table, frozen=True):
-    """What one model sends per iteration.
+    """The traffic of one model per iteration.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class ModelTraffic(_Table, frozen=True):
 
 
 class Network(_Table, frozen=True):
-    """How much a gang loses by distance.
+    """The loss of a gang by distance.
 
     Parameters
     ----------
@@ -301,12 +301,12 @@ class InterferenceRow(_Table, frozen=True):
 
 
 class Sharing(_Table, frozen=True):
-    """What happens when jobs share a GPU; used only by policies that share.
+    """The slowdown of jobs that share a GPU; used only by policies that share.
 
     Parameters
     ----------
     max_share : int
-        Most jobs on one GPU, 1 or 2; the default is what the policy declares.
+        Maximum number of jobs on one GPU, 1 or 2; the default is that of the policy.
     interference : str
         `"constant"` (one `xi` for every pair, default), `"table"` (ordered pairs in `rows` or
         `table`), `"gavel"` (measured rates of pairs), `"matrix"` (`models` and `matrix`) or

@@ -60,7 +60,7 @@ def _plain(value: object) -> object:
 
 
 def repeated(names: Iterable[_T]) -> _T | None:
-    """Return the first name that is there a second time."""
+    """Return the first name that occurs twice."""
     seen: set[_T] = set()
     for name in names:
         if name in seen:

@@ -1,4 +1,4 @@
-"""What is wrong with single values of an input, before it becomes one error for the user."""
+"""Faults of single values of an input, before they become one error for the user."""
 
 from __future__ import annotations
 

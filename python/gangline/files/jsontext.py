@@ -32,7 +32,7 @@ class JsonFile:
     Parameters
     ----------
     source : Source
-        Where it comes from.
+        The source of the input.
     records : str
         Key path of the array of records; empty if the document is that array.
     """

@@ -76,7 +76,7 @@ def check_unchanged(folder: Path, name: str) -> Path:
     OSError
         If it is not there.
     ResultError
-        If it was changed, or the list was.
+        If the file or the list was changed.
     """
     path = folder / name
     if state(path) not in _files(folder).get(name, ()):

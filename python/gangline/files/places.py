@@ -66,11 +66,11 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
     path : Path
         A file that contains `unsealed(kind)` near its beginning or its end.
     kind : str
-        What it is, such as "report".
+        The kind of file, such as "report".
     copies : int, optional
-        How often its writer put the text there. If the text occurs more often, it is also in the
-        data of the user, which must not be changed: the file then stays without a seal. Default:
-        once, before anything of the user, so that the first text is the seal.
+        Number of times that its writer puts the text there. If the text occurs more often, it is
+        also in the data of the user, which must not be changed: the file then stays without a seal.
+        Default: once, before anything of the user, so that the first text is the seal.
     """
     with path.open("r+b") as file:
         places = [at for at, digits in _seals(file, kind) if digits == _BLANK]

@@ -178,7 +178,7 @@ def gib_of(text: str, unit: str = "G") -> float:
     Raises
     ------
     ValueError
-        If it is none.
+        If it is not a quantity.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def quantity(amount: str | float) -> float:
     Raises
     ------
     ValueError
-        If it is none.
+        If it is not a quantity.
 
     Examples
     --------

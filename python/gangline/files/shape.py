@@ -32,7 +32,7 @@ class Misfit:
     value : object
         The value there; None for a missing key.
     expected : str
-        What was expected instead, such as "an integer >= 1".
+        The expected value, such as "an integer >= 1".
     known : tuple of str
         The keys of the table that holds a missing or unknown key.
     is_missing, is_unknown : bool
@@ -81,7 +81,7 @@ def misfit(value: object, kind: Any, *, is_json: bool = False) -> Misfit | None:
     value : object
         Decoded data: dict, list, text, numbers.
     kind : type
-        What the data should be.
+        The type that the data should have.
     is_json : bool
         Whether to speak of objects, arrays and null as JSON does, or of tables and lists.
 

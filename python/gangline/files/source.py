@@ -41,10 +41,10 @@ class Source:
     Parameters
     ----------
     name : str or Path
-        Where it is; gzip, xz and zstandard are recognised by suffix or by content.
+        The path; gzip, xz and zstandard are recognised by suffix or by content.
     max_bytes : int
-        Most bytes after unpacking, of the text as of the columns that become of it; of an archive
-        all bytes up to the end of the member count.
+        Maximum number of bytes after unpacking, both of the text and of the columns made from it.
+        In an archive all bytes up to the end of the member count.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Tar archives as a stream: each byte is looked at once, headers are short, members countable.
 
-The module of the standard library needs, for a hostile header of a megabyte, minutes to hours. What
-it can do beside reading files in order is not needed here.
+The module of the standard library needs, for a hostile header of a megabyte, minutes to hours. This
+module only needs to read files in order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DIGITS = 20  # of a length or size
 
 
 class Stream(Protocol):
-    """What an archive is read from."""
+    """The file object of an archive."""
 
     def read(self, size: int = -1, /) -> bytes:
         """Return the next bytes, fewer only at the end."""

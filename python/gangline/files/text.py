@@ -94,7 +94,7 @@ class TextFile:
     Parameters
     ----------
     source : Source
-        Where it comes from.
+        The source of the input.
     names : list of str, optional
         Columns of a file that has no header line.
     delimiter : str
@@ -104,7 +104,7 @@ class TextFile:
     data : bytes, optional
         Text to parse instead of the source's own, line by line the same.
     nulls : sequence of str
-        What stands in cells whose value is unknown, besides nothing.
+        The texts, besides the empty one, of cells whose value is unknown.
     mend : callable, optional
         Makes of a text that cannot be parsed at once one that may be, line by line the same.
 
@@ -163,7 +163,7 @@ class TextFile:
         wanted : mapping of str to Arrow type
             Keys in lower case.
         words : mapping of str to str, optional
-            What a column expects, for messages; the default depends on its type.
+            The expectation of a column, for messages; the default depends on its type.
 
         Returns
         -------
@@ -358,7 +358,7 @@ class TextFile:
 
 
 def not_text(error: UnicodeDecodeError) -> str:
-    """Say which byte is no text, and where in the input."""
+    """Say which byte is not text, and its place in the input."""
     return f"\\x{error.object[error.start]:02x} at byte {error.start}"
 
 

@@ -118,9 +118,9 @@ def solve(
     Parameters
     ----------
     policy : str
-        Who asks, for messages.
+        The policy that asks, for messages.
     cost, lower, upper : float64 arrays, shape (columns,)
-        What a unit of each column adds to the objective, and its bounds.
+        The objective coefficient of each column, and its bounds.
     row_lower, row_upper : float64 arrays, shape (rows,)
         Bounds of the rows.
     start, index, value : arrays

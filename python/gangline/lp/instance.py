@@ -28,7 +28,7 @@ PER_JOB = ("kind", "entity", "time_left_s", "running_type", "service_lost_s")
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a policy gives to each job.
+    """The shares that a policy gives to each job.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Allocation:
     solver : str
         core, simplex, ipx, dual or none.
     iterations : int
-        Of all solves together.
+        Iterations of all solves together.
     wall_s : float
         Seconds in the solver.
     solves : int

@@ -42,7 +42,7 @@ def solve_in_parts(
     given : dict
         Arrays and settings of `gangline.lp.solve`; `seed` also draws which job is in which part.
     partitions : int
-        How many; never more than jobs.
+        Number of parts; never more than jobs.
     of_parts : str, optional
         A name in `OF_PARTS`; None for a policy that is no linear program.
 
@@ -55,7 +55,7 @@ def solve_in_parts(
     Raises
     ------
     PolicyError
-        If the policy is no linear program, or `partitions` not a whole number >= 1.
+        If the policy is not a linear program, or `partitions` is not a whole number >= 1.
     SolverError
         If a program does not end at an optimum.
     """

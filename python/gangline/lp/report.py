@@ -1,4 +1,4 @@
-"""What the solves of a run were like, for its spec and its summary."""
+"""The statistics of the solves of a run, for its spec and its summary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CORE = {
 
 @dataclass(frozen=True)
 class Report:
-    """What the solves of a run were like.
+    """The statistics of the solves of a run.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Repeated(NamedTuple):
-    """What a repetition found.
+    """The findings of a repetition.
 
     Examples
     --------

@@ -138,7 +138,7 @@ class Paper:
 
     @property
     def runs_count(self) -> int:
-        """How many different runs finished."""
+        """Number of different runs that finished."""
         return len({run["digest"] for run in self.runs})
 
     @property

@@ -32,7 +32,7 @@ class Change:
     Parameters
     ----------
     what, value : str
-        What is changed, and to what, as in "restart" and "120 s".
+        The changed setting and its value, as in "restart" and "120 s".
     trace : mapping
         Parameters of the generator.
     base : str
@@ -83,7 +83,7 @@ class PaperWorld:
     name, title : str
         As in `--worlds NAME`; what it is.
     source : str
-        Where it comes from, and what of it is ours.
+        The source, and the parts that are our own choice.
     measure, words : str
         The headline measure: a key of the summary, in which less is better, and its name.
     heroes : tuple of str

@@ -1,4 +1,4 @@
-"""What all configurations of policies can do."""
+"""The base class of all configurations of policies."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ STEADY: Final = Steady()
 
 
 class Batch(NamedTuple):
-    """How the batch of an elastic job is split, and what that achieves.
+    """The split of the batch of an elastic job, and its rates.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Reason(NamedTuple):
 
 
 class View:
-    """What a policy may look at during one decision; read only.
+    """The state that a policy may read during one decision.
 
     The same object is lent at each decision and shows the present. Outside of `decide`, `start` and
     `why` reading it is an error. Labels (model, user, vc, gpu_type) are numbers, see `labels`.
@@ -302,7 +302,7 @@ class View:
 
 
 class Changes:
-    """What became of the last plan, and what happened since, in the order of events.
+    """The outcome of the last plan, and the events since, in their order.
 
     Jobs and servers are numbers. An array is made each time it is asked for.
 
@@ -790,14 +790,14 @@ class Policy(ABC):
     name : str
         Shown in results; the default is the class name.
     wake_on : tuple of str
-        What asks the policy: arrival, completion, capacity, timer, round.
+        The events at which the policy is asked: arrival, completion, capacity, timer, round.
     round_s : float, optional
         Period of a round policy; it is asked at 0, round_s, 2 round_s, ... and by what `wake_on`
         names: `()` for rounds alone.
     knowledge : str
         "online", or "remaining" for policies that may read how much work is left.
     max_share : int
-        Most jobs on one GPU.
+        Maximum number of jobs on one GPU.
     mixes_types : bool
         Whether its gangs may lie on several GPU types.
     forks : bool

@@ -1,4 +1,4 @@
-"""Where the code of a policy in Python is: the files that must be the same for equal runs.
+"""The code of a policy in Python: the files that must be the same for equal runs.
 
 A run names a policy in Python by `module:Class`, which says nothing about the content of the
 module. So the spec of a run also has a hash of its code, and folders that others repeat, papers and
@@ -40,7 +40,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Name to SHA-256: the file of a single module, and the modules next to it that it imports; or
         the one file of a class in a package.
     requirement : str
-        What pip installs, such as `mypackage==1.2`; empty for a single module.
+        The requirement for pip, such as `mypackage==1.2`; empty for a single module.
     """
 
     files: dict[str, str]

@@ -1,4 +1,4 @@
-"""What a policy sees of jobs and servers: tables with a property for each column.
+"""Jobs and servers as a policy sees them: tables with a property for each column.
 
 An array is filled when it is first asked for at a decision, and is the same one until the next. It
 is read-only: copy it to work on it.
@@ -180,12 +180,12 @@ class Jobs(_Table):
 
     @property
     def min_gpus(self) -> _Ints:
-        """Fewest GPUs: of an elastic job its range, else its gang (int64)."""
+        """Minimum number of GPUs of elastic jobs; the gang size of others (int64)."""
         return self._ints("min_gpus")
 
     @property
     def max_gpus(self) -> _Ints:
-        """Most GPUs: of an elastic job its range, else its gang (int64)."""
+        """Maximum number of GPUs of elastic jobs; the gang size of others (int64)."""
         return self._ints("max_gpus")
 
     @property

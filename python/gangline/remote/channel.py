@@ -22,7 +22,7 @@ _UNIX = "unix:"
 
 
 class Address(NamedTuple):
-    """Where a socket is: a host and a port, or the path of a Unix socket.
+    """The address of a socket: a host and a port, or the path of a Unix socket.
 
     Attributes
     ----------

@@ -91,7 +91,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         `cluster_columns`. Each number x is shown as log(1 + x) / log(1 + X), at most 1, where X is
         what `scales` says. Rows without a job are 0; after the end all is 0.
     job_columns, cluster_columns : tuple of str
-        What the numbers are.
+        The meanings of the numbers.
     scales : dict
         X of each column.
 

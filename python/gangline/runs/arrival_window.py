@@ -1,4 +1,4 @@
-"""Which jobs the measures of a run are of: those that arrive in a window of time."""
+"""The jobs that the measures of a run cover: those that arrive in a window of time."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Total:
     progress : bool or callable
         As for `gangline.compare`; of a callable, each run has its own count, as it has alone.
     runs : int
-        How many runs there are.
+        Number of runs.
     """
 
     def __init__(self, progress: bool | Progress, runs: int) -> None:

@@ -63,7 +63,7 @@ class Comparison:
     Attributes
     ----------
     cluster, trace : Cluster, Trace
-        What the runs have in common.
+        The cluster and the trace of all runs.
     rows : list of dict
         policy, seed, and every summary key; one per run.
     results : list of Result
@@ -365,7 +365,7 @@ def seeds_said(rows: Sequence[dict[str, Any]], log_hashes: Sequence[str]) -> str
     rows : sequence of dict
         One per run, with policy and seed.
     log_hashes : sequence of str
-        Of the same runs.
+        Results of the same runs.
     """
     logs: dict[str, set[str]] = {}
     for row, log in zip(rows, log_hashes, strict=True):
@@ -418,7 +418,7 @@ def headline(
     means : sequence of dict
         One row per policy, as `means` returns them.
     name : callable
-        How the label of a policy is written.
+        Formats the label of a policy.
     tied : sequence of str
         Labels of the policies that tie for the best; default: those within 1 %.
     baseline : str, optional
@@ -503,7 +503,7 @@ def assumptions(
     policies : mapping
         Label of a policy to what the spec of its run says of it.
     name : callable
-        How the label of a policy is written.
+        Formats the label of a policy.
     tied : sequence of str
         Labels of the policies that tie for the best; default: those within 1 %.
 

@@ -1,4 +1,4 @@
-"""What runs of elastic policies ask of their jobs, and what is said of them."""
+"""The checks and the sentences of runs of elastic policies."""
 
 from __future__ import annotations
 

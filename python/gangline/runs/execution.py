@@ -62,7 +62,7 @@ class Run(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a run."""
+    """The outcome of a run."""
 
     run: Run
     result: Result | None = None
@@ -220,10 +220,10 @@ class Worlds:
     Parameters
     ----------
     most : int, optional
-        So many pairs are kept, the last that were used; default: all. Runs on one pair should
-        come together.
+        Maximum number of pairs to keep, the most recently used; default: all. Runs on one pair
+        should come together.
     traces : int, optional
-        So many traces are kept; default: as many as pairs.
+        Maximum number of traces to keep; default: that of the pairs.
     """
 
     def __init__(self, most: int | None = None, traces: int | None = None) -> None:
@@ -314,7 +314,7 @@ class _Shared(Generic[T]):
     Parameters
     ----------
     most : int, optional
-        So many are kept, the last that were asked for; default: all.
+        Maximum number of values to keep, the most recently requested; default: all.
     """
 
     def __init__(self, most: int | None) -> None:

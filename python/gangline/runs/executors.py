@@ -176,8 +176,8 @@ def _handed_out(
 class Apart:
     """Works for threads in processes: one for each thread, started when it is first needed.
 
-    A process that dies, whatever the cause, takes no task of another thread with it, and its own
-    is tried once more. As a context it ends the processes, at once if the caller wants no more.
+    A process that dies for any reason ends only its own task, which is tried once more. As a
+    context it ends the processes, at once if the caller wants no more.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a run is made of: clusters, policies and options as users give them, checked."""
+"""The inputs of a run: clusters, policies and options as users give them, checked."""
 
 from __future__ import annotations
 

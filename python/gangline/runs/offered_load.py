@@ -61,8 +61,8 @@ class OfferedLoad:
     Attributes
     ----------
     load : float or None
-        Work that arrives over what the GPUs can do in the same time. None if there is no such
-        number: `in_words` says why.
+        Work that arrives, divided by the work that the GPUs can do in the same time. None if there
+        is no such number: `in_words` says why.
     by_type : dict of str to float
         Load of each GPU type that is there, where the jobs are divided among the types as evenly
         as their rates allow. Empty if `load` is None.
@@ -324,7 +324,7 @@ def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
     loads : sequence of OfferedLoad
         One per draw.
     where : callable
-        How a number of them is written: "3 of them".
+        Formats a number of them: "3 of them".
     """
     left = [load.leaves_backlog for load in loads if load.is_over]
     late = left.count(False)
@@ -356,7 +356,7 @@ def offered_load(
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
-        What the work is offered to, and the jobs.
+        The cluster that the work is offered to, and the jobs.
     window : pair of float, optional
         Seconds, from and to: only the jobs that arrive from the first instant on and before the
         second count, and the capacity is that of the same time. Default: all jobs, from the first

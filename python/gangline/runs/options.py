@@ -152,12 +152,12 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         locality_fits: Sequence[Sequence[Fit | None]] | None = None,
         watch: Sequence[int] = (),
     ) -> _core.RunOptions:
-        """Return the options as the core wants them, with what cluster and jobs add.
+        """Return the options in the form that the core takes, with what cluster and jobs add.
 
         Parameters
         ----------
         cluster : Cluster
-            Where the jobs run.
+            The cluster of the jobs.
         labels : sequence of str
             Model labels of the jobs.
         pairs : Pairs, optional
@@ -165,7 +165,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         core, links : optional
             The cluster and its network in the form of the core, if they are at hand.
         inflations, locality_fits : optional
-            What `gangline.cluster.iteration` makes of the cluster and the jobs.
+            Inputs that `gangline.cluster.iteration` makes from the cluster and the jobs.
         watch : sequence of int
             Rows of the trace: jobs of which the run records why they wait.
         """

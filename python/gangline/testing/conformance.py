@@ -123,11 +123,11 @@ class Counterexample:
     world : World
         The world.
     error : Exception
-        What it raises there.
+        The exception that it raises there.
     program : str
         A program of at most ten lines that repeats it.
     headline : str
-        How large the world is, and what goes wrong there.
+        The size of the world, and the failure there.
     picture : str
         The run up to the failure as a Gantt chart in text.
 

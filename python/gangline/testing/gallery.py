@@ -159,7 +159,7 @@ class Committee(Sound):
         return plan
 
     def start(self, view: View) -> None:  # noqa: ARG002
-        """Begin without a meeting called."""
+        """Begin a run before any meeting is called."""
         self.is_called = False
 
 

@@ -35,7 +35,7 @@ _SLACK = 1e-9  # relative, of sums of times in seconds
 
 
 class Measured(NamedTuple):
-    """How far a run went towards breaking a law."""
+    """The amount by which a run approaches the bound of a law."""
 
     amount: float
     words: str
@@ -52,9 +52,9 @@ class Law:
     Attributes
     ----------
     name : str
-        What `check_policy` is given.
+        The name that `check_policy` takes.
     sentence : str
-        What it demands; `{bound}` stands for the bound.
+        Its demand; `{bound}` is replaced by the bound.
     measure : callable
         From `Evidence` of one run to an amount and words.
     bound : float
@@ -79,7 +79,7 @@ class Law:
 
     @property
     def says(self) -> str:
-        """What the law demands, with its bound."""
+        """The demand of the law, with its bound."""
         return self.sentence.format(bound=f"{self.bound:g}")
 
     def within(self, bound: float) -> Law:
@@ -135,7 +135,7 @@ class Evidence:
     cluster, trace, options
         The world.
     result : Result
-        Of the run, with its segments.
+        Result of the run, with its segments.
     simulate : callable
         Runs the same policy in the same world; `cluster`, `policy` and options of
         `gangline.simulate` replace what they name.
@@ -186,7 +186,7 @@ class Evidence:
 
     @cached_property
     def pace(self) -> dict[str, list[tuple[float, float, float]]]:
-        """When each job ran, and at which rate: (start, end, rate)."""
+        """The intervals in which each job ran, and its rates: (start, end, rate)."""
         names = ("job_id", "part", "start_s", "end_s", "rate")
         rows = self.result.segments.select(list(names)).to_pylist()
         found: dict[str, list[tuple[float, float, float]]] = {}

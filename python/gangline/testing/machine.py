@@ -51,7 +51,7 @@ class PolicyMachine(RuleBasedStateMachine):
     policy, params
         As for `gangline.simulate`.
     worlds : strategy of World
-        Where it runs; outages of a world itself are left out.
+        The cluster; its own outages are left out.
     """
 
     policy: PolicyLike = "fifo"

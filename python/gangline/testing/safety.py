@@ -78,8 +78,9 @@ def broken_laws(
     timeline, summary : optional
         Checked as well if given.
     outcome : str, optional
-        How the run ended, as in `Result.spec["outcome"]`: "finished", or "limit" for a run that was
-        stopped. Without it the tables tell whether an unfinished job may have been left by a stop.
+        The outcome of the run, as in `Result.spec["outcome"]`: "finished", or "limit" for a run
+        that was stopped. Without it the tables tell whether an unfinished job may have been left by
+        a stop.
     options : mapping, optional
         Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them the
         work of jobs that were stopped is only known within bounds.

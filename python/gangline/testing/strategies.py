@@ -668,7 +668,7 @@ def plans(draw: st.DrawFn, view: View, *, wild: bool = False) -> Plan:
     Parameters
     ----------
     view : View
-        Of a call to `decide`.
+        Arguments of a call to `decide`.
     wild : bool
         Whether plans may break rules of the engine: jobs that do not wait, gangs of a wrong size,
         GPUs that are taken or do not exist.

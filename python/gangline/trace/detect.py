@@ -1,4 +1,4 @@
-"""Which format an input has, from its first 64 KiB."""
+"""Detects the format of an input from its first 64 KiB."""
 
 from __future__ import annotations
 

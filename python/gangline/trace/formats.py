@@ -24,11 +24,11 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     name : str
         As `--format` takes it.
     recognised : str
-        How a file of it looks, for people.
+        The appearance of a file of the format, for people.
     notes : str
-        What becomes of its columns, and its traps, for people.
+        The treatment of its columns, and its traps, for people.
     kind : str
-        What carries it: text with a header line, or something that its first bytes tell.
+        The kind of file: text with a header line, or one that its first bytes identify.
     columns : frozenset
         Header names, in lower case, that a file with a header line must have.
     has_local_times : bool
@@ -238,7 +238,10 @@ FORMATS = (
 
 
 class Reader(Protocol):
-    """What the module of a format offers; `Special` names its own options, if it has any."""
+    """The functions that the module of a format offers.
+
+    `Special` names its own options, if it has any.
+    """
 
     def read(self, source: Source, options: Options) -> Raw:
         """Read the columns of one input."""

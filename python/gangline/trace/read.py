@@ -43,7 +43,7 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     **options
         limit, window, rescale, min_duration_s, max_gpus, status, models, models_seed,
         models_reference, cpu_jobs, zone, on_bad_row, max_bytes, max_errors: see
-        `gangline.trace.jobs.options.Options`. And those of one format: run_time ("sum" or "span")
+        `gangline.trace.jobs.options.Options`. Options of single formats: run_time ("sum" or "span")
         of `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
         of `swf`, flops of `batsim`, throughput and reference of `gavel`, durations, profiles
         and placements of `pollux`; columns (a dict, or text NATIVE=THEIRS,...), separator, comment,

@@ -1,4 +1,4 @@
-"""Where a trace came from, as values from which it can be read or drawn again."""
+"""The origin of a trace, as values from which it can be read or drawn again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 
 
 class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `gangline.read_trace` needs to give the same jobs again.
+    """The arguments with which `gangline.read_trace` returns the same jobs again.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the jobs depend on: files count by their content, not by where they are."""
+        """The inputs that the jobs depend on: files count by their content, not by their place."""
         options = {
             name: self.inputs.get(name, value)
             for name, value in self.options.items()

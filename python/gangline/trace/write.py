@@ -1,4 +1,7 @@
-"""Writes traces: whole files only, and nothing that a format cannot hold is lost in silence."""
+"""Writes traces.
+
+A file appears whole or not at all; values that a format cannot hold are counted.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def write_trace(
     trace : Trace
         What to write.
     path : str or path
-        Where; the file appears whole or not at all. A last suffix `.gz` compresses.
+        Path of the file; it appears whole or not at all. A last suffix `.gz` compresses.
     format : str, optional
         The default goes by the suffix: `.parquet`, `.arrow` and `.csv` are native, `.swf` is SWF.
     strict : bool

@@ -20,7 +20,7 @@ TOLERANCE_S = 1e-6  # ours: a thousand ns, far below any schedule's own times, a
 
 
 class Audit:
-    """What an audit found.
+    """The findings of an audit.
 
     Attributes
     ----------
@@ -37,11 +37,11 @@ class Audit:
     unmet : dict of str to str
         Those of them that were required.
     idle : dict or None
-        What was free while enough GPUs were free together for a waiting gang: `gpu_seconds`, and
-        as `fraction` of all there were; and the longest that a gang waited while that was so for
-        each waiting gang: `longest_s`, `job_id`, `time_s`.
+        GPUs that were free while enough of them were free together for a waiting gang:
+        `gpu_seconds`, and as `fraction` of all there were; and the longest that a gang waited while
+        that was so for each waiting gang: `longest_s`, `job_id`, `time_s`.
     notes : tuple of str
-        What was assumed about the tables, and what findings may mean.
+        Assumptions about the tables, and likely meanings of findings.
     rows : dict of str to int
         Rows of each table that was read.
 
@@ -129,20 +129,20 @@ def audit(
         finish_s and any of arrival_s, first_start_s, run_s, gpus, ...); columns as in the
         reference, times in seconds. A folder stands for its jobs and, if kept, its segments.
     cluster : Cluster, mapping, or str, optional
-        Where it ran; also the name of a preset or a TOML file. Default: the cluster that the
+        The cluster; also the name of a preset or a TOML file. Default: the cluster that the
         folder of a result names; other tables need one.
     jobs : Arrow table or path, optional
         The jobs table beside a segments table: gang sizes, arrivals, and that the two agree.
     trace : Trace, Arrow table, or str, optional
-        What was to be run: tells of missing jobs, gang sizes, arrivals and work.
+        The trace that was simulated: it reveals missing jobs, wrong gang sizes, arrivals and work.
     columns : mapping, optional
         Native name to the name in the table, for example ``{"finish_s": "end_time"}``; a name that
         is mapped to "" is left out, for example ``{"status": ""}``.
     max_share : int, optional
-        Most jobs that may be on one GPU. Default: 2 for the folder of a result whose policy shares
+        Maximum number of jobs on one GPU. Default: 2 for the folder of a result whose policy shares
         GPUs, else 1.
     max_parts : int
-        Most whole gangs that one job may hold at a time; more than 1 for forked jobs in tables
+        Maximum number of whole gangs of one job at a time; more than 1 for forked jobs in tables
         without a column `part`.
     copy_gpus : str or int, optional
         GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
@@ -154,7 +154,7 @@ def audit(
         Seconds by which times may be off: instants nearer than this count as one. Sums may be off
         by as much for each of their terms, and by 1e-9 of their size.
     first : int
-        How many findings of each rule are kept; all are counted.
+        Number of findings that are kept of each rule; all are counted.
     require : sequence of str
         Rules without which the audit is not `ok`: those that the tables lack the columns for are
         in `unmet`.

@@ -91,16 +91,16 @@ class Findings:
     names : sequence of str
         Job ids by index.
     first : int
-        How many of each rule are kept.
+        Number of findings that are kept of each rule.
 
     Attributes
     ----------
     notes : list of str
-        What was assumed, and what findings may mean.
+        Assumptions, and likely meanings of findings.
     excess : float
         The largest ratio of the GPUs that were held to those that might have been.
     idle : dict, optional
-        How much was free while enough GPUs were free together for a waiting gang.
+        GPU time that was free while enough GPUs were free together for a waiting gang.
     """
 
     def __init__(self, names: Callable[[int], str | None], first: int) -> None:
@@ -170,7 +170,7 @@ class Findings:
         Parameters
         ----------
         rule, table : str
-            Which rule, in which table.
+            The rule, and the table.
         bad : bool array
             Rows that break it.
         what : str or callable
@@ -179,7 +179,7 @@ class Findings:
         job : int array, optional
             Job index of each row, -1 = none.
         time, server, found, allowed : arrays, optional
-            Where it is, and how much; one number stands for all rows.
+            The row, and the amount; one number holds for all rows.
         """
         self._checked.add(rule)
         rows = np.flatnonzero(bad)

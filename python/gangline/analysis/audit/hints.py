@@ -1,4 +1,4 @@
-"""What was assumed about the tables, and what findings may mean: for the notes of an audit."""
+"""Notes of an audit: assumptions about the tables, and likely meanings of findings."""
 
 from __future__ import annotations
 

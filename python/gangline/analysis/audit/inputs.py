@@ -77,7 +77,7 @@ class Columns:
     Attributes
     ----------
     path : str
-        Where it came from.
+        The source of the table.
     ids : pyarrow string array
         Job of each row.
     numbers : dict of str to float64 array
@@ -87,7 +87,7 @@ class Columns:
     mask : uint64 array, optional
         Slots of each segment.
     source : _Source
-        Where the cells are, for messages.
+        The places of the cells, for messages.
     """
 
     path: str

@@ -32,7 +32,7 @@ SLOTS = 64
 
 
 class Stretches(NamedTuple):
-    """What each part of a job did between two changes: rows on several servers are one.
+    """The activity of each part of a job between two changes: rows on several servers are merged.
 
     In order of job, part, start. Rows without usable times or a known job are left out.
     """
@@ -49,7 +49,7 @@ class Stretches(NamedTuple):
 
 
 class TableRows:
-    """The rows of one table, and what segments and jobs are checked for alike."""
+    """The rows of one table, and the checks that segments and jobs have in common."""
 
     def __init__(self, name: str, world: World, table: Columns, findings: Findings) -> None:
         self.name, self.world, self.table, self.findings = name, world, table, findings
@@ -164,7 +164,7 @@ class Rows(TableRows):
 
     @cached_property
     def forked(self) -> Bools:
-        """Which jobs ever held another part than their first, or parts of another size."""
+        """Whether each job ever held another part than its first, or parts of another size."""
         found = np.full(self.world.jobs, self.world.forks)
         if self.part is not None:
             found[self.job[(self.part > 0) & (self.job >= 0)]] = True
@@ -237,7 +237,7 @@ class Rows(TableRows):
 
     @cached_property
     def pace(self) -> tuple[Bools, Floats]:
-        """Which stretches are of elastic jobs, and the most iterations per second of each.
+        """Whether each stretch belongs to an elastic job, and the largest iteration rate of each.
 
         At the best number of passes, in the phase of the gradient noise that suits the job best, at
         the speed of its slowest GPU.

@@ -47,7 +47,7 @@ class _Meetings(NamedTuple):
 
 
 class CoRunners:
-    """Which jobs are co-runners, and by how much that slows each down."""
+    """The co-runners of each job, and the slowdown of each."""
 
     def __init__(self, world: World, rows: Rows) -> None:
         self._world, self._rows = world, rows

@@ -26,7 +26,7 @@ class Excess:
     at : int64 array
         Event, in the order of the sweep, at which each stretch begins.
     peak, allowed : float64 arrays
-        How much was held and allowed at the event of it at which the most was too much.
+        The amounts held and allowed at the event where the excess is largest.
     worst : int64 array
         That event.
     """

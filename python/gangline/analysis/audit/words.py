@@ -1,4 +1,4 @@
-"""What became of a job, in the words of any simulator."""
+"""The outcomes of jobs, in the words of any simulator."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ class _Stints(NamedTuple):
 def check(world: World, rows: Rows, findings: Findings) -> None:
     """Check that finished jobs did their work, and no job did more.
 
-    What a failure or a checkpoint interval made undone is read off the segments. They do not tell
-    how long a start took without progress: that is the run's overhead where it explains the job's
-    `overhead_s`, else all ways to spread that time over the job's segments are allowed.
+    The work that a failure or a checkpoint interval undid is read off the segments. They do not
+    tell how long a start took without progress: that is the run's overhead where it explains the
+    job's `overhead_s`, else all ways to spread that time over the job's segments are allowed.
     """
     if world.work is None:
         findings.skip("short-run", "how much work there is: a trace")

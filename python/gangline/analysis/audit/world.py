@@ -1,4 +1,4 @@
-"""What the rules look at: segments, jobs, cluster and trace as arrays that fit together."""
+"""The data that the rules check: segments, jobs, cluster and trace as matching arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SUM_ERROR = 1e-9  # relative: a sum of a million f64 terms is off by less
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a whole run of the engine besides its tables of jobs and segments.
+    """The facts of a run of the engine besides its tables of jobs and segments.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Run:
     summary : mapping, optional
         Key figures.
     outcome : str, optional
-        How the run ended: "finished", or "limit" for a run that was stopped.
+        The outcome of the run: "finished", or "limit" for a run that was stopped.
     options : mapping, optional
         Run options: overheads and checkpoints.
     claims_work_conserving : bool
@@ -170,7 +170,7 @@ class World:
 
     @cached_property
     def sizes(self) -> tuple[Ints, Ints]:
-        """Fewest and most GPUs that each job may hold; -1 = unknown."""
+        """Minimum and maximum number of GPUs of each job; -1 = unknown."""
         if self.trace is None and self.may_resize:
             return np.ones_like(self.gang), np.full_like(self.gang, self.gpus_total)
         return elastic.sizes(self.gang, self.elastic)
@@ -190,7 +190,7 @@ class World:
 
     @cached_property
     def part_sizes(self) -> tuple[Ints, Ints]:
-        """Fewest and most GPUs of a part of each job; -1 = unknown."""
+        """Minimum and maximum number of GPUs of a part of each job; -1 = unknown."""
         if self.copy_gpus == "gang":
             return self.gang, self.gang
         sizes = self.server_gpus
@@ -233,7 +233,7 @@ class World:
 
     @cached_property
     def parts(self) -> Ints:
-        """Most whole gangs that each job may hold at a time."""
+        """Maximum number of whole gangs of each job at a time."""
         if self.held is None or not self.held.has("part"):
             return np.full(self.jobs, self.max_parts, dtype=np.int64)
         given = np.nan_to_num(self.held["part"])
@@ -246,7 +246,7 @@ class World:
 
     @cached_property
     def finished(self) -> Bools | None:
-        """Which jobs are done; None = nothing tells."""
+        """Whether each job is done; None = nothing tells."""
         if self.listed is not None:
             codes, done = self.codes(self.listed), self.done_rows(self.listed)
             finished = np.zeros(self.jobs, dtype=np.bool_)
@@ -262,7 +262,7 @@ class World:
 
     @cached_property
     def is_open(self) -> Bools:
-        """Which jobs the jobs table calls running or waiting."""
+        """Whether the jobs table calls each job running or waiting."""
         found = np.zeros(self.jobs, dtype=np.bool_)
         if self.listed is not None and self.status is not None:
             codes = self.codes(self.listed)
@@ -272,7 +272,7 @@ class World:
     def done_rows(self, listed: Columns) -> Bools:
         """Return the rows of jobs that are done; without a status, all.
 
-        A word that is not known leaves it to the finish.
+        For an unknown word the finish decides.
         """
         if self.status is None:
             return np.ones(len(listed), dtype=np.bool_)
@@ -280,12 +280,12 @@ class World:
 
     @cached_property
     def status(self) -> Fates | None:
-        """What the jobs table says became of each row."""
+        """The outcome of each row of the jobs table."""
         return None if self.listed is None else self.listed.fates("status")
 
     @cached_property
     def end_reason(self) -> Fates | None:
-        """What the segments say ended each row."""
+        """The end reason of each row of the segments."""
         return None if self.held is None else self.held.fates("end_reason")
 
     @cached_property

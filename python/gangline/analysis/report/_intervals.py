@@ -65,7 +65,7 @@ def intervals(
     series : sequence of str
         Names in the legend, by the numbers of the marks.
     published : sequence of float
-        Where dashed lines are drawn.
+        Positions of dashed lines.
 
     Examples
     --------

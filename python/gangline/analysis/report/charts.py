@@ -1,4 +1,4 @@
-"""The charts of a page as data: lines, titles, scales. How they are drawn is not said here."""
+"""The charts of a page as data: lines, titles, scales. This module does not draw them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a chart shows.
+    """The content of a chart.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Chart:
     linked : str
         Charts with the same word zoom together along x.
     x_limit : float, optional
-        Where the axis ends at first, if not at the end of the lines.
+        The initial end of the axis, if it is not the end of the lines.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""How to repeat saved runs: the command line that their spec stands for."""
+"""The command line that repeats saved runs, made from their specs."""
 
 from __future__ import annotations
 

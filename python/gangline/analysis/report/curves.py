@@ -60,13 +60,13 @@ def draw(
     Parameters
     ----------
     curves : sequence of Curve
-        With more than one, a legend stands below them.
+        Several lines have a legend below them.
     name : str
-        What the picture is called where it is not seen; also part of an id of the page.
+        The name of the picture for screen readers; also part of an id of the page.
     x_title : str
         Below the horizontal axis.
     form : callable
-        How a value is shown.
+        Formats a value.
     top : float
         Value at the upper edge; what lies above is cut off.
     level : float, optional
@@ -76,7 +76,7 @@ def draw(
     marks : sequence of float
         Places of dotted vertical lines.
     places : sequence of float
-        Where the horizontal axis may have labels.
+        Possible positions of labels on the horizontal axis.
     place_names : sequence of str
         The labels; default: the numbers.
     """

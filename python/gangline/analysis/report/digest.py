@@ -1,4 +1,4 @@
-"""What a page needs of one run: a few thousand numbers, whatever the number of jobs.
+"""The data that a page needs of one run: a few thousand numbers for any number of jobs.
 
 Tables of a run may be dropped as soon as its digest is made, so a report of many runs costs the
 memory of one.
@@ -91,7 +91,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Loss:
-    """What the jobs of one model lost to communication.
+    """The loss of the jobs of one model to communication.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class ModelTime:
-    """Where the jobs of one model ran, and how fairly.
+    """The GPU types on which the jobs of one model ran, and their fairness.
 
     Attributes
     ----------
@@ -134,8 +134,8 @@ class ModelTime:
 class Digest:
     """One run in small: its recipe, its summary, its curves.
 
-    Of a run that counts the arrivals in a window, what is said of jobs is of these jobs; lines over
-    time, GPU time and `jct_s` are of the whole run.
+    If the run counts the arrivals in a window, numbers of jobs cover these jobs alone; lines over
+    time, GPU time and `jct_s` cover the whole run.
 
     Attributes
     ----------
@@ -182,11 +182,11 @@ class Digest:
     stories : list of Story
         The most delayed jobs.
     jct_s : float32 array
-        Of every job, in the order of the jobs table; nan if it did not finish.
+        JCT of every job, in the order of the jobs table; nan if it did not finish.
     excerpt : Excerpt, optional
         Part of a Gantt chart; None on large clusters or without segments.
     lacks : list of Lack
-        What the cluster lacks for the policy.
+        Facts that the cluster lacks for the policy.
     again : Again, optional
         Repeats the run: the page asks it why the jobs of the stories waited. It holds the trace.
 

@@ -1,4 +1,4 @@
-"""What distance cost: locality factors as a heat map, losses by model and tier as bars.
+"""The cost of distance: locality factors as a heat map, losses by model and tier as bars.
 
 Both are still pictures on every page, with their numbers in a table or in the cells.
 """
@@ -81,7 +81,7 @@ def _named(one: Heat) -> str:
 def heats(run: Digest) -> tuple[list[Heat], str]:
     """Return one matrix per GPU type for the models of a run, and why there is none if so.
 
-    Types whose matrices are alike share one.
+    GPU types with equal matrices share a heat map.
     """
     from gangline.cluster import network
     from gangline.errors import GanglineError

@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """What is drawn: seconds since the first arrival, GPUs of each server, bars."""
+    """The drawing: seconds since the first arrival, GPUs of each server, bars."""
 
     from_s: float
     to_s: float

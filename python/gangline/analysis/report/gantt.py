@@ -1,4 +1,4 @@
-"""Which job was on which GPU when: slices, lanes and overheads, from the segments table alone.
+"""The Gantt chart of a run: slices, lanes and overheads, from the segments table alone.
 
 Knows nothing of a file format; `perfetto.py` writes what is worked out here.
 """
@@ -37,11 +37,11 @@ class Gantt:
     Attributes
     ----------
     server, slot, lane : int arrays, shape (slices,)
-        Where; lane 0 holds the first resident of a GPU, lane 1 a second one beside it.
+        The place; lane 0 holds the first resident of a GPU, lane 1 the second.
     row : int array, shape (slices,)
         Row of `segments`.
     start_ns, end_ns : int arrays, shape (slices,)
-        When, cut to the window.
+        The time, cut to the window.
     overhead_ns : int array, shape (slices,)
         End of the overhead with which the slice begins; `start_ns` if there is none.
     segments : pyarrow.Table
@@ -73,7 +73,7 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
     Parameters
     ----------
     result : Result
-        Of a run that kept its segments.
+        A run that kept its segments.
     from_s, to_s : float, optional
         Keep what happened in [from_s, to_s), seconds on the clock of the tables.
 

@@ -29,12 +29,12 @@ def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Pa
     Parameters
     ----------
     source : Result, Comparison, sequence of results, or folder
-        What the report is about. A comparison must have kept its results. A folder is one that
+        The runs of the report. A comparison must have kept its results. A folder is one that
         `run --out` or `compare --out` wrote.
     path : path
         An earlier report there is replaced; any other file is an error.
     command : str
-        How to repeat it; made from the runs if not given.
+        Command that repeats the runs; made from them if not given.
 
     Returns
     -------

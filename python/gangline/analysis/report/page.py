@@ -66,7 +66,7 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
         At least one. Runs of one policy with several seeds are averaged in the tables; charts
         show the first of them.
     command : str
-        How to repeat it; made from the runs if not given.
+        Command that repeats the runs; made from them if not given.
 
     Examples
     --------

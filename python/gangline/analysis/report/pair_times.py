@@ -1,4 +1,4 @@
-"""Which models shared GPUs, and by how much they slowed each other down: what the segments tell."""
+"""The models that shared GPUs, and their slowdowns, from the segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sharing GPUs cost and gained: slowdown factors by pair of models, and tables."""
+"""The costs and gains of sharing GPUs: slowdown factors by pair of models, and tables."""
 
 from __future__ import annotations
 

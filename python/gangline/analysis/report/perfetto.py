@@ -49,7 +49,7 @@ def write_gantt(
     Parameters
     ----------
     result : Result
-        Of a run that kept its segments.
+        A run that kept its segments.
     path : path
         An earlier chart there is replaced; any other file is an error.
     from_s, to_s : float, optional

@@ -42,7 +42,7 @@ def write_tables(
     path : path
         An earlier report there is replaced; any other file is an error.
     command : str
-        How to repeat it; nothing if not given.
+        Command that repeats the page; left out if not given.
     pictures : sequence of (title, how to read it, SVG element)
         One with the title of a table is shown below it, others after the first table.
 

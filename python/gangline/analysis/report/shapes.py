@@ -51,7 +51,7 @@ class Gangs:
 
 @dataclass(frozen=True)
 class Shapes:
-    """How often jobs had gangs over several GPU types, or ran as several copies.
+    """Number of times jobs had gangs over several GPU types, or ran as several copies.
 
     Attributes
     ----------
@@ -64,11 +64,11 @@ class Shapes:
     copied_jobs, copied_gpu_h : int, float
         Jobs that ran as several copies at once, and the GPU-hours they held meanwhile.
     copies_most : int
-        Most copies of one job at once.
+        Maximum number of copies of one job at once.
     resized_jobs : int
         Jobs that had another number of GPUs than the trace asks for at some time, without copies.
     resized_gpus : (int, int)
-        Fewest and most GPUs of these jobs at once.
+        Minimum and maximum number of GPUs of these jobs at once.
     is_uniform : bool
         Whether there are several GPU types, and all of them run these jobs equally fast.
     """

@@ -1,4 +1,4 @@
-"""What happened to the most delayed jobs, and which jobs were stopped for which others."""
+"""The stories of the most delayed jobs, and the jobs that were stopped for others."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Story:
         The waiting by the reasons of the policy, in sentences, the longest first; empty where they
         are not known.
     preemptions, migrations : int
-        How often the policy stopped and moved it.
+        Number of times the policy stopped it and moved it.
     takers : tuple of (str, int)
         Jobs that took its GPUs most often, and how often.
     taker_jobs : int
-        How many jobs did.
+        Number of those jobs.
     """
 
     row: int

@@ -1,4 +1,4 @@
-"""What makes runs unlike, or more alike than they seem: sizes of jobs, copies, speeds."""
+"""Differences of runs, and of their jobs, that other numbers hide: sizes, copies, speeds."""
 
 from __future__ import annotations
 

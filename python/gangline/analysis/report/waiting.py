@@ -62,7 +62,7 @@ class Waits:
     is_first : bool array, shape (stretches,)
         Whether the job had never run before.
     reasons_s : float array, shape (stretches, 4)
-        How long for each of `REASONS`; a row sums to the length of the stretch.
+        Seconds of each of `REASONS`; a row sums to the length of the stretch.
     """
 
     job: Ints
@@ -72,7 +72,7 @@ class Waits:
     reasons_s: Floats
 
     def of(self, is_counted: Bools) -> Waits:
-        """Return the stretches of some jobs."""
+        """Return the waiting intervals of some jobs."""
         mine = is_counted[self.job]
         return Waits(**{name: column[mine] for name, column in vars(self).items()})
 

@@ -39,7 +39,7 @@ class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
     summary : str
         One line for people.
     kind : str
-        What carries it: lines of cells, one JSON document, or records of Slurm.
+        The kind of file: lines of cells, one JSON document, or records of Slurm.
     """
 
     name: str

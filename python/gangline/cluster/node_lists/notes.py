@@ -1,4 +1,4 @@
-"""What the counters in a cluster's notes mean, in words."""
+"""The meanings of the counters in a cluster's notes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ NODE_COLUMNS = ("name", "gpu", "gpus", "count", "cpus", "memory_gb")
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a reader assumes where its file says nothing.
+    """The assumptions of a reader where its file says nothing.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     memory_gb : float
         GiB of one GPU, for types that are not known.
     servers_per_rack : int
-        Where the file has no racks; default 32.
+        Servers per rack if the file has no racks; default 32.
     vc : str
         `helios-daily`: one virtual cluster instead of all.
     start : str

@@ -23,7 +23,7 @@ class Explanation(Facts):
     policy : str
         Name of the policy.
     gpus : int
-        What the job asks for.
+        The demand of the job.
     gpus_min : int
         The fewest that the policy may give it: less than `gpus` for elastic jobs.
     status : str
@@ -39,7 +39,7 @@ class Explanation(Facts):
     placement : str
         The placement rule, where the policy has one to choose.
     rule : str
-        What the policy does, in a line; empty for one written in Python.
+        A line on the policy; empty for one written in Python.
     round_s : float
         Length of a round; NaN for a policy without.
     is_shared : bool

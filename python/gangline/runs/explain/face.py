@@ -41,7 +41,7 @@ _LOST = ("overhead_s", "comm_s", "share_s", "preemptions", "migrations")
 
 
 class Tables(Protocol):
-    """What is needed of a result."""
+    """The parts of a result that an explanation needs."""
 
     spec: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What there is to say of the life of a job, as values."""
+"""The facts of the life of a job, as values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Passing(NamedTuple):
     ----------
     job_id : str
     time_s : float
-        When it got them.
+        The time of the start.
     gpus : int
         How many.
     outranks : bool
@@ -91,7 +91,7 @@ class RunPart:
 
 @dataclass(frozen=True)
 class Facts:
-    """What an explanation is made of; `Explanation` describes each attribute."""
+    """The material of an explanation; `Explanation` describes each attribute."""
 
     job_id: str
     policy: str

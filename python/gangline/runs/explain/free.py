@@ -1,4 +1,4 @@
-"""How many GPUs were free over the time of a run, and on how many servers they were together.
+"""The free GPUs over the time of a run, and the servers that they were on.
 
 Worked out of the segments alone, so that any run with segments will do, whatever its policy.
 """
@@ -87,7 +87,7 @@ class Free:
 
 
 class ForGang(NamedTuple):
-    """What is free for one gang from each instant on.
+    """The GPUs that are free for one gang from each instant on.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class ForGang(NamedTuple):
     gpus : int array
         Free GPUs of the type that suits it best.
     together : int array
-        Of these, on as few servers as could hold the gang.
+        Those of them on the fewest servers that can hold the gang.
     state : int array
         Index of `reasons.STATES`.
     """
@@ -176,7 +176,7 @@ def free_of_segments(
         When jobs arrived: instants of the answer, beside those at which GPUs are taken or given
         back.
     outages : rows of (server, down_s, up_s)
-        When servers were away.
+        Intervals in which servers were away.
 
     Notes
     -----

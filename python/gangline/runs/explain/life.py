@@ -58,7 +58,7 @@ class Wait(NamedTuple):
 
 
 class Life(NamedTuple):
-    """When a job ran and when it waited, in order."""
+    """Intervals in which a job ran or waited, in order."""
 
     runs: list[Run]
     waits: list[Wait]

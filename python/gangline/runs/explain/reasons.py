@@ -38,7 +38,7 @@ class Reason(NamedTuple):
         The sentence of causes that lack the job, instant or number which the first one names, or
         of times when too few GPUs were free; empty if it is the same.
     number : str
-        What the number of a cause counts: "gpus", "copies", "percent", "tier", "words" or "".
+        The unit of the number of a cause: "gpus", "copies", "percent", "tier", "words" or "".
     ends_when_free : bool
         Whether the job no longer waits for it once enough GPUs are free.
     """
@@ -64,16 +64,16 @@ OF_TABLES = {reason.name: reason for reason in (SILENT, NOT_ASKED, ROUND)}
 
 
 class State(NamedTuple):
-    """What the tables of a run tell of a moment at which a job waits.
+    """The facts from the tables of a run at a moment at which a job waits.
 
     Attributes
     ----------
     name : str
         As the field `state` of an explanation has it.
     title : str
-        Of its column in a report.
+        Title of its column in a report.
     sentence : str
-        What was the case, in the past tense.
+        The sentence, in the past tense.
     meaning : str
         Its definition, for guides and legends.
     """

@@ -1,4 +1,4 @@
-"""What a job waited for, stretch by stretch: what its policy said, and what was free meanwhile."""
+"""The reasons of a job's waiting, interval by interval: those of its policy, and the free GPUs."""
 
 from __future__ import annotations
 
@@ -60,13 +60,14 @@ class Stretch(NamedTuple):
     job_id : str, optional
         Another job, where the cause is about one.
     gpus : int, optional
-        What that job held at the decision, or asks for if it waited; or what the job's queue held.
+        GPUs that that job held at the decision, or its demand if it waited, or those of the job's
+        queue.
     tier : str, optional
         The widest placement that it accepted.
     until_s : float
         Until when, where the cause names an instant; else infinite.
     copies : int, optional
-        How many copies that job had.
+        Number of copies of that job.
     percent : int, optional
         Utility of the job in percent of the price.
     words : str, optional
@@ -74,9 +75,9 @@ class Stretch(NamedTuple):
     gpus_free_min, gpus_free_max : int
         Free GPUs of the usable type with most of them.
     gpus_together_max : int
-        Most that were free on as few servers as could hold the gang.
+        Maximum number of free GPUs on the fewest servers that can hold the gang.
     gpus_down_max : int
-        Most GPUs of usable types that were on servers that were away.
+        Maximum number of GPUs of usable types on servers that were away.
     """
 
     start_s: float
@@ -158,9 +159,9 @@ def stretches(
     begin_s, end_s : float array
         The waits, in order.
     free : ForGang
-        What was free for the gang, from the beginning of the first wait or earlier.
+        GPUs that were free for the gang, from the beginning of the first wait or earlier.
     said : array of REASON, optional
-        What the policy said, sorted by time; None where that is not known.
+        The reasons of the policy, sorted by time; None where that is not known.
     reasons : mapping of str to Reason
         By name: those that it may have said.
     round_s : float

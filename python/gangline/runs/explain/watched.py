@@ -1,4 +1,4 @@
-"""What a run recorded of the jobs that it watched."""
+"""The records of the jobs that a run watched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REASON = np.dtype(
 
 
 class Watched(NamedTuple):
-    """What a run recorded of the jobs that it watched.
+    """The records of the jobs that a run watched.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Watched(NamedTuple):
     mixes_types : bool
         Whether a gang may have GPUs of several types.
     outages : list of (server, down_s, up_s)
-        When servers were away.
+        Intervals in which servers were away.
     round_s : float
         Length of a round; NaN for a policy without.
     reasons : dict of str to Reason

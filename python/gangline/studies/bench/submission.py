@@ -1,4 +1,4 @@
-"""Rows of others: a policy, its numbers and the hashes of its events, in a folder that is checked.
+"""Submitted rows: a policy, its numbers and the hashes of its events, in a folder that is checked.
 
 A row is a folder with `row.toml`, `runs.csv`, and the file of the policy or the name of the package
 that pip installs. `verify` runs it again.

@@ -23,8 +23,8 @@ SHOWN = 4.0  # ours: times the bound that a curve is drawn up to, so that the cr
 def curve(plans: Sequence[CapacityPlan], target: Target) -> str:
     """Return the means of one target over the sizes as a line per plan, their intervals as bands.
 
-    The horizontal line is the bound, the dotted ones are the answers. What lies above four times
-    the bound is cut off. A hollow dot is a size that is offered more work than it can do.
+    The horizontal line is the bound, the dotted ones are the answers. Values above four times the
+    bound are cut off. A hollow dot is a size that is offered more work than it can do.
     """
     first, key = plans[0], target.key
     known = [point for plan in plans for point in plan.points if key in point.values]

@@ -140,7 +140,7 @@ def plan_capacity(
     trace_seeds : iterable of int
         A `synth:` trace is drawn anew with each; with five or more, numbers have intervals.
     price_per_hour : float, optional
-        Of one GPU of the type; default: as the cluster says.
+        Price of one GPU of the type; default: that of the cluster.
     out : path, optional
         A store as that of `gangline.sweep`: a plan that was stopped goes on where it was.
     workers : int, optional

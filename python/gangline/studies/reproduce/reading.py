@@ -1,4 +1,4 @@
-"""What the numbers of a study say about its claims: savings, counts, and one verdict each.
+"""The verdicts on the claims of a study: savings, counts, and one verdict each.
 
 Nothing here is written in advance: every figure and every verdict is worked out from the rows.
 """

@@ -154,7 +154,7 @@ class Variation:
     Parameters
     ----------
     group, label : str
-        What is changed, and to what, as in "round length" and "90 s".
+        The changed setting and its value, as in "round length" and "90 s".
     params : mapping
         Parameters of the heroes, and of any rival that has them all.
     options : mapping
@@ -276,7 +276,7 @@ class Study:
     networks : tuple of str
         Networks to choose from.
     workloads : mapping of str to str
-        Addresses of generators, `{seed}` for the seed.
+        Addresses of generators, with `{seed}` in place of the seed.
     cluster : callable
         From the names of a cluster and of a network to the cluster; raises ClusterError.
     quick, full : Choice

@@ -103,7 +103,7 @@ class Departure:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well simulated times of jobs agree with observed ones.
+    """The agreement of simulated times of jobs with observed ones.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ def agreement(
     groups : mapping of str to (int64 array, names), optional
         By kind of group: the number of each job's group, and the names of the groups.
     first : Departure, optional
-        Where the starts differ first.
+        The first start that differs.
     starts_known : int
         Jobs whose start was observed.
     waits : Waits, optional

@@ -42,11 +42,11 @@ def validate(
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
-        What the jobs ran on, and the jobs.
+        The cluster, and the jobs.
     policies : policy or iterable of policies
         Each once.
     observed : table, path, or mapping of policy to table
-        What happened: a jobs table with job_id, one of finish_s and jct_s, and if known
+        The observed times: a jobs table with job_id, one of finish_s and jct_s, and if known
         arrival_s, first_start_s or queue_s, and run_s (seconds holding GPUs), all in seconds. One
         table for all policies, or one for each by its name or label. Default: the columns
         observed_start_s and observed_finish_s of the trace, whose durations are then the run times.

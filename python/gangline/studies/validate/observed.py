@@ -1,4 +1,4 @@
-"""What happened to each job of a trace, from a table of any origin.
+"""The observed times of each job of a trace, from a table of any origin.
 
 The table has the columns of gangline's own jobs table, all of them optional except `job_id` and
 one of `finish_s` and `jct_s`. Instants may be on any clock if the table has `arrival_s`, because
@@ -63,16 +63,16 @@ _NAMED = 3  # jobs that a count names
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What became of the jobs of a trace, in the order of the trace; NaN is unknown.
+    """The outcomes of the jobs of a trace, in its order; NaN is unknown.
 
     Attributes
     ----------
     path : str
-        Where it was read from.
+        The file that it was read from.
     jct_s, queue_s, run_s : float64 arrays
         From the arrival to the finish, from the arrival to the first start, and on GPUs.
     starts : float64 array
-        How often it was started.
+        Number of starts.
     defects : dict of str to int
         Counts by the keys of `DEFECTS`.
     named : dict of str to list of str

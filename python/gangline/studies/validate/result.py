@@ -1,4 +1,4 @@
-"""What a validation found: as plain values, tables, sentences and a page."""
+"""The findings of a validation: plain values, tables, sentences and a page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Table = tuple[str, list[str], list[list[Any]]]
 
 
 class PolicyValidation:
-    """How far the layers of one policy are from what happened.
+    """The errors of the layers of one policy against the observed times.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class PolicyValidation:
     missing : dict of str to str
         Layers that could not, with the reason.
     defects : dict of str to int
-        What is odd in the table of what happened, by kind.
+        Oddities of the table of observed times, counted by kind.
     notes : list of str
         Sentences on what was left out.
     job_ids : list of str
@@ -197,7 +197,7 @@ class PolicyValidation:
 
 
 class Validation:
-    """How far simulated runs are from what happened.
+    """The errors of simulated runs against the observed times.
 
     Index it with the label of a policy; iterate over the policies.
 

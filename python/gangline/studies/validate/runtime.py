@@ -82,7 +82,7 @@ class RuntimeFit:
         Sigma of the log-normal noise of run times less their costs, from the median distance. Its
         interval holds only as far as the noise is log-normal.
     jobs : int
-        How many were fitted.
+        Number of jobs in the fit.
     alike : list of (str, str)
         Numbers that the jobs cannot separate: raising one and lowering the other fits as well.
     notes : list of str
@@ -173,7 +173,8 @@ def fit_runtime(
     trace : as for `gangline.simulate`
         The jobs, with durations.
     observed : table or path
-        What happened: as for `gangline.validate`, with run_s, and starts or preemptions if known.
+        The observed times: as for `gangline.validate`, with run_s, and starts or preemptions if
+        known.
     columns : mapping, optional
         Native name to the name in the table.
     costs_by_model : bool

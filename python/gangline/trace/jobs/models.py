@@ -36,7 +36,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
     notes : dict
         Gets `models_given`, and `models_absent` for jobs of unknown size.
     path : str
-        Of the trace, for messages.
+        Path of the trace, for messages.
 
     Raises
     ------

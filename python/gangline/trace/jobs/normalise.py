@@ -34,7 +34,7 @@ _WORK = "a duration or a number of iterations"
 
 
 class Raw(msgspec.Struct, kw_only=True):
-    """What a reader hands over.
+    """The result of a reader.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Raw(msgspec.Struct, kw_only=True):
     names : dict
         Internal name to the name in the file, where they differ.
     faults : Faults
-        What the reader found wrong itself.
+        Faults that the reader found itself.
     bad : bool array or None
         Rows that hold such a fault.
     lost : int

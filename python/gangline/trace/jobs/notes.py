@@ -1,4 +1,4 @@
-"""What the counters in a trace's notes mean, in words."""
+"""The meanings of the counters in a trace's notes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:
     name : str
         Of the counter.
     metadata : mapping, optional
-        Of the trace, which names what was counted where names say more.
+        Metadata of the trace, which name what was counted where names say more.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a reader may be asked to keep, drop or change."""
+"""The options of readers: rows to keep, drop or change."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     models_reference : str
         GPU type of the table on which durations stay as they are.
     cpu_jobs : "drop" or "error", optional
-        What a job without GPUs does; dropped ones are counted. Default: "drop" where the format
-        has such jobs, elsewhere "error".
+        The treatment of jobs without GPUs; dropped ones are counted. Default: "drop" where the
+        format has such jobs, elsewhere "error".
     zone : str, optional
         Zone of local times, such as "America/Los_Angeles"; None takes differences of
         local clock times. Formats without local times refuse it.
     on_bad_row : "error" or "drop"
-        What a row that cannot be read does; dropped rows are counted.
+        The treatment of rows that cannot be read; dropped rows are counted.
     max_bytes : int
         Refuse inputs that unpack to more, as text or as columns; default 4 GiB.
     max_errors : int
-        How many errors are reported in full; the others are counted.
+        Number of errors that are reported in full; the others are counted.
     special : object
-        What the reader of the format alone understands; None for most.
+        The options of the format's own reader; None for most.
     """
 
     limit: int | None = None

@@ -51,7 +51,7 @@ class Trace:
     table : pyarrow.Table
         The internal table; one row per job in the order of arrival.
     notes : dict of str to int
-        What was dropped, lifted or ignored, and how often.
+        Counts of rows and values that were dropped, lifted or ignored.
     metadata : dict of str to str
         Origin, licence, citation, epoch, sha256, reader, options.
     reference : TraceReference
@@ -233,7 +233,7 @@ def build(
     Parameters
     ----------
     raw, options : Raw, Options
-        What was read, and what was asked.
+        The source, and the options of reading.
     known : callable, optional
         Tells more metadata, asked last because it may have to wait for a hash.
     """

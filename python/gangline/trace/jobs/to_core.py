@@ -29,7 +29,7 @@ _OWNERS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos")
 
 
 class JobTable(Protocol):
-    """What the functions below need of a `gangline.Trace`."""
+    """The parts of a `gangline.Trace` that the functions below need."""
 
     def __len__(self) -> int:
         """Return the number of jobs."""

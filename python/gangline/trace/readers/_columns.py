@@ -1,4 +1,4 @@
-"""What the readers of delimited text share: named columns, demanded, renamed, with their faults."""
+"""The common part of the readers of delimited text: required and renamed columns, and faults."""
 
 from __future__ import annotations
 

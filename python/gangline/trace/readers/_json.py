@@ -1,4 +1,4 @@
-"""What the readers of JSON share: records decoded quickly, or one by one if some are wrong."""
+"""The common part of the readers of JSON: records are decoded at once, or else one by one."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ def mended(
     separator : str
         Between fields.
     names : sequence of str
-        Of the fields; a line of them is the header, which a file of several exports repeats.
+        Names of the fields; a line of them is the header, which a file of several exports repeats.
     free : sequence of str
         Fields of free text, which may hold separators and line breaks.
     checks : mapping of str to pattern
-        How other fields must look.
+        Patterns of other fields.
     """
     try:
         data.decode("utf-8")

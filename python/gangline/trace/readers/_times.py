@@ -115,7 +115,7 @@ def to_seconds(
         Microseconds between which local times of the first column occur twice; without a zone
         they are counted only.
     place : str
-        What the epoch says where no zone is given.
+        The text of the epoch if no zone is given.
     """
     stamps: dict[str, Any] = {}
     for name in names:

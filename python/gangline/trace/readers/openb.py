@@ -1,6 +1,6 @@
 """Alibaba's openb trace of 2023: pods of a shared GPU cluster.
 
-Most of what was published is a packing problem: few arrivals and long lives. A pod that never ran
+Most of the published trace is a packing problem: few arrivals and long lives. A pod that never ran
 has no scheduled time; one that survived ends at the snapshot.
 """
 

@@ -64,7 +64,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     unit : "task" or "job"
-        What becomes a job of ours: a task, or all tasks of a job as one gang.
+        The unit that becomes a job: a task, or all tasks of a job as one gang.
     """
 
     unit: Literal["task", "job"] = "task"

@@ -82,7 +82,7 @@ class _Attempts:
 
     @property
     def last(self) -> npt.NDArray[np.bool_]:
-        """Which attempts are the last of their job."""
+        """Whether each attempt is the last of its job."""
         return np.asarray(self.place == self.counts[self.job] - 1)
 
 

@@ -89,12 +89,12 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     vc : str
         Field that becomes the virtual cluster: partition, account, qos or user.
     types : str
-        Which GPU types a job may use: those that it asked for by name (requested), or those that
+        The GPU types that a job may use: those that it asked for by name (requested), or those that
         it got (allocated).
     run_time : str
         Duration of a job that was requeued: of all attempts together (sum), or of the last one.
     arrival : str
-        When a job arrives: when it was submitted, or when it became eligible to run.
+        The arrival of a job: its submission, or the moment it became eligible to run.
     """
 
     fields: str | None = None

@@ -1,8 +1,8 @@
 """Any table, with the option `columns` that says which of its columns are which.
 
 Each native column is an expression of the table's own: a name, a number, or two of them with `*`,
-`+` or `-` between; `@` and a unit, or the form of a date, may follow. What the name of a native
-column says decides how a text is read: as an instant, a duration, a size, a number or a label.
+`+` or `-` between; `@` and a unit, or the form of a date, may follow. The name of a native column
+decides how a text is read: as an instant, a duration, a size, a number or a label.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Between the cells of a line: one character, or comma, semicolon, tab or bar; the default
         looks at the header.
     comment : str
-        How lines that are not rows begin; empty if there are none.
+        Prefix of lines that are not rows; empty if there are none.
     decimal : str
         The sign before decimals, `.` or `,`.
     header : bool

@@ -60,7 +60,7 @@ ROWS = (
 
 
 class BsbfParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """What to draw; see `gangline.synth.bsbf`."""
+    """Parameters of the generator; see `gangline.synth.bsbf`."""
 
     jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 160
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0

@@ -76,17 +76,17 @@ class _Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchParameters(_Parameters, frozen=True, kw_only=True):
-    """What to draw; see `gangline.synth.dally_batch`."""
+    """Parameters of the generator; see `gangline.synth.dally_batch`."""
 
 
 class PoissonParameters(_Parameters, frozen=True, kw_only=True):
-    """What to draw; see `gangline.synth.dally_poisson`."""
+    """Parameters of the generator; see `gangline.synth.dally_poisson`."""
 
     mean_gap_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = GAPS_S[1]
 
 
 class WeekParameters(_Parameters, frozen=True, kw_only=True):
-    """What to draw; see `gangline.synth.dally_week`."""
+    """Parameters of the generator; see `gangline.synth.dally_week`."""
 
     jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = sum(GPUS_MULTI.values())
     days: Annotated[float, msgspec.Meta(gt=0, le=40_000)] = 10.0

@@ -1,4 +1,4 @@
-"""What any generator can add to its jobs: users, virtual clusters, noise, models of a table."""
+"""Additions of all generators: users, virtual clusters, noise, models of a table."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _MINUTE_S = 60.0
 
 
 class GavelParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """What to draw; see `gangline.synth.gavel`."""
+    """Parameters of the generator; see `gangline.synth.gavel`."""
 
     jobs: Annotated[int, msgspec.Meta(ge=1, le=_JOBS_MAX)]
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0

@@ -51,7 +51,7 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     Parameters
     ----------
     jobs : int
-        How many, >= 1.
+        Number of jobs, >= 1.
     seed : int
         Same seed, same jobs.
     **parameters
@@ -172,7 +172,7 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Any) -> Trace:
     Parameters
     ----------
     jobs : int
-        How many. 500 are the published counts: 270 single GPUs, 230 gangs of up to 56; 125
+        Number of jobs. 500 are the published counts: 270 single GPUs, 230 gangs of up to 56; 125
         MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11. Another number
         keeps the shares, rounded; its jobs are others than those of a smaller number.
     seed : int
@@ -230,8 +230,8 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Any) -> Trace:
     Notes
     -----
     Three Poisson processes, with rates in the ratio of the published gaps of 1872, 4354 and
-    11526 s, take turns by the day; of three days each has one. How the public file was mixed is not
-    known: this is ours.
+    11526 s, take turns by the day; of three days each has one. The mix of the public file is not
+    known: this is our own choice.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Any) -> Trace:
     Parameters
     ----------
     jobs : int
-        How many; a smaller number gives the first of a larger one, but for the arrivals of
+        Number of jobs; a smaller number gives the first of a larger one, but for the arrivals of
         "poisson".
     seed : int
         Same seed, same jobs.

@@ -53,7 +53,7 @@ CLASSES = (
 
 
 class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """What to draw; see `gangline.synth.hadar`."""
+    """Parameters of the generator; see `gangline.synth.hadar`."""
 
     jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 480
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0

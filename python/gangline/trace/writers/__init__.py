@@ -24,7 +24,7 @@ WRITERS = {item.name: item.writer for item in FORMATS if item.writer}
 
 
 class Writer(Protocol):
-    """What the module of a format offers."""
+    """The functions that the module of a format offers."""
 
     CARRIES: frozenset[str]
 

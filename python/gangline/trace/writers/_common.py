@@ -1,4 +1,4 @@
-"""What the writers share: whole seconds, dates, CSV text, and what is asked of a trace."""
+"""The common part of the writers: whole seconds, dates, CSV text, and checks of a trace."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Loss(msgspec.Struct, frozen=True):
     column : str
         Name in the internal table.
     reason : str
-        What becomes of it.
+        The treatment of the column.
     """
 
     column: str
@@ -61,7 +61,7 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What writers may be told.
+    """The options of writers.
 
     Parameters
     ----------
