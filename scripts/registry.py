@@ -392,11 +392,11 @@ def parameter_table(policy: Policy) -> str:
     rows = parameter_rows(own(policy))
     rule = placement(policy)[:1]
     if rule:
-        start = "And those" if rows else "Those"
+        start = "It also has the parameters" if rows else "It has the parameters"
         rows += [""] if rows else []
         rows.append(
-            f"{start} of [placement](../concepts/placement.md), here with `placement` = "
-            f"`{rule[0]['default']}` by default."
+            f"{start} of [placement](../concepts/placement.md); "
+            f"the default of `placement` is `{rule[0]['default']}`."
         )
     return "\n".join(rows) + "\n"
 

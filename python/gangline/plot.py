@@ -73,7 +73,7 @@ __all__ = [
 FORMATS = ("pdf", "png", "pgf", "svg")
 _KIND = "figure"  # in the seal
 _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
-"""How the seal stands after the end of a figure, where programs that show it read no further."""
+"""The place of the seal after the end of a figure, where programs that show it read no further."""
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # no margin
 _CAPACITY_TOP = 4.0  # ours: times the bound, so that the crossing is seen
 _PANEL, _ROW = 4.2, 0.19  # ours, inches: width of a panel of ratios, height of a row
@@ -155,8 +155,8 @@ def sweep(found: Sweep | Summary, key: str = "jct_mean_s") -> Figure:
     ----------
     found : Sweep or Summary
         Of `gangline.sweep`, or of its `summary`, which says by which keys. The horizontal axis is
-        the first key that is a number, else the first that is no policy; of trace addresses it is
-        the number in which they differ. Each combination of the other keys has a line. Bands are
+        the first key that is a number, else the first that is not a policy; of trace addresses it
+        is the number in which they differ. Each combination of the other keys has a line. Bands are
         95 % intervals. Hollow dots: in some draws the jobs ask for more than the GPUs can do. Where
         only the policy varies there is a bar for each.
     key : str

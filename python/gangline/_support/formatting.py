@@ -155,7 +155,7 @@ def percent(value: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as they stand in a sentence.
+    """Return names as a list in a sentence.
 
     Examples
     --------

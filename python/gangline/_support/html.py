@@ -1,4 +1,4 @@
-"""Small tables for notebooks: self-contained, and safe whatever the names in them."""
+"""Small tables for notebooks: self-contained, and safe for any names in them."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def write(*lines: object) -> None:
 
 
 def columns() -> int:
-    """Return the columns of the terminal; a pipe has none, and what will be searched is not cut."""
+    """Return the columns of the terminal; for a pipe, enough to cut no text."""
     return max(shutil.get_terminal_size().columns, 40) if sys.stdout.isatty() else 200
 
 
@@ -232,7 +232,7 @@ def grouped(
     titles : sequence of str
         Of the columns.
     rows : rows of text
-        The last columns are numbers, and stand to the right.
+        The last columns are numbers, aligned to the right.
     keys : int
         Number of columns that are keys; rows with equal keys follow each other.
     title : str

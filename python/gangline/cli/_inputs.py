@@ -66,7 +66,7 @@ class TraceReading:
     format
         Forces a trace format; the default detects it.
     limit
-        Keep the first so many jobs.
+        Keep this number of jobs, the first.
     window
         Keep arrivals in FROM,TO seconds.
     rescale

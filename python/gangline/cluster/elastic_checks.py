@@ -23,7 +23,7 @@ FIT = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
 
 
 def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
-    """Fill in what preset and profiles say, so that the cluster stands alone."""
+    """Fill in what preset and profiles say, so that the cluster needs no other file."""
     elastic = cluster.elastic
     if elastic is None or (elastic.preset is None and elastic.profiles is None):
         return cluster

@@ -287,8 +287,8 @@ class InterferenceRow(_Table, frozen=True):
     """Slowdown factor `xi` of `model` while it shares a GPU with `co_model`.
 
     A key that is left out stands for all: `gpu_type`, `gpus` (gang size of `model`), and the batch
-    sizes of both, samples per GPU, which come together. An `xi` of 0 or less, or NaN, is no number:
-    what `missing` says holds; of the gavel kind, such a pair may not share.
+    sizes of both, samples per GPU, which come together. An `xi` of 0 or less, or NaN, is not a
+    number: what `missing` says holds; of the gavel kind, such a pair must not share.
     """
 
     model: Name
@@ -324,7 +324,7 @@ class Sharing(_Table, frozen=True):
         What an absent pair means: `"error"` (default), `"constant"` or `"infeasible"`.
     gang_fallback : str
         Where a gang of several GPUs has no row of its own, nor one without a gang size: the row of
-        one GPU counts (`"single"`, default), or it may not share (`"infeasible"`).
+        one GPU counts (`"single"`, default), or it must not share (`"infeasible"`).
     models : list of str
         Models of the matrix kind, in the order of its rows and columns.
     matrix : list of lists of float

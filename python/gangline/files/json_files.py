@@ -55,7 +55,7 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
     path, content : Path, bytes
         Name of the file, for messages, and what it contains.
     expected : str
-        Words for what should be there, if it is no JSON.
+        Words for the expected content, if it is not JSON.
 
     Raises
     ------

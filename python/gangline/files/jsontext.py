@@ -57,7 +57,7 @@ class JsonFile:
         Raises
         ------
         TraceError
-            If it is no JSON.
+            If it is not JSON.
         msgspec.ValidationError
             If it is JSON of another shape.
         """

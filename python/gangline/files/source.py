@@ -148,11 +148,11 @@ class Source:
             yield piece
 
     def has_room(self, rows: int, columns: int) -> bool:
-        """Whether so many rows of numbers are no larger than `max_bytes`."""
+        """Whether that many rows of numbers are no larger than `max_bytes`."""
         return rows * columns * _CELL_BYTES <= self.max_bytes
 
     def admit(self, rows: int, columns: int) -> None:
-        """Raise a TraceError if there is no room for so many rows."""
+        """Raise a TraceError if there is no room for that many rows."""
         if not self.has_room(rows, columns):
             raise self.too_large(f"holds {rows:,} rows, which take")
 

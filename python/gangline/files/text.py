@@ -1,7 +1,7 @@
 """Delimited text: fast typed parsing with pyarrow, and an exact account of what is wrong.
 
 The second pass runs only after something failed, so a clean file never pays for good messages.
-Records are numbered as they stand in the file, empty lines left out, from 0.
+Records are numbered from 0 in the order of the file, without empty lines.
 """
 
 from __future__ import annotations

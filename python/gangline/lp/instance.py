@@ -57,8 +57,8 @@ class Allocation:
     notes : mapping
         Counts of what was left out and why: `stranded` (jobs whose types have no GPU now),
         `deadlines_passed`, `deadlines_missed`; `prices_failed` if programs had to do what prices
-        could not; `solver_retried` if so many programs had to be solved in another way;
-        `partition_loss` if jobs were dealt into parts.
+        could not; `solver_retried` with the number of programs that had to be solved in another
+        way; `partition_loss` if jobs were dealt into parts.
 
     Examples
     --------
@@ -313,7 +313,7 @@ def _entity_weights(policy: str, settings: Settings, entity: F64) -> F64:
     good = weight.ndim == 1 and len(weight) == len(names) and len(weight) >= groups
     if not good or not (weight > 0).all() or not set(names) <= {"fairness", "fifo"}:
         raise PolicyError(
-            f"{policy}: entity: expected numbers from 0, entity_weight > 0 and "
+            f"{policy}: entity: expected numbers >= 0, entity_weight > 0 and "
             "entity_policy fairness or fifo for each of them",
             policy=policy,
             field="entity",

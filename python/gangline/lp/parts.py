@@ -31,7 +31,7 @@ def solve_in_parts(
     partitions: Any,
     of_parts: str | None,
 ) -> Allocation:
-    """Solve so many parts and, to know what that loses, the whole program.
+    """Solve this number of parts and, to know what that loses, the whole program.
 
     Parameters
     ----------

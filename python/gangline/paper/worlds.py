@@ -1,8 +1,8 @@
 """The worlds of a paper kit as data: one per rival, as in its own paper, and the common one.
 
 Worlds of papers are settings of `gangline.reproduce`, which says what of them is published and what
-is ours; Gavel and Tiresias have no study there, so their worlds stand here. The common world is one
-of the suite of `gangline bench`. Each has changes, made one at a time.
+is ours; Gavel and Tiresias have no study there, so their worlds are defined here. The common world
+is one of the suite of `gangline bench`. Each has changes, made one at a time.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ class View:
         return self._core.rate_on(_number(job, "job"), pairs, alone)
 
     def slowdown(self, job: int, beside: int, gpu_type: int = 0) -> float | None:
-        """Return the slowdown factor of a job beside another; None if they may not share a GPU."""
+        """Return the slowdown factor of a job beside another; None if they must not share a GPU."""
         pair = _number(job, "job"), _number(beside, "job")
         return self._core.slowdown(*pair, _number(gpu_type, "gpu_type"))
 
@@ -294,7 +294,7 @@ class View:
         Returns
         -------
         Batch or None
-            None for a job that is not elastic, or cannot run on so many GPUs.
+            None for a job that is not elastic, or cannot run on that many GPUs.
         """
         count = _number(gpus, "gpus")
         found = self._core.best_batch(_number(job, "job"), count, bool(apart))
@@ -409,7 +409,7 @@ class Plan:
     placement rule choose among them. `gl.Plan()` is a plan that names all GPUs itself.
 
     An elastic job may be started on, and moved to, any number of GPUs in its range. With
-    `sub_batch` and `accum` a plan also names its batch: so many samples on each GPU in each of
+    `sub_batch` and `accum` a plan also names its batch: that many samples on each GPU in each of
     accum + 1 passes.
 
     GPUs are given as a mapping from server to a number of GPUs, which takes its lowest free slots,
@@ -547,7 +547,7 @@ class Plan:
         tuple or None
             Mean completion time of the two from now in seconds if the job starts there and if it
             waits for the resident to end, and whether sharing pays; ties do not. None if the two
-            may not share, or a GPU has too little memory for both.
+            must not share, or a GPU has too little memory for both.
         """
         return self._look().pair(self.actions, job, resident, sub_batch)
 
@@ -636,9 +636,9 @@ class Plan:
         overhead_s : float, optional
             The job pauses in place for so long; its work so far is safe from failures then.
         quota : float, optional
-            It does at most so many more iterations. Then it keeps its GPUs without progress until
-            it gets another quota, moves or stops, which wakes no policy: `wake_at` the instant, or
-            work in rounds. `math.inf` lifts a quota.
+            It does at most this number of further iterations. Then it keeps its GPUs without
+            progress until it gets another quota, moves or stops, which wakes no policy: `wake_at`
+            the instant, or work in rounds. `math.inf` lifts a quota.
         part : int, default 0
             Number of the part.
         accum : int, optional
@@ -652,7 +652,7 @@ class Plan:
         self.keep(job, sub_batch=sub_batch)
 
     def limit(self, job: int, iterations: float) -> None:
-        """Give a job that runs after this plan a quota, whatever else the plan does with it.
+        """Give a job that runs after this plan a quota, besides any other action.
 
         It is the `quota` of the job's action in this plan, or of a `keep` where it has none.
         """

@@ -107,7 +107,7 @@ def digest_of(path: Path) -> str:
 
 @contextmanager
 def importing(folder: Path) -> Iterator[None]:
-    """Import modules from a folder first, here and in processes that are started meanwhile."""
+    """Import modules from a folder first, here and in processes started inside."""
     names = {path.stem for path in folder.glob("*.py")}
     aside = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
     sys.path.insert(0, str(folder.absolute()))

@@ -63,7 +63,7 @@ def check_workers(workers: int | None) -> int:
     Raises
     ------
     OptionError
-        If it is no number of workers.
+        If it is not a number of workers.
     """
     if workers is None:
         return cores()

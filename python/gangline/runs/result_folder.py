@@ -160,7 +160,7 @@ def add(
     *,
     durable: bool,
 ) -> None:
-    """Write a result as the new folder `home / name`; if there is one meanwhile, it stays.
+    """Write a result as the new folder `home / name`, unless another process was faster.
 
     Parameters
     ----------

@@ -456,7 +456,7 @@ def test_pairs_of_models_that_shared_gpus() -> None:
     # without segments only sums are known, and the page says what to do
     unknown = gl.report.digest(gl.simulate(one, trace, "sjf-ffs", sharing=sharing))
     assert unknown.pairs == []
-    assert "Which models shared GPUs" in gl.report.render([unknown])
+    assert "the models that shared GPUs" in gl.report.render([unknown])
     # and where nothing is shared nothing is said
     alone = gl.report.digest(gl.simulate(one, trace, "sjf", segments=True))
     assert "Shared GPUs" not in gl.report.render([alone])

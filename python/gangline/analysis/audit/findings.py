@@ -144,7 +144,7 @@ class Findings:
             self.notes.append(text)
 
     def looked_at(self, rule: str) -> None:
-        """Note that a rule was looked at, whatever it found."""
+        """Note that a rule was checked, with or without findings."""
         self._checked.add(rule)
 
     def withdraw(self, rule: str, missing: str) -> None:

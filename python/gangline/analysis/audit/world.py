@@ -141,7 +141,7 @@ class World:
         return self._codes[id(table)]
 
     def tolerance(self, size: Floats | float = 0.0, terms: Floats | float = 1.0) -> Any:
-        """Return by how much a sum of so many times, of such a size, may be off."""
+        """Return the possible rounding error of a sum of that many times of that size."""
         return self.sum_s * terms + _SUM_ERROR * np.abs(size)
 
     @cached_property
@@ -316,7 +316,7 @@ class World:
         return rates
 
     def base_of_rows(self, job: Ints, kind: Ints, gpus: Ints) -> Floats:
-        """Return iterations per second alone on so many GPUs of a type; of type -1: at best."""
+        """Return iterations per second alone on that many GPUs of a type; of type -1: at best."""
         assert self.base is not None, "asked for only with a trace"
         if not self.forks:
             best = self.base.max(axis=1)[job]

@@ -377,7 +377,7 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
         Equal parts of the span; each keeps its time-weighted mean, its least and its greatest
         value, so no peak is lost however short it was.
     most : int
-        Up to so many points nothing is folded.
+        Up to this number of points nothing is folded.
 
     Examples
     --------

@@ -49,7 +49,7 @@ class Heat:
 
 
 def content(drawn: Sequence[Digest]) -> str:
-    """Return the section on the network as HTML; empty if the cluster has none that costs."""
+    """Return the section on the network as HTML; empty if distance costs nothing in the cluster."""
     found, why = heats(drawn[0])
     lossy = any(run.losses for run in drawn)
     if not found and not lossy:
@@ -121,7 +121,7 @@ def _matrix(rows: Sequence[dict[str, Any]]) -> Heat:
 
 
 def heat(one: Heat) -> str:
-    """Return a matrix as an SVG element; the numbers stand in the cells."""
+    """Return a matrix as an SVG element; the numbers are in the cells."""
     left, top, height = 190, 34, 20
     width = min((_WIDTH - left) / len(one.sizes), 70.0)
     parts = [

@@ -42,8 +42,8 @@ def content(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> str:
     known = [run for run in drawn if run.pairs]
     if not known:
         parts.append(
-            "<p class=soft>Which models shared GPUs is known of runs with <code>--segments</code> "
-            "only, of traces that name models.</p>"
+            "<p class=soft>This page knows the models that shared GPUs only for runs with "
+            "<code>--segments</code> of traces that name models.</p>"
         )
         return "".join(parts)
     factors = {_factor(xi) for run in known for one in run.pairs for xi in (one.xi, one.co_xi)}

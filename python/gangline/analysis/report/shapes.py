@@ -62,7 +62,7 @@ class Shapes:
     mixes : dict of tuple of str to float
         The same GPU-hours by the GPU types of the gang, most first.
     copied_jobs, copied_gpu_h : int, float
-        Jobs that ran as several copies at once, and the GPU-hours they held meanwhile.
+        Jobs that ran as several copies at once, and the GPU-hours they held then.
     copies_most : int
         Maximum number of copies of one job at once.
     resized_jobs : int

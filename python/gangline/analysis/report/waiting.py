@@ -1,4 +1,4 @@
-"""Why jobs waited: what the tables of a run tell, whatever the policy had in mind.
+"""The reasons of waiting that the tables of a run show, for any policy.
 
 At each moment a job without GPUs waits for the first of these that holds, named as `explain` names
 the states of a wait (`runs/explain/reasons.py`):

@@ -25,9 +25,9 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name : str
         Name of the cluster; default: the format's.
     gpu : str
-        Name of the GPU type, where the file has none.
+        Name of the GPU type, if the file names none.
     gpus : int
-        GPUs per server, where the file has none; default 8.
+        GPUs per server, if the file gives none; default 8.
     memory_gb : float
         GiB of one GPU, for types that are not known.
     servers_per_rack : int

@@ -128,8 +128,8 @@ class ThroughputTable:
     def to_rows(self) -> tuple[ThroughputRow, ...]:
         """Return the rates as rows of a cluster's `[throughput]` table.
 
-        A batch size that the label itself names is left blank: such a label names one
-        batch size, whatever the job says.
+        A batch size that the label itself names is left blank: such a label names one batch size,
+        even if the job names another.
         """
         rows = []
         for row in self.rates.to_pylist():

@@ -44,7 +44,7 @@ class WaitPart(NamedTuple):
     stretches : sequence of Stretch
         The same time, cut where the reason changes.
     passed_by : sequence of Passing
-        Jobs that arrived later and got GPUs meanwhile.
+        Jobs that arrived later and got GPUs first.
     holders, later_holders : int
         Jobs that held GPUs when it began, and how many of them had arrived later.
     """

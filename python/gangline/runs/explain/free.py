@@ -1,6 +1,6 @@
 """The free GPUs over the time of a run, and the servers that they were on.
 
-Worked out of the segments alone, so that any run with segments will do, whatever its policy.
+Worked out of the segments alone, so that any run with segments will do, of any policy.
 """
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ def _job(name: str | None, gpus: int) -> str:
 
 
 def passing(said: Facts) -> list[str]:
-    """Return which other jobs held GPUs, and which that arrived later got some meanwhile."""
+    """Return which other jobs held GPUs, and which later arrivals got some first."""
     longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
     held = f"  {plural(longest.holders, 'job') if longest.holders else 'No job'} held GPUs"
     if longest.later_holders == longest.holders > 0:

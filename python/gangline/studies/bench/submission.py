@@ -93,7 +93,7 @@ def check_row(policy: PolicyLike, folder: Path) -> None:
     Raises
     ------
     PolicyError
-        If it is no policy in Python, or its class is not in a file.
+        If it is not a policy in Python, or its class is not in a file.
     FileExistsError
         If another file is there.
     """

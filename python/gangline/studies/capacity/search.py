@@ -62,8 +62,8 @@ def smallest(
     probe : bool
         Whether sizes are looked at that bisection does not need.
     exhaustive : bool
-        Look at every size from `low` to the largest that the search looked at; then no smaller
-        size keeps the target, whatever the curve.
+        Look at every size from `low` to the largest that the search looked at; then no smaller size
+        keeps the target, for any curve.
 
     Examples
     --------

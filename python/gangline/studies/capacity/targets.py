@@ -62,7 +62,7 @@ def parse(text: str) -> Target:
     ------
     OptionError
         If it has another form, its key is unknown or depends on the clock of the machine, or the
-        bound is no number in a unit of the key.
+        bound is not a number in a unit of the key.
 
     Examples
     --------

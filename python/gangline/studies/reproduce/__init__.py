@@ -111,7 +111,7 @@ def run(
     Returns
     -------
     Reproduction
-        Rows, savings, claims; the same for the same arguments, whatever the clock.
+        Rows, savings, claims; the same for the same arguments at any time.
 
     Raises
     ------

@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gangline._support.formatting import listed
 from gangline.errors import GanglineError, InfeasibleJobError
 from gangline.runs.comparison import Comparison, check_out, run_name
 from gangline.runs.execution import Run, Worlds
@@ -263,12 +264,10 @@ class Reproduction:
         lines += [f"{claim}. {where}" for claim, where in self.study.elsewhere]
         told = [c for c in self.choice.policies if _is_told(self.study.contender(c).policy)]
         if told and len(told) < len(self.choice.policies):
-            names = ", ".join(told)
-            lines.append(
-                f"Told how long jobs run: {names}; the others are not."
-                if _is_told(self.study.contender(self.study.hero).policy)
-                else f"Told how long jobs run, which {self.study.hero} is not: {names}."
-            )
+            known = f"{listed(told)} {'know' if len(told) > 1 else 'knows'} how long jobs run"
+            hero = self.study.contender(self.study.hero)
+            others = "the others do not" if _is_told(hero.policy) else f"{hero.name} does not"
+            lines.append(f"{known}; {others}.")
         if self.missing:
             lines.append(f"Not in this version: {', '.join(self.missing)}.")
         return [*lines, *self.study.remarks]

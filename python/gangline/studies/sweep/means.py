@@ -1,7 +1,7 @@
 """The means of a sweep: its runs by the values of some keys, with intervals and differences.
 
-Runs are distinguished by their seeds, which are the replicates: whatever else varies and is no key
-is averaged within each seed.
+Runs are distinguished by their seeds, which are the replicates: all else that varies and is not a
+key is averaged within each seed.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Means:
     def curves(self, measure: str) -> Curves | None:
         """Return the means of a measure over a key, a line per combination of the others.
 
-        The key is the first of numbers that varies, else the first that varies and is no policy;
+        The key is the first of numbers that varies, else the first that varies and is not a policy;
         None if there is none. What has no value of it, such as a parameter of another policy, is
         the same at all places.
         """

@@ -28,7 +28,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     limit : int, optional
-        Keep the first so many jobs in the order of arrival.
+        Keep this number of jobs, the first in the order of arrival.
     window : (float, float), optional
         Keep arrivals in [from_s, to_s) of the file's clock, which then starts at the first kept.
     rescale : float

@@ -1,8 +1,9 @@
 """The workloads of the evaluation of Dally (arXiv 2401.16492), drawn anew.
 
-Shares of gang sizes and of models are those of the public job files, exactly: a deck of so many
-cards each, shuffled. Durations are log-normal around the published median and end at the published
-maximum. The files themselves carry no licence, and nothing of them is here but these counts.
+Shares of gang sizes and of models are those of the public job files, exactly: a shuffled deck with
+that many cards of each. Durations are log-normal around the published median and end at the
+published maximum. The files themselves carry no licence, and nothing of them is here but these
+counts.
 """
 
 from __future__ import annotations
