@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gangline.runs.summary import SummaryKey
     from gangline.studies.capacity import CapacityContest
     from gangline.studies.sweep import Sweep
     from gangline.studies.sweep.means import Line
@@ -148,7 +149,7 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
     return finished(figure, axes)
 
 
-def sweep(found: Sweep | Summary, key: str = "jct_mean_s") -> Figure:
+def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
     """Draw the curves of a sweep: a mean over the seeds against the key that varies.
 
     Parameters

@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -181,6 +181,34 @@ def _student(freedom: float) -> float:
     return z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms))
 
 
+class Spread(TypedDict):
+    """A mean over seeds and its interval, as plain values."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: int
+
+
+class Apart(Spread):
+    """A mean difference, and in how many seeds it is less, or equal."""
+
+    less_in: int
+    equal_in: int
+
+
+class _Ranked(Spread):
+    policy: str
+    rank: float
+
+
+class Standing(_Ranked, total=False):
+    """A row of `gangline.Comparison.statistics`; the difference where there is a baseline."""
+
+    baseline: str
+    difference: Apart
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean over seeds and its interval; None with too few seeds."""
@@ -322,7 +350,7 @@ def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> l
 
 def table(
     rows: Sequence[Row], key: str = "jct_mean_s", baseline: str | None = None
-) -> list[dict[str, Any]]:
+) -> list[Standing]:
     """Return one row per policy: mean, interval, difference to the baseline, rank.
 
     `Comparison.statistics` describes the columns; `rows` are those of a comparison.
@@ -338,7 +366,7 @@ def table(
         if base in values:
             apart = difference(of, values[base], within).to_dict()
             row |= {"baseline": base, "difference": apart}
-        found.append(row)
+        found.append(cast("Standing", row))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangline._support import formatting
 from gangline._support.statistics import LEAST_SEEDS
@@ -24,6 +24,7 @@ from gangline.errors import PolicyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gangline._support.statistics import Spread
     from gangline.analysis.report import Digest
     from gangline.runs.by_group import Waited
     from gangline.runs.comparison import Comparison
@@ -234,7 +235,7 @@ def _show_statistics(comparison: Comparison, baseline: str | None) -> None:
         _console.say(f"intervals need {LEAST_SEEDS} seeds or more")
 
 
-def _between(row: dict[str, Any] | None) -> str:
+def _between(row: Spread | None) -> str:
     """Show a mean and its interval."""
     if row is None:
         return ""

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
 
+    from gangline._support.statistics import Standing
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import ChosenPolicy
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.result import Result
+    from gangline.runs.summary import SummaryKey
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
@@ -155,7 +157,7 @@ class Comparison:
                 marked.append(mark)
         return titles, cells, best
 
-    def tied(self, key: str = "jct_mean_s", direction: int = -1) -> list[str]:
+    def tied(self, key: SummaryKey = "jct_mean_s", direction: int = -1) -> list[str]:
         """Return the policy with the best mean and those that the seeds do not tell from it.
 
         A policy differs from the best one if the 95 % interval of their differences, seed by seed,
@@ -171,8 +173,8 @@ class Comparison:
         return statistics.tied(self.rows, key, direction)
 
     def statistics(
-        self, key: str = "jct_mean_s", *, baseline: str | None = None
-    ) -> list[dict[str, Any]]:
+        self, key: SummaryKey = "jct_mean_s", *, baseline: str | None = None
+    ) -> list[Standing]:
         """Return for each policy the mean over seeds, the difference to a baseline, and the rank.
 
         Parameters

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
-__all__ = ["RunSummary"]
+__all__ = ["RunSummary", "SummaryKey"]
 
 
 class _Always(TypedDict):
@@ -73,3 +73,52 @@ class RunSummary(_Always, total=False):
     shares_refused: int
     sub_batch_starts: int
     solver_s: float
+
+
+SummaryKey = Literal[
+    "jobs",
+    "finished",
+    "dropped",
+    "makespan_s",
+    "jct_mean_s",
+    "jct_p50_s",
+    "jct_p90_s",
+    "jct_p95_s",
+    "jct_p99_s",
+    "jct_max_s",
+    "queue_mean_s",
+    "queue_p99_s",
+    "wait_mean_s",
+    "gpu_utilization",
+    "useful_utilization",
+    "node_utilization",
+    "ftf_mean",
+    "ftf_p99",
+    "ftf_max",
+    "preemptions",
+    "migrations",
+    "comm_fraction",
+    "overhead_fraction",
+    "share_fraction",
+    "fragmentation",
+    "gpu_hours",
+    "decisions",
+    "decision_p50_us",
+    "decision_p99_us",
+    "decision_max_us",
+    "events",
+    "failures",
+    "wall_s",
+    "cost",
+    "deadlines",
+    "deadlines_met",
+    "deadlines_dropped",
+    "share_gpu_fraction",
+    "xi_mean",
+    "packing_gain",
+    "shares_started",
+    "shares_refused",
+    "sub_batch_starts",
+    "solver_s",
+]
+"""Name of a number of `RunSummary`."""

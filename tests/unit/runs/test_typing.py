@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 import pytest
@@ -16,6 +16,7 @@ import gangline as gl
 from gangline.cluster.schema import Sharing
 from gangline.runs import options as declared
 from gangline.runs.options import CheckedOptions
+from gangline.runs.summary import SummaryKey
 from meta.house import PACKAGE, ROOT
 from refusals import refused
 
@@ -63,6 +64,9 @@ WRONG = [
     ("gl.RunSpec.make(lab, jobs, checkpoint_s=60)", "call-arg", "checkpoint_s"),
     ('gl.simulate(lab, jobs).summary["jct_mean"]', "typeddict-item", "jct_mean"),
     ('text: str = gl.simulate(lab, jobs).summary["jct_mean_s"]', "assignment", "float"),
+    ('gl.compare(lab, jobs, ["fifo"]).statistics("jct_mean")', "arg-type", "statistics"),
+    ('gl.compare(lab, jobs, ["fifo"]).statistics()[0]["median"]', "typeddict-item", "median"),
+    ('gl.policies.Dally(renewal="keeps")', "arg-type", "renewal"),
     ('gl.read_trace(jobs).column("gpu")', "arg-type", "column"),
     ('gl.read_trace(jobs).numbers("duration")', "call-overload", "numbers"),
     ('gl.read_trace(jobs).numbers("model")', "call-overload", "numbers"),
@@ -110,6 +114,7 @@ def test_keywords_are_the_options_there_are() -> None:
         "sharing",
     }
     assert set(declared.SharingOptions.__annotations__) == set(Sharing.__struct_fields__)
+    assert get_args(SummaryKey) == tuple(gl.RunSummary.__annotations__)
 
 
 @pytest.mark.parametrize("name", ["restart", "restart_S", "check_point_interval_s", "segment"])

@@ -173,12 +173,11 @@ def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> s
     said += f"{tables.name(rival)} in {apart['less_in']} of them"
     if apart["equal_in"]:
         said += f" and level with it in {apart['equal_in']}"
-    if apart["low"] is None:
+    if apart["low"] is None or apart["high"] is None:
         return f"{said}."
-    low, high = (words.duration(-apart[end]) for end in ("high", "low"))
-    return (
-        f"{said}, by {words.duration(-apart['mean'])} on average (95 % interval {low} to {high})."
-    )
+    ends = (apart["high"], apart["mean"], apart["low"])
+    low, mean, high = (words.duration(-value) for value in ends)
+    return f"{said}, by {mean} on average (95 % interval {low} to {high})."
 
 
 def _difference(worst: Row, best: Row) -> str:

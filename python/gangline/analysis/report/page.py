@@ -32,6 +32,7 @@ from gangline.trace.jobs.notes import DROPPED, explain
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from gangline._support.statistics import Spread, Standing
     from gangline.analysis.report.charts import Chart
     from gangline.analysis.report.digest import Digest
 
@@ -353,7 +354,7 @@ def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     )
 
 
-def _seeds(found: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
+def _seeds(found: Sequence[Standing], drawn: Sequence[Digest]) -> str:
     """Return the table of means with intervals, differences seed by seed, and ranks."""
     number = {run.label: i for i, run in enumerate(drawn)}
     base = str(found[0].get("baseline", ""))
@@ -383,7 +384,7 @@ def _seeds(found: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     return Table(titles, cells).html("Means over the seeds, by policy") + note
 
 
-def _between(row: dict[str, Any] | None) -> str:
+def _between(row: Spread | None) -> str:
     if row is None:
         return ""
     said = text(words.duration(row["mean"]))
