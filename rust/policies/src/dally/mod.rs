@@ -23,5 +23,5 @@ mod rooms;
 mod tuner;
 mod walk;
 
-pub(crate) use params::{DallyParams, Mode};
+pub(crate) use params::{DallyParams, Mode, Renewal};
 pub(crate) use walk::Dally;

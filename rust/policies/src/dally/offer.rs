@@ -1,6 +1,6 @@
 //! One decision: which jobs it is about, and what each is offered, in order of damage.
 
-use super::params::DallyParams;
+use super::params::{DallyParams, Renewal};
 use super::queue::{Rank, Waiting};
 use super::rooms::{self, Seeker};
 use super::rooms::{Claim, Claims, Masks};
@@ -276,7 +276,7 @@ impl Decision {
         let claim = self.claims.list[at].clone();
         let tier = self.ups[at].tier;
         let is_whole = claim.gpus == self.ups[at].gpus;
-        let keeps = is_whole && !params.redecides;
+        let keeps = is_whole && params.renewal == Renewal::Keep;
         let over = self.claims.above(claim.rank.score);
         let levels: &[Level] = match (keeps, tier) {
             (true, _) if !params.upgrades => &[],

@@ -19,9 +19,18 @@ words! {
     }
 }
 
+words! {
+    /// What becomes of a job at the end of a lease.
+    pub(crate) enum Renewal {
+        /// It keeps its GPUs unless a more urgent job takes them.
+        Keep = "keep",
+        /// It competes like a new job.
+        Redecide = "redecide",
+    }
+}
+
 /// Parameters of [`super::Dally`].
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools)] // switches of the policy as users know them
 pub(crate) struct DallyParams {
     /// Length of a lease.
     pub lease: SimSpan,
@@ -45,8 +54,8 @@ pub(crate) struct DallyParams {
     pub sd_factor: f64,
     /// Which of several places with room.
     pub fit: Fit,
-    /// Whether a job whose lease ends is treated like a newcomer.
-    pub redecides: bool,
+    /// What becomes of a job whose lease ends.
+    pub renewal: Renewal,
     /// Whether it may move to a narrower place then.
     pub upgrades: bool,
     /// Whether all leases end at multiples of their length.
@@ -72,7 +81,7 @@ impl Default for DallyParams {
             rack_cap_share: 0.8,
             sd_factor: 2.0,
             fit: Fit::Best,
-            redecides: false,
+            renewal: Renewal::Keep,
             upgrades: true,
             is_aligned: false,
             overhead_per_gpu: SimSpan::ZERO,
@@ -96,7 +105,7 @@ impl DallyParams {
             rack_cap_share: params.number("rack_cap_share"),
             sd_factor: params.number("sd_factor"),
             fit: params.choice("fit", Fit::named),
-            redecides: params.word("renewal") == "redecide",
+            renewal: params.choice("renewal", Renewal::named),
             upgrades: params.flag("upgrade_on_renewal"),
             is_aligned: params.flag("align_leases"),
             overhead_per_gpu: params.span("overhead_per_gpu_s")?,

@@ -2,7 +2,7 @@
 
 use super::leases::Leases;
 use super::offer::{Class, Decision, Extent, Start, Up, Verdict};
-use super::params::DallyParams;
+use super::params::{DallyParams, Renewal};
 use super::queue::Rank;
 use super::tuner::Tuner;
 use crate::kit::why::NO_PLACE;
@@ -163,7 +163,7 @@ impl Dally {
     }
 
     fn may_upgrade(&self) -> bool {
-        self.params.upgrades || self.params.redecides
+        self.params.upgrades || self.params.renewal == Renewal::Redecide
     }
 
     /// Writes the plan, and the policy's own books.

@@ -1,7 +1,7 @@
 //! Delay scheduling.
 
 use super::{Fact, PolicyInfo, Premise, Preset, Stops};
-use crate::dally::{Dally, DallyParams, Mode};
+use crate::dally::{Dally, DallyParams, Mode, Renewal};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number};
 use crate::place::Fit;
 
@@ -36,7 +36,7 @@ const PARAMETERS: &[ParamSpec] = &[
     number("sd_factor", ParamKind::AtLeast(0.0), 2.0)
         .doc("standard deviations that the tuner adds to the mean wait"),
     choice("fit", Fit::NAMES, "best").doc("which of several places with room: best or first"),
-    choice("renewal", &["keep", "redecide"], "keep").doc(
+    choice("renewal", Renewal::NAMES, "keep").doc(
         "at the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) \
          or redecide (it competes like a new job)",
     ),

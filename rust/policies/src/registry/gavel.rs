@@ -47,7 +47,17 @@ const TIE_BREAK: ParamSpec = choice("tie_break", TieBreak::NAMES, "max_sum").doc
 const TIME_LIMIT: ParamSpec = number("time_limit_s", ParamKind::Above(0.0), 60.0)
     .unit("s")
     .doc("wall time of each solve; a solve that reaches it has failed");
-const NORMALISE: ParamSpec = choice("normalise", &["none", "proportional"], "none").doc(
+words! {
+    /// Rates in a sum of throughputs.
+    enum Normalise {
+        /// As they are.
+        Raw = "none",
+        /// Each over its average on the cluster.
+        Proportional = "proportional",
+    }
+}
+
+const NORMALISE: ParamSpec = choice("normalise", Normalise::NAMES, "none").doc(
     "rates in the sum: none (raw, which favours models with short steps) or proportional (each \
      over its average on the cluster)",
 );
@@ -60,13 +70,33 @@ const ZERO_PASS: ParamSpec = choice("zero_priority_pass", ZeroPass::NAMES, "afte
     "when jobs without a share use what is left: after (after all others) or inline (type by \
      type)",
 );
-const ON_ERROR: ParamSpec = choice("on_solver_error", &["raise", "isolated"], "raise").doc(
+words! {
+    /// What happens when a solve fails.
+    enum OnError {
+        /// The run ends.
+        Raise = "raise",
+        /// An equal split takes its place.
+        Isolated = "isolated",
+    }
+}
+
+const ON_ERROR: ParamSpec = choice("on_solver_error", OnError::NAMES, "raise").doc(
     "what happens when a solve fails: raise (the run ends) or isolated (an equal split takes its \
      place, counted in spec.json)",
 );
 const WRITE_FAILED: ParamSpec = spec("write_failed_to", ParamKind::Text, ParamDefault::Str(""))
     .doc("file that receives the LP of a failed solve, for gl.lp.load_instance; empty = none");
-const AGNOSTIC_RATE: ParamSpec = choice("agnostic_rate", &["mean", "reference"], "mean").doc(
+words! {
+    /// The one rate that an agnostic policy sees of a job.
+    enum AgnosticRate {
+        /// The average over all GPUs.
+        Mean = "mean",
+        /// That on one type.
+        Reference = "reference",
+    }
+}
+
+const AGNOSTIC_RATE: ParamSpec = choice("agnostic_rate", AgnosticRate::NAMES, "mean").doc(
     "the one rate that it sees of a job: mean (the average over all GPUs) or reference (that on \
      reference_type)",
 );
@@ -254,7 +284,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "largest total throughput",
         premises: AWARE,
         objective: Some(|params| Objective::MaxSum {
-            is_proportional: params.word("normalise") == "proportional",
+            is_proportional: params.choice("normalise", Normalise::named)
+                == Normalise::Proportional,
         }),
         own: SUM,
         ..SOLVED
@@ -385,9 +416,10 @@ fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, P
         policy: params.policy().to_owned(),
         objective: objective.expect("declared with one"),
         settings: settings(params),
-        falls_back: params.word("on_solver_error") == "isolated",
-        reference: (params.word("agnostic_rate") == "reference")
-            .then(|| params.word("reference_type").to_owned()),
+        falls_back: OnError::named(params.word("on_solver_error")) == Some(OnError::Isolated),
+        reference: (AgnosticRate::named(params.word("agnostic_rate"))
+            == Some(AgnosticRate::Reference))
+        .then(|| params.word("reference_type").to_owned()),
     };
     rounds(params, Box::new(Allocations::new(given, services.outside)))
 }
