@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from gangline.cli import _console, _inputs, complete
 from gangline.cli._inputs import (
+    Flag,
     Jobs,
     Json,
     Lab,
@@ -32,6 +33,7 @@ def eta(
     at: str | None = None,
     history: MaybeJobs = None,
     estimate_error: float | None = None,
+    arrivals: Flag = False,
     draws: Whole = 100,
     level: float = 0.8,
     seed: Whole = 0,
@@ -61,10 +63,12 @@ def eta(
         A log of finished jobs, whose run times tell how sure the times are.
     estimate_error
         Instead: the standard deviation of the logarithm of run time over limit.
+    arrivals
+        Let jobs arrive later too: those of the history, else those of the trace that have run.
     draws
         Runs, each with other run times.
     level
-        Share of the runs whose starts are in an interval.
+        Probability with which an interval is to hold the start.
     seed
         Seed of the draws.
     restart_s
@@ -89,6 +93,7 @@ def eta(
         at=at,
         history=history,
         estimate_error=estimate_error,
+        arrivals=arrivals,
         draws=draws,
         level=level,
         seed=seed,

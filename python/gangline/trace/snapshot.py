@@ -73,7 +73,6 @@ def read_snapshot(
     source: Trace | ArrowStream | str | PathLike[str],
     at: float | str | None = None,
     *,
-    is_log: bool = False,
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> Snapshot:
@@ -87,8 +86,6 @@ def read_snapshot(
     at : float or str, optional
         The moment: seconds on the clock of the trace, a length of time such as "2d", or a date
         YYYY-MM-DD HH:MM:SS. Default: the last instant of which the table tells.
-    is_log : bool
-        Whether jobs that have run are wanted, so that none need wait.
     format : str, optional
         As for `gangline.read_trace`.
     **options
@@ -111,7 +108,7 @@ def read_snapshot(
     from gangline.trace.jobs.table import Trace
 
     if isinstance(source, Trace):
-        return snapshot_of(source, at, is_log=is_log)
+        return snapshot_of(source, at)
     for name in _REFUSED:
         if options.get(name) is not None and (name, options[name]) != ("rescale", 1.0):
             expected = "nothing, as a queue is taken whole"
@@ -119,7 +116,7 @@ def read_snapshot(
     told: list[float] = []
     trace, shift_s = read_raw(source, format, options, lambda raw: told.append(keep_open(raw)))
     last_s = told[0] - shift_s if told else math.nan
-    return snapshot_of(trace, at, last_s=last_s, is_log=is_log)
+    return snapshot_of(trace, at, last_s=last_s)
 
 
 def keep_open(raw: Raw) -> float:
@@ -167,7 +164,7 @@ def _status(columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.object_]:
 
 
 def snapshot_of(
-    trace: Trace, at: float | str | None = None, *, last_s: float = math.nan, is_log: bool = False
+    trace: Trace, at: float | str | None = None, *, last_s: float = math.nan
 ) -> Snapshot:
     """Return the jobs of a queue at a moment; `last_s` is an instant that no column tells."""
     columns: dict[str, Any] = {str(name): trace.column(name) for name in trace.columns}
@@ -193,7 +190,7 @@ def snapshot_of(
     waits = (start > at_s) | (np.isnan(start) & (status == "unknown"))
     pending = is_here & ~running & ~runs & waits
     done = finish <= at_s
-    if not pending.any() and not is_log:
+    if not pending.any():
         message = f"{trace.path}: no job waits at {at_s:,.12g} s; pick another moment (`at`)"
         raise TraceError(message, path=trace.path, value=at_s)
     return Snapshot(

@@ -5,17 +5,18 @@ from __future__ import annotations
 import heapq
 import json
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from scripts import eta as script
+from scripts import eta_coverage as script
 
 import gangline as gl
 from commands import gangline
 from gangline.errors import OptionError, TraceError
-from gangline.studies.eta.estimates import Estimates, History, Jobs
+from gangline.studies.eta.estimates import Arrivals, Estimates, History, Jobs
 from refusals import refused
 
 if TYPE_CHECKING:
@@ -318,6 +319,69 @@ def test_coverage_under_fifo() -> None:
         found = script.synthetic("fifo", source, 25)
         low, high = script.bounds(25, alpha=1e-4)
         assert low <= sum(one.is_in for one in found) <= high, source
+
+
+def arriving(policy: str, **options: Any) -> gl.Eta:
+    """Until 100 a job of one GPU came and ran every 10 s; then one runs to 150 and two wait."""
+    count = 10
+    table = pa.table(
+        {
+            "job_id": [*map(str, range(count)), "runs", "wide", "last"],
+            "arrival_s": [*(10.0 * one for one in range(count)), 95.0, 96.0, 97.0],
+            "gpus": [1] * count + [2, 4, 3],
+            "duration_s": [7.0] * count + [55.0, 20.0, 30.0],
+            "trace_status": ["finished"] * count + ["running", "unknown", "unknown"],
+            "observed_start_s": [*(10.0 * one for one in range(count)), 95.0, None, None],
+            "wait_limit_s": [7.0] * count + [55.0, 20.0, 30.0],
+        }
+    )
+    return gl.eta(LAB, table, policy, at=100.0, estimate_error=0.0, draws=39, **options)
+
+
+def test_later_jobs_change_nothing_under_fifo() -> None:
+    for found in (arriving("fifo"), arriving("fifo", arrivals=True)):
+        assert starts(found) == {"wide": 50.0, "last": 70.0}
+        assert [(one.from_in_s, one.to_in_s) for one in found] == [(50.0, 50.0), (70.0, 70.0)]
+
+
+def test_later_jobs_go_first_where_the_policy_lets_them() -> None:
+    alone, found = arriving("fifo-skip"), arriving("fifo-skip", arrivals=True)
+    # `last` needs three GPUs and waits for `runs`, as `wide` does, which is before it
+    assert starts(alone) == {"wide": 50.0, "last": 70.0}
+    # jobs of one GPU fit beside `runs`: one that runs at 50 holds `wide` back until it is done
+    assert found["wide"].to_in_s > 50.0
+    assert found.spread.arrivals
+    assert "arrive later" in " ".join(found.sentences())
+
+
+def test_arrivals_are_those_of_the_log_in_a_circle() -> None:
+    arrival = [0.0, 10.0, 40.0]
+    trace = gl.Trace.from_arrow(
+        pa.table({"arrival_s": arrival, "gpus": [1, 2, 3], "duration_s": [5.0, 6.0, 7.0]})
+    )
+    seen = Arrivals(trace, np.arange(3), np.asarray([5.0, np.nan, 7.0]), 1e9, 3)
+    # three jobs with two gaps of 40 s in all: the circle has 60 s
+    steps = {(0, 1): 10.0, (1, 2): 30.0, (2, 0): 20.0}
+    firsts = set()
+    for _ in range(40):
+        come = seen.draw(np.asarray([66.0, 99.0]))
+        rows = come.rows.tolist()
+        firsts.add(rows[0])
+        assert sorted(rows) == [0, 1, 2]
+        assert 0.0 < come.in_s[0] <= 30.001
+        for place, pair in enumerate(pairwise(rows)):
+            assert come.in_s[place + 1] - come.in_s[place] == pytest.approx(steps[pair])
+        assert come.run_s.tolist() == [[5.0, 66.0, 7.0][row] for row in rows]
+    assert firsts == {0, 1, 2}
+    near = Arrivals(trace, np.arange(3), np.asarray([5.0, 6.0, 7.0]), 15.0, 3)
+    assert all(len(near.draw(np.empty(0)).rows) <= 2 for _ in range(20))
+
+
+def test_arrivals_of_another_log() -> None:
+    log = pa.table({"arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [3.0, 4.0]})
+    found = gl.eta(LAB, pa.table(QUEUE), "fifo", at=40, history=log, arrivals=True)
+    assert found.spread.jobs == 2
+    assert found.spread.source == "history"
 
 
 def test_bounds_of_a_binomial_count() -> None:

@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.trace.jobs.table import Trace
-    from gangline.trace.snapshot import Snapshot
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["LATEST", "LEAST", "Estimates", "Jobs", "history_of"]
+__all__ = ["Arrivals", "Coming", "Estimates", "History", "Jobs", "Log", "history_of"]
 
 LEAST = 20
 """Finished jobs below which a group says too little; our own choice."""
@@ -41,6 +40,9 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
     (),
 )
 """Whom a job is compared with: the first group that has enough finished jobs."""
+
+LATER_MOST = 2_000
+"""Jobs that come later in one run, at most; our own choice."""
 
 Pools: TypeAlias = dict[tuple[Any, ...], "Floats"]
 
@@ -82,20 +84,87 @@ class History(NamedTuple):
     run_s: Floats
 
 
-def history_of(*snapshots: Snapshot) -> History:
-    """Return the finished jobs of snapshots, one log after the other."""
-    parts = []
-    for one in snapshots:
-        rows = one.finished[one.finish_s[one.finished] > one.start_s[one.finished]]
-        parts.append(
-            (Jobs.of(one.trace, rows, np.zeros(len(rows))), one.finish_s - one.start_s, rows)
-        )
-    names = set.intersection(*(set(jobs.labels) for jobs, _, _ in parts))
-    labels = {
-        name: [value for jobs, _, _ in parts for value in jobs.labels[name]] for name in names
-    }
-    limit = np.concatenate([jobs.limit_s for jobs, _, _ in parts])
-    run = np.concatenate([times[rows] for _, times, rows in parts])
+class Coming(NamedTuple):
+    """Jobs that come later: rows of a trace, when from now they come, and their run times."""
+
+    trace: Trace
+    rows: Ints
+    in_s: Floats
+    run_s: Floats
+
+
+class Log(NamedTuple):
+    """Rows of a trace whose jobs have run, in the order in which they ended."""
+
+    trace: Trace
+    rows: Ints
+
+    @classmethod
+    def of(cls, trace: Trace) -> Log:
+        """Take all jobs of a trace that have a run time."""
+        if "duration_s" not in trace.columns:
+            message = "history: expected a log with run times, got one with iterations"
+            raise OptionError(message, field="history")
+        end = trace.numbers("arrival_s") + trace.numbers("duration_s")
+        order = np.argsort(end, kind="stable")
+        return cls(trace, order[np.isfinite(end[order])])
+
+    @property
+    def run_s(self) -> Floats:
+        """Run times."""
+        times: Floats = self.trace.numbers("duration_s")[self.rows].astype(np.float64)
+        return times
+
+
+class Arrivals:
+    """Jobs that come later: those that a log has seen arrive, from a drawn moment on, in a circle.
+
+    Parameters
+    ----------
+    trace : Trace
+    rows : int64 array
+        Jobs of the trace.
+    run_s : float64 array
+        Their run times; NaN where a draw tells it.
+    horizon_s : float
+        For how long jobs come.
+    seed : int
+        Of the moments.
+    """
+
+    def __init__(
+        self, trace: Trace, rows: Ints, run_s: Floats, horizon_s: float, seed: int
+    ) -> None:
+        arrival = trace.numbers("arrival_s")[rows]
+        self._order = np.argsort(arrival, kind="stable")
+        self._trace, self._rows, self._run_s = trace, rows, run_s
+        self._since_s = arrival[self._order] - arrival[self._order[0]]
+        self._horizon_s = horizon_s
+        # a circle closes after a gap as long as the mean one
+        count = len(rows)
+        self._length_s = float(self._since_s[-1]) * count / max(count - 1, 1)
+        self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1])))
+
+    def draw(self, drawn_s: Floats) -> Coming:
+        """Return those that come in one run; `drawn_s` are the run times that are not known."""
+        since = self._since_s
+        if self._length_s > 0.0:
+            since = (since - self._length_s * self._random.random()) % self._length_s
+        first = np.argsort(since, kind="stable")[:LATER_MOST]
+        first = first[since[first] <= self._horizon_s]
+        run, is_open = self._run_s.copy(), np.isnan(self._run_s)
+        run[is_open] = drawn_s[: int(is_open.sum())]
+        jobs = self._order[first]
+        return Coming(self._trace, self._rows[jobs], since[first] + _LEAST_S, run[jobs])
+
+
+def history_of(*logs: Log) -> History:
+    """Return the jobs of logs, one log after the other."""
+    parts = [Jobs.of(log.trace, log.rows, np.zeros(len(log.rows))) for log in logs]
+    names = set.intersection(*(set(jobs.labels) for jobs in parts))
+    labels = {name: [value for jobs in parts for value in jobs.labels[name]] for name in names}
+    limit = np.concatenate([jobs.limit_s for jobs in parts])
+    run = np.concatenate([log.run_s for log in logs])
     return History(Jobs(labels, limit, np.zeros(len(run))), run)
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from gangline.errors import OptionError
 from gangline.runs.explain.reasons import NOT_ASKED, TOO_FEW
-from gangline.studies.eta.estimates import Estimates, Jobs, history_of
-from gangline.studies.eta.result import Cause, Eta, Forecast, Spread
+from gangline.studies.eta.estimates import Arrivals, Estimates, Jobs, Log, history_of
+from gangline.studies.eta.result import Cause, Eta, Forecast, Spread, edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import PolicyLike
-    from gangline.runs.execution import Run, Worlds
+    from gangline.runs.execution import Outcome, Run, Worlds
     from gangline.runs.inputs import ClusterLike, Progress, TraceLike
     from gangline.runs.options import SharingOptions
+    from gangline.studies.eta.estimates import Coming
     from gangline.trace.jobs.table import Trace
     from gangline.trace.snapshot import Snapshot
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["eta"]
 
 _DRAWS_MAX = 10_000  # ours: as many as of seeds
-_DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, and in floats less
+_HORIZON = 2.0  # ours: later jobs come for so many times the longest wait without them
+_DIGITS = 9  # of 2 / (1 - level), which may be a whole number
 _LEAST_ELAPSED_S = 1e-3  # ours: a job that has just started is there before those that wait
 _KEPT = (
     "job_id", "gpus", "model", "batch_size", "user", "vc", "gpu_types", "memory_gb", "weight",
@@ -49,6 +51,7 @@ def eta(
     at: float | str | None = None,
     history: TraceLike | None = None,
     estimate_error: float | None = None,
+    arrivals: bool = False,
     draws: int = 100,
     level: float = 0.8,
     seed: int = 0,
@@ -78,10 +81,15 @@ def eta(
     estimate_error : float, optional
         Instead of a history: the standard deviation of the logarithm of run time over time limit,
         >= 0. The median run time is the limit.
+    arrivals : bool
+        Whether jobs also arrive later: those of the history, else all that the queue has seen
+        arrive, from a moment on that each run draws. At most 2,000 of them, and for twice as long
+        as the last job would wait without them.
     draws : int
         Number of runs, from 2 to 10,000.
     level : float
-        Share of the runs whose starts are in an interval, between 0 and 1.
+        Probability with which an interval holds the start if the run times are drawn from the right
+        law, between 0 and 1.
     seed : int
         Seed of the draws.
     params : mapping, optional
@@ -115,8 +123,7 @@ def eta(
     -----
     In each run the clock begins when the oldest running job started. The running jobs arrive when
     they started and find GPUs in that order, those that wait arrive at the moment itself, in the
-    order of their submission. Which GPUs a running job really has is not looked at. No job arrives
-    later.
+    order of their submission. Which GPUs a running job really has is not looked at.
 
     Examples
     --------
@@ -134,17 +141,21 @@ def eta(
     from gangline.runs.execution import Worlds, carry_out
     from gangline.runs.executors import check_workers
     from gangline.runs.inputs import as_cluster
+    from gangline.trace.read import as_trace
     from gangline.trace.snapshot import read_snapshot
 
     _check(estimate_error, history, draws, level)
     lab, chosen = as_cluster(cluster), resolve_policy(policy, params)
     now = read_snapshot(queue, at, **reading)
-    logs = [now] if history is None else [_log(history), now]
+    log = Log(now.trace, now.finished)
+    logs = [log] if history is None else [Log.of(as_trace(history)), log]
     rows = np.concatenate([now.running, now.pending])
     elapsed = np.zeros(len(rows))
     begun = now.at_s - now.start_s[now.running]
     elapsed[: len(begun)] = np.where(np.isnan(begun), 0.0, begun)
     past = history_of(*logs)
+    if arrivals and history is not None and not len(logs[0].rows):
+        raise _wrong("arrivals", arrivals, "nothing, as no log tells which jobs may come")
     is_known = estimate_error is None and len(past.run_s) > 0
     estimates = Estimates(
         Jobs.of(now.trace, rows, elapsed), past if is_known else None, estimate_error
@@ -158,26 +169,41 @@ def eta(
         "timeline": "off",
     }  # fmt: skip
 
-    def run(run_s: Floats, **more: Any) -> Run:
-        jobs = world.with_run_times(run_s)
+    def run(run_s: Floats, later: Coming | None = None, **more: Any) -> Run:
+        jobs = world.with_run_times(run_s, later)
         return worlds.take(lab, jobs, policy, params=params, **options, **more)
 
-    count = 1 if estimates.source == "none" else draws
-    runs = (run(run_s) for run_s in estimates.draws(count, seed))
+    def first_starts(run: Outcome) -> Floats:
+        """Return the first starts of the jobs that are there, from the moment."""
+        first = run.get().jobs["first_start_s"].to_numpy()[: len(rows)]
+        return np.asarray(first - world.now_s)
+
+    count = 1 if estimates.source == "none" and not arrivals else draws
+    coming: Arrivals | None = None
+    if arrivals:
+        waits = first_starts(next(carry_out([run(estimates.median_s())], worlds)))
+        horizon_s = _HORIZON * float(np.max(waits[np.isfinite(waits)], initial=0.0))
+        coming = Arrivals(*_seen(logs, rows), horizon_s, seed)
+    runs = (
+        run(run_s, None if coming is None else coming.draw(run_s))
+        for run_s in estimates.draws(count, seed)
+    )
     starts = np.empty((count, len(now.pending)))
     unplaced = 0
     outcomes = carry_out(runs, worlds, workers=at_once, progress=progress, in_order=True)
     for row, outcome in enumerate(outcomes):
-        first = outcome.get().jobs["first_start_s"].to_numpy()
-        starts[row] = first[len(now.running) :] - world.now_s
-        unplaced = max(unplaced, int((~(first[: len(now.running)] < world.now_s)).sum()))
+        first = first_starts(outcome)
+        starts[row] = first[len(now.running) :]
+        unplaced = max(unplaced, int((~(first[: len(now.running)] < 0.0)).sum()))
     median = run(estimates.median_s(), until_s=world.now_s)
     causes = world.causes(worlds, median)
     return Eta(
         policy=chosen.label,
         at_s=now.at_s,
         epoch=now.trace.metadata.get("epoch", ""),
-        spread=Spread(level, estimates.source, count, len(past.run_s), estimate_error),
+        spread=Spread(
+            level, estimates.source, count, len(past.run_s), estimate_error, arrivals=arrivals
+        ),
         forecasts=_forecasts(now, starts, level, causes),
         running=len(now.running),
         unplaced=unplaced,
@@ -186,15 +212,6 @@ def eta(
         unknown_types=_unknown_types(now.trace, lab),
         notes=dict(now.trace.notes),
     )
-
-
-def _edge(draws: int, level: float) -> int:
-    """Return which of the draws in order is the first of the interval.
-
-    Of all draws and the truth every order is as likely, so with k = (draws + 1) (1 - level) / 2 the
-    truth is below the k-th draw or above the k-th from the end with probability 1 - level.
-    """
-    return int(round((draws + 1) * (1.0 - level) / 2.0, _DIGITS))
 
 
 def _unknown_types(trace: Trace, cluster: Cluster) -> list[str]:
@@ -215,7 +232,7 @@ def _check(error: float | None, history: object, draws: int, level: float) -> No
         raise _wrong("draws", draws, f"an integer from 2 to {_DRAWS_MAX:,}")
     if not 0.0 < level < 1.0:
         raise _wrong("level", level, "a share between 0 and 1")
-    if _edge(draws, level) < 1:
+    if edge_of(draws, level) < 1:
         least = math.ceil(round(2.0 / (1.0 - level), _DIGITS)) - 1
         raise _wrong("draws", draws, f"at least {least:,} for intervals of level {level:g}")
 
@@ -224,17 +241,31 @@ def _wrong(field: str, value: object, expected: str) -> OptionError:
     return OptionError(f"{field}: expected {expected}, got {value!r}", field=field, value=value)
 
 
-def _log(history: TraceLike) -> Snapshot:
-    """Read a log, all of whose jobs that have run count."""
-    from gangline.trace.snapshot import read_snapshot
-
-    return read_snapshot(history, is_log=True)
+def _seen(
+    logs: list[Log], rows: npt.NDArray[np.int64]
+) -> tuple[Trace, npt.NDArray[np.int64], Floats]:
+    """Return the jobs that a log has seen arrive, and their run times; NaN of those still there."""
+    first = logs[0]
+    if len(logs) > 1:
+        return first.trace, first.rows, first.run_s
+    run_s = np.concatenate([first.run_s, np.full(len(rows), np.nan)])
+    return first.trace, np.concatenate([first.rows, rows]), run_s
 
 
 def _round_s(policy: Any, params: Mapping[str, Any]) -> float | None:
     """Return the length of a policy's rounds; None if it has none."""
     given = params.get("round_s", getattr(policy, "round_s", None))
     return float(given) if given else None
+
+
+def _kept(trace: Trace, rows: npt.NDArray[np.int64]) -> pa.Table:
+    names = [name for name in _KEPT if name in trace.columns]
+    return trace.table.select(names).take(pa.array(rows))
+
+
+def _with_times(table: pa.Table, arrival_s: Floats, duration_s: Floats) -> pa.Table:
+    table = table.append_column("arrival_s", pa.array(arrival_s))
+    return table.append_column("duration_s", pa.array(duration_s))
 
 
 class _World:
@@ -263,17 +294,21 @@ class _World:
         self._elapsed_s = elapsed_s
         self._age_s = np.concatenate([age, np.zeros(len(rows) - running)])
         self._running = running
-        names = [name for name in _KEPT if name in now.trace.columns]
-        self._columns = now.trace.table.select(names).take(pa.array(rows))
+        self._columns = _kept(now.trace, rows)
 
-    def with_run_times(self, run_s: Floats) -> Trace:
-        """Return the jobs with these run times, those of the past included."""
+    def with_run_times(self, run_s: Floats, later: Coming | None = None) -> Trace:
+        """Return the jobs with these run times, and those that come later."""
         from gangline.trace.jobs.table import Trace
 
-        arrival = pa.array(self.now_s - self._age_s)
-        duration = pa.array(run_s - self._elapsed_s + self._age_s)
-        table = self._columns.append_column("arrival_s", arrival)
-        return Trace.from_arrow(table.append_column("duration_s", duration))
+        age = run_s - self._elapsed_s + self._age_s
+        table = _with_times(self._columns, self.now_s - self._age_s, age)
+        if later is not None:
+            more = _kept(later.trace, later.rows)
+            names = pa.array([f"later {place + 1}" for place in range(len(later.rows))])
+            more = more.set_column(more.column_names.index("job_id"), "job_id", names)
+            more = _with_times(more, self.now_s + later.in_s, later.run_s)
+            table = pa.concat_tables([table, more], promote_options="permissive")
+        return Trace.from_arrow(table)
 
     def causes(self, worlds: Worlds, run: Run) -> list[Cause]:
         """Return why each job that waits does not start now."""
@@ -306,7 +341,7 @@ def _forecasts(now: Snapshot, starts: Floats, level: float, causes: list[Cause])
     """Return what the starts of all runs tell of each job."""
     trace, count = now.trace, len(starts)
     ordered = np.sort(np.where(np.isnan(starts), np.inf, starts), axis=0)
-    edge = max(_edge(count, level), 1)
+    edge = max(edge_of(count, level), 1)
     low, high = ordered[edge - 1], ordered[count - edge]
     middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0
     users = [None] * len(trace)

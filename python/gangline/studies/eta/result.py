@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cause", "Eta", "Forecast", "Spread"]
 
+_DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, and in floats less
 NOW = "starts now"
 NEVER = "too large"
 _MEANINGS = {
@@ -91,7 +92,8 @@ class Spread(NamedTuple):
     Attributes
     ----------
     level : float
-        Share of the runs whose starts are in an interval.
+        Probability with which an interval holds the start if the run times are drawn from the right
+        law.
     source : str
         "history", "error" or "none".
     draws : int
@@ -100,6 +102,8 @@ class Spread(NamedTuple):
         Finished jobs that the queue and the history have.
     error : float, optional
         The standard deviation of the logarithm of run time over limit.
+    arrivals : bool
+        Whether jobs also arrive later in the runs.
     """
 
     level: float
@@ -107,6 +111,7 @@ class Spread(NamedTuple):
     draws: int
     jobs: int
     error: float | None
+    arrivals: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,16 +171,14 @@ class Eta:
 
     def titles(self) -> list[str]:
         """Return the titles of the table."""
-        ends = (
-            [] if self.spread.source == "none" else [f"{100.0 * self.spread.level:g} % from", "to"]
-        )
+        ends = [] if self.spread.draws == 1 else [f"{100.0 * self.spread.level:g} % from", "to"]
         return ["job", "user", "GPUs", "waited", "starts in", *ends, "why not now"]
 
     def cells(self) -> list[list[str]]:
         """Return the cells of the table, a line per job."""
         lines = []
         for one in self.forecasts:
-            ends = [] if self.spread.source == "none" else [one.from_in_s, one.to_in_s]
+            ends = [] if self.spread.draws == 1 else [one.from_in_s, one.to_in_s]
             times = [_in(time_s) for time_s in (one.start_in_s, *ends)]
             known = [one.job_id, one.user or "", f"{one.gpus:,}", duration(one.waited_s)]
             lines.append([*known, *times, str(one.cause)])
@@ -192,8 +195,21 @@ class Eta:
 
     def sentences(self) -> list[str]:
         """Return where the times come from, what was assumed, and what the reasons mean."""
-        found = [_SOURCES[self.spread.source].format(**self._facts())]
-        found.append("Jobs that arrive later are left out; some policies let them go first.")
+        spread = self.spread
+        facts = {
+            "jobs": plural(spread.jobs, "finished job"),
+            "error": "" if spread.error is None else f"{spread.error:g}",
+        }
+        found = [_SOURCES[spread.source].format(**facts)]
+        if spread.draws > 1:
+            edge = edge_of(spread.draws, spread.level)
+            which = (
+                "earliest to the latest"
+                if edge == 1
+                else f"{_ordinal(edge)} earliest to the {_ordinal(edge)} latest"
+            )
+            found.append(f"Intervals go from the {which} start of {spread.draws:,} runs.")
+        found.append(_ARRIVALS[spread.arrivals])
         if self.unknown_types:
             names = listed([f"`{name}`" for name in self.unknown_types])
             found.append(f"Jobs may use {names} GPUs, which the cluster lacks.")
@@ -211,18 +227,9 @@ class Eta:
         if self.later:
             found.append(f"{plural(self.later, 'job')} of the table arrived after the moment.")
         means = meanings()
-        names = dict.fromkeys(one.cause.name for one in self.forecasts if one.cause.name)
-        found += [f"{name}: {means[name]}." for name in names if name in means]
+        causes = dict.fromkeys(one.cause.name for one in self.forecasts if one.cause.name)
+        found += [f"{name}: {means[name]}." for name in causes if name in means]
         return found
-
-    def _facts(self) -> dict[str, str]:
-        spread = self.spread
-        return {
-            "draws": f"{spread.draws:,}",
-            "jobs": plural(spread.jobs, "finished job"),
-            "level": f"{100.0 * spread.level:g} %",
-            "error": "" if spread.error is None else f"{spread.error:g}",
-        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for never and for what is not known."""
@@ -254,19 +261,35 @@ class Eta:
 
 
 _SOURCES = {
-    "history": (
-        "Times are from {draws} runs with run times of {jobs}; {level} of the runs have a start "
-        "between from and to."
-    ),
-    "error": (
-        "Times are from {draws} runs in which run times differ from the limits by a log-normal "
-        "factor, sigma {error}; {level} of the runs have a start between from and to."
-    ),
-    "none": (
-        "Every job is taken to run as long as its limit: no history and no error were given, so "
-        "there are no intervals."
-    ),
+    "history": "Run times are drawn from those of {jobs}.",
+    "error": "Run times differ from the limits by a log-normal factor, sigma {error}.",
+    "none": "Every job is taken to run as long as its limit: no history and no error were given.",
 }
+_ARRIVALS = {
+    False: "Jobs that arrive later are left out; some policies let them go first.",
+    True: "Jobs also arrive later: those of the log, from a moment on that each run draws.",
+}
+
+
+def _ordinal(number: int) -> str:
+    """Return 2nd, 3rd, 4th, 11th, ..."""
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    end = "th" if number % 100 in (11, 12, 13) else ends.get(number % 10, "th")
+    return f"{number:,}{end}"
+
+
+def edge_of(draws: int, level: float) -> int:
+    """Return which of the draws in order is the first of an interval, and from the end the last.
+
+    Of all draws and the truth every order is as likely, so with k = (draws + 1) (1 - level) / 2 the
+    truth is before the k-th draw or after the k-th from the end with probability 1 - level.
+
+    Examples
+    --------
+    >>> edge_of(39, 0.8), edge_of(100, 0.8), edge_of(8, 0.8)
+    (4, 10, 0)
+    """
+    return int(round((draws + 1) * (1.0 - level) / 2.0, _DIGITS))
 
 
 def _in(time_s: float) -> str:

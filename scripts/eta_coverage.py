@@ -1,12 +1,12 @@
 """Hold the forecasts of `gangline eta` against what really happened, and write the tables.
 
-    .venv/bin/python scripts/eta.py                     # synthetic logs; a few minutes
-    .venv/bin/python scripts/eta.py --oar FILE          # the log of a real cluster as well
+    .venv/bin/python scripts/eta_coverage.py                # synthetic logs; some minutes
+    .venv/bin/python scripts/eta_coverage.py --oar FILE     # the log of a real cluster as well
 
-Synthetic logs: users state time limits, jobs take log-normal multiples of them, and a policy of ours
-decides; a forecast is made for one waiting job per log, chosen by the seed, so that forecasts are
-independent. FILE is `tests/oar_out_jobs.csv` of the package evalys 4.0.7 on PyPI: what the resource
-manager OAR did with 800 jobs on 32 processors. The tables stand between markers in
+Synthetic logs: users state time limits, jobs take log-normal multiples of them, and a policy of
+ours decides; a forecast is made for one waiting job per log, chosen by the seed, so that forecasts
+are independent. FILE is `tests/oar_out_jobs.csv` of the package evalys 4.0.7 on PyPI: what the
+resource manager OAR did with 800 jobs on 32 processors. The tables stand between markers in
 `docs/guides/eta.md`.
 """
 
@@ -15,9 +15,8 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +24,14 @@ import pyarrow as pa
 import gangline as gl
 from gangline._support.formatting import duration
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/guides/eta.md"
 LEVEL = 0.8
 DRAWS = 39  # of 39 draws and the truth, four of forty orders lie below and four above: exactly 80 %
-WORLDS = 150
+WORLDS = 80
 SIGMA = 0.7
 JOBS, SERVERS, GPUS = 300, 4, 8
 OAR_SLACK_S = 3.0  # times in OAR's log are whole seconds, and it decides every second or so
@@ -66,7 +68,9 @@ def cluster() -> gl.Cluster:
     return gl.Cluster.homogeneous(servers=SERVERS, gpus=GPUS)
 
 
-def synthetic(policy: str, source: str, worlds: int = WORLDS) -> list[Outcome]:
+def synthetic(
+    policy: str, source: str, worlds: int = WORLDS, *, arrivals: bool = False
+) -> list[Outcome]:
     """Return a forecast per log in which at least one job waits at some of its arrivals."""
     found: list[Outcome] = []
     seed = 0
@@ -80,15 +84,15 @@ def synthetic(policy: str, source: str, worlds: int = WORLDS) -> list[Outcome]:
             continue
         error = SIGMA if source == "error" else None
         made = gl.eta(
-            cluster(), table, policy, at=at, estimate_error=error, draws=DRAWS, level=LEVEL,
-            seed=seed, workers=1,
+            cluster(), table, policy, at=at, estimate_error=error, arrivals=arrivals,
+            draws=DRAWS, level=LEVEL, seed=seed, workers=1,
         )  # fmt: skip
         job = made.forecasts[seed % len(waits)]
         found.append(_outcome(job, float(start[int(job.job_id)]) - at, 0.0))
     return found
 
 
-def oar(path: Path, policy: str, *, is_exact: bool) -> list[Outcome]:
+def oar(path: Path, *, is_exact: bool = False, arrivals: bool = False) -> list[Outcome]:
     """Return a forecast per job that waited for 10 s or more, made a second after it came."""
     rows = list(csv.DictReader(path.read_text("utf-8").splitlines()))
     names = {
@@ -108,8 +112,9 @@ def oar(path: Path, policy: str, *, is_exact: bool) -> list[Outcome]:
         at = float(arrival[row]) + 1.0
         error = 0.0 if is_exact else None
         made = gl.eta(
-            lab, trace, policy, at=at, draws=DRAWS, level=LEVEL, workers=1, estimate_error=error
-        )
+            lab, trace, "easy", at=at, estimate_error=error, arrivals=arrivals,
+            draws=DRAWS, level=LEVEL, workers=1,
+        )  # fmt: skip
         job = made[trace.column("job_id")[row].as_py()]
         found.append(_outcome(job, float(start[row]) - at, OAR_SLACK_S))
     return found
@@ -132,7 +137,7 @@ def bounds(count: int, share: float = LEVEL, alpha: float = 0.01) -> tuple[int, 
     return low, int(np.searchsorted(below, 1.0 - alpha / 2.0))
 
 
-def line(title: str, source: str, found: list[Outcome]) -> str:
+def line(policy: str, source: str, found: list[Outcome], *, arrivals: bool = False) -> str:
     """Return a line of a table."""
     hits, count = sum(one.is_in for one in found), len(found)
     low, high = bounds(count)
@@ -140,7 +145,8 @@ def line(title: str, source: str, found: list[Outcome]) -> str:
     error = np.asarray([one.error_s for one in found])
     blind = np.abs(waits - np.median(waits)).mean()
     cells = [
-        title, source, f"{count}", f"{100.0 * hits / count:.0f} %",
+        f"`{policy}`", source, "yes" if arrivals else "no", f"{count}",
+        f"{100.0 * hits / count:.0f} %",
         f"{100.0 * low / count:.0f} to {100.0 * high / count:.0f} %",
         duration(float(np.abs(error).mean())), duration(float(error.mean())),
         duration(float(waits.mean())), duration(float(blind)),
@@ -149,41 +155,55 @@ def line(title: str, source: str, found: list[Outcome]) -> str:
 
 
 HEAD = (
-    "| policy | run times from | forecasts | in the 80 % interval | chance allows | mean absolute "
-    "error | mean error | mean wait left | error of the median wait |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| policy | run times from | later jobs | forecasts | in the 80 % interval | chance allows "
+    "| mean absolute error | mean error | mean wait left | error of the median wait |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
 )
+CASES = (
+    ("fifo", "error", False), ("fifo", "history", False), ("easy", "history", False),
+    ("easy", "history", True), ("sjf", "history", False), ("sjf", "history", True),
+    ("sjf", "error", True),
+)  # fmt: skip
+WORDS = {"error": "the error that made them", "history": "the log"}
 
 
-def write(name: str, lines: list[str]) -> None:
-    """Write a table between its markers."""
+def write(name: str, lines: Iterator[str]) -> None:
+    """Write a table between its markers, and print it line by line."""
+    print(HEAD, flush=True)
+    table = [HEAD]
+    for one in lines:
+        print(one, flush=True)
+        table.append(one)
     text = PAGE.read_text("utf-8")
-    start, end = f"<!-- {name}: written by scripts/eta.py -->\n", f"<!-- end of {name} -->"
-    pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.S)
-    assert pattern.search(text), f"{PAGE}: no markers {name}"
-    table = "\n".join([HEAD, *lines])
-    PAGE.write_text(pattern.sub(lambda _: f"{start}{table}\n{end}", text), "utf-8")
+    start, end = f"<!-- {name}: written by scripts/eta_coverage.py -->\n", f"<!-- end of {name} -->"
+    before, _, rest = text.partition(start)
+    _, found, after = rest.partition(end)
+    assert found, f"{PAGE}: no markers of {name}"
+    PAGE.write_text("\n".join([before + start.rstrip("\n"), *table, end + after]), "utf-8")
 
 
 def main() -> None:
+    """Make the forecasts and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--oar", type=Path)
     parser.add_argument("--worlds", type=int, default=WORLDS)
     asked = parser.parse_args()
-    lines = [
-        line(f"`{policy}`", words, synthetic(policy, source, asked.worlds))
-        for policy in ("fifo", "easy", "sjf")
-        for source, words in (("error", "the error that made them"), ("history", "the log"))
-    ]
-    print("\n".join([HEAD, *lines]))
+    lines = (
+        line(policy, WORDS[source], found, arrivals=arrivals)
+        for policy, source, arrivals in CASES
+        for found in [synthetic(policy, source, asked.worlds, arrivals=arrivals)]
+    )
     write("synthetic", lines)
     if asked.oar is not None:
-        lines = [
-            line(f"`{policy}`", words, oar(asked.oar, policy, is_exact=is_exact))
-            for policy in ("easy", "fifo")
-            for is_exact, words in ((False, "the log so far"), (True, "what they really took"))
+        cases: list[tuple[str, dict[str, bool]]] = [
+            ("the log so far", {}),
+            ("the log so far", {"arrivals": True}),
+            ("what they really took", {"is_exact": True}),
         ]
-        print("\n".join([HEAD, *lines]))
+        lines = (
+            line("easy", words, oar(asked.oar, **how), arrivals="arrivals" in how)
+            for words, how in cases
+        )
         write("oar", lines)
 
 
