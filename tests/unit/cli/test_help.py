@@ -100,7 +100,8 @@ def test_tab_knows_values(tmp_path: object) -> None:
     assert offered("run", "--policy", "") >= policies | set(gl.policies.presets)
     assert offered("compare", "--policies", "fifo,sr") == {"fifo,srtf", "fifo,srsf"}
     assert offered("run", "--cluster", "pollux") == {"pollux-64", "pollux-64-elastic"}
-    assert offered("run", "--trace", "mini:") == {"mini:helios", "mini:pai", "mini:philly"}
+    bundled = {f"mini:{name}" for name in ("helios", "kueue", "pai", "philly", "sacct")}
+    assert offered("run", "--trace", "mini:") == bundled
     assert "synth:philly?" in offered("compare", "--trace", "synth:")
     assert offered("trace", "info", "--format", "ph") == {"philly-csv", "philly-json"}
     assert offered("trace", "synth", "dally-") == {"dally-batch", "dally-poisson", "dally-week"}

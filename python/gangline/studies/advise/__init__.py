@@ -9,8 +9,9 @@ Examples
 ('fifo', 4)
 """
 
-from gangline.studies.advise.advice import Advice, Claim
+from gangline.studies.advise.advice import Advice
 from gangline.studies.advise.face import advise
+from gangline.studies.advise.facts import Claim, Facts
 from gangline.studies.advise.options import Affected, Option
 
-__all__ = ["Advice", "Affected", "Claim", "Option", "advise"]
+__all__ = ["Advice", "Affected", "Claim", "Facts", "Option", "advise"]

@@ -2,87 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline._support import formatting
-from gangline._support.formatting import brief, duration, listed, plural, times
-from gangline.studies.advise import commands
+from gangline._support.formatting import duration, listed, plural
+from gangline.studies.advise.commands import Typed
+from gangline.studies.advise.facts import Claim, Facts, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from os import PathLike
-    from pathlib import Path
 
     from gangline._support.statistics import Estimate
-    from gangline.cluster.description import Cluster
-    from gangline.runs.offered_load import OfferedLoad
-    from gangline.studies.advise.calibration import Calibration
     from gangline.studies.advise.contenders import Contender
     from gangline.studies.advise.options import Affected, Option
-    from gangline.studies.advise.parts import Parts
-    from gangline.trace.jobs.table import Trace
 
-__all__ = ["Advice", "Claim"]
+__all__ = ["Advice"]
 
 _NAMED = 3  # users that a sentence names
-_USERS_SHOWN = 15
-_TIE, _TIE_S = 0.01, 60.0  # ours: means that differ by less than either are equal
-_WORDS = {"account": "account", "vc": "queue"}
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A sentence or a few, and the command that shows their numbers.
-
-    Attributes
-    ----------
-    kind : str
-        What they are about: load, calibration, scheduler, plain, users, fewer, more or needs.
-    text : str
-        The sentences.
-    command : str
-        A `gangline` command; it is to be run where the folder of the advice is.
-    """
-
-    kind: str
-    text: str
-    command: str
-
-
-@dataclass(frozen=True)
-class Advice:
+class Advice(Facts):
     """What other schedulers and sizes would do with the jobs of a log; from `gangline.advise`.
 
-    Attributes
-    ----------
-    cluster : Cluster
-        The servers that there are.
-    trace : Trace
-        The log.
-    contenders : tuple of Contender
-        The policies that could be run, and what each needs.
-    calibration : Calibration
-        Which of them resemble the log.
-    base : str
-        The policy, on the servers that there are, that all rows are held against.
-    options : tuple of Option
-        A row per policy and number of servers.
-    parts : Parts
-        The parts of the log that intervals are over.
-    user_column : str
-        The column of the log that names users; "" if none does.
-    prices : dict of str to float
-        Price of a GPU-hour by GPU type.
-    load : OfferedLoad or None
-        What the jobs ask of the servers that there are.
-    failed : dict of str to str
-        Policies that could not be run, with the reason.
-    run_options : dict
-        Options of the runs.
-    clusters : dict of int to Cluster
-        By number of servers.
+    The attributes are those of `Facts`.
 
     Examples
     --------
@@ -95,59 +39,6 @@ class Advice:
     True
     """
 
-    cluster: Cluster
-    trace: Trace
-    contenders: tuple[Contender, ...]
-    calibration: Calibration
-    base: str
-    options: tuple[Option, ...]
-    parts: Parts
-    user_column: str
-    prices: dict[str, float]
-    load: OfferedLoad | None
-    failed: dict[str, str]
-    run_options: dict[str, Any]
-    clusters: Mapping[int, Cluster]
-
-    def __getitem__(self, key: tuple[str, int]) -> Option:
-        """Return the row of a policy, by its label, on a number of servers."""
-        for one in self.options:
-            if (one.policy, one.servers) == key:
-                return one
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[Option]:
-        """Yield the rows."""
-        return iter(self.options)
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.options)
-
-    @property
-    def servers(self) -> int:
-        """The number of servers that there are."""
-        return self.cluster.servers_total
-
-    @property
-    def here(self) -> Option:
-        """The row of the base on the servers that there are."""
-        return self[self.base, self.servers]
-
-    @cached_property
-    def best(self) -> Option:
-        """The row with the least mean wait on the servers that there are; the base if it ties."""
-        return self._least({one.label for one in self.contenders})
-
-    def _least(self, labels: set[str]) -> Option:
-        rows = [one for one in self.options if one.servers == self.servers]
-        rows = [one for one in rows if one.policy in labels]
-        top = min(rows, key=lambda one: one.wait.mean)
-        base = self.here
-        tie = max(_TIE * base.wait.mean, _TIE_S)
-        is_tie = base.policy in labels and base.wait.mean - top.wait.mean <= tie
-        return base if is_tie else top
-
     def claims(self, folder: str = "advice") -> list[Claim]:
         """Return what the numbers say, each with the command that checks it.
 
@@ -156,7 +47,7 @@ class Advice:
         folder : str
             Where the advice was saved, as the commands write it.
         """
-        typed = commands.Typed(self, folder)
+        typed = Typed(self, folder)
         now = typed.compare(self.servers, [self.base, self.best.policy])
         said = [Claim("scheduler", self._scheduler(), now), *self._plain(typed)]
         if self.best.users and self.best.policy != self.base:
@@ -203,46 +94,6 @@ class Advice:
         said += [f"{name} could not be run {why}" for name, why in self.failed.items()]
         return [*said, *self.calibration.notes]
 
-    def titles(self) -> list[str]:
-        """Return the titles of `cells`."""
-        found = ["policy", "servers", "GPUs"]
-        found += ["per month"] * self._has_costs
-        found += ["load", "mean wait", "95 % interval", "p50", "p99", "mean JCT", "change"]
-        return [*found, *([f"{self._word}s who gain", "lose"] if self.user_column else [])]
-
-    def cells(self) -> list[list[str]]:
-        """Return a row per policy and size; `change` is that of the mean wait against the base."""
-        rows = []
-        for one in self.options:
-            row = [one.policy, str(one.servers), f"{one.gpus:,}"]
-            row += [] if one.cost_per_month is None else [f"{one.cost_per_month:,.0f}"]
-            row.append(times(one.load) + " (over)" * one.is_over)
-            row += [brief(one.wait.mean), _ends(one.wait)]
-            row += [brief(one.wait_p50_s), brief(one.wait_p99_s), brief(one.jct_mean_s)]
-            row.append("" if self._is_here(one) else _change(one.difference))
-            if self.user_column:
-                row += [str(len(one.gain)), str(len(one.lose))]
-            rows.append(row)
-        return rows
-
-    def user_titles(self) -> list[str]:
-        """Return the titles of `user_cells`."""
-        return [self.user_column, "jobs", f"mean wait, {self.base}", self.best.policy, "change"]
-
-    def user_cells(self) -> list[list[str]]:
-        """Return the users who are affected most by the best scheduler on the present servers."""
-        affected = sorted(self.best.users, key=lambda one: -abs(one.change_s * one.jobs))
-        return [
-            [
-                one.name,
-                formatting.count(one.jobs),
-                brief(one.base_s),
-                brief(one.wait_s),
-                _signed(one.change_s),
-            ]
-            for one in affected[:_USERS_SHOWN]
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as `gangline advise --json` prints them."""
         return {
@@ -281,7 +132,8 @@ class Advice:
         """
         from gangline.studies.advise.saved import save
 
-        return save(self, folder, command)
+        content = self.claims(Path(folder).as_posix()), self.notes()
+        return save(self, content, self.to_dict(), folder, command)
 
     def write(
         self, path: str | PathLike[str], *, folder: str = "advice", command: str = ""
@@ -306,7 +158,7 @@ class Advice:
         """
         from gangline.studies.advise.page import write
 
-        return write(self, path, folder, command)
+        return write(self, (self.claims(folder), self.notes()), path, command)
 
     def __repr__(self) -> str:
         return "\n".join(claim.text for claim in self.claims())
@@ -316,18 +168,6 @@ class Advice:
 
         said = "".join(f"<p>{text(claim.text)}</p>" for claim in self.claims())
         return said + table(self.titles(), self.cells())
-
-    @property
-    def _has_costs(self) -> bool:
-        return self.here.cost_per_month is not None
-
-    @property
-    def _word(self) -> str:
-        """What a value of the column of users is."""
-        return _WORDS.get(self.user_column, "user")
-
-    def _is_here(self, one: Option) -> bool:
-        return (one.policy, one.servers) == (self.base, self.servers)
 
     def _contender(self, label: str) -> Contender:
         return next(one for one in self.contenders if one.label == label)
@@ -349,13 +189,13 @@ class Advice:
         )
         return f"{said} {_how_sure(best.difference)}"
 
-    def _plain(self, typed: commands.Typed) -> list[Claim]:
+    def _plain(self, typed: Typed) -> list[Claim]:
         """Say what the best scheduler asks for, and which is best without that."""
         best = self._contender(self.best.policy)
         plain = {one.label for one in self.contenders if one.is_plain}
         if best.is_plain or not plain:
             return []
-        row = self._least(plain)
+        row = self.least(plain)
         asks = {
             (True, True): "needs to know how long each job will run, and stops running jobs",
             (True, False): "needs to know how long each job will run",
@@ -369,7 +209,7 @@ class Advice:
         """Say how many users gain and lose, and who most."""
         gain, lose = row.gain, row.lose
         said = (
-            f"Under {row.policy} {len(gain)} of {plural(len(row.users), self._word)} wait less "
+            f"Under {row.policy} {len(gain)} of {plural(len(row.users), self.word)} wait less "
             f"than under {self.base} and {len(lose)} wait longer; the others hardly see a change, "
             "of at most a minute or 5 %."
         )
@@ -449,24 +289,10 @@ class Advice:
         )
 
 
-def _ends(one: Estimate) -> str:
-    return "" if one.low is None or one.high is None else f"{brief(one.low)} to {brief(one.high)}"
-
-
-def _signed(seconds: float) -> str:
-    return brief(seconds) if seconds <= 0.0 else f"+{brief(seconds)}"
-
-
-def _change(one: Estimate) -> str:
-    """Return a change; `?` follows where the parts of the log do not tell its sign."""
-    clear = one.low is not None and one.high is not None and (one.low > 0.0 or one.high < 0.0)
-    return _signed(one.mean) + " ?" * (not clear)
-
-
 def _how_sure(one: Estimate) -> str:
     if one.low is None or one.high is None:
         return ""
-    ends = f"{_signed(one.low)} to {_signed(one.high)}"
+    ends = f"{signed(one.low)} to {signed(one.high)}"
     if one.high < 0.0:
         return f"The 95 % interval of the change is {ends}."
     return f"That may be chance: the 95 % interval of the change is {ends}."

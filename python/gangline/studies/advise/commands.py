@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangline.policies.choice import PolicyReference
-    from gangline.studies.advise.advice import Advice
+    from gangline.studies.advise.facts import Facts
 
 __all__ = ["LOG", "Typed", "cluster_file"]
 
@@ -37,43 +37,43 @@ def _changed(policy: PolicyReference) -> dict[str, Any]:
 class Typed:
     """Commands on the files of an advice that was saved in a folder."""
 
-    def __init__(self, advice: Advice, folder: str) -> None:
-        self._advice = advice
+    def __init__(self, facts: Facts, folder: str) -> None:
+        self._facts = facts
         self._folder = folder.rstrip("/")
 
     def load(self) -> str:
         """Return the command that shows the offered load."""
-        lab = self._cluster(self._advice.servers)
+        lab = self._cluster(self._facts.servers)
         return shlex.join(["gangline", "trace", "info", self._file(LOG), "--cluster", lab])
 
     def calibration(self) -> str:
         """Return the command that holds the policies against the log."""
-        rows = self._advice.calibration.rows
+        rows = self._facts.calibration.rows
         if not rows:
             return self.load()
-        return self._world("validate", self._advice.servers, [one.policy for one in rows])
+        return self._world("validate", self._facts.servers, [one.policy for one in rows])
 
     def compare(self, servers: int, labels: Sequence[str]) -> str:
         """Return the command that runs some policies on a number of servers."""
-        by = self._advice.user_column or "all"
+        by = self._facts.user_column or "all"
         command = self._world("compare", servers, list(dict.fromkeys(labels)))
         return f"{command} --by {by}"
 
     def _world(self, verb: str, servers: int, labels: Sequence[str]) -> str:
-        policies = {one.label: one.policy for one in self._advice.contenders}
+        policies = {one.label: one.policy for one in self._facts.contenders}
         chosen = [policies[label].reference for label in labels]
         words = ["gangline", verb, "--trace", self._file(LOG), "--cluster", self._cluster(servers)]
         words += ["--policies", ",".join(one.python or one.name for one in chosen)]
         for one in chosen:
             for key, value in _changed(one).items():
                 words += ["--set", f"{one.python or one.name}.{key}={toml.inline(value)}"]
-        for name, value in self._advice.run_options.items():
+        for name, value in self._facts.run_options.items():
             words += [_FLAGS[name], repr(value)]
         return shlex.join([*words, "--on-infeasible", "drop"])
 
     def _cluster(self, servers: int) -> str:
         """Return a short form such as 6x8xA100 where that is the whole cluster, else a file."""
-        found = cluster_argument(self._advice.clusters[servers].to_dict())
+        found = cluster_argument(self._facts.clusters[servers].to_dict())
         return self._file(cluster_file(servers)) if found == CLUSTER_FILE else found
 
     def _file(self, name: str) -> str:

@@ -8,11 +8,12 @@ from gangline._support.formatting import brief, duration, plural
 from gangline._support.html import text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
     from pathlib import Path
 
     from gangline.analysis.report.tables import Cell
-    from gangline.studies.advise.advice import Advice
+    from gangline.studies.advise.facts import Claim, Facts
     from gangline.studies.advise.options import Option
 
 __all__ = ["write"]
@@ -20,11 +21,16 @@ __all__ = ["write"]
 _OPTIONS = "Schedulers and sizes"
 
 
-def write(advice: Advice, path: str | PathLike[str], folder: str, command: str) -> Path:
+def write(
+    advice: Facts,
+    content: tuple[Sequence[Claim], Sequence[str]],
+    path: str | PathLike[str],
+    command: str,
+) -> Path:
     """Write the sentences, the table, its curve, the calibration, the users and the commands."""
     from gangline.analysis import report
 
-    claims = advice.claims(folder)
+    claims, notes = content
     said = [f"{claim.text} [{number}]" for number, claim in enumerate(claims, 1)]
     tables: list[tuple[str, list[str], list[list[Cell]]]] = [
         (_OPTIONS, advice.titles(), _options(advice))
@@ -45,7 +51,7 @@ def write(advice: Advice, path: str | PathLike[str], folder: str, command: str) 
     what = f"{plural(len(advice.trace), 'job')} on {advice.cluster.name}"
     return report.write_tables(
         f"Which scheduler, and how many GPUs? {what}",
-        [*said, *advice.notes()],
+        [*said, *notes],
         tables,
         path,
         command=command,
@@ -62,7 +68,7 @@ def _words(row: list[str], words: tuple[int, ...] = ()) -> list[Cell]:
     ]
 
 
-def _options(advice: Advice) -> list[list[Cell]]:
+def _options(advice: Facts) -> list[list[Cell]]:
     """Return the rows with the numbers that columns sort by; the least mean wait is marked."""
     from dataclasses import replace
 
@@ -100,7 +106,7 @@ def _values(one: Option) -> dict[str, float | None]:
     }
 
 
-def _about(advice: Advice) -> str:
+def _about(advice: Facts) -> str:
     said = "Mean wait against the number of servers."
     if any(one.wait.low is not None for one in advice.options):
         said += " Bands are 95 % intervals."
@@ -109,7 +115,7 @@ def _about(advice: Advice) -> str:
     return f"{said} The dotted line is the {plural(advice.servers, 'server')} that there are."
 
 
-def _curves(advice: Advice) -> str:
+def _curves(advice: Facts) -> str:
     from gangline.analysis.report.curves import Curve, Dot, draw, levels
 
     curves = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangline.files.json_files import write_sealed
 from gangline.files.places import check_free, unsealed, whole
@@ -11,9 +11,10 @@ from gangline.studies.advise.commands import LOG, cluster_file
 from gangline.studies.advise.page import write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
 
-    from gangline.studies.advise.advice import Advice
+    from gangline.studies.advise.facts import Claim, Facts
 
 __all__ = ["KIND", "NUMBERS", "PAGE", "check", "save"]
 
@@ -37,7 +38,13 @@ def check(folder: str | PathLike[str]) -> None:
         check_free(folder / NUMBERS, KIND)
 
 
-def save(advice: Advice, folder: str | PathLike[str], command: str) -> Path:
+def save(
+    advice: Facts,
+    content: tuple[Sequence[Claim], Sequence[str]],
+    numbers: dict[str, Any],
+    folder: str | PathLike[str],
+    command: str,
+) -> Path:
     """Write all files; the page comes last."""
     from gangline.trace.write import write_trace
 
@@ -53,6 +60,6 @@ def save(advice: Advice, folder: str | PathLike[str], command: str) -> Path:
         check_free(path, _CLUSTER)
         with whole(path, _CLUSTER) as part:
             part.write_text(f"# {unsealed(_CLUSTER)}\n{lab.to_toml()}", encoding="utf-8")
-    write_sealed(folder / NUMBERS, KIND, advice.to_dict())
-    write(advice, folder / PAGE, folder.as_posix(), command)
+    write_sealed(folder / NUMBERS, KIND, numbers)
+    write(advice, content, folder / PAGE, command)
     return folder
