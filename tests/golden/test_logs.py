@@ -43,12 +43,25 @@ def small_world() -> dict[str, Any]:
     }
 
 
+def quotas(world: dict[str, Any]) -> dict[str, Any]:
+    """Give the jobs queues and priorities; return three queues of one cohort for them."""
+    for at, row in enumerate(world["jobs"]):
+        row |= {"vc": "abc"[at % 3], "priority": at % 2}
+    rules = {"cohort": "all", "within": "LowerPriority", "reclaim": "Any"}
+    queues = [
+        {"name": name, "flavors": [{"gpu": "A", "nominal": a}, {"gpu": "B", "nominal": b}], **rules}
+        for name, a, b in (("a", 8, 0), ("b", 4, 0), ("c", 0, 8))
+    ]
+    return {"queues": queues, "fair_sharing": True}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_golden_log(policy: str) -> None:
     world = small_world()
-    outcome = run_reference(world, policy, {})
+    params = quotas(world) if policy == "kueue" else {}
+    outcome = run_reference(world, policy, params)
     # the slow simulator asks pollux in every round; which of them may be skipped the engine knows
-    result = run_engine(world, policy, {}, skip_rounds=policy != "pollux")
+    result = run_engine(world, policy, params, skip_rounds=policy != "pollux")
     assert_same(result, outcome)
     lines = [
         " ".join([f"{at / 1e9:.9f}", kind, job, *(f"{server}:{slot}" for server, slot in gpus)])

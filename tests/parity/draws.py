@@ -125,8 +125,8 @@ def values(parameter: dict[str, Any]) -> st.SearchStrategy[Any]:
         "shares": st.fixed_dictionaries(dict.fromkeys(NAMES, st.sampled_from([0.125, 0.2, 0.25]))),
         "weights": st.fixed_dictionaries(dict.fromkeys(NAMES, st.sampled_from([0.5, 1.0, 3.0]))),
         "names": st.lists(st.sampled_from(NAMES), unique=True),
-        "words": st.lists(
-            st.sampled_from(parameter.get("choices", [None])), min_size=1, unique=True
+        "words": st.sets(st.sampled_from(parameter.get("choices", [""])), min_size=1).map(
+            lambda chosen: [word for word in parameter["choices"] if word in chosen]
         ),
         "tables": DEFAULT,  # their keys depend on each other
     }

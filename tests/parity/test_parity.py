@@ -12,6 +12,7 @@ import gangline as gl
 import reference
 from parity.draws import FAMILIES, POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
+from parity.quotas import quota_worlds
 from parity.worlds import crowded, elastic_worlds, iteration_worlds, sharing_worlds, worlds
 
 SHARING = FAMILIES["sharing"]
@@ -145,6 +146,13 @@ def test_the_genetic_search_agrees(policy: str, data: st.DataObject) -> None:
     params["ga_generations"] = data.draw(st.integers(1, 4), label="generations")
     params["ga_max_cells"] = data.draw(st.sampled_from([4096, 4096, 20]), label="cells")
     compare(world, policy, params)
+
+
+@settings(suppress_health_check=QUIET, max_examples=max(150, settings().max_examples))
+@given(drawn=quota_worlds())
+def test_quotas_in_trees_of_cohorts_agree(drawn: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    world, params = drawn
+    compare(world, "kueue", params)
 
 
 def test_a_move_is_no_start() -> None:

@@ -401,13 +401,23 @@ def seeds(text: str, flag: str = "--seeds") -> list[int]:
 
 
 def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], SharingOptions]:
-    """Split settings into those of the policy and those of the cluster's sharing table."""
-    from gangline.policies.registry import parse_setting
+    """Split settings into those of the policy and those of the cluster's sharing table.
 
+    `@FILE` stands for all the parameters in a TOML file.
+    """
+    from pathlib import Path
+
+    from gangline.policies.registry import parse_setting, read_settings
+
+    given: list[tuple[str, Any]] = []
+    for text in settings or []:
+        if text.startswith("@"):
+            given += read_settings(Path(text[1:])).items()
+        else:
+            given.append(parse_setting(text))
     policy: dict[str, Any] = {}
     sharing: dict[str, Any] = {}
-    for text in settings or []:
-        key, value = parse_setting(text)
+    for key, value in given:
         if key.startswith(_SHARING):
             sharing[key.removeprefix(_SHARING)] = value
         else:

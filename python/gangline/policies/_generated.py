@@ -39,6 +39,7 @@ __all__ = [
     "Gittins",
     "Hadar",
     "Hadare",
+    "Kueue",
     "Las",
     "PolicyConfig",
     "Pollux",
@@ -596,6 +597,55 @@ class YarnCs(PolicyConfig):
         default=None, hash=False, metadata={"kind": "shares"}
     )
     gpu_pick: Literal["most_free", "first_fit", "fastest", "slowest", "random"] = "most_free"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kueue(PolicyConfig):
+    """Queues with quotas in cohorts: borrowing, reclaim and preemption, fair sharing.
+
+    Source: Kueue (kubernetes-sigs), by its documentation.
+
+    Parameters
+    ----------
+    queue_by : str, one of vc, user, account, partition, qos
+        Label of a job that names its queue.
+    queues : tuple of mappings, a list of tables with keys of name, cohort, weight, flavors,
+        strategy, within, reclaim, borrow, borrow_max_priority, when_can_borrow, when_can_preempt,
+        optional
+        The queues; none = one of all jobs with all GPUs.
+    cohorts : tuple of mappings, a list of tables with keys of name, parent, weight, flavors,
+        optional
+        Cohorts with a quota, a weight or a parent.
+    fair_sharing : bool
+        Borrowed shares, not priorities, say who is admitted next and who is preempted.
+    strategies : tuple of str, a list of LessThanOrEqualToFinalShare, LessThanInitialShare, or some
+        of them in this order
+        With fair sharing: when a job may preempt one of another queue, tried in this order.
+    requeue_s : float, >= 0
+        A preempted job is not admitted again before this time has passed. In seconds.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Kueue(queue_by="user").label()
+    'kueue(queue_by=user)'
+    """
+
+    name: ClassVar[str] = "kueue"
+
+    queue_by: str = "vc"
+    queues: tuple[Mapping[str, Any], ...] | None = field(
+        default=None, hash=False, metadata={"kind": "tables"}
+    )
+    cohorts: tuple[Mapping[str, Any], ...] | None = field(
+        default=None, hash=False, metadata={"kind": "tables"}
+    )
+    fair_sharing: bool = False
+    strategies: tuple[str, ...] = field(
+        default=("LessThanOrEqualToFinalShare", "LessThanInitialShare"), metadata={"kind": "names"}
+    )
+    requeue_s: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1988,6 +2038,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         Gandiva,
         Themis,
         YarnCs,
+        Kueue,
         GavelLas,
         GavelLasAgnostic,
         GavelFtf,

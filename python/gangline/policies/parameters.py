@@ -87,7 +87,7 @@ class PolicyBase:
             if changed == given:
                 return preset
         named = {key: params[key] for key in self.always_shown} | changed
-        shown = ", ".join(f"{key}={value}" for key, value in named.items())
+        shown = ", ".join(f"{key}={_short(value)}" for key, value in named.items())
         return f"{self.name}({shown})" if shown else self.name
 
     def known_as(self, alias: str) -> Self:
@@ -107,6 +107,13 @@ class PolicyBase:
         from gangline._support.html import table
 
         return table(["parameter", "value"], list(self.params().items()), caption=self.name)
+
+
+def _short(value: object) -> object:
+    """Return a value as labels show it: of tables their names."""
+    if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
+        return f"[{', '.join(str(row.get('name')) for row in value)}]"
+    return value
 
 
 def _parameter_value(value: object) -> object:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gangline.policies.parameters import PolicyBase
 
-__all__ = ["find", "make", "parse_setting", "presets", "registry"]
+__all__ = ["find", "make", "parse_setting", "presets", "read_settings", "registry"]
 
 
 def find(name: str) -> type[PolicyBase]:
@@ -98,6 +98,23 @@ def parse_setting(text: str) -> tuple[str, Any]:
     except ValueError:
         parsed = value
     return key.strip(), parsed
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the parameters in a TOML file, such as tables that are too long for a command line.
+
+    Raises
+    ------
+    PolicyError
+        If the file cannot be read or is no TOML.
+    """
+    try:
+        return toml.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise PolicyError(f"--set @{path}: {reason}", value=str(path)) from None
+    except ValueError as error:
+        raise PolicyError(f"--set @{path}: expected TOML: {error}", value=str(path)) from None
 
 
 def _fit(policy: str, key: str, default: object, value: Any) -> object:

@@ -12,6 +12,7 @@ mod gavel_timing;
 mod hadar;
 mod hadare;
 pub mod kit;
+mod kueue;
 pub mod params;
 pub mod place;
 mod pollux;

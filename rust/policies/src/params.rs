@@ -143,7 +143,7 @@ pub enum ParamKind {
     Named(&'static ParamKind),
     /// Texts in order, none of them twice.
     Names,
-    /// Some of these words in order, at least one, none of them twice.
+    /// Some of these words, in this order; at least one.
     Words(&'static [&'static str]),
     /// Tables in order, each with these keys; or none. A text without a default must be given.
     Tables(&'static [ParamSpec]),
@@ -577,8 +577,9 @@ impl ParamKind {
             }
             (Self::Names, ParamValue::List(list)) => value.texts().is_some() && are_distinct(list),
             (Self::Words(words), ParamValue::List(list)) => {
-                let is_known = |word: &ParamValue| word.text().is_some_and(|x| words.contains(&x));
-                !list.is_empty() && list.iter().all(is_known) && are_distinct(list)
+                let place = |word: &ParamValue| words.iter().position(|x| word.text() == Some(*x));
+                let places: Option<Vec<usize>> = list.iter().map(place).collect();
+                places.is_some_and(|places| !places.is_empty() && places.is_sorted_by(|a, b| a < b))
             }
             _ => false,
         }
@@ -606,7 +607,10 @@ impl ParamKind {
             ParamKind::Named(kind) => format!("a table by name, with {} each", kind.expected()),
             ParamKind::Names => "a list of names, none of them twice".to_owned(),
             ParamKind::Words(words) => {
-                format!("a list of some of {}, none twice", words.join(", "))
+                format!(
+                    "a list of {}, or some of them in this order",
+                    words.join(", ")
+                )
             }
             ParamKind::Tables(keys) => expected_keys("a list of tables", keys),
         }

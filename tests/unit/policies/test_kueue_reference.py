@@ -1,9 +1,10 @@
-"""Kueue in the slow simulator: cases that the project itself published, and some by hand.
+"""Kueue in both simulators: cases that the project itself published, and some by hand.
 
 Cases of kubernetes-sigs/kueue, one test each; the facts are theirs, CPUs became GPUs, and halves
 were doubled with everything else. Classic: pkg/scheduler/preemption/preemption_test.go at 014d949.
 Classic in trees: preemption_hierarchical_test.go, fair: preemption_fair_test.go, both at 054bf63.
 What is admitted arrives at 0, in the order of the case; the incoming job arrives at 1.
+Each is a whole run, in the slow simulator and in the engine.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 import reference
 import worlds
+from parity.harness import run_engine
 from reference.kueue import Held, Kueue, is_within, share
 
 Row = dict[str, Any]
@@ -39,9 +41,24 @@ def job(name: str, vc: str, size: int = 1, priority: int = 0, **more: Any) -> Ro
     return row | {"vc": vc, "priority": priority, **more}
 
 
+def world_of(jobs: Rows, *blocks: str) -> dict[str, Any]:
+    return {"cluster": worlds.lab(*(blocks or ("1x64 g",))), "jobs": jobs}
+
+
 def start(jobs: Rows, *blocks: str, **params: Any) -> reference.Reference:
-    world = {"cluster": worlds.lab(*(blocks or ("1x64 g",))), "jobs": jobs}
-    return reference.Reference(world, "kueue", params)
+    return reference.Reference(world_of(jobs, *blocks), "kueue", params)
+
+
+def engine(jobs: Rows, at_s: int, *blocks: str, **params: Any) -> dict[str, set[str]]:
+    """Run the engine up to an instant; return who was preempted and who started then."""
+    result = run_engine(world_of(jobs, *blocks), "kueue", params, until_s=at_s + 0.5)
+    rows = result.segments.to_pylist()
+    return {
+        "preempted": {
+            r["job_id"] for r in rows if (r["end_s"], r["end_reason"]) == (at_s, "preempted")
+        },
+        "started": {row["job_id"] for row in rows if row["start_s"] == at_s},
+    }
 
 
 def second(admitted: Rows, incoming: Row, *blocks: str, **params: Any) -> dict[str, set[str]]:
@@ -58,6 +75,7 @@ def second(admitted: Rows, incoming: Row, *blocks: str, **params: Any) -> dict[s
                 found[kind].add(ref.jobs[action.job].job_id)
             break
     assert bool(found["preempted"]) <= (incoming["job_id"] in found["started"])
+    assert engine([*admitted, incoming | {"arrival_s": 1}], 1, *blocks, **params) == found
     return found
 
 
@@ -707,10 +725,14 @@ def test_published_nominal_first() -> None:
     assert preempted(admitted, incoming, *types, queues=queues, fair_sharing=True) == {"b_prem1"}
 
 
-def admitted_of(ref: reference.Reference, vc: str) -> int:
+def admitted(jobs: Rows, *blocks: str, **params: Any) -> list[str]:
+    """Return the queues of the jobs that are admitted at 0, one for each GPU."""
+    ref = start(jobs, *blocks, **params)
     ref.advance()
     ref.decide()
-    return sum(other.gpus for other in ref.running() if other.vc == vc)
+    running = {other.job_id: other for other in ref.running()}
+    assert engine(jobs, 0, *blocks, **params)["started"] == set(running)
+    return [str(other.vc) for other in running.values() for _ in range(other.gpus)]
 
 
 @pytest.mark.parametrize(
@@ -726,21 +748,20 @@ def admitted_of(ref: reference.Reference, vc: str) -> int:
 def test_published_borrowing(a: Rows, b: Rows, wanted: int) -> None:
     """How much one of two queues can use while the other one has no jobs."""
     queues = [queue("a", a, "ab"), queue("b", b, "ab")]
-    assert admitted_of(start(units(a=30), queues=queues), "a") == wanted
+    assert len(admitted(units(a=30), queues=queues)) == wanted
 
 
 def test_published_lending_by_two_queues() -> None:
     """keps/1224: a borrows as much as b lends and all of c; with both limits, their sum."""
     for c, wanted in ((gpus(4), 9 + 1 + 4), (gpus(4, None, 2), 9 + 1 + 2)):
         queues = [queue("a", gpus(9), "x"), queue("b", gpus(12, None, 1), "x"), queue("c", c, "x")]
-        assert admitted_of(start(units(a=30), queues=queues), "a") == wanted
+        assert len(admitted(units(a=30), queues=queues)) == wanted
 
 
 def test_published_cohort_quota() -> None:
     """concepts/cohort.md at 01486f0: a queue without quota uses the 12 of its cohort."""
     queues = [queue("q", gpus(0), "hello")]
-    ref = start(units(q=20), queues=queues, cohorts=[cohort("hello", None, 12)])
-    assert admitted_of(ref, "q") == 12
+    assert len(admitted(units(q=20), queues=queues, cohorts=[cohort("hello", None, 12)])) == 12
 
 
 def test_published_nominal_quota_before_borrowing() -> None:
@@ -750,21 +771,16 @@ def test_published_nominal_quota_before_borrowing() -> None:
     borrow, when b has 1 GPU left for its own third job.
     """
     queues = [queue("a", gpus(2), "ab"), queue("b", gpus(3), "ab")]
-    ref = start(units(a=5, b=3), queues=queues)
-    assert admitted_of(ref, "b") == 3
-    assert sum(other.vc == "a" for other in ref.running()) == 2
+    found = admitted(units(a=5, b=3), queues=queues)
+    assert (found.count("a"), found.count("b")) == (2, 3)
 
 
 @pytest.mark.parametrize(("strategy", "wanted"), [("BestEffortFIFO", {"s"}), ("StrictFIFO", set())])
 def test_published_queueing_strategies(strategy: str, wanted: set[str]) -> None:
     """concepts/cluster_queue.md, "Queueing strategy": whether an older job blocks a newer one."""
     queues = [queue("q", gpus(4), strategy=strategy)]
-    admitted = [job("runs", "q", 3)]
-    rows = [*admitted, job("big", "q", 4), job("s", "q", 1)]
-    ref = start(rows, queues=queues)
-    ref.advance()
-    ref.decide()
-    assert {other.job_id for other in ref.running()} == {"runs"} | wanted
+    rows = [job("runs", "q", 3), job("big", "q", 4), job("s", "q", 1)]
+    assert len(admitted(rows, queues=queues)) == 3 + len(wanted)
 
 
 def test_published_story_of_three_cohorts() -> None:
@@ -788,6 +804,14 @@ def test_published_story_of_three_cohorts() -> None:
         ref.advance()
         ref.decide()
     held = [other.vc for other in ref.running()]
+    result = run_engine(
+        world_of(rows),
+        "kueue",
+        {"queues": queues, "cohorts": cohorts, "fair_sharing": True},
+        until_s=1.5,
+    )
+    ran = {row["job_id"] for row in result.segments.to_pylist() if row["end_s"] > 1}
+    assert ran == {other.job_id for other in ref.running()}
     assert {vc: held.count(vc) for vc in ("1a", "1b", "1c", "2a")} == {
         "1a": 3,
         "1b": 3,
@@ -815,6 +839,8 @@ def test_published_when_can_borrow(says: str, wanted: str) -> None:
     ref.decide()
     (gpu, _) = ref.jobs[0].gpu_set
     assert ref.types[ref.servers[gpu[0]].type].name == wanted
+    result = run_engine(world_of([job("j", "a", 2)], *TWO), "kueue", {"queues": queues})
+    assert {row["server"] for row in result.segments.to_pylist()} == {gpu[0]}
 
 
 @pytest.mark.parametrize(("says", "wanted"), [("TryNextFlavor", set()), ("Preempt", {"low"})])

@@ -258,10 +258,12 @@ def check_cause(
         assert reason.percent is None or 0 <= reason.percent <= 100
     elif reason.cause == "copies":
         _check_copies(oracle, reason, types)
+    elif reason.cause == "no quota":
+        _check_quota(oracle, reason, said, types)
     elif reason.cause == "next decision":
         assert reason.until_s > stretch.start_s
-    elif reason.cause == "leased":
-        assert state == "too few"
+    elif reason.cause in ("leased", "evicted"):
+        assert state == "too few" or reason.cause == "evicted"
         assert stretch.end_s <= reason.until_s
         assert reason.until_s > reason.decided_s
     elif reason.cause == "round":
@@ -279,6 +281,18 @@ def check_cause(
     if reason.job_id is not None:
         held = sum(reason.job_id in names for names in oracle.held(reason.decided_s).values())
         assert reason.gpus == (held or oracle.jobs[reason.job_id]["gpus"])
+
+
+def _check_quota(oracle: Oracle, reason: Stretch, said: Explanation, types: list[int]) -> None:
+    """The queue holds what it says: that of all jobs, or of those with the label of this one."""
+    held = {
+        gpu: next(iter(names))
+        for gpu, names in oracle.held(reason.decided_s).items()
+        if oracle.kind[gpu[0]] in types
+    }
+    label = oracle.jobs[said.job_id].get("vc")
+    own = sum(oracle.jobs[name].get("vc") == label for name in held.values())
+    assert reason.gpus in (len(held), own)
 
 
 def _check_copies(oracle: Oracle, reason: Stretch, types: list[int]) -> None:

@@ -122,6 +122,31 @@ def test_a_user_of_a_queue_waits_behind_its_own_head() -> None:
     assert {"quota", "behind"} <= causes
 
 
+def test_jobs_of_kueue_wait_for_quota_for_their_turn_and_after_a_preemption() -> None:
+    """By hand: a1 lends b its quota back at 1, may return at 2 and does when b1 ends."""
+    jobs = pa.table(
+        {
+            "arrival_s": [0.0, 0.0, 1.0, 2.0],
+            "gpus": [2, 2, 2, 1],
+            "duration_s": [10.0, 10.0, 3.0, 1.0],
+            "vc": ["a", "a", "b", "a"],
+        }
+    )
+    queues = [
+        {"name": "a", "cohort": "x", "strategy": "StrictFIFO", "flavors": quota(2)},
+        {"name": "b", "cohort": "x", "reclaim": "Any", "flavors": quota(2)},
+    ]
+    run = gl.simulate(LAB, jobs, "kueue", params={"queues": queues})
+    assert spans(run.explain(0)) == [(1.0, 2.0, "evicted", None), (2.0, 4.0, "no quota", None)]
+    assert {one.gpus for one in run.explain(0).waits[0].stretches} == {None, 2}
+    # at 4 job 0 takes the GPUs that b gives back; the quota of both is used until job 1 ends
+    assert spans(run.explain(3)) == [(2.0, 4.0, "behind", "0"), (4.0, 10.0, "no quota", None)]
+
+
+def quota(nominal: int) -> list[dict[str, Any]]:
+    return [{"gpu": LAB.gpu_types[0].name, "nominal": nominal}]
+
+
 def table(*rows: tuple[float, int, float]) -> pa.Table:
     return worlds.jobs(*rows)
 

@@ -137,6 +137,25 @@ impl Fenwick {
         }
     }
 
+    /// How many units the entries before one have.
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_engine::Fenwick;
+    /// let tree = Fenwick::new([2, 0, 3].into_iter());
+    /// assert_eq!((tree.before(0), tree.before(2), tree.before(3)), (0, 2, 5));
+    /// ```
+    pub fn before(&self, at: usize) -> u32 {
+        let mut at = at.min(self.sums.len() - 1);
+        let mut sum = 0;
+        while at > 0 {
+            looked(1);
+            sum += self.sums[at];
+            at &= at - 1;
+        }
+        sum
+    }
+
     /// The entry that holds unit `index` (from 0), and how many of its own units come before.
     ///
     /// # Examples
@@ -208,6 +227,9 @@ mod tests {
                 .flat_map(|(at, &count)| (0..count).map(move |unit| (at, unit)))
                 .collect();
             prop_assert_eq!(&tree, &Fenwick::new(counts.iter().copied()));
+            for at in 0..=counts.len() {
+                prop_assert_eq!(tree.before(at), counts[..at].iter().sum::<u32>());
+            }
             for (index, &unit) in units.iter().enumerate() {
                 prop_assert_eq!(tree.find(index as u32), unit);
             }

@@ -74,6 +74,11 @@ impl JobTimers {
         }
     }
 
+    /// The timer of a job.
+    pub fn get(&self, job: JobId) -> Option<SimTime> {
+        Some(self.at[job.index()]).filter(|&at| at != SimTime::NEVER)
+    }
+
     /// Drops the timer of a job.
     #[inline]
     pub fn clear(&mut self, job: JobId) {

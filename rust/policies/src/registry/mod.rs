@@ -5,6 +5,7 @@ mod gandiva;
 mod gavel;
 mod hadar;
 mod hadare;
+mod kueue;
 mod parameters;
 mod pollux;
 mod preemptive;
@@ -192,6 +193,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         gandiva::POLICIES,
         themis::POLICIES,
         yarn::POLICIES,
+        kueue::POLICIES,
         gavel::POLICIES,
         dally::POLICIES,
         hadar::POLICIES,

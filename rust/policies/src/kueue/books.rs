@@ -1,0 +1,110 @@
+//! What runs, in which queue, and what it leaves of the quotas.
+
+use super::params::Rules;
+use super::quota::Tree;
+use crate::kit::Places;
+use gangline_model::{GpuTypeId, JobFacts, JobId, SimTime};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// A running job in the order in which jobs are preempted: by priority, admitted last first, then by index.
+pub(super) type Place = (i64, Reverse<SimTime>, u32);
+
+/// A queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub rules: Rules,
+    /// The GPU types that it may use, in the order in which it tries them.
+    pub types: Vec<GpuTypeId>,
+    /// Its running jobs by GPU type.
+    pub running: Vec<BTreeSet<Place>>,
+}
+
+/// Queues, quotas and running jobs, after all plans so far and what was added to the present one.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub tree: Tree,
+    pub queues: Vec<Queue>,
+    pub places: Places,
+    /// Queue of each job.
+    pub of: Vec<u32>,
+    /// GPU type and start of each running job.
+    held: Vec<(GpuTypeId, SimTime)>,
+}
+
+/// A running job that may be preempted. Those of other queues come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate {
+    pub is_own: bool,
+    pub place: Place,
+    pub queue: usize,
+}
+
+impl Candidate {
+    /// The job.
+    pub(super) fn job(&self) -> JobId {
+        JobId(self.place.2)
+    }
+
+    /// Its priority.
+    pub(super) fn priority(&self) -> i64 {
+        self.place.0
+    }
+}
+
+/// Priority of a job, in whole numbers.
+pub(super) fn priority(jobs: &JobFacts, job: JobId) -> i64 {
+    jobs.priority(job) as i64
+}
+
+impl Books {
+    /// Nothing runs.
+    pub(super) fn new(tree: Tree, queues: Vec<Queue>, places: Places, of: Vec<u32>) -> Self {
+        Self {
+            held: vec![(GpuTypeId::new(0), SimTime::NEVER); of.len()],
+            tree,
+            queues,
+            places,
+            of,
+        }
+    }
+
+    /// The queue of a job.
+    pub(super) fn queue(&self, job: JobId) -> usize {
+        self.of[job.index()] as usize
+    }
+
+    /// Whether a job runs.
+    pub(super) fn runs(&self, job: JobId) -> bool {
+        self.held[job.index()].1 != SimTime::NEVER
+    }
+
+    /// A job holds GPUs of a type.
+    pub(super) fn hold(&mut self, jobs: &JobFacts, job: JobId, t: GpuTypeId, now: SimTime) {
+        let queue = self.queue(job);
+        self.held[job.index()] = (t, now);
+        let place = (priority(jobs, job), Reverse(now), job.0);
+        self.queues[queue].running[t.index()].insert(place);
+        self.tree.take(queue, t, i64::from(jobs.gpus(job)));
+    }
+
+    /// A job holds its GPUs no longer; since when it held them.
+    pub(super) fn release(&mut self, jobs: &JobFacts, job: JobId) -> SimTime {
+        let queue = self.queue(job);
+        let (t, since) = self.held[job.index()];
+        self.held[job.index()].1 = SimTime::NEVER;
+        let place = (priority(jobs, job), Reverse(since), job.0);
+        self.queues[queue].running[t.index()].remove(&place);
+        self.tree.take(queue, t, -i64::from(jobs.gpus(job)));
+        since
+    }
+
+    /// Running jobs of a queue that have a priority.
+    pub(super) fn equals(&self, queue: usize, priority: i64) -> impl Iterator<Item = JobId> {
+        let first = (priority, Reverse(SimTime(i64::MAX)), 0);
+        let last = (priority, Reverse(SimTime(i64::MIN)), u32::MAX);
+        let lists = self.queues[queue].running.iter();
+        let places = lists.flat_map(move |list| list.range(first..=last));
+        places.map(|place| JobId(place.2))
+    }
+}

@@ -1,0 +1,304 @@
+//! What queues and cohorts may say.
+
+use crate::params::ParamReader;
+use crate::place::PlacementParams;
+use gangline_engine::PolicyError;
+use gangline_model::{Label, Labels, SimSpan, words};
+use std::collections::BTreeSet;
+
+words! {
+    /// The label of a job that names its queue.
+    pub enum QueueLabel {
+        /// The virtual cluster.
+        Vc = "vc",
+        /// The user.
+        User = "user",
+        /// The account.
+        Account = "account",
+        /// The partition.
+        Partition = "partition",
+        /// The quality of service.
+        Qos = "qos",
+    }
+}
+
+words! {
+    /// What a job without a place does to those behind it.
+    pub enum Strategy {
+        /// It lets them pass.
+        BestEffortFifo = "BestEffortFIFO",
+        /// It keeps them waiting.
+        StrictFifo = "StrictFIFO",
+    }
+}
+
+words! {
+    /// Which jobs of its own queue a job may preempt.
+    pub enum Within {
+        /// None.
+        Never = "Never",
+        /// Those of lower priority.
+        LowerPriority = "LowerPriority",
+        /// Those and later ones of equal priority.
+        LowerOrNewerEqualPriority = "LowerOrNewerEqualPriority",
+    }
+}
+
+words! {
+    /// Which jobs of queues that borrow a job may preempt.
+    pub enum Reclaim {
+        /// None.
+        Never = "Never",
+        /// Those of lower priority.
+        LowerPriority = "LowerPriority",
+        /// Any.
+        Any = "Any",
+    }
+}
+
+words! {
+    /// Which jobs of queues that borrow a job may preempt that borrows itself.
+    pub enum Borrow {
+        /// None.
+        Never = "Never",
+        /// Those of lower priority.
+        LowerPriority = "LowerPriority",
+    }
+}
+
+words! {
+    /// What to do where a job fits on a GPU type by borrowing.
+    pub enum WhenCanBorrow {
+        /// Take it.
+        Borrow = "Borrow",
+        /// Look at the next type first.
+        TryNextFlavor = "TryNextFlavor",
+    }
+}
+
+words! {
+    /// What to do where a job fits on a GPU type by preemption.
+    pub enum WhenCanPreempt {
+        /// Look at the next type first.
+        TryNextFlavor = "TryNextFlavor",
+        /// Take it.
+        Preempt = "Preempt",
+    }
+}
+
+words! {
+    /// When fair sharing lets a job preempt one of a queue that borrows.
+    pub enum Fairness {
+        /// Its side has at most the share that the other has afterwards.
+        Final = "LessThanOrEqualToFinalShare",
+        /// Its side has less than the other has before.
+        Initial = "LessThanInitialShare",
+    }
+}
+
+impl QueueLabel {
+    /// The column of it.
+    pub(super) fn of(self, labels: &Labels) -> &Label {
+        match self {
+            Self::Vc => &labels.vc,
+            Self::User => &labels.user,
+            Self::Account => &labels.account,
+            Self::Partition => &labels.partition,
+            Self::Qos => &labels.qos,
+        }
+    }
+}
+
+/// How a queue treats its jobs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub strategy: Strategy,
+    pub within: Within,
+    pub reclaim: Reclaim,
+    pub borrow: Borrow,
+    /// Highest priority of a job that is preempted for one that borrows.
+    pub borrow_max: i64,
+    pub when_can_borrow: WhenCanBorrow,
+    pub when_can_preempt: WhenCanPreempt,
+}
+
+impl Rules {
+    /// What a queue does that says nothing.
+    pub(super) const DEFAULT: Self = Self {
+        strategy: Strategy::BestEffortFifo,
+        within: Within::Never,
+        reclaim: Reclaim::Never,
+        borrow: Borrow::Never,
+        borrow_max: i64::MAX,
+        when_can_borrow: WhenCanBorrow::Borrow,
+        when_can_preempt: WhenCanPreempt::TryNextFlavor,
+    };
+
+    fn read(row: &ParamReader) -> Result<Self, PolicyError> {
+        let rules = Self {
+            strategy: row.choice("strategy", Strategy::named),
+            within: row.choice("within", Within::named),
+            reclaim: row.choice("reclaim", Reclaim::named),
+            borrow: row.choice("borrow", Borrow::named),
+            borrow_max: row
+                .maybe_number("borrow_max_priority")
+                .map_or(i64::MAX, |most| most as i64),
+            when_can_borrow: row.choice("when_can_borrow", WhenCanBorrow::named),
+            when_can_preempt: row.choice("when_can_preempt", WhenCanPreempt::named),
+        };
+        if rules.borrow != Borrow::Never && rules.reclaim == Reclaim::Never {
+            return Err(row.refuse("borrow", "Never where reclaim is Never"));
+        }
+        Ok(rules)
+    }
+
+    /// Whether a job of the queue may ever preempt another.
+    pub(super) fn may_preempt(&self) -> bool {
+        self.within != Within::Never || self.reclaim != Reclaim::Never
+    }
+}
+
+/// A positive number, or 0, as a fraction of whole numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weight {
+    pub over: i128,
+    pub under: i128,
+}
+
+/// Most of either part of a weight. With [`GPUS_MAX`], products of shares stay in 128 bits.
+const WEIGHT_MAX: i128 = 1_000_000;
+/// Most GPUs that a quota names.
+const GPUS_MAX: f64 = 16_777_216.0;
+
+impl Weight {
+    /// The weight of who names none.
+    pub(super) const ONE: Self = Self { over: 1, under: 1 };
+
+    fn read(row: &ParamReader) -> Result<Self, PolicyError> {
+        // the shortest decimal that is read as this number
+        let text = row.number("weight").to_string();
+        let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+        let digits = format!("{whole}{decimals}");
+        let under = (decimals.len() <= 6).then(|| 10_i128.pow(decimals.len() as u32));
+        match (digits.parse(), under) {
+            (Ok(over), Some(under)) if over <= WEIGHT_MAX => Ok(Self { over, under }),
+            _ => Err(row.refuse("weight", "a number of at most six digits")),
+        }
+    }
+}
+
+/// GPUs of one type.
+#[derive(Clone, Debug)]
+pub(crate) struct Flavor {
+    pub row: ParamReader,
+    pub gpu: String,
+    pub nominal: i64,
+    pub borrowing: Option<i64>,
+    pub lending: Option<i64>,
+}
+
+impl Flavor {
+    fn read(row: ParamReader) -> Result<Self, PolicyError> {
+        let gpus = |name: &str| match row.maybe_number(name) {
+            Some(gpus) if gpus > GPUS_MAX => {
+                Err(row.refuse(name, &format!("at most {GPUS_MAX} GPUs")))
+            }
+            gpus => Ok(gpus.map(|gpus| gpus as i64)),
+        };
+        Ok(Self {
+            gpu: row.word("gpu").to_owned(),
+            nominal: gpus("nominal")?.unwrap_or(0),
+            borrowing: gpus("borrowing_limit")?,
+            lending: gpus("lending_limit")?,
+            row,
+        })
+    }
+}
+
+/// A queue or a cohort.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub name: String,
+    /// The cohort above.
+    pub above: Option<String>,
+    pub weight: Weight,
+    pub flavors: Vec<Flavor>,
+    /// Those of a queue.
+    pub rules: Rules,
+}
+
+impl Group {
+    fn read(row: &ParamReader, above: &str, rules: Rules) -> Result<Self, PolicyError> {
+        let flavors = row.tables("flavors").into_iter().map(Flavor::read);
+        let above = row.word(above);
+        let group = Self {
+            name: row.word("name").to_owned(),
+            above: (!above.is_empty()).then(|| above.to_owned()),
+            weight: Weight::read(row)?,
+            flavors: flavors.collect::<Result<_, _>>()?,
+            rules,
+        };
+        let mut types = BTreeSet::new();
+        match group
+            .flavors
+            .iter()
+            .find(|flavor| !types.insert(&flavor.gpu))
+        {
+            Some(twice) => Err(twice.row.refuse("gpu", "each GPU type once")),
+            None => Ok(group),
+        }
+    }
+}
+
+/// All parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct KueueParams {
+    pub queue_by: QueueLabel,
+    /// None = one queue of all jobs and all GPUs.
+    pub queues: Vec<Group>,
+    pub cohorts: Vec<Group>,
+    /// How the shares of queues decide; none without fair sharing.
+    pub fairness: Option<Vec<Fairness>>,
+    pub requeue: SimSpan,
+    pub placement: PlacementParams,
+    /// For errors.
+    pub reader: ParamReader,
+}
+
+impl KueueParams {
+    /// Reads them.
+    pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+        let queues = groups(params, "queues", |row| {
+            Group::read(row, "cohort", Rules::read(row)?)
+        })?;
+        let cohorts = groups(params, "cohorts", |row| {
+            Group::read(row, "parent", Rules::DEFAULT)
+        })?;
+        let words = params.texts("strategies");
+        let fairness = words.into_iter().filter_map(Fairness::named).collect();
+        Ok(Self {
+            queue_by: params.choice("queue_by", QueueLabel::named),
+            queues,
+            cohorts,
+            fairness: params.flag("fair_sharing").then_some(fairness),
+            requeue: params.span("requeue_s")?,
+            placement: PlacementParams::read(params),
+            reader: params.clone(),
+        })
+    }
+}
+
+fn groups(
+    params: &ParamReader,
+    name: &str,
+    read: fn(&ParamReader) -> Result<Group, PolicyError>,
+) -> Result<Vec<Group>, PolicyError> {
+    let mut names = BTreeSet::new();
+    let rows = params.tables(name);
+    for row in &rows {
+        if !names.insert(row.word("name").to_owned()) {
+            return Err(row.refuse("name", "a name of its own"));
+        }
+    }
+    rows.iter().map(read).collect()
+}

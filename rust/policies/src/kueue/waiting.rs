@@ -1,0 +1,227 @@
+//! Who waits in which queue, and which of them a cycle looks at.
+//!
+//! In each cycle a queue sends its first job that was not looked at yet in this decision. Most of them would be looked at
+//! in vain: jobs of one *kind* (queue, gang, priority) are all refused while the GPUs that are held stay the same. So a
+//! line knows, for each kind, that it was refused and at which state, and how many jobs come before its next one that is
+//! worth a look. Cycles in which no queue has one are passed over at once: O(kinds log n) for a decision, however many
+//! jobs wait.
+
+use gangline_engine::{BitSet, Fenwick};
+use gangline_model::JobId;
+use std::collections::BTreeSet;
+
+/// Place of a job in its queue: by priority, then arrival and index.
+pub(super) type Rank = u32;
+
+/// The ranks of one kind that are known to be refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    /// State of the GPUs held.
+    pub state: u64,
+    /// From this rank on.
+    pub from: Rank,
+    /// Up to this one, which may not be.
+    pub until: Rank,
+}
+
+/// Jobs of one kind.
+#[derive(Debug, Default)]
+struct Kind {
+    waiting: BTreeSet<Rank>,
+    refused: Option<Refused>,
+}
+
+impl Kind {
+    /// Its first job from a rank on that is worth a look.
+    fn next(&self, first: Rank, state: u64) -> Option<Rank> {
+        let next = *self.waiting.range(first..).next()?;
+        match self.refused.filter(|known| known.state == state) {
+            Some(known) if (known.from..known.until).contains(&next) => {
+                self.waiting.range(known.until..).next().copied()
+            }
+            _ => Some(next),
+        }
+    }
+}
+
+/// The jobs of one queue.
+#[derive(Debug)]
+pub(super) struct Line {
+    is_strict: bool,
+    /// All of the trace, by rank.
+    jobs: Vec<JobId>,
+    kinds: Vec<Kind>,
+    /// Kinds with a waiting job.
+    busy: BitSet,
+    /// Which ranks wait.
+    there: Fenwick,
+    count: u32,
+    /// Waiting jobs before this rank were looked at in this decision.
+    first: Rank,
+}
+
+impl Line {
+    /// The line of these jobs, by rank, of so many kinds.
+    pub(super) fn new(jobs: Vec<JobId>, kinds: usize, is_strict: bool) -> Self {
+        Self {
+            is_strict,
+            there: Fenwick::new(jobs.iter().map(|_| 0)),
+            jobs,
+            kinds: (0..kinds).map(|_| Kind::default()).collect(),
+            busy: BitSet::new(kinds.max(1)),
+            count: 0,
+            first: 0,
+        }
+    }
+
+    /// The job of a rank.
+    pub(super) fn job(&self, rank: Rank) -> JobId {
+        self.jobs[rank as usize]
+    }
+
+    /// Whether no job waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The first waiting job.
+    pub(super) fn head(&self) -> Option<Rank> {
+        (self.count > 0).then(|| self.there.find(0).0 as Rank)
+    }
+
+    /// A job of a kind waits.
+    pub(super) fn join(&mut self, rank: Rank, kind: usize) {
+        self.kinds[kind].waiting.insert(rank);
+        self.busy.insert(kind);
+        self.there.add(rank as usize, 1);
+        self.count += 1;
+    }
+
+    /// A job of a kind waits no longer.
+    pub(super) fn leave(&mut self, rank: Rank, kind: usize) {
+        let waiting = &mut self.kinds[kind].waiting;
+        waiting.remove(&rank);
+        if waiting.is_empty() {
+            self.busy.remove(kind);
+        }
+        self.there.add(rank as usize, -1);
+        self.count -= 1;
+    }
+
+    /// No job was looked at.
+    pub(super) fn restart(&mut self) {
+        self.first = 0;
+    }
+
+    /// How many jobs come before the next one that is worth a look, and that one.
+    pub(super) fn next(&self, state: u64) -> Option<(u32, Rank)> {
+        if self.is_strict {
+            let head = self.head().filter(|&head| head >= self.first)?;
+            let is_worth = self.nexts(head, state).any(|next| next == head);
+            return is_worth.then_some((0, head));
+        }
+        let next = self.nexts(self.first, state).min()?;
+        Some((self.there.before(next as usize) - self.seen(), next))
+    }
+
+    /// The first job of each kind, from a rank on, that is worth a look.
+    fn nexts(&self, first: Rank, state: u64) -> impl Iterator<Item = Rank> {
+        let kinds = self.busy.iter();
+        kinds.filter_map(move |kind| self.kinds[kind].next(first, state))
+    }
+
+    fn seen(&self) -> u32 {
+        self.there.before(self.first as usize)
+    }
+
+    /// So many jobs are passed over: they would be refused.
+    pub(super) fn pass(&mut self, jobs: u32) {
+        if jobs == 0 {
+            return;
+        }
+        if self.is_strict {
+            self.first = self.first.max(self.head().map_or(0, |head| head + 1));
+            return;
+        }
+        let at = self.seen() + jobs;
+        self.first = if at < self.count {
+            self.there.find(at).0 as Rank
+        } else {
+            self.jobs.len() as Rank
+        };
+    }
+
+    /// A job of a kind was refused.
+    pub(super) fn refuse(&mut self, rank: Rank, kind: usize, known: Refused) {
+        self.kinds[kind].refused = Some(known);
+        self.first = rank + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Refused = Refused {
+        state: 7,
+        from: 0,
+        until: Rank::MAX,
+    };
+
+    /// Ranks 0 to 9, the even ones of kind 0, the odd ones of kind 1.
+    fn line(is_strict: bool) -> Line {
+        let mut line = Line::new((0..10).map(JobId::new).collect(), 2, is_strict);
+        for rank in 0..10 {
+            line.join(rank, rank as usize % 2);
+        }
+        line
+    }
+
+    #[test]
+    fn jobs_of_a_kind_that_was_refused_are_passed_over() {
+        let mut line = line(false);
+        assert_eq!(line.next(7), Some((0, 0)));
+        line.refuse(0, 0, ALL);
+        assert_eq!(line.next(7), Some((0, 1)));
+        line.leave(1, 1);
+        // rank 2 is of the refused kind: it is looked at in vain first
+        assert_eq!(line.next(7), Some((1, 3)));
+        line.pass(1);
+        line.refuse(3, 1, ALL);
+        assert_eq!(line.next(7), None);
+        assert_eq!(line.next(8), Some((0, 4)), "another state");
+        line.restart();
+        assert_eq!((line.next(7), line.next(8)), (None, Some((0, 0))));
+    }
+
+    #[test]
+    fn a_refusal_holds_between_its_ranks_only() {
+        let mut line = line(false);
+        let known = Refused {
+            state: 7,
+            from: 2,
+            until: 6,
+        };
+        line.refuse(3, 1, known);
+        line.restart();
+        assert_eq!(line.next(7), Some((0, 0)));
+        for rank in [0, 2, 4, 6, 8] {
+            line.leave(rank, 0);
+        }
+        assert_eq!(line.next(7), Some((0, 1)), "before them");
+        line.leave(1, 1);
+        assert_eq!(line.next(7), Some((2, 7)), "behind them");
+    }
+
+    #[test]
+    fn a_strict_line_has_its_head_or_nobody() {
+        let mut line = line(true);
+        assert_eq!(line.next(7), Some((0, 0)));
+        line.refuse(0, 0, ALL);
+        assert_eq!((line.next(7), line.next(8)), (None, None));
+        line.restart();
+        assert_eq!((line.next(7), line.next(8)), (None, Some((0, 0))));
+        line.leave(0, 0);
+        assert_eq!(line.next(7), Some((0, 1)));
+    }
+}

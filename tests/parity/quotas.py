@@ -1,0 +1,108 @@
+"""Worlds with queues, cohorts and quotas: jobs with labels and priorities, and the tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from parity.worlds import worlds
+
+QUEUES = ("a", "b", "c", "d", "e")
+COHORTS = ("all", "east", "west", "far")
+WORDS: dict[str, tuple[str, ...]] = {
+    "strategy": ("BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"),
+    "within": ("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
+    "reclaim": ("Never", "LowerPriority", "Any", "Any"),
+    "borrow": ("Never", "LowerPriority"),
+    "when_can_borrow": ("Borrow", "TryNextFlavor"),
+    "when_can_preempt": ("TryNextFlavor", "Preempt"),
+}
+FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
+
+
+@st.composite
+def dense_worlds(draw: st.DrawFn) -> dict[str, Any]:
+    """Few GPUs, many jobs for them at the same few instants."""
+    types = draw(st.integers(1, 2))
+    size = draw(st.sampled_from([4, 8, 9]))
+    jobs = [
+        {
+            "job_id": f"j{index}",
+            "arrival_s": draw(st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 5.5, 9.0])),
+            "gpus": draw(st.sampled_from([1, 1, 2, 3, 4])),
+            "duration_s": draw(st.sampled_from([1.0, 3.0, 7.5, 20.0])),
+        }
+        for index in range(draw(st.integers(6, 24)))
+    ]
+    return {
+        "cluster": {
+            "name": "dense",
+            "gpu_types": [
+                {"name": f"t{t}", "memory_gb": 16, "speed": 1.0 + t} for t in range(types)
+            ],
+            "servers": [
+                {"count": draw(st.integers(1, 2)), "gpu": f"t{t}", "gpus": size, "rack": 0}
+                for t in range(types)
+            ],
+        },
+        "jobs": jobs,
+        "run": {"restart_s": draw(st.sampled_from([0.0, 0.5]))},
+    }
+
+
+@st.composite
+def flavors(draw: st.DrawFn, totals: dict[str, int], share: int) -> list[dict[str, Any]]:
+    """Quotas of a queue or a cohort, of about the GPUs over `share`."""
+    rows = []
+    names = draw(st.permutations(list(totals)))
+    for name in names[: draw(st.integers(1, len(names)))]:
+        row: dict[str, Any] = {"gpu": name}
+        row["nominal"] = draw(st.integers(0, max(1, 2 * totals[name] // share)))
+        for key in ("borrowing_limit", "lending_limit"):
+            if draw(st.integers(0, 3)) == 0:
+                row[key] = draw(st.integers(0, max(1, totals[name] // 2)))
+        rows.append(row)
+    return rows
+
+
+@st.composite
+def quota_worlds(draw: st.DrawFn, *, trees: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A world and parameters of `kueue`; `trees=False` draws one flat cohort."""
+    world = draw(st.one_of(dense_worlds(), dense_worlds(), worlds(checkpoints=False)))
+    totals: dict[str, int] = {}
+    for block in world["cluster"]["servers"]:
+        totals[block["gpu"]] = totals.get(block["gpu"], 0) + block["count"] * block["gpus"]
+    names = QUEUES[: draw(st.integers(1, len(QUEUES)))]
+    cohorts = COHORTS[: draw(st.integers(1, len(COHORTS))) if trees else 1]
+    weights = st.sampled_from([1, 1, 2, 0.5, 0, 1.25])
+    tables = []
+    for at, name in enumerate(cohorts):
+        row: dict[str, Any] = {"name": name, "weight": draw(weights)}
+        if at and draw(st.integers(0, 3)):
+            row["parent"] = cohorts[draw(st.integers(0, at - 1))]
+        if trees and draw(st.booleans()):
+            row["flavors"] = draw(flavors(totals, len(names)))
+        tables.append(row)
+    queues = []
+    for name in names:
+        row = {"name": name, "flavors": draw(flavors(totals, len(names))), "weight": draw(weights)}
+        if draw(st.integers(0, 5)):
+            row["cohort"] = draw(st.sampled_from(cohorts))
+        row |= {key: draw(st.sampled_from(words)) for key, words in WORDS.items()}
+        if row["reclaim"] == "Never":
+            row["borrow"] = "Never"
+        if draw(st.booleans()):
+            row["borrow_max_priority"] = draw(st.integers(-1, 1))
+        queues.append(row)
+    label = draw(st.sampled_from(["vc", "vc", "user", "account", "partition", "qos"]))
+    for row in world["jobs"]:
+        row[label] = draw(st.sampled_from(names))
+        row["priority"] = draw(st.sampled_from([0, 0, 0, 1, 2, -1]))
+    world["run"] = world.get("run", {}) | {"on_infeasible": "drop"}
+    params: dict[str, Any] = {"queue_by": label, "queues": queues, "cohorts": tables}
+    params["fair_sharing"] = draw(st.booleans())
+    params["strategies"] = draw(st.sampled_from([[FINAL], [INITIAL], [FINAL, INITIAL]]))
+    params["requeue_s"] = draw(st.sampled_from([0.0, 0.25, 1.0, 1.0]))
+    params["placement"] = draw(st.sampled_from(["consolidate", "consolidate", "yarn", "spread"]))
+    return world, params
