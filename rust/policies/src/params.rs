@@ -276,7 +276,7 @@ impl ParamReader {
             (ParamKind::Named(_), ParamValue::None) => Ok(ParamValue::Table(Params::new())),
             (ParamKind::Tables(_), ParamValue::None) => Ok(ParamValue::List(Vec::new())),
             (ParamKind::Named(&kind), ParamValue::Table(table)) => {
-                let inside = self.inside(spec.name.to_owned());
+                let inside = self.inside(spec.name);
                 let entries = table.into_iter().map(|(name, value)| {
                     let value = inside.check_kind(kind, &name, value)?;
                     Ok((name, value))
@@ -290,7 +290,7 @@ impl ParamReader {
                         return Err(self.bad(&row_name, &row, &expected_keys("a table", keys)));
                     };
                     row.retain(|_, value| *value != ParamValue::None);
-                    let path = self.inside(row_name).path;
+                    let path = self.inside(&row_name).path;
                     let specs = keys.iter().copied();
                     let reader = Self::of_table(&self.policy, path, specs, row)?;
                     Ok(ParamValue::Table(reader.values))
@@ -302,7 +302,7 @@ impl ParamReader {
     }
 
     /// The reader of what is inside a value of this one, yet without values.
-    fn inside(&self, name: String) -> Self {
+    fn inside(&self, name: &str) -> Self {
         Self {
             policy: self.policy.clone(),
             path: format!("{}{name}.", self.path),
@@ -437,7 +437,7 @@ impl ParamReader {
         let readers = rows.iter().enumerate().filter_map(|(at, row)| match row {
             ParamValue::Table(values) => Some(Self {
                 values: values.clone(),
-                ..self.inside(format!("{name}[{at}]"))
+                ..self.inside(&format!("{name}[{at}]"))
             }),
             _ => None,
         });

@@ -2,7 +2,7 @@
 //!
 //! | term of Kueue | here | meaning |
 //! |---|---|---|
-//! | ClusterQueue | [`Queue`], a leaf of [`Tree`] | jobs with a quota per GPU type |
+//! | `ClusterQueue` | [`Queue`], a leaf of [`Tree`] | jobs with a quota per GPU type |
 //! | cohort | an inner node of [`Tree`] | queues that lend each other what they do not use |
 //! | flavor | `GpuTypeId` | what quotas are counted in |
 //! | workload | `JobId` | a gang on one type |
@@ -522,7 +522,7 @@ impl Policy for Kueue {
         if types.iter().any(|&t| tree.has_quota(queue, t, gpus)) {
             return Some(Cause::new(&NO_PLACE));
         }
-        let held: i64 = types.iter().map(|&t| tree.usage(queue, t)).sum();
-        Some(Cause::new(&NO_QUOTA).number(held as u32))
+        let used: i64 = types.iter().map(|&t| tree.usage(queue, t)).sum();
+        Some(Cause::new(&NO_QUOTA).number(used as u32))
     }
 }

@@ -116,8 +116,8 @@ fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
         }
         ParamKind::Share => ParamValue::Float(numbers.pick(&[0.0, 0.3, 0.8, 0.999])),
         ParamKind::Fraction => ParamValue::Float(numbers.pick(&[0.0, 0.2, 0.7, 1.0])),
-        // other texts name parts of one cluster
-        ParamKind::Text => spec.default.value(),
+        // other texts name parts of one cluster, and the keys of tables depend on each other
+        ParamKind::Text | ParamKind::Tables(_) => spec.default.value(),
         ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
         ParamKind::Increasing => {
             let lists = [&[5.0, 40.0][..], &[0.5], &[20.0], &[3.0, 9.0, 30.0]];
@@ -150,8 +150,6 @@ fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
             let first = numbers.below(words.len() as u64) as usize;
             ParamValue::words(words[first..].iter().copied())
         }
-        // their keys depend on each other
-        ParamKind::Tables(_) => spec.default.value(),
     }
 }
 
