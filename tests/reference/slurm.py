@@ -109,6 +109,9 @@ class Slurm(Policy):
     def account_of(self, job: Job) -> str:
         return job.account or ""
 
+    def user_of(self, job: Job) -> str:
+        return job.user or "default"
+
     def qos_of(self, job: Job) -> str:
         return job.qos or "normal"
 
@@ -128,7 +131,7 @@ class Slurm(Policy):
     def make_tree(self) -> tuple[Node, dict[tuple[str, str], Node]]:
         """Return root, and the users by account and name."""
         parents, shares = self.p["account_parents"], self.p["account_shares"]
-        pairs = {(self.account_of(job), job.user or "default") for job in self.ref.jobs}
+        pairs = {(self.account_of(job), self.user_of(job)) for job in self.ref.jobs}
         pairs |= {tuple(name.split("/", 1)) for name in self.p["user_shares"]}
         accounts = {"": Node("", is_user=False)}
 
@@ -163,7 +166,7 @@ class Slurm(Policy):
         spent: dict[str, int] = {}
         for stay in self.stays:
             job = stay.job
-            if (self.account_of(job), job.user or "default") == (account, user):
+            if (self.account_of(job), self.user_of(job)) == (account, user):
                 last = end if stay.end is None else min(stay.end, end)
                 inside = max(0, last - max(stay.begin, begin))
                 spent[self.qos_of(job)] = spent.get(self.qos_of(job), 0) + job.gpus * inside
@@ -224,7 +227,7 @@ class Slurm(Policy):
         trace = self.ref.jobs
         factor = {
             "age": self.age_factor(job),
-            "fairshare": shares[self.users[self.account_of(job), job.user or "default"]],
+            "fairshare": shares[self.users[self.account_of(job), self.user_of(job)]],
             "job_size": self.size_factor(job),
             "partition": self.over_largest(
                 "partition_factor",
@@ -290,7 +293,7 @@ class Slurm(Policy):
         """Whether a limit keeps the job waiting."""
         p, qos = self.p, self.qos_of(job)
         alike = [other for other in self.on if self.qos_of(other) == qos]
-        mine = [other for other in alike if other.user == job.user]
+        mine = [other for other in alike if self.user_of(other) == self.user_of(job)]
 
         def over(parameter: str, name: str, there: list[Job]) -> bool:
             most = p[parameter].get(name)
@@ -405,10 +408,11 @@ class Slurm(Policy):
         horizon = now + to_ns(self.p["bf_window_s"])
         bookings: list[Booking] = []
         self.planned = {}
-        tested: dict[str | None, int] = {}
+        tested: dict[str, int] = {}
         for job in queue[: self.p["bf_max_job_test"]]:
-            tested[job.user] = tested.get(job.user, 0) + 1
-            if 0 < self.p["bf_max_job_user"] < tested[job.user]:
+            user = self.user_of(job)
+            tested[user] = tested.get(user, 0) + 1
+            if 0 < self.p["bf_max_job_user"] < tested[user]:
                 continue
             if self.is_held(job) or self.place(job, self.ref.every_gpu()) is None:
                 continue

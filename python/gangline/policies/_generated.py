@@ -47,6 +47,7 @@ __all__ = [
     "SjfBsbf",
     "SjfFfs",
     "SjfStrict",
+    "Slurm",
     "Srsf",
     "Srtf",
     "Ssf",
@@ -646,6 +647,182 @@ class Kueue(PolicyConfig):
         default=("LessThanOrEqualToFinalShare", "LessThanInitialShare"), metadata={"kind": "names"}
     )
     requeue_s: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm(PolicyConfig):
+    """Multifactor priority, backfill with reservations, preemption by QOS, limits.
+
+    Source: Slurm, by its documentation.
+
+    Parameters
+    ----------
+    weight_age : int, >= 0
+        Weight of the age factor in the priority (PriorityWeightAge).
+    weight_fairshare : int, >= 0
+        Weight of the fair-share factor (PriorityWeightFairshare).
+    weight_job_size : int, >= 0
+        Weight of the job-size factor (PriorityWeightJobSize).
+    weight_partition : int, >= 0
+        Weight of the partition factor (PriorityWeightPartition).
+    weight_qos : int, >= 0
+        Weight of the QOS factor (PriorityWeightQOS).
+    weight_gpu : int, >= -4294967295
+        Weight of the part of its partition's GPUs that a job wants (PriorityWeightTRES gres/gpu).
+    max_age_s : float, > 0
+        Wait from which the age factor is 1 (PriorityMaxAge). In seconds.
+    favor_small : bool
+        Whether small jobs have the larger size factor (PriorityFavorSmall).
+    small_relative_to_time : bool
+        Whether the size of a job is divided by its time limit (SMALL_RELATIVE_TO_TIME).
+    fairshare : str, one of tree, classic
+        Fair-share factor: tree (ranks) or classic (a formula; NO_FAIR_TREE).
+    half_life_s : float, >= 0
+        Time in which usage decays to half; 0 = no decay (PriorityDecayHalfLife). In seconds.
+    calc_period_s : float, >= 1
+        Time between two calculations of usage (PriorityCalcPeriod). In seconds.
+    dampening : float, > 0
+        With fairshare = classic: divisor of usage over shares (FairShareDampeningFactor).
+    account_parents : mapping, a table by name, with text each, optional
+        Account above each account; absent = below the root of the tree.
+    account_shares : mapping, a table by name, with a whole number >= 0 each, optional
+        Shares by account; absent = 1 (Fairshare).
+    user_shares : mapping, a table by name, with a whole number >= 0 each, optional
+        Shares by account/user, or /user below the root; absent = 1 (Fairshare).
+    partition_tier : mapping, a table by name, with a whole number >= 0 each, optional
+        Tier by partition, the highest first; absent = 1 (PriorityTier).
+    partition_factor : mapping, a table by name, with a whole number >= 0 each, optional
+        Factor by partition, over the largest; absent = 1 (PriorityJobFactor).
+    partition_types : mapping, a table by name, with a list of names, none of them twice each,
+        optional
+        GPU types by partition; absent = all.
+    qos_priority : mapping, a table by name, with a whole number >= 0 each, optional
+        Priority by QOS, over the largest; absent = 0 (Priority).
+    qos_usage_factor : mapping, a table by name, with a number >= 0 each, optional
+        By QOS: how often its GPU time is charged; absent = 1 (UsageFactor).
+    qos_preempt : mapping, a table by name, with a list of names, none of them twice each, optional
+        By QOS: the QOS whose jobs its jobs may preempt (Preempt).
+    preempt_exempt_s : float, >= 0
+        Time after its start in which a job is not preempted (PreemptExemptTime). In seconds.
+    qos_exempt_s : mapping, a table by name, with a number >= 0 each, optional
+        The same by QOS, in place of preempt_exempt_s (PreemptExemptTime). In seconds.
+    youngest_first : bool
+        Whether the latest start is preempted first, not the lowest QOS (youngest_first).
+    strict_order : bool
+        Whether a second look keeps the order of preemption (strict_order).
+    reorder_count : int, >= 0
+        Looks for fewer jobs to preempt, once there is a way (reorder_count).
+    requeue_delay_s : float, >= 0
+        Time after which a preempted job may start again (requeue_delay). In seconds.
+    qos_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
+        Most GPUs of all jobs of a QOS; absent = no limit (GrpTRES).
+    qos_user_gpus : mapping, a table by name, with a whole number >= 0 each, optional
+        Most GPUs of a user's jobs in a QOS; absent = no limit (MaxTRESPerUser).
+    qos_user_jobs : mapping, a table by name, with a whole number >= 1 each, optional
+        Most running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser).
+    account_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
+        Most GPUs of an account and those below it, unless the QOS has such a limit (GrpTRES).
+    default_limit_s : float, >= 0
+        Time limit of jobs without one; 0 = none (DefaultTime). In seconds.
+    limit_factor : float, >= 0
+        Time limit of jobs without one as a multiple of their duration; 0 = default_limit_s.
+    queue_depth : int, >= 0
+        Jobs that an event looks at (default_queue_depth).
+    sched_interval_s : float, >= 0
+        Time between two looks at the whole queue; 0 = none (sched_interval). In seconds.
+    backfill : bool
+        Whether jobs start ahead of others that they do not delay (sched/backfill).
+    bf_interval_s : float, >= 1
+        Time between two backfill passes (bf_interval). In seconds.
+    bf_window_s : float, > 0
+        How far ahead starts are planned (bf_window). In seconds.
+    bf_resolution_s : float, >= 1
+        Step of the planned times (bf_resolution). In seconds.
+    bf_max_job_test : int, >= 1
+        Jobs that a backfill pass looks at (bf_max_job_test).
+    bf_max_job_user : int, >= 0
+        The same of one user; 0 = no limit (bf_max_job_user).
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Slurm(favor_small=True).label()
+    'slurm(favor_small=True)'
+    """
+
+    name: ClassVar[str] = "slurm"
+
+    weight_age: int = 0
+    weight_fairshare: int = 0
+    weight_job_size: int = 0
+    weight_partition: int = 0
+    weight_qos: int = 0
+    weight_gpu: int = 0
+    max_age_s: float = 604800.0
+    favor_small: bool = False
+    small_relative_to_time: bool = False
+    fairshare: str = "tree"
+    half_life_s: float = 604800.0
+    calc_period_s: float = 300.0
+    dampening: float = 1.0
+    account_parents: Mapping[str, str] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    account_shares: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    user_shares: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    partition_tier: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    partition_factor: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    partition_types: Mapping[str, tuple[str, ...]] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    qos_priority: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    qos_usage_factor: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    qos_preempt: Mapping[str, tuple[str, ...]] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    preempt_exempt_s: float = 0.0
+    qos_exempt_s: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    youngest_first: bool = False
+    strict_order: bool = False
+    reorder_count: int = 1
+    requeue_delay_s: float = 120.0
+    qos_grp_gpus: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    qos_user_gpus: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    qos_user_jobs: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    account_grp_gpus: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "named"}
+    )
+    default_limit_s: float = 0.0
+    limit_factor: float = 0.0
+    queue_depth: int = 100
+    sched_interval_s: float = 60.0
+    backfill: bool = True
+    bf_interval_s: float = 30.0
+    bf_window_s: float = 86400.0
+    bf_resolution_s: float = 60.0
+    bf_max_job_test: int = 500
+    bf_max_job_user: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2039,6 +2216,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         Themis,
         YarnCs,
         Kueue,
+        Slurm,
         GavelLas,
         GavelLasAgnostic,
         GavelFtf,

@@ -20,6 +20,7 @@ mod preempt;
 mod registry;
 mod round;
 pub mod sharing;
+mod slurm;
 pub mod themis;
 mod tiresias;
 mod yarn;

@@ -256,6 +256,16 @@ def check_cause(
         assert reason.cause != "delayed" or stretch.end_s <= reason.until_s
         assert reason.until_s > reason.decided_s
         assert reason.percent is None or 0 <= reason.percent <= 100
+    elif reason.cause == "order":
+        assert state != "too few"
+    elif reason.cause == "requeue delay":
+        assert reason.until_s > reason.decided_s
+        assert any(
+            row["job_id"] == said.job_id and row["end_reason"] == "preempted"
+            for row in oracle.segments
+        )
+    elif reason.cause == "limit":
+        assert oracle.running(at), "somebody else uses it up"
     elif reason.cause == "copies":
         _check_copies(oracle, reason, types)
     elif reason.cause == "no quota":

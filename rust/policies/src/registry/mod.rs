@@ -11,6 +11,7 @@ mod pollux;
 mod preemptive;
 mod queues;
 mod sharing;
+mod slurm;
 mod themis;
 mod world;
 mod yarn;
@@ -181,7 +182,9 @@ impl PolicyInfo {
     /// Whether a run with these parameters needs durations in the trace.
     pub fn needs_durations(&self, params: &Params) -> bool {
         let is_given = matches!(params.get("distribution"), Some(ParamValue::List(_)));
-        self.reads_durations && !is_given
+        let is_scaled =
+            matches!(params.get("limit_factor"), Some(factor) if factor.number() > Some(0.0));
+        is_scaled || self.reads_durations && !is_given
     }
 }
 
@@ -194,6 +197,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         themis::POLICIES,
         yarn::POLICIES,
         kueue::POLICIES,
+        slurm::POLICIES,
         gavel::POLICIES,
         dally::POLICIES,
         hadar::POLICIES,

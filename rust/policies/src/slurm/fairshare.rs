@@ -1,0 +1,307 @@
+//! Fair share: who used less of the cluster than the shares say goes first.
+//!
+//! Associations (an account, and a user in it) are the leaves of a tree of accounts. Usage, in GPU seconds, decays and is
+//! charged at the ends of periods, so that the factors stand still between them. All sums go over the children of a node
+//! in order: accounts before users, then by name.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | S, U | `ratio` | part of the shares, of the usage, of a node and its siblings |
+//! | LF | `levels` | S / U |
+//! | D | `decay` | what is left of usage after a period |
+
+use super::params::{FairParams, ShareRule};
+use gangline_model::SimTime;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// An account, or a user in one. Root is an account without a name.
+#[derive(Clone, Debug)]
+struct Node {
+    is_user: bool,
+    shares: f64,
+    usage: f64,
+    children: Vec<usize>,
+}
+
+/// GPU time of one association in one QOS.
+#[derive(Clone, Debug)]
+struct Meter {
+    association: usize,
+    /// Usage factor of the QOS.
+    factor: f64,
+    gpus: u32,
+    /// Until when `gpu_ns` is counted.
+    counted_to: SimTime,
+    /// Of the period under way.
+    gpu_ns: i128,
+}
+
+impl Meter {
+    fn count(&mut self, now: SimTime) {
+        self.gpu_ns += i128::from(self.gpus) * i128::from((now - self.counted_to).0);
+        self.counted_to = now;
+    }
+}
+
+/// Shares and usage of all associations.
+#[derive(Clone, Debug)]
+pub(super) struct FairShare {
+    params: FairParams,
+    decay: f64,
+    nodes: Vec<Node>,
+    root: usize,
+    /// Account and user of each association, ascending.
+    names: Vec<(String, String)>,
+    /// Nodes of the associations.
+    users: Vec<usize>,
+    /// By association, then by name of the QOS.
+    meters: Vec<Meter>,
+    factors: Arc<[f64]>,
+    /// Periods that have ended.
+    ticks: i64,
+    /// Whether nobody has used anything yet.
+    is_untouched: bool,
+    is_stale: bool,
+}
+
+impl FairShare {
+    /// The tree of the associations of a trace, and of those that the parameters name.
+    pub(super) fn new(params: FairParams, of_trace: &BTreeSet<(&str, &str)>) -> Self {
+        let user_shares: BTreeMap<(&str, &str), f64> = params.user_shares().collect();
+        let mut pairs = of_trace.clone();
+        pairs.extend(user_shares.keys());
+        let mut accounts: BTreeSet<&str> = pairs.iter().map(|pair| pair.0).collect();
+        accounts.extend(params.account_shares.keys().map(String::as_str));
+        for (account, parent) in &params.account_parents {
+            accounts.extend([account.as_str(), parent]);
+        }
+        accounts.insert("");
+        let accounts: Vec<&str> = accounts.into_iter().collect();
+        let place = |name: &str| accounts.binary_search(&name).expect("one of all");
+        let node = |is_user, shares: Option<&f64>| Node {
+            is_user,
+            shares: shares.copied().unwrap_or(1.0),
+            usage: 0.0,
+            children: Vec::new(),
+        };
+        let shares = accounts.iter().map(|&name| params.account_shares.get(name));
+        let mut nodes: Vec<Node> = shares.map(|shares| node(false, shares)).collect();
+        for &name in accounts.iter().filter(|name| !name.is_empty()) {
+            nodes[place(params.parent(name))].children.push(place(name));
+        }
+        let users: Vec<usize> = (nodes.len()..nodes.len() + pairs.len()).collect();
+        for (pair, &user) in pairs.iter().zip(&users) {
+            nodes[place(pair.0)].children.push(user);
+            nodes.push(node(true, user_shares.get(pair)));
+        }
+        let root = place("");
+        let names = pairs
+            .iter()
+            .map(|(account, user)| ((*account).to_owned(), (*user).to_owned()));
+        let decay = if params.half_life_s > 0.0 {
+            libm::pow(0.5, params.calc_period_s / params.half_life_s)
+        } else {
+            1.0
+        };
+        Self {
+            decay,
+            nodes,
+            root,
+            names: names.collect(),
+            factors: vec![0.0; users.len()].into(),
+            users,
+            meters: Vec::new(),
+            ticks: 0,
+            is_untouched: true,
+            is_stale: true,
+            params,
+        }
+    }
+
+    /// Number of an association.
+    pub(super) fn association(&self, account: &str, user: &str) -> usize {
+        let of =
+            |(own, name): &(String, String)| (own.as_str(), name.as_str()).cmp(&(account, user));
+        self.names.binary_search_by(of).expect("one of the tree")
+    }
+
+    /// Adds a meter for each association and QOS (with its usage factor) in order, and returns their numbers.
+    pub(super) fn add_meters(&mut self, wanted: &BTreeMap<(usize, &str), f64>) {
+        self.meters = wanted
+            .iter()
+            .map(|(&(association, _), &factor)| Meter {
+                association,
+                factor,
+                gpus: 0,
+                counted_to: SimTime::ZERO,
+                gpu_ns: 0,
+            })
+            .collect();
+    }
+
+    /// A job starts on so many GPUs.
+    pub(super) fn start(&mut self, meter: usize, gpus: u32, now: SimTime) {
+        let meter = &mut self.meters[meter];
+        meter.count(now);
+        meter.gpus += gpus;
+        self.is_untouched = false;
+    }
+
+    /// A job stops.
+    pub(super) fn stop(&mut self, meter: usize, gpus: u32, now: SimTime) {
+        let meter = &mut self.meters[meter];
+        meter.count(now);
+        meter.gpus -= gpus;
+    }
+
+    /// Does the calculations that were due by now. What starts or stops now is told afterwards.
+    pub(super) fn bring_up(&mut self, now: SimTime) {
+        let period = self.params.calc_period.0;
+        if self.is_untouched {
+            self.ticks = now.0 / period;
+        }
+        while (self.ticks + 1) * period <= now.0 {
+            self.ticks += 1;
+            self.tick(SimTime(self.ticks * period));
+        }
+    }
+
+    fn tick(&mut self, end: SimTime) {
+        self.is_stale = true;
+        let mut meters = self.meters.iter_mut().peekable();
+        for (association, &user) in self.users.iter().enumerate() {
+            let mut charged = 0.0;
+            while let Some(meter) = meters.next_if(|meter| meter.association == association) {
+                meter.count(end);
+                charged += meter.factor * (std::mem::take(&mut meter.gpu_ns) as f64 / 1e9);
+            }
+            let usage = &mut self.nodes[user].usage;
+            *usage = *usage * self.decay + charged;
+        }
+    }
+
+    /// How many calculations there were: between two the factors stand still.
+    pub(super) fn ticks(&self) -> i64 {
+        self.ticks
+    }
+
+    /// The factor of each association.
+    pub(super) fn factors(&mut self) -> Arc<[f64]> {
+        if std::mem::take(&mut self.is_stale) {
+            self.add_up(self.root);
+            self.factors = match self.params.rule {
+                ShareRule::Tree => self.ranks(),
+                ShareRule::Classic => self.classic(),
+            };
+        }
+        Arc::clone(&self.factors)
+    }
+
+    fn total(&self, of: &[usize], value: impl Fn(&Node) -> f64) -> f64 {
+        of.iter()
+            .fold(0.0, |sum, &node| sum + value(&self.nodes[node]))
+    }
+
+    /// Usage of accounts.
+    fn add_up(&mut self, node: usize) {
+        if self.nodes[node].is_user {
+            return;
+        }
+        let children = std::mem::take(&mut self.nodes[node].children);
+        for &child in &children {
+            self.add_up(child);
+        }
+        self.nodes[node].usage = self.total(&children, |child| child.usage);
+        self.nodes[node].children = children;
+    }
+
+    /// Fair tree: the rank of every user over their number, the best at 1.
+    fn ranks(&self) -> Arc<[f64]> {
+        let mut ranks = Ranks {
+            of: vec![0; self.nodes.len()],
+            left: self.users.len(),
+        };
+        self.visit(&[self.root], ranks.left, &mut ranks);
+        let count = self.users.len() as f64;
+        self.users
+            .iter()
+            .map(|&user| ranks.of[user] as f64 / count)
+            .collect()
+    }
+
+    /// Ranks the children of accounts that are equal. Their best has the rank of the accounts.
+    fn visit(&self, accounts: &[usize], first: usize, ranks: &mut Ranks) {
+        let mut levels: Vec<(f64, usize)> = Vec::new();
+        for &account in accounts {
+            let children = &self.nodes[account].children;
+            let shares = self.total(children, |child| child.shares);
+            let usage = self.total(children, |child| child.usage);
+            for &child in children {
+                let node = &self.nodes[child];
+                let used = ratio(node.usage, usage);
+                let level = if used > 0.0 {
+                    ratio(node.shares, shares) / used
+                } else {
+                    f64::INFINITY
+                };
+                levels.push((level, child));
+            }
+        }
+        levels.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut rank = first;
+        for group in levels.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
+            let of_kind = |is_user| {
+                let nodes = group.iter().map(|&(_, node)| node);
+                nodes.filter(move |&node| self.nodes[node].is_user == is_user)
+            };
+            for user in of_kind(true) {
+                ranks.of[user] = rank;
+                ranks.left -= 1;
+            }
+            let accounts: Vec<usize> = of_kind(false).collect();
+            if !accounts.is_empty() {
+                self.visit(&accounts, rank, ranks);
+            }
+            rank = ranks.left;
+        }
+    }
+
+    /// Classic: half for who used just its part, more for who used less.
+    fn classic(&self) -> Arc<[f64]> {
+        let mut factors = vec![0.0; self.nodes.len()];
+        self.descend(self.root, 1.0, None, &mut factors);
+        self.users.iter().map(|&user| factors[user]).collect()
+    }
+
+    fn descend(&self, parent: usize, shares: f64, effective: Option<f64>, factors: &mut [f64]) {
+        let children = &self.nodes[parent].children;
+        let among = self.total(children, |child| child.shares);
+        for &child in children {
+            let node = &self.nodes[child];
+            let own = ratio(node.shares, among);
+            let mut used = ratio(node.usage, self.nodes[self.root].usage);
+            if let Some(effective) = effective {
+                used += (effective - used) * own;
+            }
+            let part = shares * own;
+            if !node.is_user {
+                self.descend(child, part, Some(used), factors);
+            } else if part > 0.0 {
+                factors[child] = libm::pow(2.0, -used / part / self.params.dampening);
+            }
+        }
+    }
+}
+
+/// Ranks under way.
+struct Ranks {
+    of: Vec<usize>,
+    /// Users without one.
+    left: usize,
+}
+
+/// A part of a whole, 0 of nothing.
+pub(super) fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}

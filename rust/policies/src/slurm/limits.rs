@@ -1,0 +1,129 @@
+//! Limits of QOS, users and accounts on what runs at a time: counters, and what each job adds to which.
+
+use super::params::SlurmParams;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// What a job adds to a counter, and whether the counter limits it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    counter: usize,
+    amount: u32,
+    is_limit: bool,
+}
+
+/// All that a job adds.
+pub(super) type Counts = SmallVec<[Count; 4]>;
+
+#[derive(Clone, Copy, Debug)]
+struct Counter {
+    most: f64,
+    now: u32,
+}
+
+/// Counters of what runs, each with its limit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    counters: Vec<Counter>,
+}
+
+impl Limits {
+    /// Whether a limit keeps a job waiting.
+    pub(super) fn is_held(&self, counts: &Counts) -> bool {
+        let mut limits = counts.iter().filter(|count| count.is_limit);
+        limits.any(|count| {
+            let counter = self.counters[count.counter];
+            f64::from(counter.now) + f64::from(count.amount) > counter.most
+        })
+    }
+
+    /// Whether a job alone exceeds a limit.
+    pub(super) fn is_beyond(&self, counts: &Counts) -> bool {
+        let mut limits = counts.iter().filter(|count| count.is_limit);
+        limits.any(|count| f64::from(count.amount) > self.counters[count.counter].most)
+    }
+
+    /// A job starts.
+    pub(super) fn start(&mut self, counts: &Counts) {
+        for count in counts {
+            self.counters[count.counter].now += count.amount;
+        }
+    }
+
+    /// A job stops.
+    pub(super) fn stop(&mut self, counts: &Counts) {
+        for count in counts {
+            self.counters[count.counter].now -= count.amount;
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Of<'a> {
+    Qos(&'a str),
+    UserGpus(&'a str, &'a str),
+    UserJobs(&'a str, &'a str),
+    Account(&'a str),
+}
+
+/// Makes the counters that the jobs of a trace need.
+#[derive(Debug)]
+pub(super) struct LimitsMaker<'a> {
+    params: &'a SlurmParams,
+    numbers: FxHashMap<Of<'a>, usize>,
+    pub(super) limits: Limits,
+}
+
+impl<'a> LimitsMaker<'a> {
+    pub(super) fn new(params: &'a SlurmParams) -> Self {
+        Self {
+            params,
+            numbers: FxHashMap::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// What a job of so many GPUs adds: of an account, a user and a QOS.
+    pub(super) fn counts(
+        &mut self,
+        (account, user, qos): (&'a str, &'a str, &'a str),
+        gpus: u32,
+    ) -> Counts {
+        let params = self.params;
+        let mut counts = Counts::new();
+        let mut add = |of, most: Option<&f64>, amount, is_limit| {
+            let Some(&most) = most else { return };
+            let counters = &mut self.limits.counters;
+            let counter = *self.numbers.entry(of).or_insert_with(|| {
+                counters.push(Counter { most, now: 0 });
+                counters.len() - 1
+            });
+            counts.push(Count {
+                counter,
+                amount,
+                is_limit,
+            });
+        };
+        let group = params.qos_grp_gpus.get(qos);
+        add(Of::Qos(qos), group, gpus, true);
+        add(
+            Of::UserGpus(user, qos),
+            params.qos_user_gpus.get(qos),
+            gpus,
+            true,
+        );
+        add(
+            Of::UserJobs(user, qos),
+            params.qos_user_jobs.get(qos),
+            1,
+            true,
+        );
+        // a limit of the QOS takes precedence over those of accounts
+        for account in params.fair.ancestry(account) {
+            let most = params.account_grp_gpus.get(account);
+            add(Of::Account(account), most, gpus, group.is_none());
+        }
+        counts
+    }
+}

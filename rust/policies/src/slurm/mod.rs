@@ -1,0 +1,709 @@
+//! `slurm`: what Slurm does, by its documentation (`docs/policies/slurm.md`).
+//!
+//! | Slurm | here |
+//! |---|---|
+//! | priority/multifactor | [`Priority`], [`fairshare`], [`queue`] |
+//! | main scheduling loop | [`Slurm::main_pass`] |
+//! | sched/backfill | [`Slurm::backfill_pass`], [`planner`] |
+//! | preempt/qos | [`preempt`] |
+//! | limits of QOS and associations | [`limits`] |
+//!
+//! A pass looks at jobs in the order of priority for as long as one of those that are left might start ([`Hope`]), and
+//! not at all if nothing has changed since it found nothing to do ([`Quiet`]).
+
+mod fairshare;
+mod jobs;
+mod limits;
+mod params;
+mod planner;
+mod preempt;
+mod queue;
+
+pub(crate) use params::{ShareRule, SlurmParams};
+
+use crate::kit::why::NO_PLACE;
+use crate::kit::{Alarm, Places};
+use fairshare::FairShare;
+use gangline_engine::{
+    Cause, Changes, ClusterView, FreeIndex, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
+    Run, WakeOn,
+};
+use gangline_model::{GpuSet, JobFacts, JobId, SPAN_MAX, ServerId, SimSpan, SimTime};
+use jobs::{JobKinds, Profile, UNLIMITED};
+use limits::Limits;
+use params::Weights;
+use planner::{Ends, Planner};
+use preempt::{Preemption, Seeker};
+use queue::{LineKey, Queue};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// It was preempted, and its requeue delay is not over.
+pub(crate) static REQUEUED: Reason = Reason::new(
+    "requeue delay",
+    "it was preempted, and may not start again before an instant",
+    "it was preempted, and {policy} does not start it again before {until}",
+);
+
+/// A limit of its QOS, its user or its account.
+pub(crate) static LIMIT: Reason = Reason::new(
+    "limit",
+    "with it, its QOS, user or account would have more than a limit allows",
+    "with it, its QOS, its user or its account would have had more than a limit allows{meanwhile}",
+);
+
+/// Enough GPUs are free, and it is not its turn.
+pub(crate) static ORDER: Reason = Reason::new(
+    "order",
+    "enough GPUs are free, but jobs before it in the order of priority come first, or no pass has reached it",
+    "{free}, but jobs before it in the order of priority came first, or no pass of {policy} had reached it",
+);
+
+/// The largest priority.
+const PRIORITY_MAX: f64 = 4_294_967_295.0;
+
+/// Slurm.
+#[derive(Debug)]
+pub(crate) struct Slurm {
+    params: SlurmParams,
+    places: Places,
+    jobs: Arc<JobKinds>,
+    /// Only where it counts.
+    fair: Option<FairShare>,
+    limits: Limits,
+    preemption: Preemption,
+    queue: Queue,
+    running: Running,
+    planner: Planner,
+    homes: Homes,
+    alarm: Alarm,
+    main: Quiet,
+    backfill: Quiet,
+}
+
+/// Books of running jobs.
+#[derive(Clone, Debug, Default)]
+struct Running {
+    /// Expected ends on the grid, of jobs that have a time limit.
+    ends: BTreeSet<(SimTime, JobId)>,
+    end_of: FxHashMap<JobId, SimTime>,
+    /// Jobs that this plan starts.
+    started: FxHashMap<JobId, GpuSet>,
+    /// Jobs that it stops.
+    stopped: Vec<JobId>,
+}
+
+impl Running {
+    fn start(&mut self, job: JobId, gpus: GpuSet, end: SimTime) {
+        if end < SimTime::NEVER {
+            self.ends.insert((end, job));
+            self.end_of.insert(job, end);
+        }
+        self.started.insert(job, gpus);
+    }
+
+    fn stop(&mut self, job: JobId) {
+        if let Some(end) = self.end_of.remove(&job) {
+            self.ends.remove(&(end, job));
+        }
+    }
+
+    /// GPUs of a running job, or of one that this plan starts.
+    fn gpus<'a>(&'a self, view: &ClusterView<'a>, job: JobId) -> &'a GpuSet {
+        let before = || view.run(job).map(Run::gpus);
+        self.started
+            .get(&job)
+            .or_else(before)
+            .expect("a running job")
+    }
+}
+
+/// Whether a kind has a place on the servers that are up, if nothing ran.
+#[derive(Clone, Debug, Default)]
+struct Homes {
+    /// The empty cluster, while servers are down.
+    empty: Option<FreeIndex>,
+    of_kind: Vec<Option<bool>>,
+}
+
+/// When a pass need not be made again.
+#[derive(Clone, Copy, Debug)]
+struct Quiet {
+    /// Before this instant it would do nothing, if nothing changes.
+    until: SimTime,
+    /// Calculations of usage at that time.
+    ticks: i64,
+}
+
+impl Quiet {
+    const NO: Self = Self {
+        until: SimTime::ZERO,
+        ticks: 0,
+    };
+}
+
+/// Which of the jobs that a pass has not seen yet could start, by their kinds.
+#[derive(Clone, Debug)]
+struct Hope {
+    left: Vec<u32>,
+    fits: Vec<bool>,
+    /// Jobs whose kind fits.
+    count: u32,
+    /// Jobs that may preempt others.
+    preemptors: u32,
+}
+
+impl Hope {
+    fn new(queue: &Queue, jobs: &JobKinds, places: &Places, free: &mut FreeIndex) -> Self {
+        let mut hope = Self {
+            left: queue.of_kind.clone(),
+            fits: vec![false; queue.of_kind.len()],
+            count: 0,
+            preemptors: queue.preemptors,
+        };
+        hope.ask(jobs, places, free);
+        hope
+    }
+
+    /// Asks again what fits.
+    fn ask(&mut self, jobs: &JobKinds, places: &Places, free: &mut FreeIndex) {
+        self.count = 0;
+        for (at, kind) in jobs.kinds.iter().enumerate() {
+            if self.left[at] > 0 {
+                let mut types = kind.types.iter();
+                self.fits[at] = types.any(|&id| places.can_on(free, kind.class, id));
+                self.count += if self.fits[at] { self.left[at] } else { 0 };
+            }
+        }
+    }
+
+    /// The pass has seen a job.
+    fn see(&mut self, profile: &Profile) {
+        self.left[profile.kind] -= 1;
+        self.count -= u32::from(self.fits[profile.kind]);
+        self.preemptors -= u32::from(profile.can_preempt());
+    }
+
+    fn is_over(&self) -> bool {
+        self.count == 0 && self.preemptors == 0
+    }
+}
+
+/// The priority of jobs at an instant.
+#[derive(Clone, Debug)]
+struct Priority<'a> {
+    now: SimTime,
+    weights: Weights,
+    max_age_s: f64,
+    factors: Arc<[f64]>,
+    jobs: &'a JobFacts,
+}
+
+impl Priority<'_> {
+    fn of(&self, key: &LineKey, job: JobId) -> i64 {
+        let since = key.since.unwrap_or_else(|| self.jobs.arrival(job));
+        let age = ((self.now - since).0 as f64 / 1e9 / self.max_age_s).min(1.0);
+        let share = self.factors.get(key.association as usize);
+        let mut value = self.weights.age * age;
+        value += self.weights.fairshare * share.copied().unwrap_or(0.0);
+        for term in key.terms {
+            value += f64::from_bits(term);
+        }
+        (value - f64::from(key.nice))
+            .trunc()
+            .clamp(0.0, PRIORITY_MAX) as i64
+    }
+}
+
+impl Slurm {
+    pub(crate) fn new(params: SlurmParams) -> Self {
+        Self {
+            places: Places::new(params.placement.clone()),
+            jobs: Arc::default(),
+            fair: None,
+            limits: Limits::default(),
+            preemption: Preemption::default(),
+            queue: Queue::default(),
+            running: Running::default(),
+            planner: Planner::default(),
+            homes: Homes::default(),
+            alarm: Alarm::OFF,
+            main: Quiet::NO,
+            backfill: Quiet::NO,
+            params,
+        }
+    }
+
+    /// Time limit of a job.
+    fn limit(&self, view: &ClusterView<'_>, job: JobId) -> Result<SimSpan, PolicyError> {
+        if let Some(limit) = view.jobs().time_limit(job) {
+            return Ok(limit);
+        }
+        if self.params.limit_factor > 0.0 {
+            let limit = self.params.limit_factor * view.duration(job)?.0 as f64;
+            let is_long = limit >= SPAN_MAX.0 as f64;
+            return Ok(if is_long {
+                UNLIMITED
+            } else {
+                SimSpan((limit.round() as i64).max(1))
+            });
+        }
+        let default = self.params.default_limit;
+        Ok(if default > SimSpan::ZERO {
+            default
+        } else {
+            UNLIMITED
+        })
+    }
+
+    /// When a job that starts at an instant is planned to end.
+    fn end(&self, begin: SimTime, limit: SimSpan) -> SimTime {
+        self.planner.up(begin + limit)
+    }
+
+    fn has_home(&mut self, view: &ClusterView<'_>, job: JobId) -> bool {
+        let jobs = Arc::clone(&self.jobs);
+        let kind = jobs.of(job).kind;
+        let Homes { empty, of_kind } = &mut self.homes;
+        let Some(free) = empty else { return true };
+        *of_kind[kind].get_or_insert_with(|| {
+            let kind = &jobs.kinds[kind];
+            let starts = (job, view.starts(job));
+            let mut types = kind.types.iter();
+            types.any(|&id| self.places.place_in(free, kind.class, starts, id).is_some())
+        })
+    }
+
+    fn note_servers(&mut self, view: &ClusterView<'_>) {
+        let all = 0..view.cluster().servers().len();
+        let down: Vec<ServerId> = all
+            .map(ServerId::new)
+            .filter(|&id| !view.is_up(id))
+            .collect();
+        let is_any_down = !down.is_empty();
+        self.homes = Homes {
+            empty: is_any_down.then(|| FreeIndex::with_down(view.cluster(), down.into_iter())),
+            of_kind: vec![None; self.jobs.kinds.len()],
+        };
+    }
+
+    /// Takes in what happened. Whether a pass may have more to do than before.
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> bool {
+        let now = view.now();
+        if let Some(fair) = &mut self.fair {
+            fair.bring_up(now);
+        }
+        self.running.started.clear();
+        self.running.stopped.clear();
+        let jobs = Arc::clone(&self.jobs);
+        for &job in changes.finished.iter().chain(&changes.requeued) {
+            self.note_stop(&jobs, job, now);
+        }
+        for &job in changes.requeued.iter().chain(&changes.arrived) {
+            self.queue.join(&jobs, job);
+        }
+        if changes.has_servers() {
+            self.note_servers(view);
+        }
+        let is_any_awake = self.queue.wake(&jobs, now);
+        is_any_awake || changes.has_room() || !changes.arrived.is_empty()
+    }
+
+    fn note_stop(&mut self, jobs: &JobKinds, job: JobId, now: SimTime) {
+        let profile = jobs.of(job);
+        self.running.stop(job);
+        self.limits.stop(&profile.counts);
+        if let Some(fair) = &mut self.fair {
+            fair.stop(profile.meter, profile.gpus, now);
+        }
+    }
+
+    /// Starts a job, in the place of others.
+    fn start(
+        &mut self,
+        (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
+        job: JobId,
+        gpus: GpuSet,
+        victims: &[JobId],
+    ) -> Result<SimTime, PolicyError> {
+        let now = view.now();
+        let jobs = Arc::clone(&self.jobs);
+        for &victim in victims {
+            plan.preempt(victim);
+            plan.release(victim);
+            self.note_stop(&jobs, victim, now);
+            self.running.stopped.push(victim);
+            self.queue.delay(victim, now + self.params.requeue_delay);
+        }
+        let profile = jobs.of(job);
+        let end = if self.params.backfill.is_some() {
+            self.end(now, self.limit(view, job)?)
+        } else {
+            SimTime::NEVER
+        };
+        self.queue.leave(&jobs, job);
+        self.limits.start(&profile.counts);
+        if let Some(fair) = &mut self.fair {
+            fair.start(profile.meter, profile.gpus, now);
+        }
+        self.running.start(job, gpus.clone(), end);
+        plan.start(job, gpus);
+        (self.main, self.backfill) = (Quiet::NO, Quiet::NO);
+        Ok(end)
+    }
+
+    /// Whom to preempt for a job, of those whose servers are all open.
+    fn way<'a>(
+        &mut self,
+        (view, plan): (&ClusterView<'a>, &mut Plan<'_>),
+        seeker: &Seeker<'_>,
+    ) -> Option<(Vec<JobId>, GpuSet)> {
+        let Self {
+            preemption,
+            places,
+            planner,
+            running,
+            jobs,
+            ..
+        } = self;
+        let is_meant = |run: &Run| {
+            let is_open = |server| !planner.is_shut(server);
+            let mut servers = run.gpus().by_server().iter();
+            !running.stopped.contains(&run.job) && servers.all(|one| is_open(one.server))
+        };
+        let qos_of = |job| jobs.of(job).qos;
+        let (victims, gpus) = preemption.find((view, places, plan), seeker, qos_of, is_meant)?;
+        Some((victims.iter().map(|victim| victim.job).collect(), gpus))
+    }
+
+    fn priority<'a>(&mut self, view: &ClusterView<'a>) -> Priority<'a> {
+        let factors = self.fair.as_mut().map(FairShare::factors);
+        Priority {
+            now: view.now(),
+            weights: self.params.weights,
+            max_age_s: self.params.max_age_s,
+            factors: factors.unwrap_or_default(),
+            jobs: view.jobs(),
+        }
+    }
+
+    /// Jobs of the queue in order, at most `depth`, each on free GPUs or in the place of others. Once there is no way for
+    /// a job, none of its partition starts.
+    fn main_pass(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        depth: usize,
+    ) -> Result<(), PolicyError> {
+        let jobs = Arc::clone(&self.jobs);
+        let mut hope = Hope::new(&self.queue, &jobs, &self.places, plan.free());
+        if hope.is_over() {
+            return Ok(());
+        }
+        let priority = self.priority(view);
+        let mut walk = self.queue.walk(|key, job| priority.of(key, job));
+        let mut blocked = vec![false; jobs.partitions];
+        let mut seen = 0;
+        while !hope.is_over()
+            && let Some(at) = walk.next()
+        {
+            if seen == depth {
+                return Ok(());
+            }
+            seen += 1;
+            let job = at.0;
+            let profile = jobs.of(job);
+            let kind = &jobs.kinds[profile.kind];
+            hope.see(profile);
+            let is_blocked = &mut blocked[kind.partition as usize];
+            let is_skipped =
+                *is_blocked || self.limits.is_held(&profile.counts) || !self.has_home(view, job);
+            if !is_skipped {
+                let seeker = Seeker {
+                    job,
+                    qos: profile.qos,
+                    kind,
+                };
+                if let Some(gpus) = seeker.place(&mut self.places, plan) {
+                    self.start((view, plan), job, gpus, &[])?;
+                    hope.ask(&jobs, &self.places, plan.free());
+                } else if profile.can_preempt()
+                    && let Some((victims, gpus)) = self.way((view, plan), &seeker)
+                {
+                    self.start((view, plan), job, gpus, &victims)?;
+                    hope.ask(&jobs, &self.places, plan.free());
+                } else {
+                    *is_blocked = true;
+                }
+            }
+            if *is_blocked && depth == usize::MAX {
+                continue; // the rest of the line is of this partition
+            }
+            walk.go_on(&self.queue, at);
+        }
+        if self.queue.preemptors == 0 && plan.is_empty() {
+            self.main = self.quiet(self.queue.next_eligible());
+        }
+        Ok(())
+    }
+
+    /// A pass does nothing until an instant, if nothing changes.
+    fn quiet(&self, until: SimTime) -> Quiet {
+        let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
+        Quiet { until, ticks }
+    }
+
+    /// Whether a pass would do nothing. For that the order of jobs must be the same as well.
+    fn is_quiet(&self, pass: Quiet, now: SimTime) -> bool {
+        let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
+        let is_fixed = self.params.weights.age == 0.0 && ticks == pass.ticks;
+        now < pass.until && (is_fixed || self.queue.is_one_line())
+    }
+
+    /// Expected ends of running jobs; those that are overdue end at the next instant of the grid.
+    fn ends(&self, now: SimTime) -> Ends {
+        let soon = self.planner.up(now + SimSpan(1));
+        let ends = self.running.ends.iter();
+        ends.map(|&(end, job)| (end.max(soon), job)).collect()
+    }
+
+    /// Plans a start for each job of the queue in order, and starts those whose turn is now.
+    fn backfill_pass(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<(), PolicyError> {
+        let (Some(params), now) = (self.params.backfill, view.now()) else {
+            return Ok(());
+        };
+        let jobs = Arc::clone(&self.jobs);
+        let mut hope = Hope::new(&self.queue, &jobs, &self.places, plan.free());
+        if hope.is_over() {
+            return Ok(());
+        }
+        let before = plan.actions().len();
+        let is_monotone = !self.places.has_non_monotone(plan.free());
+        let priority = self.priority(view);
+        let mut walk = self.queue.walk(|key, job| priority.of(key, job));
+        self.planner.begin(self.ends(now));
+        let mut tested: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut seen = 0;
+        while !hope.is_over()
+            && seen < params.max_job_test
+            && let Some(at) = walk.next()
+        {
+            seen += 1;
+            let job = at.0;
+            let profile = jobs.of(job);
+            hope.see(profile);
+            let of_user = tested.entry(profile.user).or_default();
+            *of_user += 1;
+            let is_skipped = params.max_job_user > 0 && *of_user > params.max_job_user
+                || self.limits.is_held(&profile.counts)
+                || !self.has_home(view, job);
+            if !is_skipped && self.plan_job((view, plan), job, profile, is_monotone)? {
+                hope.ask(&jobs, &self.places, plan.free());
+            }
+            walk.go_on(&self.queue, at);
+        }
+        if before == plan.actions().len() && self.queue.preemptors == 0 && is_monotone {
+            let horizon = now + params.window;
+            let beyond = self.planner.first_end_after(horizon);
+            let until = SimTime(beyond.0.saturating_sub(params.window.0));
+            let first = self.planner.first_end_after(now);
+            self.backfill = self.quiet(until.min(first).min(self.queue.next_eligible()));
+        }
+        Ok(())
+    }
+
+    /// Plans the start of a job; whether that is now.
+    fn plan_job(
+        &mut self,
+        (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
+        job: JobId,
+        profile: &Profile,
+        is_monotone: bool,
+    ) -> Result<bool, PolicyError> {
+        let jobs = Arc::clone(&self.jobs);
+        let seeker = Seeker {
+            job,
+            qos: profile.qos,
+            kind: &jobs.kinds[profile.kind],
+        };
+        let (now, limit) = (view.now(), self.limit(view, job)?);
+        let horizon = now + self.params.backfill.map_or(SimSpan::ZERO, |own| own.window);
+        // what is free only shrinks in a pass, unless jobs are preempted: equal jobs start in their order
+        let key = (profile.kind, limit);
+        let is_known = is_monotone && !profile.can_preempt();
+        let earliest = self.planner.earliest.get(&key).copied();
+        let mut begin = earliest.filter(|_| is_known).unwrap_or(now);
+        let mark = plan.mark();
+        let found = loop {
+            if begin > horizon || begin == SimTime::NEVER {
+                break None;
+            }
+            let span = (begin, self.end(begin, limit));
+            let running = &self.running;
+            self.planner
+                .look_at(plan.free(), span, |job| running.gpus(view, job));
+            if let Some(gpus) = seeker.place(&mut self.places, plan) {
+                break Some((Vec::new(), gpus));
+            }
+            if begin == now && profile.can_preempt() {
+                let way = self.way((view, plan), &seeker);
+                if way.is_some() {
+                    break way;
+                }
+            }
+            begin = self.planner.next_start();
+        };
+        self.planner.end_search(plan.free(), mark);
+        self.planner.earliest.insert(key, begin);
+        let Some((victims, gpus)) = found else {
+            return Ok(false);
+        };
+        let end = self.end(begin, limit);
+        if begin > now {
+            let servers = gpus.by_server().iter().map(|one| one.server);
+            self.planner.book(servers, begin, end);
+            return Ok(false);
+        }
+        let emptied: BTreeSet<ServerId> = victims
+            .iter()
+            .flat_map(|&victim| self.running.gpus(view, victim).by_server())
+            .map(|one| one.server)
+            .collect();
+        self.start((view, plan), job, gpus, &victims)?;
+        for &victim in &victims {
+            self.planner.remove_end(victim);
+        }
+        if !victims.is_empty() {
+            self.planner.earliest.clear();
+            self.planner.book(emptied, now, end);
+        }
+        self.planner.add_end(end, job);
+        Ok(true)
+    }
+
+    /// The next instant at which a pass is due.
+    fn next_pass(&self, now: SimTime) -> SimTime {
+        let next = |every: SimSpan| match every.0 {
+            0 => SimTime::NEVER,
+            every => SimTime((now.0 / every + 1).saturating_mul(every)),
+        };
+        let backfill = self
+            .params
+            .backfill
+            .map_or(SimTime::NEVER, |own| next(own.interval));
+        backfill.min(next(self.params.sched_interval))
+    }
+}
+
+/// Whether an instant is a multiple of a period; none is one of nothing.
+fn is_due(now: SimTime, every: SimSpan) -> bool {
+    every > SimSpan::ZERO && now.0 % every.0 == 0
+}
+
+impl Policy for Slurm {
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            knowledge: if self.params.limit_factor > 0.0 {
+                Knowledge::Remaining
+            } else {
+                Knowledge::Online
+            },
+            ..PolicyTraits::default()
+        }
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let mut unplaceable = self.places.start(view, plan)?;
+        let resolution = self
+            .params
+            .backfill
+            .map_or(SimSpan(1), |own| own.resolution);
+        self.planner = Planner::new(view.cluster().servers().len(), resolution);
+        let known = {
+            let limit = |job| self.limit(view, job).unwrap_or(UNLIMITED);
+            JobKinds::new(view, &self.places, &self.params, limit)
+        };
+        let jobs = known.jobs;
+        let has_place = |job: JobId| {
+            let mut types = jobs.kinds[jobs.of(job).kind].types.iter();
+            types.any(|&id| self.places.has_home(job, id))
+        };
+        let is_refused =
+            |&job: &JobId| !has_place(job) || known.limits.is_beyond(&jobs.of(job).counts);
+        unplaceable.extend(view.jobs().ids().filter(is_refused));
+        unplaceable.sort_unstable();
+        unplaceable.dedup();
+        self.preemption = Preemption::new(&self.params, &known.qos_names);
+        self.queue = Queue::new(jobs.kinds.len(), self.params.weights.age > 0.0);
+        self.limits = known.limits;
+        self.fair = (self.params.weights.fairshare > 0.0).then_some(known.fair);
+        self.jobs = Arc::new(jobs);
+        Ok(unplaceable)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let now = view.now();
+        if self.update(view, changes) {
+            (self.main, self.backfill) = (Quiet::NO, Quiet::NO);
+        }
+        let is_event =
+            changes.has_servers() || !(changes.arrived.is_empty() && changes.finished.is_empty());
+        if is_due(now, self.params.sched_interval) {
+            if !self.is_quiet(self.main, now) {
+                self.main_pass(view, plan, usize::MAX)?;
+            }
+        } else if is_event {
+            self.main_pass(view, plan, self.params.queue_depth)?;
+        }
+        let interval = self
+            .params
+            .backfill
+            .map_or(SimSpan::ZERO, |own| own.interval);
+        if is_due(now, interval) && !self.is_quiet(self.backfill, now) {
+            self.backfill_pass(view, plan)?;
+        }
+        if !self.running.stopped.is_empty() {
+            plan.sort_preemptions(|job| job);
+        }
+        let next = if self.queue.len() > 0 {
+            self.next_pass(now)
+        } else {
+            SimTime::NEVER
+        };
+        self.alarm.set(now, next, plan);
+        Ok(Next::Ask)
+    }
+
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&LIMIT, &NO_PLACE, &ORDER, &REQUEUED]
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let profile = self.jobs.of(job);
+        let until = self.queue.since(job);
+        if let Some(until) = until.filter(|&until| until > view.now()) {
+            return Some(Cause::new(&REQUEUED).until(until));
+        }
+        if self.limits.is_held(&profile.counts) {
+            return Some(Cause::new(&LIMIT));
+        }
+        let mut types = self.jobs.kinds[profile.kind].types.iter();
+        let is_enough = types.any(|&id| view.gpus_free(id) >= profile.gpus);
+        Some(Cause::new(if is_enough { &ORDER } else { &NO_PLACE }))
+    }
+}

@@ -1,0 +1,236 @@
+//! Parameters of `slurm`, by the names of `docs/policies/slurm.md`.
+
+use crate::params::{ParamReader, ParamValue};
+use crate::place::PlacementParams;
+use gangline_engine::PolicyError;
+use gangline_model::{SimSpan, words};
+use std::collections::BTreeMap;
+
+words! {
+    /// How fair share is computed.
+    pub(crate) enum ShareRule {
+        /// By ranks in the tree of accounts.
+        Tree = "tree",
+        /// By a formula of shares and usage.
+        Classic = "classic",
+    }
+}
+
+type Numbers = BTreeMap<String, f64>;
+
+/// Weights of the factors of the priority.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weights {
+    pub(super) age: f64,
+    pub(super) fairshare: f64,
+    pub(super) job_size: f64,
+    pub(super) partition: f64,
+    pub(super) qos: f64,
+    pub(super) gpu: f64,
+}
+
+/// Parameters of fair share.
+#[derive(Clone, Debug)]
+pub(crate) struct FairParams {
+    pub(super) rule: ShareRule,
+    pub(super) half_life_s: f64,
+    pub(super) calc_period_s: f64,
+    pub(super) calc_period: SimSpan,
+    pub(super) dampening: f64,
+    pub(super) account_parents: BTreeMap<String, String>,
+    pub(super) account_shares: Numbers,
+    /// By `account/user`.
+    user_shares: Numbers,
+}
+
+impl FairParams {
+    /// The account above an account; that above all has no name.
+    pub(super) fn parent(&self, account: &str) -> &str {
+        self.account_parents.get(account).map_or("", String::as_str)
+    }
+
+    /// An account and those above it, up to the one without a name.
+    pub(super) fn ancestry<'a>(&'a self, account: &'a str) -> impl Iterator<Item = &'a str> {
+        let above = |&account: &&'a str| (!account.is_empty()).then(|| self.parent(account));
+        std::iter::successors(Some(account), above)
+    }
+
+    /// Shares of users: account, user, shares.
+    pub(super) fn user_shares(&self) -> impl Iterator<Item = ((&str, &str), f64)> {
+        let given = self.user_shares.iter();
+        given.filter_map(|(name, shares)| Some((name.split_once('/')?, *shares)))
+    }
+
+    /// The first account that hangs below itself.
+    fn circle(&self) -> Option<&str> {
+        let most = self.account_parents.len() + 2; // with the account above all keys, and the one without a name
+        let accounts = self.account_parents.keys();
+        let mut circles = accounts.filter(|name| self.ancestry(name).nth(most).is_some());
+        circles.next().map(String::as_str)
+    }
+}
+
+/// Parameters of the policy.
+#[derive(Clone, Debug)]
+pub(crate) struct SlurmParams {
+    pub(super) weights: Weights,
+    pub(super) max_age_s: f64,
+    pub(super) favor_small: bool,
+    pub(super) small_relative_to_time: bool,
+    pub(super) fair: FairParams,
+    pub(super) partition_tier: Numbers,
+    pub(super) partition_factor: Numbers,
+    pub(super) partition_types: BTreeMap<String, Vec<String>>,
+    pub(super) qos_priority: Numbers,
+    pub(super) qos_usage_factor: Numbers,
+    qos_preempt: BTreeMap<String, Vec<String>>,
+    pub(super) preempt_exempt: SimSpan,
+    pub(super) qos_exempt: BTreeMap<String, SimSpan>,
+    pub(super) youngest_first: bool,
+    pub(super) strict_order: bool,
+    pub(super) reorder_count: u64,
+    pub(super) requeue_delay: SimSpan,
+    pub(super) qos_grp_gpus: Numbers,
+    pub(super) qos_user_gpus: Numbers,
+    pub(super) qos_user_jobs: Numbers,
+    pub(super) account_grp_gpus: Numbers,
+    /// Zero = none.
+    pub(super) default_limit: SimSpan,
+    /// 0 = none.
+    pub(super) limit_factor: f64,
+    pub(super) queue_depth: usize,
+    /// Zero = never.
+    pub(super) sched_interval: SimSpan,
+    pub(super) backfill: Option<BackfillParams>,
+    pub(super) placement: PlacementParams,
+}
+
+/// Parameters of backfill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BackfillParams {
+    pub(super) interval: SimSpan,
+    pub(super) window: SimSpan,
+    pub(super) resolution: SimSpan,
+    pub(super) max_job_test: usize,
+    /// 0 = no limit.
+    pub(super) max_job_user: u32,
+}
+
+impl SlurmParams {
+    /// The values of a policy with these parameters.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for times beyond those of a run, names that are none, and accounts below themselves.
+    pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+        let numbers = |name| params.named_numbers(name).unwrap_or_default();
+        let weights = Weights {
+            age: params.number("weight_age"),
+            fairshare: params.number("weight_fairshare"),
+            job_size: params.number("weight_job_size"),
+            partition: params.number("weight_partition"),
+            qos: params.number("weight_qos"),
+            gpu: params.number("weight_gpu"),
+        };
+        let account_parents = table(params, "account_parents", |value| {
+            value.text().map(ToOwned::to_owned)
+        });
+        let fair = FairParams {
+            rule: params.choice("fairshare", ShareRule::named),
+            half_life_s: params.number("half_life_s"),
+            calc_period_s: params.number("calc_period_s"),
+            calc_period: params.period("calc_period_s")?,
+            dampening: params.number("dampening"),
+            account_parents,
+            account_shares: numbers("account_shares"),
+            user_shares: numbers("user_shares"),
+        };
+        if fair.user_shares.keys().any(|name| !name.contains('/')) {
+            let expected = "shares by account/user, or /user for a user below no account";
+            return Err(params.refuse("user_shares", expected));
+        }
+        let above_all = [
+            &fair.account_parents.contains_key(""),
+            &fair.account_shares.contains_key(""),
+        ];
+        if above_all.contains(&&true) {
+            let field = if *above_all[0] {
+                "account_parents"
+            } else {
+                "account_shares"
+            };
+            return Err(params.refuse(field, "accounts that have names"));
+        }
+        if let Some(account) = fair.circle() {
+            let expected = format!("no account below itself, as {account} is");
+            return Err(params.refuse("account_parents", &expected));
+        }
+        let texts = |value: &ParamValue| {
+            let texts = value.texts()?;
+            Some(texts.into_iter().map(ToOwned::to_owned).collect())
+        };
+        let mut qos_exempt = BTreeMap::new();
+        for (name, seconds) in numbers("qos_exempt_s") {
+            let span = SimSpan::from_seconds(seconds);
+            let span = span.map_err(|_| params.refuse("qos_exempt_s", "at most 4e9 seconds"))?;
+            qos_exempt.insert(name, span);
+        }
+        let backfill = BackfillParams {
+            interval: params.period("bf_interval_s")?,
+            window: params.span("bf_window_s")?,
+            resolution: params.period("bf_resolution_s")?,
+            max_job_test: params.number("bf_max_job_test") as usize,
+            max_job_user: params.number("bf_max_job_user") as u32,
+        };
+        let sched_interval = if params.number("sched_interval_s") > 0.0 {
+            params.period("sched_interval_s")?
+        } else {
+            SimSpan::ZERO
+        };
+        Ok(Self {
+            weights,
+            max_age_s: params.number("max_age_s"),
+            favor_small: params.flag("favor_small"),
+            small_relative_to_time: params.flag("small_relative_to_time"),
+            fair,
+            partition_tier: numbers("partition_tier"),
+            partition_factor: numbers("partition_factor"),
+            partition_types: table(params, "partition_types", texts),
+            qos_priority: numbers("qos_priority"),
+            qos_usage_factor: numbers("qos_usage_factor"),
+            qos_preempt: table(params, "qos_preempt", texts),
+            preempt_exempt: params.span("preempt_exempt_s")?,
+            qos_exempt,
+            youngest_first: params.flag("youngest_first"),
+            strict_order: params.flag("strict_order"),
+            reorder_count: params.number("reorder_count") as u64,
+            requeue_delay: params.span("requeue_delay_s")?,
+            qos_grp_gpus: numbers("qos_grp_gpus"),
+            qos_user_gpus: numbers("qos_user_gpus"),
+            qos_user_jobs: numbers("qos_user_jobs"),
+            account_grp_gpus: numbers("account_grp_gpus"),
+            default_limit: params.span("default_limit_s")?,
+            limit_factor: params.number("limit_factor"),
+            queue_depth: params.number("queue_depth") as usize,
+            sched_interval,
+            backfill: params.flag("backfill").then_some(backfill),
+            placement: PlacementParams::read(params),
+        })
+    }
+
+    /// QOS that a QOS preempts.
+    pub(super) fn preempts(&self, qos: &str) -> &[String] {
+        self.qos_preempt.get(qos).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Values by name.
+fn table<T>(
+    params: &ParamReader,
+    name: &str,
+    read: impl Fn(&ParamValue) -> Option<T>,
+) -> BTreeMap<String, T> {
+    let given = params.table(name).into_iter().flatten();
+    given
+        .filter_map(|(key, value)| Some((key.clone(), read(value)?)))
+        .collect()
+}

@@ -1,0 +1,220 @@
+//! The queue in the order of priority, without computing the priority of every job at every pass.
+//!
+//! Jobs that differ in nothing but their age stand in one *line*. As priority never falls with age, and jobs are numbered
+//! in order of arrival, a line is ordered by number for good. A pass merges the lines by the priorities of their heads:
+//! O(lines + visited jobs x log n).
+
+use super::jobs::{JobKinds, Profile};
+use gangline_model::{JobId, SimTime};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// What tells lines apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LineKey {
+    /// Whether its jobs cannot preempt.
+    pub(super) is_last: bool,
+    /// Tier of the partition.
+    pub(super) tier: i64,
+    pub(super) partition: u32,
+    /// The association, where its fair share counts.
+    pub(super) association: u32,
+    /// Constant terms of the priority, as bits.
+    pub(super) terms: [u64; 4],
+    pub(super) nice: i32,
+    /// Since when its jobs wait, of jobs that were preempted; others since their arrival.
+    pub(super) since: Option<SimTime>,
+}
+
+/// Jobs of one key.
+#[derive(Clone, Debug)]
+struct Line {
+    key: LineKey,
+    jobs: BTreeSet<JobId>,
+    /// Place in the list of lines with jobs.
+    slot: usize,
+}
+
+/// Order of a pass: who can preempt, tier, priority, arrival.
+type Rank = (bool, Reverse<i64>, Reverse<i64>, JobId);
+
+/// Waiting jobs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    lines: Vec<Line>,
+    by_key: FxHashMap<LineKey, usize>,
+    /// Lines with jobs.
+    busy: Vec<usize>,
+    /// Lines that may be used anew.
+    unused: Vec<usize>,
+    /// Jobs whose requeue delay is not over.
+    delayed: BinaryHeap<Reverse<(SimTime, JobId)>>,
+    /// Ends of the last requeue delays of jobs that were preempted.
+    since: FxHashMap<JobId, SimTime>,
+    has_ages: bool,
+    /// Eligible jobs by kind.
+    pub(super) of_kind: Vec<u32>,
+    /// Eligible jobs that can preempt others.
+    pub(super) preemptors: u32,
+    len: usize,
+}
+
+impl Queue {
+    /// No jobs of so many kinds; whether priorities depend on the age of jobs.
+    pub(super) fn new(kinds: usize, has_ages: bool) -> Self {
+        Self {
+            of_kind: vec![0; kinds],
+            has_ages,
+            ..Self::default()
+        }
+    }
+
+    /// Jobs that wait, eligible or not.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the order cannot change while priorities change with age only.
+    pub(super) fn is_one_line(&self) -> bool {
+        self.busy.len() <= 1
+    }
+
+    /// When the next requeue delay is over.
+    pub(super) fn next_eligible(&self) -> SimTime {
+        self.delayed
+            .peek()
+            .map_or(SimTime::NEVER, |Reverse(next)| next.0)
+    }
+
+    /// Since when a job counts as waiting.
+    pub(super) fn since(&self, job: JobId) -> Option<SimTime> {
+        self.since.get(&job).copied()
+    }
+
+    /// A job waits.
+    pub(super) fn join(&mut self, jobs: &JobKinds, job: JobId) {
+        self.len += 1;
+        self.enter(jobs, job);
+    }
+
+    /// A job was preempted and waits, eligible from an instant on.
+    pub(super) fn delay(&mut self, job: JobId, until: SimTime) {
+        self.len += 1;
+        self.since.insert(job, until);
+        self.delayed.push(Reverse((until, job)));
+    }
+
+    /// Jobs whose delay is over are eligible.
+    pub(super) fn wake(&mut self, jobs: &JobKinds, now: SimTime) -> bool {
+        let mut any = false;
+        while let Some(&Reverse((until, job))) = self.delayed.peek()
+            && until <= now
+        {
+            self.delayed.pop();
+            self.enter(jobs, job);
+            any = true;
+        }
+        any
+    }
+
+    fn key(&self, profile: &Profile, job: JobId) -> LineKey {
+        LineKey {
+            since: self.since(job).filter(|_| self.has_ages),
+            ..profile.line
+        }
+    }
+
+    fn enter(&mut self, jobs: &JobKinds, job: JobId) {
+        let profile = jobs.of(job);
+        let key = self.key(profile, job);
+        let at = *self.by_key.entry(key).or_insert_with(|| {
+            let line = Line {
+                key,
+                jobs: BTreeSet::new(),
+                slot: usize::MAX,
+            };
+            if let Some(at) = self.unused.pop() {
+                self.lines[at] = line;
+                at
+            } else {
+                self.lines.push(line);
+                self.lines.len() - 1
+            }
+        });
+        let line = &mut self.lines[at];
+        if line.jobs.is_empty() {
+            line.slot = self.busy.len();
+            self.busy.push(at);
+        }
+        line.jobs.insert(job);
+        self.of_kind[profile.kind] += 1;
+        self.preemptors += u32::from(profile.can_preempt());
+    }
+
+    /// An eligible job leaves.
+    pub(super) fn leave(&mut self, jobs: &JobKinds, job: JobId) {
+        let profile = jobs.of(job);
+        let key = self.key(profile, job);
+        let at = self.by_key[&key];
+        let line = &mut self.lines[at];
+        line.jobs.remove(&job);
+        self.len -= 1;
+        self.of_kind[profile.kind] -= 1;
+        self.preemptors -= u32::from(profile.can_preempt());
+        if line.jobs.is_empty() {
+            let slot = line.slot;
+            self.busy.swap_remove(slot);
+            if let Some(&moved) = self.busy.get(slot) {
+                self.lines[moved].slot = slot;
+            }
+            if key.since.is_some() {
+                self.by_key.remove(&key);
+                self.unused.push(at);
+            }
+        }
+    }
+
+    /// All eligible jobs in the order of a pass; `priority` tells that of a job in a line.
+    pub(super) fn walk<'a, P: Fn(&LineKey, JobId) -> i64>(&'a self, priority: P) -> Walk<P> {
+        let mut walk = Walk {
+            heads: BinaryHeap::with_capacity(self.busy.len()),
+            priority,
+        };
+        for &at in &self.busy {
+            walk.push(self, at, self.lines[at].jobs.first());
+        }
+        walk
+    }
+}
+
+/// A pass over the queue. Jobs that it has shown may leave.
+#[derive(Debug)]
+pub(super) struct Walk<P> {
+    heads: BinaryHeap<Reverse<(Rank, usize)>>,
+    priority: P,
+}
+
+impl<P: Fn(&LineKey, JobId) -> i64> Walk<P> {
+    fn push(&mut self, queue: &Queue, at: usize, job: Option<&JobId>) {
+        if let Some(&job) = job {
+            let key = &queue.lines[at].key;
+            let priority = (self.priority)(key, job);
+            let rank = (key.is_last, Reverse(key.tier), Reverse(priority), job);
+            self.heads.push(Reverse((rank, at)));
+        }
+    }
+
+    /// The next job.
+    pub(super) fn next(&mut self) -> Option<(JobId, usize)> {
+        let Reverse((rank, line)) = self.heads.pop()?;
+        Some((rank.3, line))
+    }
+
+    /// Goes on in the line of a job that was shown.
+    pub(super) fn go_on(&mut self, queue: &Queue, (job, line): (JobId, usize)) {
+        let from = JobId(job.0 + 1);
+        let next = queue.lines[line].jobs.range(from..).next();
+        self.push(queue, line, next);
+    }
+}
