@@ -25,8 +25,8 @@ use crate::kit::why::NO_PLACE;
 use crate::kit::{Alarm, Places};
 use fairshare::FairShare;
 use gangline_engine::{
-    Cause, Changes, ClusterView, FreeIndex, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
-    Run, WakeOn,
+    Cause, Changes, ClusterView, FreeIndex, Knowledge, Next, Plan, Policy, PolicyError,
+    PolicyTraits, Reason, Run, WakeOn,
 };
 use gangline_model::{GpuSet, JobFacts, JobId, SPAN_MAX, ServerId, SimSpan, SimTime};
 use jobs::{JobKinds, Profile, UNLIMITED};
@@ -141,6 +141,15 @@ impl Quiet {
         until: SimTime::ZERO,
         ticks: 0,
     };
+}
+
+/// A job that a backfill pass looks at.
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    job: JobId,
+    limit: SimSpan,
+    /// The earliest end of this job and those behind it, of those that fit, if they start now.
+    soonest: SimTime,
 }
 
 /// Which of the jobs that a pass has not seen yet could start, by their kinds.
@@ -484,17 +493,20 @@ impl Slurm {
         }
         let before = plan.actions().len();
         let is_monotone = !self.places.has_non_monotone(plan.free());
-        let priority = self.priority(view);
-        let mut walk = self.queue.walk(|key, job| priority.of(key, job));
         self.planner.begin(self.ends(now));
+        let tests = self.tests(view, &hope, params.max_job_test)?;
+        let mut open_until = SimTime::NEVER;
         let mut tested: FxHashMap<u32, u32> = FxHashMap::default();
-        let mut seen = 0;
-        while !hope.is_over()
-            && seen < params.max_job_test
-            && let Some(at) = walk.next()
+        for Test {
+            job,
+            limit,
+            soonest,
+        } in tests
         {
-            seen += 1;
-            let job = at.0;
+            // no job from here on may preempt, and none both fits and ends before what is booked
+            if hope.is_over() || hope.preemptors == 0 && soonest > open_until {
+                break;
+            }
             let profile = jobs.of(job);
             hope.see(profile);
             let of_user = tested.entry(profile.user).or_default();
@@ -502,10 +514,17 @@ impl Slurm {
             let is_skipped = params.max_job_user > 0 && *of_user > params.max_job_user
                 || self.limits.is_held(&profile.counts)
                 || !self.has_home(view, job);
-            if !is_skipped && self.plan_job((view, plan), job, profile, is_monotone)? {
+            if is_skipped {
+                continue;
+            }
+            let bookings = self.planner.bookings();
+            let starts = self.plan_job((view, plan), job, limit, is_monotone)?;
+            if starts {
                 hope.ask(&jobs, &self.places, plan.free());
             }
-            walk.go_on(&self.queue, at);
+            if starts || self.planner.bookings() > bookings {
+                open_until = self.planner.open_until(plan.free());
+            }
         }
         if before == plan.actions().len() && self.queue.preemptors == 0 && is_monotone {
             let horizon = now + params.window;
@@ -517,26 +536,61 @@ impl Slurm {
         Ok(())
     }
 
+    /// The first jobs of the queue in order.
+    fn tests(
+        &mut self,
+        view: &ClusterView<'_>,
+        hope: &Hope,
+        count: usize,
+    ) -> Result<Vec<Test>, PolicyError> {
+        let priority = self.priority(view);
+        let mut walk = self.queue.walk(|key, job| priority.of(key, job));
+        let mut tests = Vec::new();
+        while tests.len() < count
+            && let Some(at) = walk.next()
+        {
+            let (job, limit) = (at.0, self.limit(view, at.0)?);
+            let fits = hope.fits[self.jobs.of(job).kind];
+            let soonest = if fits {
+                self.end(view.now(), limit)
+            } else {
+                SimTime::NEVER
+            };
+            tests.push(Test {
+                job,
+                limit,
+                soonest,
+            });
+            walk.go_on(&self.queue, at);
+        }
+        let mut soonest = SimTime::NEVER;
+        for test in tests.iter_mut().rev() {
+            soonest = soonest.min(test.soonest);
+            test.soonest = soonest;
+        }
+        Ok(tests)
+    }
+
     /// Plans the start of a job; whether that is now.
     fn plan_job(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
         job: JobId,
-        profile: &Profile,
+        limit: SimSpan,
         is_monotone: bool,
     ) -> Result<bool, PolicyError> {
         let jobs = Arc::clone(&self.jobs);
+        let profile = jobs.of(job);
         let seeker = Seeker {
             job,
             qos: profile.qos,
             kind: &jobs.kinds[profile.kind],
         };
-        let (now, limit) = (view.now(), self.limit(view, job)?);
+        let now = view.now();
         let horizon = now + self.params.backfill.map_or(SimSpan::ZERO, |own| own.window);
-        // what is free only shrinks in a pass, unless jobs are preempted: equal jobs start in their order
-        let key = (profile.kind, limit);
+        // what is free only shrinks in a pass, unless jobs are preempted
         let is_known = is_monotone && !profile.can_preempt();
-        let earliest = self.planner.earliest.get(&key).copied();
+        let earliest = self.planner.earliest(profile.kind, limit);
         let mut begin = earliest.filter(|_| is_known).unwrap_or(now);
         let mark = plan.mark();
         let found = loop {
@@ -559,7 +613,9 @@ impl Slurm {
             begin = self.planner.next_start();
         };
         self.planner.end_search(plan.free(), mark);
-        self.planner.earliest.insert(key, begin);
+        if is_known {
+            self.planner.note_earliest(profile.kind, limit, begin);
+        }
         let Some((victims, gpus)) = found else {
             return Ok(false);
         };
@@ -579,7 +635,7 @@ impl Slurm {
             self.planner.remove_end(victim);
         }
         if !victims.is_empty() {
-            self.planner.earliest.clear();
+            self.planner.forget_earliest();
             self.planner.book(emptied, now, end);
         }
         self.planner.add_end(end, job);

@@ -37,8 +37,11 @@ pub(super) struct Planner {
     by_begin: Vec<usize>,
     by_end: Vec<usize>,
     pub(super) ends: Ends,
-    /// By kind and time limit: no start before this instant, `NEVER` = none at all.
-    pub(super) earliest: FxHashMap<(usize, SimSpan), SimTime>,
+    /// By kind: time limits of jobs that were planned, ascending, each with an instant before which no job of that limit
+    /// or a longer one can start. The instants ascend as well.
+    earliest: FxHashMap<usize, Vec<(SimSpan, SimTime)>>,
+    /// By server: the first begin of a booking.
+    first_booked: Vec<SimTime>,
     shut: Vec<Shut>,
     // the search
     next_begin: usize,
@@ -51,6 +54,7 @@ impl Planner {
         Self {
             resolution: resolution.0,
             shut: vec![Shut::default(); servers],
+            first_booked: vec![SimTime::NEVER; servers],
             ..Self::default()
         }
     }
@@ -65,7 +69,11 @@ impl Planner {
 
     /// A pass begins; `ends` are those of all running jobs with a time limit.
     pub(super) fn begin(&mut self, ends: Ends) {
-        self.bookings.clear();
+        for booking in self.bookings.drain(..) {
+            for server in booking.servers {
+                self.first_booked[server.index()] = SimTime::NEVER;
+            }
+        }
         self.by_begin.clear();
         self.by_end.clear();
         self.earliest.clear();
@@ -94,8 +102,13 @@ impl Planner {
     ) {
         let bookings = &mut self.bookings;
         let at = bookings.len();
+        let servers: SmallVec<[ServerId; 4]> = servers.into_iter().collect();
+        for server in &servers {
+            let first = &mut self.first_booked[server.index()];
+            *first = begin.min(*first);
+        }
         bookings.push(Booking {
-            servers: servers.into_iter().collect(),
+            servers,
             begin,
             end,
             is_shut: false,
@@ -108,6 +121,41 @@ impl Planner {
             .by_end
             .partition_point(|&other| bookings[other].end <= end);
         self.by_end.insert(place, at);
+    }
+
+    /// No job of this kind and time limit, or a longer one, can start before an instant, in this pass from now on.
+    pub(super) fn note_earliest(&mut self, kind: usize, limit: SimSpan, begin: SimTime) {
+        let known = self.earliest.entry(kind).or_default();
+        let from = known.partition_point(|one| one.0 < limit);
+        let later = known[from..]
+            .iter()
+            .take_while(|one| one.1 <= begin)
+            .count();
+        known.splice(from..from + later, [(limit, begin)]);
+    }
+
+    /// An instant before which no job of this kind and time limit can start.
+    pub(super) fn earliest(&self, kind: usize, limit: SimSpan) -> Option<SimTime> {
+        let known = self.earliest.get(&kind)?;
+        let before = known.partition_point(|one| one.0 <= limit);
+        known[..before].last().map(|one| one.1)
+    }
+
+    /// GPUs came free out of turn.
+    pub(super) fn forget_earliest(&mut self) {
+        self.earliest.clear();
+    }
+
+    /// How many there are.
+    pub(super) fn bookings(&self) -> usize {
+        self.bookings.len()
+    }
+
+    /// Until when a server with a free GPU is not booked: no job that ends later can start now.
+    pub(super) fn open_until(&self, free: &FreeIndex) -> SimTime {
+        let servers = self.first_booked.iter().enumerate();
+        let open = servers.filter(|&(at, _)| free.free_mask(ServerId::new(at)) != 0);
+        open.map(|(_, &first)| first).max().unwrap_or(SimTime::ZERO)
     }
 
     /// Whether a server is booked for a part of the time that is looked at.

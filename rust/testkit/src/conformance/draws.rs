@@ -89,6 +89,26 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         "beam_width" => ParamValue::Float(numbers.pick(&[1.0, 2.0, 4.0])),
         // handed out anew at each decision: by thousandths a long job takes a million of them
         "quota" => ParamValue::Float(numbers.pick(&[0.5, 5.0, 30.0])),
+        // an account is not below itself
+        "account_parents" => {
+            let parents = [("ann", "bob"), ("bob", "lab"), ("shop", "lab")];
+            let own = |(name, above): (&str, &str)| {
+                (name.to_owned(), ParamValue::Str(above.to_owned()))
+            };
+            ParamValue::Table(parents.map(own).into())
+        }
+        // by account and user
+        "user_shares" => {
+            let names = ["ann/ann", "bob/ann", "/bob"].map(ToOwned::to_owned);
+            ParamValue::named(names.map(|name| (name, numbers.below(4) as f64)))
+        }
+        // other names than those of the types leave a partition without GPUs
+        "partition_types" => ParamValue::None,
+        // a QOS preempts only lower ones, or two jobs preempt each other for ever
+        "qos_preempt" => {
+            let below = ParamValue::words(["ann"]);
+            ParamValue::Table([("bob".to_owned(), below)].into())
+        }
         // not shorter than the age of some job
         "horizon_s" => ParamValue::None,
         // (1 + surcharge) x factor <= 1: higher prices can keep every job off an empty cluster
