@@ -371,7 +371,9 @@ def meaning(parameter: Parameter) -> str:
     return f"{text}; see {more}" if more else text
 
 
-def parameter_rows(parameters: list[Parameter], what: str = "parameter") -> list[str]:
+def parameter_rows(
+    parameters: list[Parameter], what: str = "parameter", told: tuple[str, ...] = ()
+) -> list[str]:
     """Return a table of parameters, then one for the keys of each parameter of tables."""
     rows = [f"| {what} | default | unit | meaning |", "|---|---|---|---|"] if parameters else []
     for parameter in parameters:
@@ -381,9 +383,11 @@ def parameter_rows(parameters: list[Parameter], what: str = "parameter") -> list
         cells = (default, parameter["unit"], meaning(parameter))
         rows.append(f"| `{parameter['name']}` | " + " | ".join(cells) + " |")
     for parameter in parameters:
-        if parameter["kind"] == "tables":
-            keys = f"key of a table in `{parameter['name']}`"
-            rows += ["", *parameter_rows(parameter["keys"], keys)]
+        keys = f"key of a table in `{parameter['name']}`"
+        if parameter["kind"] == "tables" and keys not in told:
+            more = parameter_rows(parameter["keys"], keys, told)
+            rows += ["", *more]
+            told += tuple(row.split(" |")[0][2:] for row in more if row.startswith("| key "))
     return rows
 
 

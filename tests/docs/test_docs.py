@@ -2,7 +2,7 @@
 
 In Markdown, `pycon` blocks are sessions whose output must match, `python` blocks without a file
 name are programs, `console` blocks are commands that must end with exit code 0, and `toml` blocks
-that describe servers or a sweep must load. `<!-- file: NAME -->` before a block writes it to the
+that describe servers, a sweep or queues must load. `<!-- file: NAME -->` before a block writes it to the
 folder in which the examples of that page run, one after the other.
 """
 
@@ -145,7 +145,10 @@ def test_cluster_files_load(page: Path) -> None:
             elif "grid" in table:
                 assert read_plan(table).keys
                 loaded += 1
-    assert loaded, f"{name_of(page)}: no block describes servers or a sweep"
+            elif "queues" in table:
+                assert gl.policies.make("kueue", table).changed()
+                loaded += 1
+    assert loaded, f"{name_of(page)}: no block describes servers, a sweep or queues"
 
 
 def test_make_targets_of_the_pages_exist() -> None:
