@@ -178,7 +178,8 @@ def eta(
         first = run.get().jobs["first_start_s"].to_numpy()[: len(rows)]
         return np.asarray(first - world.now_s)
 
-    count = 1 if estimates.source == "none" and not arrivals else draws
+    is_certain = estimates.source == "none" or estimate_error == 0.0
+    count = 1 if is_certain and not arrivals else draws
     coming: Arrivals | None = None
     if arrivals:
         waits = first_starts(next(carry_out([run(estimates.median_s())], worlds)))
