@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def stale(module: Path) -> list[str]:
     """Return the snapshots of a module that belong to no test of it."""
-    tests = re.findall(r"^def (test_\w+)\(", module.read_text("utf-8"), re.M)
+    tests = re.findall(r"^ *def (test_\w+)\(", module.read_text("utf-8"), re.M)
     kept = snapshots.read(snapshots.path_of(module))
     return [name for name in kept if re.split(r"[\[ ]", name)[0] not in tests]
 

@@ -186,8 +186,8 @@ class _Scheduler:
         """Send a request; return the reply."""
         import zmq
 
-        nobody = f"no scheduler was at {self._address}"
-        self._wait(zmq.POLLOUT, nobody, address=str(self._address))
+        absent = f"no scheduler was at {self._address}"
+        self._wait(zmq.POLLOUT, absent, address=str(self._address))
         self._socket.send(request)
         self._wait(zmq.POLLIN, "the scheduler did not answer")
         reply = self._socket.recv_multipart()
