@@ -65,7 +65,7 @@ class Library:
     gives : str
         The use of the extra; empty if gangline needs it.
     problem : str
-        Why it cannot be used; empty = it can.
+        The reason why it cannot be used; empty = it can.
     install : str
         The line that brings it.
     """
@@ -93,7 +93,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """What `examine` found.
+    """The findings of `examine`.
 
     Attributes
     ----------

@@ -275,7 +275,7 @@ class MergeError(GanglineError, ValueError):
     copy : int, optional
         Number of the copy.
     why : str
-        What is wrong.
+        The mistake.
     """
 
     name: str | None = None

@@ -135,7 +135,7 @@ def merge_parameters(
     steps : int array, shape (copies,)
         Training steps that each copy has done since the last merge, 0 or more, not all 0.
     integer : "largest" or "equal"
-        How integer and boolean arrays (counters) are merged: those of the copy with most steps (the
+        The merge of integer and boolean arrays (counters): those of the copy with most steps (the
         first of them), or they have to be equal.
     allow_nonfinite : bool
         Average NaN and infinity as numpy does, instead of refusing them.

@@ -11,7 +11,7 @@ __all__ = ["DEEPEST", "finite", "flaw", "is_deeper", "to_builtins"]
 def to_builtins(value: Any) -> Any:
     """Return numpy's numbers and arrays as Python's, inside lists and mappings too.
 
-    Everything else is returned as it is.
+    Everything else is returned unchanged.
 
     Examples
     --------

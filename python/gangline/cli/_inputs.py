@@ -80,7 +80,7 @@ class TraceReading:
     models_seed
         Seed by which `--models` draws.
     models_reference
-        GPU type of the table on which durations stay as they are.
+        GPU type of the table on which durations do not change.
     status
         Keep only these trace statuses, separated by commas.
     on_bad_row

@@ -44,7 +44,7 @@ def audit(
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8);
         default: what the folder of a result says.
     jobs
-        The jobs table beside a segments table.
+        The jobs table that belongs to a segments table.
     trace
         The trace that was simulated: a file or a generator.
     columns

@@ -64,7 +64,7 @@ def plan(
     gpu
         GPU type whose servers are varied; needed where there are several.
     load
-        Find the largest load on the cluster as it is, instead of the fewest servers.
+        Find the largest load on the given cluster, instead of the fewest servers.
     step
         Difference between two loads that are tried; default 0.05.
     most

@@ -28,7 +28,7 @@ def reproduce(
     tables: Flag = False,
     json: Json = False,
 ) -> int:
-    """Run a paper's evaluation again: its worlds, its baselines, its claims beside our numbers.
+    """Run a paper's evaluation again: its worlds, its baselines, its claims next to our numbers.
 
     Parameters
     ----------

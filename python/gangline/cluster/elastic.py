@@ -80,7 +80,7 @@ class ElasticJobs(NamedTuple):
     kind : int64 array, shape (jobs,)
         Class of each job; -1 for jobs of no class.
     classes : tuple of ElasticClass
-        Jobs that are alike.
+        Classes of equal jobs.
     """
 
     core: _core.Elastic

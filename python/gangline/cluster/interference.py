@@ -47,7 +47,7 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
         Factor >= 1 of the job of the second axis with one of the third; NaN: the two must not
         share.
     classes : list of (label, batch size, gang size)
-        What a class means; None = any other, or no matter which.
+        The meaning of a class; None = any other, or no matter which.
     clamped : int
         Numbers of the source below 1, which are measuring noise and act as 1.
     absent : list of (label, label)

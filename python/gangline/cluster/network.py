@@ -276,7 +276,7 @@ def fair_rates(
 
 
 def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
-    """Most GPUs of a type on one server, in one rack, in all."""
+    """Maximum number of GPUs of a type on one server, in one rack, in all."""
     import numpy as np
 
     rows = cluster.server_arrays()

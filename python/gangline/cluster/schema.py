@@ -176,7 +176,7 @@ class Network(_Table, frozen=True):
     preset : str
         Links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
     detail : str
-        How much of a placement counts: `"tier"`, `"shape"` (default) or `"layers"`.
+        The part of a placement that counts: `"tier"`, `"shape"` (default) or `"layers"`.
     order : str
         Order in which a channel takes waiting buckets with `detail = "layers"`: lifo or fifo.
     pipeline : bool
@@ -195,7 +195,7 @@ class Network(_Table, frozen=True):
     network_extra : float
         Further factor in (0, 1] of a measured pair over racks.
     on_missing : str
-        What a missing pair means: `"error"`, `"one"`, or the name of a preset that answers.
+        The meaning of a missing pair: `"error"`, `"one"`, or the name of a preset that answers.
     monotone_n : bool
         Whether a larger gang of a table loses at least as much as a smaller one.
     server, rack, network : TierLinks
@@ -273,8 +273,8 @@ class Throughput(_Table, frozen=True):
     rows : list of tables
         Inline rows.
     missing : str
-        What a job without a row and without a duration is: `"error"` (default), or `"nearest"`:
-        the rate per GPU of the tabled gang size nearest in ratio.
+        The treatment of a job without a row and without a duration: `"error"` (default), or
+        `"nearest"`: the rate per GPU of the tabled gang size nearest in ratio.
     """
 
     table: str | None = None
@@ -321,7 +321,7 @@ class Sharing(_Table, frozen=True):
         A file, relative to the TOML, in place of `rows`: CSV or Parquet with the same columns; of
         the gavel kind a throughput JSON. Its rows of GPU types that the cluster lacks are left out.
     missing : str
-        What an absent pair means: `"error"` (default), `"constant"` or `"infeasible"`.
+        The meaning of an absent pair: `"error"` (default), `"constant"` or `"infeasible"`.
     gang_fallback : str
         Where a gang of several GPUs has no row of its own, nor one without a gang size: the row of
         one GPU counts (`"single"`, default), or it must not share (`"infeasible"`).
@@ -335,9 +335,9 @@ class Sharing(_Table, frozen=True):
         Model label to the part in (0, 1] of a GPU that it keeps busy alone, of the analytic kind:
         `xi = max(1, u + other u) x (1 + kappa)`.
     kappa : float
-        What sharing costs of itself, as a share of the time, >= 0; default 0.05.
+        Cost of sharing itself, as a share of the time, >= 0; default 0.05.
     gang_xi : str
-        What slows a gang whose GPUs are not all shared alike: the largest slowdown factor among
+        Slowdown of a gang whose GPUs have different co-runners: the largest slowdown factor among
         its GPUs (`"max"`, default), or their mean (`"mean"`), to see how much the choice matters.
     memory_fixed_fraction : float
         Part of a job's memory that does not shrink with its batch, 0 to 1; default 0.5.
@@ -345,8 +345,8 @@ class Sharing(_Table, frozen=True):
         Whether a job slows its co-runners down while it makes no progress after a start or move;
         default true. It holds its memory in any case.
     acc_cost : float
-        What each pass beyond the first adds to the time of an iteration, as a share of it, >= 0;
-        default 0.05.
+        Time that each pass beyond the first adds to an iteration, as a share of it, >= 0; default
+        0.05.
 
     Examples
     --------
@@ -381,7 +381,7 @@ class Sharing(_Table, frozen=True):
 
 
 class ElasticModel(_Table, frozen=True):
-    """How fast the elastic jobs of one model go on any number of GPUs, and at any batch.
+    """The speed of the elastic jobs of one model on any number of GPUs, and at any batch.
 
     A step of `a + 1` passes of `m` samples on `k` GPUs takes
     `a x t_pass + (t_pass^gamma + t_net^gamma)^(1/gamma)` seconds, with `t_pass = a_c + b_c x m` and
@@ -398,9 +398,9 @@ class ElasticModel(_Table, frozen=True):
     init_batch, max_batch : int
         Smallest and largest total batch, samples; progress is counted in steps at `init_batch`.
     min_pass_batch, max_pass_batch : int
-        Fewest and most samples per GPU and pass.
+        Minimum and maximum number of samples per GPU and pass.
     max_gpus : int
-        Most GPUs of a job; default 64.
+        Maximum number of GPUs of a job; default 64.
     noise_scale : float
         Gradient noise scale in samples, the same from start to end; default 4 x `init_batch`.
     noise : list of triples
@@ -444,7 +444,7 @@ class Elastic(_Table, frozen=True):
 
 
 class IterTime(_Table, frozen=True):
-    """How long an iteration of a model takes in one pass or in several.
+    """The time of an iteration of a model in one pass or in several.
 
     A batch of B samples per GPU in s passes takes `(s - 1) x t_pass + (t_pass^p + t_sync^p)^(1/p)`
     seconds, with `t_pass = a_c + b_c x ceil(B / s)`. The ratio to one pass is what a smaller batch

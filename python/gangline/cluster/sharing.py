@@ -1,4 +1,4 @@
-"""When two jobs should share their GPUs: the pair rule of SJF-BSBF as a function.
+"""The pair rule of SJF-BSBF as a function: whether two jobs should share their GPUs.
 
 `pair` says what sharing does to the mean completion time of two jobs, and whether it pays. It is
 the function by which the policy `sjf-bsbf` decides.
@@ -22,7 +22,7 @@ __all__ = ["Pair", "pair"]
 
 
 class Pair(NamedTuple):
-    """What the pair rule says of two jobs.
+    """The answer of the pair rule for two jobs.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
         The number c: sharing pays if and only if resident_s > c x new_s. It depends on the slowdown
         factors and the inflation alone. Below 0 it means the same as 0: sharing always pays.
     share : bool
-        Whether sharing pays. Of two equal means the new job waits.
+        Whether sharing pays. If both means are equal, the new job waits.
 
     Examples
     --------

@@ -27,7 +27,7 @@ class Fault(NamedTuple):
     expected : str
         In words.
     value : str or None
-        What is there; None if it is to be looked up.
+        The value found; None if it is to be looked up.
     """
 
     row: int

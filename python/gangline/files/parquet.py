@@ -1,7 +1,7 @@
 """Parquet in bounded memory: a file of a few kilobytes may say that it holds a billion rows.
 
-What the file says of itself is checked before the first row is read, and what it turns out to
-hold while it is read, a batch at a time.
+The metadata of the file are checked before the first row is read, and its rows while they are read,
+a batch at a time.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def _checksum(file: IO[bytes], places: list[int]) -> bytes:
 
 
 def landing(path: Path) -> Path:
-    """Return the path that a link leads to, other paths as they are.
+    """Return the path that a link leads to, or the path itself.
 
     Raises
     ------

@@ -83,7 +83,7 @@ class Source:
 
     @property
     def sha256(self) -> str:
-        """Hash of the input as it is stored."""
+        """Hash of the stored bytes of the input."""
         self.start_hash()
         assert self._hashing is not None, "it was just started"
         self._hashing.join()

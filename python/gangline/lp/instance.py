@@ -85,7 +85,7 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that changes a solve beside the jobs; see `solve`."""
+    """Everything that changes a solve besides the jobs; see `solve`."""
 
     solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
     tie_break: Literal["max_sum", "none"] = "max_sum"
@@ -131,13 +131,13 @@ def keep_failed(
     Parameters
     ----------
     policy : str
-        Who asked.
+        Name of the policy that asked.
     columns : mapping
         Arrays of `solve`.
     given : mapping
         Settings of `solve`, or parameters of a policy.
     error : Exception
-        Why there is no allocation.
+        The reason why there is no allocation.
     """
     path = given.get("write_failed_to")
     if not path:

@@ -73,7 +73,7 @@ class Repeated(NamedTuple):
         """Say whether it repeats."""
         if self.differences:
             same = not any(one.startswith(_RUNS) for one in self.differences)
-            but = ": the runs have the same events, but not all files say the same" if same else ""
+            but = ": the runs have the same events, but some files differ" if same else ""
             return [f"it does not repeat{but}", *self.differences, *self.versions]
         whole = f"it repeats: {plural(self.runs, 'run')} with the same events"
         if self.versions:

@@ -47,7 +47,7 @@ class Entrant(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A policy in a world, as it is or with one thing changed."""
+    """A policy in a world, unchanged or with one thing changed."""
 
     world: PaperWorld
     change: Change

@@ -91,7 +91,7 @@ def terminal(made: Paper) -> list[tuple[str, list[str], list[list[Any]]]]:
 
 
 def table_tex(made: Paper) -> str:
-    """Return the table of all policies in the worlds as they are; new policies are bold."""
+    """Return the table of all policies in the unchanged worlds; new policies are bold."""
     groups = []
     for place in made.worlds:
         rows = [row for row in made.rows if row.world is place and row.change is UNCHANGED]

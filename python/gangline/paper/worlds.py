@@ -44,7 +44,7 @@ class Change:
     options : mapping
         Run options of all policies.
     params : mapping
-        Parameters of the policies that have them; others run as they are.
+        Parameters of the policies that have them; others run unchanged.
     load : float
         The load of the common world; 0 = its own.
 
@@ -87,7 +87,7 @@ class PaperWorld:
     measure, words : str
         The headline measure: a key of the summary, in which less is better, and its name.
     heroes : tuple of str
-        The rivals whose world it is; they run at every change.
+        The rivals to which the world belongs; they run at every change.
     rivals : tuple of Contender
         All policies that the new ones are compared with.
     base : str

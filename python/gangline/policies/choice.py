@@ -71,7 +71,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return resolve_policy(built, self.params if isinstance(built, str) else None)
 
     def resolve(self, other: PolicyLike | None = None) -> ChosenPolicy:
-        """Return this policy, or another in its place, as a run takes it.
+        """Return the policy of a run: this one, or another in its place.
 
         A policy in Python is made anew each time: its object has a state.
         """

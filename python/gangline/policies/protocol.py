@@ -79,7 +79,7 @@ class Steady:
 
 
 STEADY: Final = Steady()
-"""Returned beside a plan by a round policy: the plan would repeat until the next event."""
+"""Returned with a plan, as `(plan, STEADY)`: the plan would repeat until the next event."""
 
 
 class Batch(NamedTuple):
@@ -102,7 +102,7 @@ class Batch(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why a job waits, as `Policy.why` says it.
+    """The reason why a job waits; `Policy.why` returns it.
 
     Attributes
     ----------
@@ -470,7 +470,7 @@ class Plan:
         types : int or sequence of int, optional
             GPU types that it may take of those that it may use; all by default.
         gpus : int, optional
-            Of an elastic job: how many, in its range; the gang of the trace by default.
+            Number of GPUs of an elastic job, in its range; the gang of the trace by default.
         sub_batch, overhead_s, quota, accum
             As for `start`.
         **params
@@ -479,7 +479,7 @@ class Plan:
         Returns
         -------
         bool
-            Whether there is a place; if not, the plan stays as it is.
+            Whether there is a place; if not, the plan does not change.
         """
         chosen = [types] if isinstance(types, int) else types
         terms = (sub_batch, overhead_s, quota, accum)
@@ -586,7 +586,7 @@ class Plan:
         part : int, default 0
             Number of the part; others than 0 need a policy that declares `forks`.
         accum : int, optional
-            Of an elastic job: passes beyond the first, with `sub_batch`. Without it the job has the
+            Passes of an elastic job beyond the first, with `sub_batch`. Without it the job has the
             total batch of the trace.
         """
         terms = _terms(sub_batch, overhead_s, quota, part, accum)
@@ -610,7 +610,7 @@ class Plan:
     ) -> None:
         """Move a running job to other GPUs; moving it to the GPUs it already holds costs nothing.
 
-        The fields are those of `start`; the sub-batch stays as it is unless given.
+        The fields are those of `start`; the sub-batch does not change unless given.
         """
         terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("move", _number(job, "job"), *_places(gpus, masks), *terms))
@@ -642,7 +642,7 @@ class Plan:
         part : int, default 0
             Number of the part.
         accum : int, optional
-            Of an elastic job: passes beyond the first from now on, with `sub_batch`.
+            Passes of an elastic job beyond the first from now on, with `sub_batch`.
         """
         terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("keep", _number(job, "job"), *terms))
@@ -896,7 +896,7 @@ class Policy(ABC):
     def params(self) -> dict[str, Any]:
         """Return the parameters to be recorded with results: those of `__init__`.
 
-        Of a dataclass they are its fields; any other class with parameters says them itself.
+        The default takes the fields of a dataclass; any other class with parameters overrides it.
         """
         if not dataclasses.is_dataclass(self):
             return {}

@@ -57,7 +57,7 @@ _Counts: TypeAlias = dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,10}$")],
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is not known is refused: a typing error must not pass for a wish."""
+    """Unknown fields are refused: a typing error must not pass for a wish."""
 
 
 class Hello(_Message, tag="hello", kw_only=True):

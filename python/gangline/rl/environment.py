@@ -76,8 +76,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     placement_params : mapping, optional
         Its parameters.
     masked : {"wait", "raise"}
-        What an impossible action does: the run waits, or where it cannot the first job that has a
-        place starts; or the action is an `OptionError`.
+        The effect of an impossible action: the run waits, or where it cannot the first job that has
+        a place starts; or the action is an `OptionError`.
     episode_jobs : int, optional
         Consecutive jobs of the trace in an episode. Where they begin is drawn at each reset.
     **options
@@ -218,7 +218,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         Parameters
         ----------
         seed : int, optional
-            Of the generator that draws the seeds of this episode and of all later ones.
+            Seed of the generator that draws the seeds of this episode and of all later ones.
         options : mapping, optional
             "episode_seed", the seed of this episode; or "trace", the jobs of this episode.
 

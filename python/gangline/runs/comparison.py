@@ -120,7 +120,7 @@ class Comparison:
 
     @property
     def _counted(self) -> str:
-        """Which jobs the numbers are of, in a sentence; empty without `count_arrivals`."""
+        """The jobs that the numbers cover, in a sentence; empty without `count_arrivals`."""
         return arrival_window.sentence(self._window, [row["jobs"] for row in self.rows])
 
     @property

@@ -386,7 +386,7 @@ def in_dask(
 
 
 class _Room:
-    """How many tasks to hand out to a cluster, whose workers may join and leave."""
+    """Number of tasks to hand out to a cluster, whose workers may join and leave."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

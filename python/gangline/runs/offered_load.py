@@ -75,7 +75,7 @@ class OfferedLoad:
     largest_share : float
         Share of the work that the largest jobs hold; 0 without jobs.
     largest_jobs : int
-        How many jobs that are, at most 10.
+        Number of those jobs, at most 10.
     jobs : int
         Jobs that count.
     left_out : int

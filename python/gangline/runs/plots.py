@@ -52,7 +52,7 @@ _IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}  # tables
 
 @runtime_checkable
 class Drawn(Protocol):
-    """What is drawn of a `Result`."""
+    """The figures of a `Result`."""
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -73,7 +73,7 @@ class Drawn(Protocol):
 
 @runtime_checkable
 class Compared(Protocol):
-    """What is drawn of a `Comparison`."""
+    """The figures of a `Comparison`."""
 
     @property
     def results(self) -> Sequence[Drawn]:

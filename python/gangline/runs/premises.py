@@ -1,4 +1,4 @@
-"""What policies build on in a world, and what the world lacks of it.
+"""The premises of policies, and those that a world lacks.
 
 The registry declares with each policy which facts of a cluster and a trace its mechanisms rest on.
 Here the facts are looked up, without knowing any policy: `lacks` says what is missing, and

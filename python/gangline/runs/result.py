@@ -1,4 +1,4 @@
-"""What a run leaves behind: a summary, three tables, and the recipe to repeat it."""
+"""The result of a run: a summary, three tables, and the recipe to repeat it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ class Result:
     ) -> Result:
         """Wrap the columns of a run; tables are built when asked for, without copies.
 
-        `facts` are what is known beside the spec before the run, by the keys of `Result.spec`.
+        `facts` are the facts besides the spec that are known before the run, by the keys of
+        `Result.spec`.
         """
         report = output.solver()
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}

@@ -74,7 +74,7 @@ class _Trace(msgspec.Struct):
 
 
 class Spec(msgspec.Struct):
-    """What every spec.json holds; there may be more."""
+    """The keys that every spec.json holds; there may be more."""
 
     format: int
     files: dict[str, _File]
@@ -123,11 +123,11 @@ def write(
     Parameters
     ----------
     folder : Path
-        Where to; its parents are made if need be.
+        The folder; its parents are made if need be.
     spec : mapping
         The content of spec.json.
     files : mapping of str to callable
-        What writes each of the other files to a path.
+        Functions that write each of the other files to a path.
     """
     folder = landing(folder)
     check(folder)

@@ -122,7 +122,7 @@ _ANY = (-math.inf, math.inf)  # and NaN
 
 
 class _Column(NamedTuple):
-    """What a column of a saved table holds.
+    """The type of a column of a saved table.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class _Column(NamedTuple):
     least, most : float
         Bounds of its values; with none, NaN is a value too.
     words : tuple of str
-        What it may say, if it is a column of words.
+        The possible words of a column of words.
     nulls : bool
         Whether it may be blank.
     """

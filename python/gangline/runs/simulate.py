@@ -41,7 +41,7 @@ def simulate(
     trace : Trace, Arrow table, or str
         Jobs; a path or a `synth:` address is read.
     policy : policy configuration, Policy, or str
-        What decides; a name takes its parameters from `params`.
+        The policy; a name takes its parameters from `params`.
     params : mapping, optional
         Parameters of a policy given by name.
     progress : bool or callable

@@ -144,7 +144,7 @@ class Simulation:
 
     @property
     def changes(self) -> Changes:
-        """What became of the last plan and what happened since, as policies in Python get it."""
+        """The outcome of the last plan and the events since, as policies in Python get them."""
         return Changes(self._core.changes())
 
     def advance(self, *, until_s: float | None = None) -> Literal["decision", "time", "done"]:
@@ -181,7 +181,7 @@ class Simulation:
         Parameters
         ----------
         plan : Plan or (Plan, STEADY)
-            What `Policy.decide` may return.
+            The type that `Policy.decide` may return.
 
         Raises
         ------

@@ -37,7 +37,7 @@ _DIGITS = 32  # ours: 128 bits of the SHA-256 are enough to tell runs apart
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a run is: `gangline.run` carries it out, and equal specs give equal bytes.
+    """The recipe of a run: `gangline.run` carries it out, and equal specs give equal bytes.
 
     `spec.json` of every result contains one; `RunSpec.load` reads it.
 
@@ -271,7 +271,7 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what results depend on, beside gangline."""
+    """Return the versions of the libraries that results depend on, besides gangline."""
     return dict(_versions())
 
 

@@ -39,7 +39,7 @@ class _Log(msgspec.Struct):
 
 
 class _Load(msgspec.Struct):
-    """What a row of a table needs of a spec.json."""
+    """The part of a spec.json that a row of a table needs."""
 
     offered_load: dict[str, Any] | None = None
 

@@ -8,7 +8,7 @@ __all__ = ["RunSummary", "SummaryKey"]
 
 
 class _Always(TypedDict):
-    """What every run has."""
+    """The keys that every run has."""
 
     jobs: int
     finished: int
@@ -48,9 +48,9 @@ class _Always(TypedDict):
 class RunSummary(_Always, total=False):
     """Averages, percentiles and totals of a run; seconds unless the name says otherwise.
 
-    NaN where there is nothing to average. Keys that not every run has are there where they mean
-    something: a cost where GPU types have a price, for instance. Where a key is a variable, a type
-    checker wants a mapping: `numbers: Mapping[str, Any] = result.summary`.
+    NaN where there is nothing to average. Some keys exist only in some runs: a cost, for instance,
+    if GPU types have a price. Where a key is a variable, a type checker wants a mapping: `numbers:
+    Mapping[str, Any] = result.summary`.
 
     Examples
     --------

@@ -193,7 +193,7 @@ def _noted(error: Exception, note: str) -> Exception:
 
 @dataclass
 class _Trial:
-    """What is checked of a policy in each world."""
+    """The checks of a policy in each world."""
 
     policy: PolicyLike
     laws: Sequence[Law]
@@ -275,7 +275,7 @@ class _Trial:
 
     @cached_property
     def _needs(self) -> set[object]:
-        """What the policy misses in a world of one GPU and one job: the field of its error."""
+        """The field of the error that the policy raises in a world of one GPU and one job."""
         alone = World(
             {
                 "gpu_types": [{"name": "A", "memory_gb": 16}],

@@ -426,7 +426,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
 
 
 def laws_of(claimed: Iterable[str | Law]) -> list[Law]:
-    """Return laws by name, or as they are.
+    """Return laws, given by name or as objects.
 
     Raises
     ------

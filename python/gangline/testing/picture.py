@@ -121,7 +121,7 @@ def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) 
     Parameters
     ----------
     world : World
-        What was simulated.
+        The cluster and the trace of the run.
     result : Result or None
         The run, with its segments; None if there was none.
     for_ever : sequence of str

@@ -74,7 +74,7 @@ def broken_laws(
     jobs, segments : pyarrow.Table
         Tables with the columns of `docs/reference/columns.md`, of any origin.
     cluster, trace : Cluster, Trace
-        What was simulated.
+        The cluster and the trace of the run.
     timeline, summary : optional
         Checked as well if given.
     outcome : str, optional

@@ -45,7 +45,7 @@ def write_trace(
     Parameters
     ----------
     trace : Trace
-        What to write.
+        The trace to write.
     path : str or path
         Path of the file; it appears whole or not at all. A last suffix `.gz` compresses.
     format : str, optional

@@ -132,7 +132,8 @@ def audit(
         The cluster; also the name of a preset or a TOML file. Default: the cluster that the
         folder of a result names; other tables need one.
     jobs : Arrow table or path, optional
-        The jobs table beside a segments table: gang sizes, arrivals, and that the two agree.
+        The jobs table that belongs to a segments table: gang sizes, arrivals, and that the two
+        agree.
     trace : Trace, Arrow table, or str, optional
         The trace that was simulated: it reveals missing jobs, wrong gang sizes, arrivals and work.
     columns : mapping, optional

@@ -274,7 +274,7 @@ def _on_servers(world: World, time: Time, busy: Busy) -> Callable[[int, Bools], 
 
 
 class _Changes(NamedTuple):
-    """When the GPUs change that are free in a unit; `place` counts the instants."""
+    """Changes of the GPUs that are free in a unit; `place` counts the instants."""
 
     unit: Ints
     place: Ints

@@ -37,7 +37,7 @@ class Fates:
     strange : bool array
         The word is unknown, or there is none.
     words : dict of str to int
-        Unknown words as they are written, most frequent first, and how often each occurs.
+        Unknown words, most frequent first, and how often each occurs.
     """
 
     finished: Bools

@@ -174,7 +174,7 @@ class _Bounds:
 
     @property
     def _unexplained_stints(self) -> Floats:
-        """How many stretches of each stint go on for a reason that may be a checkpoint or a pause.
+        """Number of stretches of each stint that go on for a possible checkpoint or pause.
 
         A new co-runner or another share of an up-link is no such reason. Of a job in parts the
         tables do not tell.

@@ -367,7 +367,7 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
 
 
 def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int = POINTS) -> Steps:
-    """Fold a step function into equal parts of its span; up to 2,000 points are kept as they are.
+    """Fold a step function into equal parts of its span; up to 2,000 points are kept unchanged.
 
     Parameters
     ----------

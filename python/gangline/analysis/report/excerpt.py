@@ -63,7 +63,7 @@ def excerpt(result: Result, rows: Segments) -> Excerpt | None:
     result : Result
         Of a run.
     rows : Segments
-        Of the same run.
+        Segments of the same run.
     """
     servers = result.spec["cluster"]["servers"]
     gpus = tuple(int(block["gpus"]) for block in servers for _ in range(block["count"]))

@@ -263,7 +263,7 @@ def _cluster(result: Result) -> Cluster:
 
 
 class _Facts:
-    """What is known of a slice, as plain columns."""
+    """The facts of a slice, as plain columns."""
 
     def __init__(self, result: Result, drawn: Gantt) -> None:
         jobs, segments = result.jobs, drawn.segments

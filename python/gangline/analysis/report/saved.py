@@ -119,7 +119,7 @@ class _Row(msgspec.Struct):
 
 
 class _Table(msgspec.Struct):
-    """What is read of comparison.json."""
+    """The part of comparison.json that is read."""
 
     runs: list[_Row]
 

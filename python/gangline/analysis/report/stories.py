@@ -122,7 +122,7 @@ def tell(
     chosen : sequence of int
         Rows of the jobs table.
     found : Waits, optional
-        Why its jobs waited.
+        The reasons for which its jobs waited.
     rows : Segments, optional
         Its segments, if there are any.
     pairs : (int array, int array)
@@ -174,14 +174,14 @@ _TAKEN = ("gpus", "jct_s", "wait_s", "overhead_s", "comm_s", "preemptions", "mig
 
 
 def with_causes(stories: Sequence[Story], again: Again | None, log_hash: str) -> list[Story]:
-    """Add why the jobs waited in the eyes of the policy, from one repetition of the run.
+    """Add the policy's reasons for the waiting of the jobs, from one repetition of the run.
 
     Parameters
     ----------
     stories : sequence of Story
         Of one run.
     again : Again, optional
-        Repeats the run. Without it, or if it gives another result, the stories stay as they are.
+        Repeats the run. Without it, or if it gives another result, the stories stay unchanged.
     log_hash : str
         Of the run.
     """

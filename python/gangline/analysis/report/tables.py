@@ -66,7 +66,7 @@ class Table(NamedTuple):
         kind : str
             Class of the table for the style sheet.
         what : str
-            Of what the hidden rows, those with less GPU time, are.
+            The noun for the hidden rows, those with less GPU time.
         """
         kinds = [cell.kind for cell in self.rows[0]] if self.rows else [""] * len(self.titles)
         head = "".join(

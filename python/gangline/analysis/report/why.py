@@ -1,4 +1,4 @@
-"""Why policies differ: what jobs waited for, what was stopped, the most delayed jobs."""
+"""The reasons why policies differ: waiting, preemptions, the most delayed jobs."""
 
 from __future__ import annotations
 

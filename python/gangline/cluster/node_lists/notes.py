@@ -21,7 +21,7 @@ NOTES: Mapping[str, str] = {
     "servers_without_gpus": "servers that were left out",
     "total_differs": "days whose total is not the sum of the virtual clusters; it is used",
 }
-"""Why a cluster is as it is, where its file does not say."""
+"""Notes on a cluster, where its file does not say."""
 
 
 def explain(name: str) -> str:

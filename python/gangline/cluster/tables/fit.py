@@ -35,14 +35,14 @@ class StepFit(NamedTuple):
     Attributes
     ----------
     a_c, b_c : float
-        Of a pass: in all, and per sample.
+        Constant time of a pass, and time per sample.
     a_n, b_n : float
-        Of a synchronisation over several servers: in all, and per GPU above two. 0 if none was
-        measured.
+        Constant time of a synchronisation over several servers, and time per GPU above two. 0 if
+        none was measured.
     a_r, b_r : float
         The same inside one server.
     gamma : float
-        How far a synchronisation overlaps with the pass before it, 1 (not at all) to 10.
+        Overlap of a synchronisation with the pass before it, 1 (none) to 10.
     points : int
         Measured placements times batch sizes.
     error_median, error_p90, error_max : float
@@ -76,7 +76,7 @@ class StepFit(NamedTuple):
         Parameters
         ----------
         gpus, servers : int
-            Where the gang is.
+            The placement of the gang.
         samples : int
             Per GPU and pass.
         extra_passes : int

@@ -77,7 +77,7 @@ def interference_of(table: ThroughputTable) -> pa.Table:
     Pairs of gangs of unlike sizes do not share all their GPUs and are left out.
 
     `xi` = rate alone / rate with the other, null where either of the two does not run. Values
-    below 1 are measuring noise and are kept as they are.
+    below 1 are measuring noise and are kept unchanged.
 
     Examples
     --------

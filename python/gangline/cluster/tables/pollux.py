@@ -57,7 +57,7 @@ _Curve = dict[int, Step]  # by samples per GPU and pass
 
 
 class PolluxProfile:
-    """What is measured of one application.
+    """The measurements of one application.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class PolluxProfile:
 
     @property
     def local_range(self) -> tuple[int, int]:
-        """Fewest and most samples per GPU and pass."""
+        """Minimum and maximum number of samples per GPU and pass."""
         locals_ = [size for curve in self.placements.values() for size in curve]
         return min(locals_), LOCAL_MAX.get(self.application, max(locals_))
 
@@ -214,7 +214,7 @@ class PolluxProfiles:
     Attributes
     ----------
     path : str
-        Where they were read.
+        The folder or archive that they were read from.
 
     Examples
     --------

@@ -63,7 +63,7 @@ class ThroughputTable:
         Two jobs on the same GPUs: gpu_type, placement, model, gpus, co_model, co_gpus,
         iters_per_s, co_iters_per_s; 0 = cannot share. Empty unless the file has pairs.
     notes : dict of str to int
-        What was found odd, and how often.
+        Oddities of the table, counted.
     provenance : dict of str to str
         Path, format and sha256 of the file.
 
@@ -234,8 +234,8 @@ class ThroughputTable:
         models, gpus, batch_sizes : sequences of length N
             The jobs; an unknown model or batch size is None.
         missing : str
-            What an absent combination is: an error, "nan", or "nearest" (see `find`; what even
-            that does not know is an error).
+            The treatment of an absent combination: an error, "nan", or "nearest" (see `find`; what
+            even that does not know is an error).
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Why a job waited, which jobs took its GPUs, and what it lost."""
+"""The explanation of a job's waiting, of the jobs that took its GPUs, and of its losses."""
 
 from __future__ import annotations
 

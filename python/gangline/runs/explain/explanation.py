@@ -1,4 +1,4 @@
-"""Why a job waited, as values, text and HTML."""
+"""The explanation of a job's waiting, as values, text and HTML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Explanation"]
 
 @dataclass(frozen=True)
 class Explanation(Facts):
-    """Why a job waited, which jobs took its GPUs, and what it lost: `Result.explain`.
+    """The explanation of a job's waiting and of its losses, from `Result.explain`.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class Explanation(Facts):
     rule : str
         A line on the policy; empty for one written in Python.
     round_s : float
-        Length of a round; NaN for a policy without.
+        Length of a round; NaN for a policy without rounds.
     is_shared : bool
         Whether jobs may share GPUs in this run.
     note : str
-        Why the policy's own reasons are not known; empty if they are.
+        The reason why those of the policy are not known; empty if they are.
     reasons : dict of str to Reason
-        What the `cause` of a stretch means, as a sentence with places for what it names.
+        The meaning of the `cause` of an interval, as a sentence with places for what it names.
     """
 
     def to_dict(self) -> dict[str, Any]:

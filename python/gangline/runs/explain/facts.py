@@ -23,7 +23,7 @@ class Passing(NamedTuple):
     time_s : float
         The time of the start.
     gpus : int
-        How many.
+        GPUs that it got.
     outranks : bool
         Whether enough GPUs would have been free at that instant, by count, without the jobs that
         arrived later and got GPUs then. GPUs that they share with others do not count.
@@ -71,7 +71,7 @@ class RunPart:
     co_runners : list of str
         Jobs that shared some of the GPUs.
     end : str
-        Why it ended, as in the segments table.
+        The end reason, as in the segments table.
     taken_by : dict of str to int
         Jobs that hold some of the GPUs from the instant on at which it lost them, and how many.
     copies : int

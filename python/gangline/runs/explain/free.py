@@ -173,7 +173,7 @@ def free_of_segments(
     cluster : Cluster
         Where it ran.
     arrival : float array
-        When jobs arrived: instants of the answer, beside those at which GPUs are taken or given
+        Arrivals of jobs: instants of the answer, besides those at which GPUs are taken or given
         back.
     outages : rows of (server, down_s, up_s)
         Intervals in which servers were away.

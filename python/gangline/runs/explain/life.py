@@ -32,7 +32,7 @@ class Run(NamedTuple):
     tier : str
         "server", "rack" or "network".
     end : str
-        Why it ended: "finished", "preempted", "moved", "failed" or "stopped" (with the run).
+        The end reason: "finished", "preempted", "moved", "failed" or "stopped" (with the run).
     co_runners : tuple of str
         Jobs that shared some of them.
     """

@@ -165,9 +165,9 @@ def stretches(
     reasons : mapping of str to Reason
         By name: those that it may have said.
     round_s : float
-        Length of a round; NaN for a policy without.
+        Length of a round; NaN for a policy without rounds.
     down : Down
-        What was away.
+        Intervals in which servers were away.
     """
     told = _told(begin_s, end_s, said)
     decided_s = told["decided_s"]

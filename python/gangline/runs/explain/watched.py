@@ -46,7 +46,7 @@ class Watched(NamedTuple):
     outages : list of (server, down_s, up_s)
         Intervals in which servers were away.
     round_s : float
-        Length of a round; NaN for a policy without.
+        Length of a round; NaN for a policy without rounds.
     reasons : dict of str to Reason
         By name: those that the policy gave, and those of tables.
     """

@@ -1,4 +1,4 @@
-"""Carries a suite out for policies, and ranks them beside the published ones."""
+"""Carries a suite out for policies, and ranks them with the published ones."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Bench:
     Attributes
     ----------
     suite : Suite
-        What was run.
+        The suite that was run.
     worlds, real_worlds : list of World
-        Of it: those of the workloads that ship, and of real traces.
+        Its worlds: those of the workloads that ship, and of real traces.
     is_quick : bool
         Whether only a small part of it was.
     rows : list of dict

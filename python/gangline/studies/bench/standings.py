@@ -34,7 +34,7 @@ def standings(
     knowledge : mapping
         Label to class.
     worlds, seeds : sequence
-        What is counted.
+        The measure that is counted.
     baseline : str
         A label; speedups are relative to it.
 

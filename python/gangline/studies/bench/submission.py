@@ -64,7 +64,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Verified(NamedTuple):
-    """What became of a row that was run again.
+    """The outcome of a row that was run again.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Verified(NamedTuple):
     runs: int
     """How many of its runs were repeated."""
     of: int
-    """How many it has."""
+    """Number of jobs in it."""
     differences: list[str]
 
     def sentences(self) -> list[str]:

@@ -25,7 +25,7 @@ _DIGITS = 6  # ours, of the factor that gives a trace its load: enough, and the 
 
 
 class World(NamedTuple):
-    """What all policies are run on, with every seed."""
+    """The world that all policies are run on, with every seed."""
 
     workload: str
     cluster: str
@@ -67,9 +67,9 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     version : int
         Of the suite.
     loads, restarts_s, seeds : tuple
-        Of its worlds and runs.
+        Loads, restart times and seeds of its worlds and runs.
     workloads, clusters, traces : tuple
-        What worlds are made of; traces are real ones, which are not shipped.
+        The parts of worlds; traces are real ones, which are not shipped.
     estimate_error : float
         Sigma of the log-normal error of durations in the class that has estimates.
     baseline : str

@@ -1,4 +1,4 @@
-"""What a plan varies: the servers of one GPU type, or the load."""
+"""The axes of a plan: the servers of one GPU type, or the load."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Servers:
         return size
 
     def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
-        """Return the cluster of a size, and the trace as it is."""
+        """Return the cluster of a size, and the given trace."""
         return resized(self._cluster, self.gpu, size), trace
 
     def window(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
@@ -123,7 +123,7 @@ class Load:
         return round(-size * self._step, 9)
 
     def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
-        """Return the cluster as it is, and the trace with its arrivals squeezed or stretched."""
+        """Return the given cluster, and the trace with its arrivals squeezed or stretched."""
         rescale = trace.options.get("rescale", 1.0) / self.shown(size)
         options = {key: value for key, value in trace.options.items() if key != "rescale"}
         if rescale != 1.0:

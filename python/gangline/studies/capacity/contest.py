@@ -21,7 +21,7 @@ __all__ = ["CapacityContest"]
 
 @dataclass(frozen=True)
 class CapacityContest:
-    """What each of several policies needs to keep the same targets; from `gangline.plan_capacity`.
+    """The sizes that several policies need for the same targets, from `gangline.plan_capacity`.
 
     Attributes
     ----------

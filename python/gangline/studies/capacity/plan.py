@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gangline.trace.reference import TraceReference
 
     class PlanKeywords(PlanOptions, total=False):
-        """What `plan_capacity` takes besides its first four arguments."""
+        """The options of `plan_capacity` besides its first four arguments."""
 
         gpu: str | None
         vary: Literal["servers", "load"]
@@ -125,7 +125,7 @@ def plan_capacity(
     gpu : str, optional
         GPU type whose servers are varied; may be left out where there is one.
     vary : str
-        "servers", or "load": how far arrivals can be squeezed on the cluster as it is.
+        "servers", or "load": how far arrivals can be squeezed on the given cluster.
     step : float
         Difference between two loads that are tried; default 0.05.
     most : int or float, optional
@@ -156,7 +156,7 @@ def plan_capacity(
     CapacityPlan
         The answer, all sizes that were looked at, and whether they contradict each other. The
         answer keeps the targets and the size before it does not, or is overloaded; without
-        `exhaustive` a still smaller one may keep them if the curve is not monotone. Of a sequence
+        `exhaustive` a still smaller one may keep them if the curve is not monotone. For a sequence
         of policies a `CapacityContest`, which has a plan for each.
 
     Raises
@@ -430,7 +430,7 @@ class _Question:
 
     @property
     def counted(self) -> int:
-        """How many jobs of the trace are measured."""
+        """Number of jobs of the trace that are measured."""
         from gangline.runs.arrival_window import counted
 
         window = self.options[0].count_arrivals

@@ -44,14 +44,14 @@ _LARGE, _MANY = 0.25, 30.0  # ours: share of the ten largest jobs, and three tim
 
 @dataclass(frozen=True)
 class Point:
-    """What the runs of one size come to.
+    """The outcome of the runs of one size.
 
     Attributes
     ----------
     size : int or float
         Servers, or the load as a multiple of that of the trace.
     gpus : int
-        Of the whole cluster.
+        GPUs of the whole cluster.
     values : dict of str to Estimate
         Each key of the targets: mean over the seeds and its 95 % interval. Empty if the cluster is
         too small for a job.
@@ -60,9 +60,9 @@ class Point:
     kept_in : int
         In how many of the seeds every value is.
     cost_per_month : float or None
-        Of the whole cluster, in the currency of the prices.
+        Cost of the whole cluster, in the currency of the prices.
     why : str
-        Why there are no values.
+        The reason why there are no values.
     load, load_max : float or None
         Offered load (see `gangline.offered_load`): mean over the traces, and the largest. None if
         there is no such number, as where all jobs arrive at once.
@@ -117,7 +117,7 @@ class CapacityPlan:
     seeds_matter : bool
         Whether seeds draw other traces, or any number differs between them.
     limit, hardest : int or float
-        How far the search could go towards sizes that keep more targets, and fewer.
+        The limits of the search towards sizes that keep more targets, and fewer.
     preempts : bool
         Whether a job was preempted in some run.
     all_waiting : dict of str to Estimate
@@ -163,7 +163,7 @@ class CapacityPlan:
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
-        """Where a number gets worse by more than 1 % though it should be easier to keep.
+        """Sizes at which a number gets worse by more than 1 % though it should be easier to keep.
 
         Each is the key, the size, and the next easier size that was looked at.
         """
@@ -229,7 +229,7 @@ class CapacityPlan:
 
     @property
     def what_ends(self) -> str:
-        """What has to end for a target to be kept at a load above 1."""
+        """The event that must end for a target to be kept at a load above 1."""
         return "the trace ends" if self.count_arrivals is None else "the overload ends"
 
     def titles(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a plan keeps: `p95_wait < 1h`, on a key of the summary or a quantile over the jobs."""
+"""The targets of a plan: `p95_wait < 1h`, on a key of the summary or a quantile over the jobs."""
 
 from __future__ import annotations
 

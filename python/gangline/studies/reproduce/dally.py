@@ -1,6 +1,6 @@
 """The evaluation of Dally (arXiv 2401.16492): delay scheduling on racks of servers.
 
-What is known of it: servers of 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
+The published facts: servers of 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
 Poisson arrivals with three mean gaps, a mix of 411 gangs over one to two weeks, six models. Numbers
 of racks and servers, seeds and the restart overhead are ours.
 """

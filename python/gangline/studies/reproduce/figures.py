@@ -29,7 +29,7 @@ class Figure:
     title, about : str
         Heading, and how to read it.
     svg : str
-        The picture, as an element that HTML takes as it is.
+        The picture, as an element of HTML.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How much the search over take or skip buys Hadar: exact, beam and greedy on few jobs.
+"""The gain of Hadar from its search over take or skip: exact, beam and greedy on few jobs.
 
 No claim of a paper: it tells which tier is worth its time. Everything is ours.
 """

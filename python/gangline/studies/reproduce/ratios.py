@@ -1,4 +1,4 @@
-"""How many times better one contender is than another, with intervals from the seeds.
+"""Ratios of contenders, with intervals from the seeds.
 
 A ratio is taken for each seed by itself, of two runs on the same jobs; means are geometric. The
 interval is a bootstrap over the seeds with draws of its own, the same every time.
@@ -37,7 +37,7 @@ Runs = dict[tuple[Setting, str, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times better the hero of a claim is than one rival; below 1 it is worse.
+    """The ratio of one rival to the hero of a claim; below 1 the hero is worse.
 
     Parameters
     ----------

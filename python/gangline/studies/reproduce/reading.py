@@ -24,12 +24,12 @@ HALF = 0.5  # ours: of the claimed gain, from which on a claim holds in part
 
 @dataclass(frozen=True)
 class Saving:
-    """What the hero saves against one contender on one network, over the worlds run there.
+    """The savings of the hero against one contender on one network, over the worlds run there.
 
     Parameters
     ----------
     network, against, measure : str
-        Which comparison.
+        The comparison.
     shares : tuple of float
         1 - hero / contender, one per world; negative where the hero needs more.
     """

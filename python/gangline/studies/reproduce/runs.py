@@ -77,9 +77,9 @@ class Reproduction:
     Attributes
     ----------
     study : Study
-        What was carried out.
+        The study that was run.
     choice : Choice
-        Which part of it.
+        The part of it that was run.
     options : dict
         Run options of all runs.
     runs : list of dict
@@ -121,7 +121,7 @@ class Reproduction:
 
     @property
     def ratios(self) -> list[Ratio]:
-        """How many times better heroes are than rivals, by claim, rival and world."""
+        """Ratios of rivals to heroes, by claim, rival and world."""
         return ratios(self.study, self.runs)
 
     @property
@@ -144,7 +144,7 @@ class Reproduction:
 
     @property
     def doubt(self) -> str:
-        """Why there is no verdict; empty if there is."""
+        """The reason why there is no verdict; empty if there is one."""
         return self.study.doubt(self.choice)
 
     @property
@@ -347,7 +347,7 @@ def carry_out(
     Parameters
     ----------
     study, choice : Study, Choice
-        What to run; the choice is complete and checked.
+        The choice of runs, complete and checked.
     options : mapping
         Run options of all runs.
     folder : Path, optional
@@ -417,7 +417,7 @@ class _World(NamedTuple):
 
 
 class _Keys(NamedTuple):
-    """What a run is known by."""
+    """The keys of a run."""
 
     world: _World
     name: str  # of the contender

@@ -1,4 +1,4 @@
-"""What a paper's evaluation is made of: set-ups, contenders, and what the paper claims of them.
+"""The parts of a paper's evaluation: set-ups, contenders, and claims.
 
 A study is data. `gangline.reproduce.runs` carries it out, `gangline.reproduce.reading` compares its
 numbers with its claims. A new paper is a new module with a `STUDY`, listed in `STUDIES`.
@@ -56,7 +56,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says its policy saves, as a share of what others need.
+    """The saving that a paper claims for its policy, as a share of what others need.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Factor:
-    """What a paper says its policy is better by on average, as a factor.
+    """The mean factor by which a paper claims its policy to be better.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Factor:
     more : bool
         Whether a larger value is better, as for utilisation.
     clusters : tuple of str
-        Where the claim is judged; empty = everywhere. Ratios are shown of all worlds.
+        The clusters on which the claim is judged; empty = all. Ratios are shown of all worlds.
     is_saving : bool
         Whether the paper states the gain as a share saved, as in "50 % shorter".
 
@@ -211,7 +211,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a study is run; an empty axis stands for all of it.
+    """The part of a study that is run; an empty axis means all of it.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ class Study:
     contenders : tuple of Contender
         In the order of the tables.
     claims : tuple of Claim
-        What the paper says of the hero.
+        The claims of the paper for the hero.
     rivals : tuple of str
         Contenders such as the paper compares with.
     fair : str
@@ -280,15 +280,16 @@ class Study:
     cluster : callable
         From the names of a cluster and of a network to the cluster; raises ClusterError.
     quick, full : Choice
-        What `--quick` runs, and what is run without it.
+        The parts of the study with `--quick` and without it.
     options : mapping
         Run options that all contenders share.
     variants : tuple of str
         Contenders that are the hero with other parameters: no rivals of it.
     remarks : tuple of str
-        What a reader of the numbers has to know.
+        Remarks that a reader of the numbers needs.
     factors : tuple of Factor
-        What the paper says of averages, each against several rivals; intervals come from the seeds.
+        The claims of the paper on averages, each against several rivals; intervals come from the
+        seeds.
     measures : tuple of str
         Columns of the tables, keys of `gangline.reproduce.runs.MEASURES`; empty = the usual.
     classes : mapping of str to tuple of str

@@ -19,7 +19,7 @@ _ASSIGNED = re.compile(r"(.+)=([-+0-9.e]+)")
 def labels(values: Iterable[Any]) -> dict[Any, str]:
     """Return a label for each distinct value of a key, as the table of a sweep holds it.
 
-    Of addresses only the parts are shown that differ. Values whose labels would be the same keep
+    Only the parts in which addresses differ are shown. Values whose labels would be the same keep
     their full text.
 
     Examples

@@ -1,4 +1,4 @@
-"""What the worlds of a sweep lack for its policies, known before its first run."""
+"""The facts that the worlds of a sweep lack for its policies, found before its first run."""
 
 from __future__ import annotations
 

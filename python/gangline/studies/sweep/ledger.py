@@ -1,4 +1,4 @@
-"""What is known of each run of a sweep, in 17 bytes: its digest and its state."""
+"""The digest and the state of each run of a sweep, in 17 bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH = 16  # bytes of a digest
 
 
 class State(IntEnum):
-    """What is known of a run."""
+    """The state of a run."""
 
     REPEATED = 0
     """The same run as another one; it is left out."""
@@ -35,7 +35,7 @@ class Ledger:
     Parameters
     ----------
     runs : int
-        How many there are.
+        Number of runs.
     """
 
     def __init__(self, runs: int) -> None:

@@ -39,9 +39,9 @@ class Group:
     labels : dict of str to str
         Key to a short text of its value.
     runs, failed : int
-        How many runs there are, and how many of them failed.
+        Number of runs, and of those that failed.
     seeds : int
-        How many seeds there are; a seed with a failed run counts in no mean.
+        Number of seeds; a seed with a failed run counts in no mean.
     loads : tuple of OfferedLoad
         One per trace and cluster.
     values : dict
@@ -156,8 +156,8 @@ class Means:
         """Return the means of a measure over a key, a line per combination of the others.
 
         The key is the first of numbers that varies, else the first that varies and is not a policy;
-        None if there is none. What has no value of it, such as a parameter of another policy, is
-        the same at all places.
+        None if there is none. Runs without a value of it, such as a parameter of another policy,
+        are the same at all places.
         """
         held: dict[str, dict[Any, str]] = {}
         for key in self.by:

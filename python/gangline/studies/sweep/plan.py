@@ -96,9 +96,9 @@ class Plan:
     options : mapping
         Options of the reader and of the run that all runs share.
     where : str
-        What errors call the description: its file.
+        The name of the description in errors: its file.
     save : str
-        What is saved of each run.
+        The tables that are saved of each run.
     """
 
     def __init__(

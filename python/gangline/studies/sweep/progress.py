@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar on a terminal, one line in a notebook, else a line now and then."""
+"""The progress of a sweep: a bar on a terminal, a line in a notebook, else lines of a log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def showing(
     name : str
         Of the sweep.
     runs, done : int
-        How many runs there are, and how many were done before.
+        Number of runs, and of those that were done before.
     is_passing : bool
         Whether this is one of many that follow each other: its bar is removed at its end, and in a
         log there is no line for its end.

@@ -62,7 +62,7 @@ class Sweep:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many runs there are, were done this time, are finished, and failed."""
+        """Numbers of runs: all, done this time, finished, and failed."""
         runs, failed = len(self._ledger), len(self.failed)
         new = self._ledger.new
         return {"runs": runs, "new": new, "finished": runs - failed, "failed": failed}
@@ -100,7 +100,7 @@ class Sweep:
             Numbers of the summaries of runs, as `jct_p99_s`; default: those of the tables.
         baseline : str, optional
             The policy that others are held against, at the same values of all other keys and seed
-            by seed; default: the first. Of several settings of it the first is taken.
+            by seed; default: the first. If it has several settings, the first is taken.
 
         Returns
         -------
@@ -185,9 +185,9 @@ def sweep(
         The store: `runs/<digest>/` for each result, `table.parquet`, `table.csv`, `failed.json`.
         Several sweeps may use one. Default: a folder with the name of the sweep.
     save : str, optional
-        What is saved of each run: "summary" (spec and summary alone), "jobs" (the tables of jobs
-        and the timeline as well), or "segments" (every table). Default: as the description says,
-        else "jobs".
+        The tables that are saved of each run: "summary" (spec and summary alone), "jobs" (the
+        tables of jobs and the timeline as well), or "segments" (every table). Default: as the
+        description says, else "jobs".
     executor : str
         "local": threads for the policies of the registry, processes for those in Python. "dask":
         processes of a Dask cluster (the extra `dask`).

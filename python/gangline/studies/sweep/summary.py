@@ -1,4 +1,4 @@
-"""What `Sweep.summary` returns: the means of a sweep as rows, as a table and in words."""
+"""The summary of a sweep: its means as rows, as a table and in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far simulated runs are from what really happened, job by job."""
+"""The errors of simulated runs against observed times, job by job."""
 
 from __future__ import annotations
 

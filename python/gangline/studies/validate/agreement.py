@@ -1,4 +1,4 @@
-"""How well simulated times agree with observed ones: independent of their source.
+"""The agreement of simulated times with observed ones from any source.
 
 Errors are relative: simulated / observed - 1. A mean hides what cancels out, so errors of single
 jobs, the rank correlation and the bias by group are computed too.
@@ -56,7 +56,7 @@ class Group:
     name : str
         Of the group.
     jobs : int
-        How many it has.
+        Number of jobs in it.
     observed_s, simulated_s : float
         Mean JCT.
     error : float or None

@@ -25,7 +25,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
     """Give each job without a model one that is measured at its gang size, all equally likely.
 
     Its work is then counted in iterations: its duration times the rate on the reference type, where
-    it takes as long as before. Jobs of a size that the table does not know stay as they are.
+    it takes as long as before. Jobs of a size that the table does not know do not change.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
 
 
 class _Keep:
-    """Which rows are still there; each drop is counted by its reason."""
+    """The rows that are left; each drop is counted by its reason."""
 
     def __init__(self, notes: dict[str, int], rows: int) -> None:
         self.rows: npt.NDArray[np.bool_] = np.ones(rows, dtype=np.bool_)

@@ -45,7 +45,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     models_seed : int
         Seed of that draw.
     models_reference : str
-        GPU type of the table on which durations stay as they are.
+        GPU type of the table on which durations do not change.
     cpu_jobs : "drop" or "error", optional
         The treatment of jobs without GPUs; dropped ones are counted. Default: "drop" where the
         format has such jobs, elsewhere "error".

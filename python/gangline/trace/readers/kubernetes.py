@@ -167,7 +167,7 @@ class _List(_Struct):
 
 
 class _Gang(msgspec.Struct):
-    """What one job is so far; times in seconds since 1970, NaN where unknown."""
+    """The facts of one job so far; times in seconds since 1970, NaN where unknown."""
 
     place: int
     name: str

@@ -114,7 +114,7 @@ def of_arrow(table: pa.Table, path: str, options: Options) -> Raw:
 
 
 class _Term(NamedTuple):
-    """What a native column is: one or two names or numbers, what joins them, and the unit."""
+    """The recipe of a native column: one or two names or numbers, the operation, and the unit."""
 
     names: tuple[str, ...]
     operands: tuple[str | float, ...]

@@ -63,7 +63,7 @@ _Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class _Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """What all three have in common."""
+    """The parameters that all three generators have."""
 
     jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = sum(GPUS.values())
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0

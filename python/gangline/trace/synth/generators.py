@@ -152,7 +152,8 @@ def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Any) -> Trace:
     Parameters
     ----------
     jobs : int
-        How many. The eight hours stay, so 240 jobs come at one and a half times the published rate.
+        Number of jobs. The eight hours stay, so 240 jobs come at one and a half times the published
+        rate.
     seed : int
         Same seed, same jobs.
     **parameters

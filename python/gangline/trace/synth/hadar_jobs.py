@@ -69,7 +69,7 @@ class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Mix(NamedTuple):
-    """What jobs are drawn from: shares of `CLASSES`, gang sizes with shares, rates."""
+    """The distributions of jobs: shares of `CLASSES`, gang sizes with shares, rates."""
 
     classes: tuple[float, ...]
     gangs: dict[int, float]
