@@ -48,7 +48,7 @@ def tabular(
     *,
     long: bool = False,
 ) -> str:
-    r"""Return a table: a rule between groups of lines, whose cells are LaTeX; titles are text.
+    r"""Return a table with a rule between groups of lines; cells are LaTeX, titles are text.
 
     A long one goes on over pages, by the package longtable.
 

@@ -142,7 +142,7 @@ class PaperWorld:
         return Cluster.from_dict({**made.to_dict(), **change.cluster}) if change.cluster else made
 
     def changes_of(self, *, quick: bool) -> tuple[Change, ...]:
-        """Return the changes; a small world leaves out those of what made it small."""
+        """Return the changes; a small world leaves out those of the settings that make it small."""
         fixed = set(self.quick) if quick else set()
         return tuple(one for one in self.changes if not fixed & set(one.trace))
 

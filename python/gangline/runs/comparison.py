@@ -338,8 +338,9 @@ def leaders(
 ) -> list[bool]:
     """Tell which policies are the best of a column.
 
-    With five seeds or more: the best, and all that the seeds do not tell from it. Else: the best,
-    and all within 1 % of it or shown by the same text. Where all tie there is no best.
+    With five seeds or more these are the best and all that do not differ from it significantly.
+    With fewer seeds they are the best and all that are within 1 % of it or shown by the same text.
+    If all tie there is no best.
 
     Parameters
     ----------

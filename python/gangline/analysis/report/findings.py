@@ -197,7 +197,7 @@ def gpu_time(row: dict[str, Any]) -> dict[str, float]:
     """Split all GPU time until the last finish into parts that sum to one.
 
     The losses are fractions of the time held, which counts a shared GPU once for each job on it.
-    So they are scaled to what was lost of the time in use, which counts it once.
+    So they are scaled to the loss of the time in use, which counts such a GPU once.
     """
     busy = min(_known(row, "gpu_utilization"), 1.0)
     useful = min(_known(row, "useful_utilization"), busy)

@@ -104,7 +104,7 @@ class Stretch(NamedTuple):
 
     @classmethod
     def of(cls, reasons: Mapping[str, Reason], job_id: str | None, *record: Any) -> Stretch:
-        """Make it of the reasons by name, the name of its job, and a record of `_STRETCH`."""
+        """Return the interval of a record of `_STRETCH`; `reasons` are by name."""
         decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
         counted = reasons[cause].number
         return cls(

@@ -179,7 +179,7 @@ class CapacityPlan:
 
     @property
     def is_monotone(self) -> bool:
-        """Whether nothing that was looked at contradicts that easier sizes do better."""
+        """Whether easier sizes do better in all runs of the search."""
         return not self.broken_beyond and not self.rises
 
     @property

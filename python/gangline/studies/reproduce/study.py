@@ -398,7 +398,7 @@ class Study:
         Raises
         ------
         GanglineError
-            If an axis has no such member; names the axis and what there is.
+            If an axis has no such member; it names the axis and its members.
         """
         base = self.quick if quick else self.full
         there, _ = self.available()
