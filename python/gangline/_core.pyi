@@ -9,6 +9,7 @@ import numpy.typing as npt
 from gangline.cluster.interference import Pairs
 from gangline.cluster.iteration import Fit, Inflations
 from gangline.lp.report import Report
+from gangline.runs.estimates import History
 
 _F64: TypeAlias = npt.NDArray[np.float64]
 _I32: TypeAlias = npt.NDArray[np.int32]
@@ -238,6 +239,7 @@ class RunOptions:
         outages: Sequence[tuple[int, float, float]],
         inflations: Inflations | None,
         locality_fits: Sequence[Sequence[Fit | None]] | None,
+        estimates: float | History | _F64 | None,
         watch: Sequence[int],
     ) -> RunOptions: ...
 

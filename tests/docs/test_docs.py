@@ -2,8 +2,8 @@
 
 In Markdown, `pycon` blocks are sessions whose output must match, `python` blocks without a file
 name are programs, `console` blocks are commands that must end with exit code 0, and `toml` blocks
-that describe servers, a sweep or queues must load. `<!-- file: NAME -->` before a block writes it to the
-folder in which the examples of that page run, one after the other.
+that describe servers, a sweep or queues must load. `<!-- file: NAME -->` before a block writes it
+to the folder in which the examples of that page run, one after the other.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ SCHEMA = pa.schema(
         ("partition", pa.string()),
         ("qos", pa.string()),
         ("time_limit_s", pa.float64()),
+        ("estimate_s", pa.float64()),
         ("priority", pa.float64()),
         ("nice", pa.int32()),
         ("gpu_types", pa.list_(pa.string())),

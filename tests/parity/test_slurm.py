@@ -1,4 +1,4 @@
-"""`slurm` and its slow version agree to the nanosecond, on worlds with the columns that it reads."""
+"""`slurm` and its slow version agree to the nanosecond, on worlds with the columns it reads."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Estimates:
         """What multiplies times and work left at any rate; ``left`` is the true work left."""
         if sigma > 0:
             return self.draw(job, sigma)
-        if job.index not in self.fixed:
+        if job.index not in self.fixed or job.best_rate <= 0:  # it can run nowhere
             return 1.0
         alone = max(1, nearest(left / job.best_rate * 1e9))
         return float(self.left_ns(job, alone, 0.0)) / float(alone)

@@ -207,6 +207,8 @@ class World:
         Seconds without progress after the first start; default 0.
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
+    estimate_default_s
+        Seconds that policies are told of a job without an estimate; default 3600.
     """
 
     trace: Jobs
@@ -214,6 +216,7 @@ class World:
     restart_s: float | None = None
     first_start_s: float | None = None
     count_arrivals: str | None = None
+    estimate_default_s: float | None = None
 
     def read(self, choice: TraceReading | None) -> Trace:
         """Read the trace."""
@@ -222,11 +225,14 @@ class World:
     @property
     def options(self) -> dict[str, Any]:
         """The options of the run."""
-        return {
+        found = {
             "restart_s": self.restart_s,
             "first_start_s": self.first_start_s,
             "count_arrivals": self.count_arrivals,
         }
+        if self.estimate_default_s is not None:
+            found["estimate_default_s"] = self.estimate_default_s
+        return found
 
 
 @Parameter(name="*")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from gangline._support.statistics import Spread
     from gangline.analysis.report import Digest
+    from gangline.policies.choice import PolicyLike
     from gangline.runs.by_group import Waited
     from gangline.runs.comparison import Comparison
     from gangline.runs.result import Result
@@ -44,6 +45,7 @@ def compare(
     policies: Names,
     settings: Settings = None,
     replicates: Replicates | None = None,
+    estimates: str = "exact",
     baseline: str | None = None,
     by: str | None = None,
     workers: Whole = 1,
@@ -65,6 +67,9 @@ def compare(
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     replicates
         Seeds.
+    estimates
+        What policies are told in place of durations: exact, noise:SIGMA, limit, table, user:mean,
+        user:pN, user+model:last and others; several, separated by commas, are compared.
     baseline
         The policy that others are held against, seed by seed; default: the first.
     by
@@ -86,15 +91,14 @@ def compare(
     from gangline.runs.by_group import Groups, waited
     from gangline.runs.compare import compare as compare_policies
     from gangline.runs.comparison import check_out, run_name
+    from gangline.runs.estimates import qualities
 
     kept, chosen = kept or Kept(), (replicates or Replicates()).options
     if kept.html is not None:
         _page.check(kept.html)
     configs, sharing = _inputs.policies(policies, settings)
-    labels = [config.label() for config in configs]
-    if baseline is not None and baseline not in labels:
-        message = f"--baseline: `{baseline}` is not among the policies: {', '.join(labels)}"
-        raise PolicyError(message, field="baseline", value=baseline)
+    told = qualities([text.strip() for text in estimates.split(",")])
+    labels = _labels(configs, told, baseline)
     drawn: list[int | None] = [*chosen["trace_seeds"]] or [None]
     names = [run_name(one, seed, t) for t in drawn for one in labels for seed in chosen["seeds"]]
     if out is not None:
@@ -129,6 +133,7 @@ def compare(
         progress=True,
         keep=False,
         each=each,
+        estimates=told,
         sharing=sharing,
         **chosen,
         **world.options,
@@ -153,6 +158,19 @@ def compare(
         if path is not None:
             _console.say(f"saved {path}")
     return 0
+
+
+def _labels(policies: Sequence[PolicyLike], told: Sequence[str], baseline: str | None) -> list[str]:
+    """Return what tables call the policies, once per estimate; refuse an unknown baseline."""
+    from gangline.policies.choice import resolve_policy
+    from gangline.runs.estimates import label, told_of
+
+    chosen = [resolve_policy(policy) for policy in policies]
+    labels = [label(one, text) for one in chosen for text in told_of(one, told)]
+    if baseline is not None and baseline not in labels:
+        message = f"--baseline: `{baseline}` is not among the policies: {', '.join(labels)}"
+        raise PolicyError(message, field="baseline", value=baseline)
+    return labels
 
 
 def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -> None:

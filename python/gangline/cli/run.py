@@ -71,6 +71,8 @@ def run(
     restart_s: float | None = None,
     first_start_s: float | None = None,
     count_arrivals: str | None = None,
+    estimates: str | None = None,
+    estimate_default_s: float | None = None,
     out: Path | None = None,
     raw: Flag = False,
     json: Json = False,
@@ -100,6 +102,11 @@ def run(
         Seconds without progress after the first start; default 0.
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
+    estimates
+        What the policy is told in place of durations: exact (the default), noise:SIGMA, limit,
+        table, user:mean, user:pN, user+model:last and others.
+    estimate_default_s
+        Seconds that it is told of a job without an estimate; default 3600.
     out
         Folder for spec.json, summary.json and the tables.
     raw
@@ -117,13 +124,16 @@ def run(
         "restart_s": restart_s,
         "first_start_s": first_start_s,
         "count_arrivals": count_arrivals,
+        "estimates": estimates,
+        "estimate_default_s": estimate_default_s,
     }
     if spec is not None:
         chosen = {"cluster": cluster, "policy": policy, "set": settings, **options}
         _refuse_beside(spec, {**chosen, **_given(choice), **_given(kept)})
     check_places(kept, out)
     if spec is None:
-        options |= {"seed": seed or 0, **kept.options}
+        given = {name: value for name, value in options.items() if value is not None}
+        options = {"seed": 0, **given, **kept.options}
         done = _simulate(trace, cluster, policy, settings, choice, options)
     else:
         done = _repeat(spec, trace, keeps_segments=kept.options["segments"])

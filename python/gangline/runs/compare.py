@@ -30,6 +30,7 @@ def compare(
     trace_seeds: Iterable[int] = (),
     workers: int = 1,
     params: Mapping[str, Mapping[str, object]] | None = None,
+    estimates: str | Iterable[str] = "exact",
     progress: bool | Progress = False,
     each: Callable[[Result], None] | None = None,
     keep: bool = True,
@@ -54,6 +55,9 @@ def compare(
         `if __name__ == "__main__":`.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
+    estimates : str or iterable of str
+        What policies are told in place of durations, as for `gangline.simulate`; of several, each
+        policy that reads durations runs with each.
     progress : bool or callable
         As for `gangline.simulate`.
     each : callable, optional
@@ -61,7 +65,7 @@ def compare(
     keep : bool
         Keep the tables of each run; False keeps summaries only, which saves memory.
     **options
-        As for `gangline.simulate`, but the seed.
+        As for `gangline.simulate`, but the seed and the estimates.
 
     Returns
     -------
@@ -87,6 +91,7 @@ def compare(
     ['fifo', 'srtf']
     """
     from gangline.runs.comparison import Comparison
+    from gangline.runs.estimates import qualities, told_of
     from gangline.runs.execution import Run, Worlds, carry_out
     from gangline.runs.executors import check_workers
     from gangline.runs.inputs import as_cluster, check_trace_seeds, make_options, override
@@ -101,21 +106,25 @@ def compare(
     lab = override(as_cluster(cluster), options.pop("sharing", None))
     keys, jobs = keys_of(lab), as_trace(trace)
     given = worlds.hold(jobs)
-    checked = [make_options({**options, "seed": seed}) for seed in seeds]
     contenders = _contenders(policies, params or {})
+    checked = {
+        told: [make_options({**options, "estimates": told, "seed": seed}) for seed in seeds]
+        for told in qualities(estimates)
+    }
 
     def runs(given: TraceReference, trace_seed: int | None) -> list[Run]:
         return [
             Run(RunSpec.of(keys, given, policy.reference, options), policy.own, trace_seed)
             for policy in contenders
-            for options in checked
+            for told in told_of(policy, list(checked))
+            for options in checked[told]
         ]
 
-    drops = checked[0].on_infeasible == "drop"
+    drops = options.get("on_infeasible") == "drop"
     require(lacks(lab, jobs, contenders, drops=drops))
     if len(contenders) > 1:
         # all policies before the first run: a mistake in the last one costs nothing
-        for run in runs(given, None)[:: len(checked)]:
+        for run in runs(given, None)[:: len(seeds)]:
             worlds.check(run)
     traces: dict[int | None, TraceReference] = {seed: redrawn(given, seed) for seed in drawn}
     every = (run for seed, one in (traces or {None: given}).items() for run in runs(one, seed))

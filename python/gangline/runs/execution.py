@@ -15,6 +15,7 @@ import msgspec
 from gangline.errors import (
     GanglineError,
     InfeasibleJobError,
+    OptionError,
     PolicyError,
     ResultError,
     SolverError,
@@ -412,6 +413,8 @@ class World:
 
     def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> dict[str, Any]:
         """Return what a result says of a run beside its spec, as far as it is known before."""
+        from gangline.runs import estimates
+
         notes = {
             "xi_clamped": 0 if self._pairs is None else self._pairs.clamped,
             "restart_by_model_without_jobs": len(
@@ -419,7 +422,8 @@ class World:
             ),
             "rates_from_another_gang_size": self._estimated_rates,
         }
-        policy = {"label": chosen.label, "knowledge": _knowledge(chosen.policy)}
+        label = estimates.label(chosen, options.estimates)
+        policy = {"label": label, "knowledge": _knowledge(chosen.policy)}
         noted = {name: count for name, count in notes.items() if count}
         return {**self._unchanging, "policy": policy, "notes": noted}
 
@@ -457,6 +461,7 @@ class World:
         self, chosen: ChosenPolicy, options: CheckedOptions, watch: Sequence[int] = ()
     ) -> Arguments:
         """Return what the core is given."""
+        from gangline.runs import estimates
         from gangline.runs.arrival_window import require_jobs
         from gangline.runs.elastic import check_ranges
 
@@ -464,6 +469,12 @@ class World:
             check_ranges(self.trace, self.cluster, chosen.label)
         if options.count_arrivals is not None:
             require_jobs(self.trace.numbers("arrival_s"), options.count_arrivals)
+        if chosen.params.get("estimate_error") and options.estimates != estimates.EXACT:
+            message = (
+                f"estimates={options.estimates!r}: the policy {chosen.label} has an "
+                "`estimate_error` of its own; set one of the two"
+            )
+            raise OptionError(message, field="estimates", value=options.estimates)
         core_options = options.to_core(
             self.cluster,
             self._labels,
@@ -472,6 +483,7 @@ class World:
             links=self._links,
             inflations=self._inflations,
             locality_fits=self._fits,
+            told=estimates.to_core(options.estimates, options.estimate_default_s, self.trace),
             watch=watch,
         )
         params = chosen.params if chosen.own is None else {}

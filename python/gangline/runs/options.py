@@ -10,7 +10,7 @@ import msgspec
 from gangline.cluster import network
 from gangline.cluster.schema import Sharing
 from gangline.errors import OptionError
-from gangline.runs import arrival_window
+from gangline.runs import arrival_window, estimates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,6 +71,7 @@ class PlanOptions(TypedDict, total=False):
     check_invariants: bool
     skip_rounds: bool
     count_arrivals: tuple[float, float] | str | None
+    estimate_default_s: float
 
 
 class CompareOptions(PlanOptions, total=False):
@@ -97,6 +98,7 @@ class RunOptions(CompareOptions, total=False):
     """
 
     seed: int
+    estimates: str
 
 
 class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,6 +117,8 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     until_s: float | None = None
     max_events: int | None = None
     count_arrivals: tuple[float, float] | None = None
+    estimates: str = "exact"
+    estimate_default_s: float = 3600.0
 
     def check(self) -> None:
         """Raise an OptionError for a value out of range."""
@@ -139,6 +143,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             _bad("max_events", self.max_events, "an integer from 1 to 2**64 - 1")
         if self.count_arrivals is not None:
             arrival_window.check(self.count_arrivals)
+        estimates.check(self.estimates, self.estimate_default_s)
 
     def to_core(
         self,
@@ -150,6 +155,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         links: _core.Network | None = None,
         inflations: Inflations | None = None,
         locality_fits: Sequence[Sequence[Fit | None]] | None = None,
+        told: float | estimates.History | npt.NDArray[np.float64] | None = None,
         watch: Sequence[int] = (),
     ) -> _core.RunOptions:
         """Return the options in the form that the core takes, with what cluster and jobs add.
@@ -166,6 +172,8 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             The cluster and its network in the form of the core, if they are at hand.
         inflations, locality_fits : optional
             Inputs that `gangline.cluster.iteration` makes from the cluster and the jobs.
+        told : optional
+            What `gangline.runs.estimates` makes of the option `estimates` and the jobs.
         watch : sequence of int
             Rows of the trace: jobs of which the run records why they wait.
         """
@@ -173,6 +181,8 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
         sharing = cluster.sharing or Sharing()
         own: dict[str, Any] = msgspec.structs.asdict(self)
+        del own["estimate_default_s"]
+        own["estimates"] = told
         own["restart_by_model"] = _by_model(self.restart_by_model, labels, self.restart_s or 0.0)
         core = core or cluster.to_core()
         return _core.RunOptions(

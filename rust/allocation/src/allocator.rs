@@ -20,8 +20,10 @@ pub struct Ask {
     pub gangs: Vec<f64>,
     /// Weights.
     pub weights: Vec<f64>,
-    /// Work left; empty for a policy that may not know it.
+    /// Work left as the run tells it; empty for a policy that may not know it.
     pub remaining: Vec<f64>,
+    /// Work that is really left, where the run tells something else; else empty.
+    pub true_remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
     /// Seconds to the deadline, infinite for none; empty if no job of the trace has one.

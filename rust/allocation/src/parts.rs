@@ -87,6 +87,7 @@ fn part_of(ask: &Ask, part: &[usize], parts: usize) -> Ask {
         gangs: some(&ask.gangs, part),
         weights: some(&ask.weights, part),
         remaining: some(&ask.remaining, part),
+        true_remaining: some(&ask.true_remaining, part),
         age_s: some(&ask.age_s, part),
         time_left_s: some(&ask.time_left_s, part),
         running: some(&ask.running, part),

@@ -27,12 +27,13 @@ impl Service {
     pub fn count(&mut self, ask: &Ask) -> Vec<f64> {
         let jobs = ask.jobs.len() as f64;
         let rows = ask.rates.chunks_exact(ask.capacity.len());
-        let each = ask
-            .jobs
-            .iter()
-            .zip(rows)
-            .zip(&ask.gangs)
-            .zip(&ask.remaining);
+        // steps that are done, whatever was foretold of those to come
+        let left = if ask.true_remaining.is_empty() {
+            &ask.remaining
+        } else {
+            &ask.true_remaining
+        };
+        let each = ask.jobs.iter().zip(rows).zip(&ask.gangs).zip(left);
         let counted = each.map(|(((job, rates), gang), left)| {
             if job.index() >= self.books.len() {
                 self.books.resize(job.index() + 1, Book::default());

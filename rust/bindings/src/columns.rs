@@ -4,6 +4,7 @@
 use crate::error::raise;
 use gangline_engine::{ClusterView, Part, Run};
 use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, ServerId, SimSpan, SimTime};
+use gangline_policies::kit::Seen;
 use numpy::{Element, IntoPyArray, PyArray2, PyArrayMethods};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -147,7 +148,8 @@ fn job_column<'py>(
         "remaining_s" | "work_remaining" => {
             check_knowledge(py, knows_work)?;
             if name == "remaining_s" {
-                floats(&|job| view.remaining(job).map_or(f64::NAN, SimSpan::seconds))
+                let left = |job| Seen::AS_TOLD.remaining(view, job);
+                floats(&|job| left(job).map_or(f64::NAN, SimSpan::seconds))
             } else {
                 floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN))
             }

@@ -5,7 +5,8 @@ use crate::convert::Cluster;
 use crate::error::CoreError;
 use crate::network::Network;
 use gangline_engine::{
-    EngineError, FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode,
+    EngineError, Estimates, FailureRow, Failures, GangXi, History, OnInfeasible, RunConfig,
+    Statistic, TimelineMode,
 };
 use gangline_model::{
     ClusterSpec, InflationClass, Inflations, Interference, IterationTimes, JobId, LocalityModel,
@@ -53,6 +54,19 @@ type InflationsGiven<'py> = (
     Vec<u32>,
 );
 
+/// Durations that policies are told: noise, seconds by job, or the attributes of `gangline.runs.estimates.History`.
+#[derive(FromPyObject)]
+enum EstimatesGiven<'py> {
+    Noise(f64),
+    Given(PyReadonlyArray1<'py, f64>),
+    History {
+        by_model: bool,
+        percentile: Option<u32>,
+        last: Option<usize>,
+        default_s: f64,
+    },
+}
+
 /// All options of a run. Defaults are Python's, which has the one list of them.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct RunOptions {
@@ -67,7 +81,7 @@ impl RunOptions {
     #[pyo3(signature = (cluster, *, seed, restart_s, first_start_s, restart_by_model, checkpoint_interval_s, on_infeasible,
         segments, timeline, check_invariants, skip_rounds, until_s, max_events, count_arrivals, max_share, interference,
         gang_xi, memory_fixed_fraction, acc_cost, overhead_interferes, network, mean_times_s, outages, inflations,
-        locality_fits, watch))]
+        locality_fits, estimates, watch))]
     #[expect(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -100,6 +114,7 @@ impl RunOptions {
         outages: Vec<(u32, f64, f64)>,
         inflations: Option<InflationsGiven<'_>>,
         locality_fits: Option<Vec<Vec<Option<Fit>>>>,
+        estimates: Option<EstimatesGiven<'_>>,
         watch: Vec<u32>,
     ) -> PyResult<Self> {
         let spans = |seconds: PyReadonlyArray1<'_, f64>| {
@@ -156,6 +171,7 @@ impl RunOptions {
             locality: locality(&cluster.spec, network.as_deref(), locality_fits),
             failures,
             inflations: inflations.map(inflated).transpose()?,
+            estimates: estimates.map_or(Ok(Estimates::Exact), EstimatesGiven::resolved)?,
             watch: watch.into_iter().map(JobId).collect(),
         };
         Ok(Self {
@@ -183,6 +199,31 @@ impl Timeline {
                 )),
             },
         }
+    }
+}
+
+impl EstimatesGiven<'_> {
+    fn resolved(self) -> PyResult<Estimates> {
+        // no estimate is shorter than a nanosecond
+        let told = |seconds| Ok::<_, PyErr>(span("estimates", seconds)?.max(SimSpan(1)));
+        Ok(match self {
+            Self::Noise(sigma) => Estimates::Noise(sigma),
+            Self::Given(seconds) => {
+                let each = seconds.as_array();
+                Estimates::Given(each.iter().copied().map(told).collect::<PyResult<_>>()?)
+            }
+            Self::History {
+                by_model,
+                percentile,
+                last,
+                default_s,
+            } => Estimates::History(History {
+                by_model,
+                statistic: percentile.map_or(Statistic::Mean, Statistic::Percentile),
+                last,
+                default: told(default_s)?,
+            }),
+        })
     }
 }
 

@@ -557,9 +557,10 @@ impl PolicyView {
                 return Ok(None);
             }
             let work = view.remaining_work(job).map_err(CoreError::from)?;
+            let told = |job, seconds| Seen::AS_TOLD.seconds(view, job, seconds);
             let pair = Pair {
-                new_s: work / view.base_rate(job, stay.gpu_type),
-                resident_s: (stay.finish - view.now()).seconds() / stay.xi,
+                new_s: told(job, work / view.base_rate(job, stay.gpu_type)),
+                resident_s: told(resident, (stay.finish - view.now()).seconds() / stay.xi),
                 xi_new,
                 xi_resident: xi_resident.max(1.0),
                 inflation: view.inflation(job, sub_batch, stay.gpu_type),

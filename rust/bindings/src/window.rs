@@ -74,6 +74,7 @@ pub(crate) fn fill(
         running += 1;
         if let (Some(seen), Some(run)) = (seen, view.run(job)) {
             let end = seen.span(view, job, run.done_at() - view.now());
+            let end = end.map_err(CoreError::from)?;
             next_end = Some(next_end.map_or(end, |next| next.min(end)));
         }
     }

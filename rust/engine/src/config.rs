@@ -1,6 +1,7 @@
 //! The options of a run besides cluster, jobs and policy.
 
 use crate::EngineError;
+use crate::estimates::Estimates;
 use gangline_model::{
     ClusterSpec, Inflations, Interference, JobId, JobTable, LocalityModel, MAX_SECONDS, RateTable,
     SimSpan, SimTime,
@@ -106,6 +107,8 @@ pub struct RunConfig {
     pub locality: Option<Arc<dyn LocalityModel>>,
     /// Failures and repairs.
     pub failures: Failures,
+    /// The durations that policies are told.
+    pub estimates: Estimates,
     /// Seed of every random draw.
     pub seed: u64,
     /// What to do with jobs that can never run.
@@ -145,6 +148,7 @@ impl Default for RunConfig {
             grad_bytes: Vec::new(),
             locality: None,
             failures: Failures::None,
+            estimates: Estimates::Exact,
             seed: 0,
             on_infeasible: OnInfeasible::Error,
             segments: false,
@@ -212,6 +216,9 @@ impl RunConfig {
         if inflations.is_some_and(|table| !table.covers(rows, types)) {
             let what = format!("the table does not fit {rows} jobs and {types} GPU types");
             return fail("inflations", what);
+        }
+        if let Some(what) = self.estimates.problem(rows) {
+            return fail("estimates", what);
         }
         if self.watch.iter().any(|job| job.index() >= rows) {
             return fail("watch", format!("the trace has {rows} jobs"));

@@ -14,6 +14,7 @@ mod capacity;
 mod commit;
 mod config;
 mod error;
+mod estimates;
 mod features;
 mod instant;
 mod invariant;
@@ -38,6 +39,7 @@ mod watch;
 
 pub use config::{FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode, World};
 pub use error::{EngineError, PlanError, PolicyError, Rule};
+pub use estimates::{Estimate, Estimates, History, Statistic, noise};
 pub use metrics::{Output, quantile};
 pub use occupancy::{FreeIndex, Mark, TypePool};
 pub use plan::Plan;

@@ -5,6 +5,7 @@
 //! types a job may use, the records of running jobs ([`Run`]) their work and places.
 
 use crate::config::{RunConfig, World};
+use crate::estimates::{Estimate, Estimates, Past, noise};
 use crate::features::Features;
 use crate::occupancy::Occupancy;
 use crate::state::jobs::{JobState, Jobs, NOT_YET};
@@ -47,6 +48,8 @@ pub struct State {
     occupancy: Occupancy,
     /// Jobs to re-time at the end of the instant.
     touched: Vec<JobId>,
+    /// What finished jobs tell of those to come; `None` = policies are not told by it.
+    past: Option<Box<Past>>,
     /// Up-links that jobs share; `None` = each job goes as if it were alone on them.
     uplinks: Option<Box<UpLinks>>,
 }
@@ -76,6 +79,10 @@ impl State {
             free_records: Vec::new(),
             occupancy: Occupancy::new(cluster, features.max_share),
             touched: Vec::new(),
+            past: match &config.estimates {
+                Estimates::History(rule) => Some(Box::new(Past::new(*rule))),
+                _ => None,
+            },
             uplinks: config
                 .locality
                 .as_ref()
@@ -275,6 +282,28 @@ impl State {
             }
             _ => span_of_work(self.remaining_work(job), best),
         }
+    }
+
+    /// Isolated time for all the work.
+    #[inline]
+    pub(crate) fn duration(&self, job: JobId) -> SimSpan {
+        span_of_work(self.jobs.work(job), self.types.best_rate(job))
+    }
+
+    /// What a policy is told of the job's duration.
+    #[inline]
+    pub(crate) fn estimate(&self, job: JobId) -> Estimate {
+        let told = match &self.config.estimates {
+            Estimates::Exact => return Estimate::Exact,
+            Estimates::Noise(sigma) => {
+                return Estimate::Times(noise(self.config.seed, job, *sigma));
+            }
+            Estimates::Given(totals) => Some(totals[job.index()]),
+            Estimates::History(_) => self.past.as_ref().and_then(|past| past.told(job)),
+        };
+        told.map_or(Estimate::Exact, |total| {
+            Estimate::Plus(SimSpan(total.0 - self.duration(job).0))
+        })
     }
 
     /// Memory per GPU at a sub-batch; 0 = full batch.

@@ -2,6 +2,7 @@
 
 use crate::accounts::Accounts;
 use crate::error::PolicyError;
+use crate::estimates::{Estimate, Estimates};
 use crate::state::State;
 use crate::state::jobs::Phase;
 use crate::state::running::{Part, Run};
@@ -463,10 +464,37 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn duration(&self, job: JobId) -> Result<SimSpan, PolicyError> {
         self.check_knowledge(job)?;
-        Ok(span_of_work(
-            self.state.jobs().work(job),
-            self.state.types().best_rate(job),
-        ))
+        Ok(self.state.duration(job))
+    }
+
+    /// Whether durations are told as they are in this run.
+    #[inline]
+    pub fn tells_exactly(&self) -> bool {
+        self.state.config().estimates.is_exact()
+    }
+
+    /// Whether durations are told by the jobs that finished before, so that none is known when the run starts.
+    pub fn tells_by_history(&self) -> bool {
+        matches!(self.state.config().estimates, Estimates::History(_))
+    }
+
+    /// What the run tells of the duration of a job in place of the truth.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn estimate(&self, job: JobId) -> Result<Estimate, PolicyError> {
+        self.check_knowledge(job)?;
+        Ok(self.state.estimate(job))
+    }
+
+    /// Isolated time for the work that is left, by the best rate alone: what a factor on other times is worked out from.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    pub fn isolated_left(&self, job: JobId) -> Result<SimSpan, PolicyError> {
+        let left = self.remaining_work(job)?;
+        Ok(span_of_work(left, self.state.types().best_rate(job)))
     }
 
     /// Time that the work that is left would take on the job's best type, in one place and alone. Of a job that
@@ -512,13 +540,13 @@ impl<'a> ClusterView<'a> {
         Ok(self.run(job).map(Run::done_at))
     }
 
-    /// Isolated service of every job of the trace but those about to be dropped (ascending ids),
+    /// Isolated service, as the run tells it, of every job of the trace but those about to be dropped (ascending ids),
     /// ascending: GPU-nanoseconds, or nanoseconds if `is_time`. The distribution that a policy may know
     /// without knowing any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
-        let (jobs, types) = (self.state.jobs(), self.state.types());
+        let jobs = self.state.jobs();
         let service = |job: JobId| {
-            let span = span_of_work(jobs.work(job), types.best_rate(job));
+            let span = self.state.estimate(job).of(self.state.duration(job));
             let gpus = if is_time { 1 } else { jobs.gpus(job) };
             i128::from(span.0) * i128::from(gpus)
         };

@@ -208,7 +208,11 @@ impl Motion {
     pub(crate) fn arrive(&mut self) -> JobId {
         let state = &mut self.state;
         let work = state.jobs.work(state.lives.next());
-        state.lives.arrive(work, self.recorder.totals.active_ns)
+        let job = state.lives.arrive(work, self.recorder.totals.active_ns);
+        if let Some(past) = &mut state.past {
+            past.note_arrival(&state.jobs, job, state.now);
+        }
+        job
     }
 
     /// Gives a job a part: its record, rate and next event.
@@ -335,7 +339,13 @@ impl Motion {
             self.end_part(record, 0, EndReason::Finished);
         }
         let active_ns = self.recorder.totals.active_ns;
-        self.state.lives.finish(job, self.state.now, active_ns);
+        let state = &mut self.state;
+        state.lives.finish(job, state.now, active_ns);
+        if state.past.is_some() {
+            let took = state.duration(job);
+            let past = state.past.as_mut().expect("it is there");
+            past.note_finish(&state.jobs, job, state.now, took);
+        }
         job
     }
 

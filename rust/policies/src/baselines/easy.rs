@@ -62,7 +62,7 @@ impl Easy {
     pub(crate) fn new(placement: PlacementParams, seen: Seen, extend: f64) -> Self {
         Self {
             seen,
-            is_exact: seen.is_exact(),
+            is_exact: false,
             extend,
             places: Places::new(placement),
             backlog: Backlog::default(),
@@ -82,7 +82,7 @@ impl Easy {
         gpu_type: GpuTypeId,
     ) -> Result<SimSpan, PolicyError> {
         let run = span_of_work(view.remaining_work(job)?, view.base_rate(job, gpu_type));
-        let run = self.seen.span(view, job, run);
+        let run = self.seen.span(view, job, run)?;
         let span = view.overhead(job) + SimSpan(run.0.max(1));
         Ok(span.min(SimSpan(MAX_ESTIMATE)))
     }
@@ -374,7 +374,7 @@ impl Policy for Easy {
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
         let mut jobs = (0..view.jobs().len() as u32).map(JobId);
-        self.is_exact = self.seen.is_exact() && jobs.all(|job| view.elastic(job).is_none());
+        self.is_exact = self.seen.is_exact(view) && jobs.all(|job| view.elastic(job).is_none());
         self.backlog = Backlog::new(view.jobs().len(), self.places.classes());
         self.ends
             .resize_with(view.cluster().gpu_types().len(), BTreeMap::new);

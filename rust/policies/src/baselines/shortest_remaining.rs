@@ -90,7 +90,7 @@ impl ShortestRemaining {
         // what an elastic job has left is rounded anew whenever its noise changes
         let is_elastic = view.elastic(job).is_some();
         let is_steady = view.is_at_best_rate(job) && !is_exposed && !is_elastic;
-        Ok(now < run.only().progress_start || !is_steady || !self.seen.is_exact())
+        Ok(now < run.only().progress_start || !is_steady || !self.seen.is_exact(view))
     }
 
     /// Takes in what became of the last plan, and what happened since.
@@ -159,7 +159,7 @@ impl Policy for ShortestRemaining {
         self.protection.check(view, &self.pass.places)?;
         let is_protecting = self.protection.span != SimSpan::ZERO;
         self.timers = is_protecting.then(|| JobTimers::new(view.jobs().len()));
-        self.is_steady = !is_protecting && self.seen.is_exact() && view.is_undisturbed();
+        self.is_steady = !is_protecting && self.seen.is_exact(view) && view.is_undisturbed();
         Ok(unplaceable)
     }
 

@@ -1,6 +1,7 @@
 //! What does not change about a job once it has arrived.
 
 use super::params::Utility;
+use crate::kit::Seen;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use smallvec::SmallVec;
@@ -43,7 +44,7 @@ impl Facts {
         mut rates: Rates,
         isolated_s: Option<f64>,
     ) -> Result<Self, PolicyError> {
-        let work = view.work(job)?;
+        let work = Seen::AS_TOLD.work(view, job)?;
         let per_gpu = |rate: f64| rate / f64::from(gpus);
         rates.sort_by(|a, b| per_gpu(b.1).total_cmp(&per_gpu(a.1)).then(a.0.cmp(&b.0)));
         let all = || rates.iter().map(|&(_, rate)| rate);

@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::params::{CostHorizon, HadarParams, Objective, Pick};
 use super::price::Prices;
 use super::queue::Rank;
-use crate::kit::{Counts, Servers};
+use crate::kit::{Counts, Seen, Servers};
 use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest};
 use smallvec::SmallVec;
@@ -47,7 +47,7 @@ impl Live {
             parts.map(|one| (one.server.0, gpus_in(one.mask))).collect()
         });
         Ok(Self {
-            remaining: view.remaining_work(job)?,
+            remaining: Seen::AS_TOLD.work_left(view, job)?,
             waited_s: (view.now() - view.jobs().arrival(job)).seconds(),
             held,
             left_s: gangline_model::SimSpan(left).seconds(),

@@ -7,7 +7,7 @@
 //! | `h`, `r`, `c_h` | `kit::servers::Group` | servers alike in GPU type and size |
 //! | `gamma_h` | `capacity - free` | GPUs of a server given out in this decision |
 //! | `j`, `a_j`, `W_j` | `Facts::{job, arrival, gpus}` | job, arrival, gang size |
-//! | `E_j N_j` | `view.work(job)` | all its work, iterations |
+//! | `E_j N_j` | `Seen::work` | all its work, iterations |
 //! | `x_j W_j` | `Quote::rate` | the engine's rate of the very set of GPUs, alone |
 //! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
 //! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time per type, most slots |
@@ -29,8 +29,8 @@ mod tests;
 
 pub(crate) use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier, Utility};
 
-use crate::kit::Servers;
 use crate::kit::why::{OUTRANKED, PRICE, SEARCH, has_enough, largest};
+use crate::kit::{Seen, Servers};
 use facts::Facts;
 use find::{Chosen, Finder, Goal, emit};
 use gangline_engine::{
@@ -113,7 +113,7 @@ impl Hadar {
         if self.keeps_waiting {
             let stopped = changes.preempted.iter().chain(&changes.requeued);
             for job in stopped.chain(&changes.arrived) {
-                let remaining = view.remaining_work(*job)?;
+                let remaining = Seen::AS_TOLD.work_left(view, *job)?;
                 self.waiting
                     .insert(view.now(), &self.active[job], remaining);
             }
@@ -139,7 +139,10 @@ impl Hadar {
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;
-        let (work, gang) = (view.work(job)?, f64::from(view.jobs().gpus(job)));
+        let (work, gang) = (
+            Seen::AS_TOLD.work(view, job)?,
+            f64::from(view.jobs().gpus(job)),
+        );
         let on = |gpus: &[u32]| {
             let all = f64::from(gpus.iter().sum::<u32>());
             let weighted = rates
@@ -157,7 +160,7 @@ impl Hadar {
     /// The jobs of which the queue does not know the order beforehand: those that run, or all.
     fn ranked(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
         let rank = |facts: &Facts| {
-            let remaining = view.remaining_work(facts.job)?;
+            let remaining = Seen::AS_TOLD.work_left(view, facts.job)?;
             Ok(Rank::new(
                 self.params.sorting(),
                 view.now(),
@@ -229,7 +232,7 @@ impl Hadar {
     /// Takes the jobs that a plan starts out of the queue.
     fn dequeue(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) -> Result<(), PolicyError> {
         for job in plan.started().filter(|_| self.keeps_waiting) {
-            let remaining = view.remaining_work(job)?;
+            let remaining = Seen::AS_TOLD.work_left(view, job)?;
             self.waiting
                 .remove(view.now(), &self.active[&job], remaining);
         }
@@ -314,7 +317,7 @@ impl Policy for Hadar {
             let taken = || largest(view, job, |_| true);
             return Some(Cause::of(&SEARCH, if is_left { None } else { taken() }));
         }
-        let remaining = view.remaining_work(job).ok()?;
+        let remaining = Seen::AS_TOLD.work_left(view, job).ok()?;
         let own = Rank::new(self.params.sorting(), self.decided_at, facts, remaining);
         let ran = |other: JobId| self.chosen.iter().find(|rank| rank.job == other);
         let is_before = |run: &Run| ran(run.job).is_some_and(|other| *other < own);

@@ -3,7 +3,7 @@
 use super::params::HadarEParams;
 use crate::hadar::facts::Facts;
 use crate::hadar::price::price;
-use crate::kit::{Servers, Total};
+use crate::kit::{Seen, Servers, Total};
 use gangline_engine::{BitSet, ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 use std::cmp::Reverse;
@@ -210,7 +210,7 @@ impl<'a> Draft<'a> {
     ) -> Result<(), PolicyError> {
         let mut jobs = Vec::with_capacity(active.len());
         for facts in active.values() {
-            jobs.push((facts, self.view.remaining_work(facts.job)?));
+            jobs.push((facts, Seen::AS_TOLD.work_left(self.view, facts.job)?));
         }
         let market = Market {
             jobs,

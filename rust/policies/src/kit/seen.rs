@@ -1,46 +1,36 @@
-//! Durations as a policy sees them: exact, or off by a factor that is drawn once per job.
+//! Durations as a policy sees them: as the run tells them, or off by a factor of the policy's own that is drawn once
+//! per job.
 
-use gangline_engine::{ClusterView, PolicyError};
+use gangline_engine::{ClusterView, Estimate, PolicyError, noise};
 use gangline_model::{JobId, SimSpan};
-use gangline_rng::{Purpose, Stream};
 
-/// The error of the durations that a policy sees (parameter `estimate_error`).
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Durations as a policy sees them: with its own error (parameter `estimate_error`), or as the run tells them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     sigma: f64,
 }
 
 impl Seen {
-    /// Durations are multiplied by exp(N(0, sigma)).
+    /// As the run tells them.
+    pub const AS_TOLD: Self = Self { sigma: 0.0 };
+
+    /// Exact durations are multiplied by exp(N(0, sigma)); with 0 they are as the run tells them.
     pub fn new(sigma: f64) -> Self {
         Self { sigma }
     }
 
     /// Whether times are seen as they are.
     #[inline]
-    pub fn is_exact(self) -> bool {
-        self.sigma <= 0.0
+    pub fn is_exact(self, view: &ClusterView<'_>) -> bool {
+        self.sigma <= 0.0 && view.tells_exactly()
     }
 
-    /// A time as seen: the nearest nanosecond, halves up.
     #[inline]
-    pub fn span(self, view: &ClusterView<'_>, job: JobId, span: SimSpan) -> SimSpan {
-        if self.is_exact() {
-            return span;
+    fn estimate(self, view: &ClusterView<'_>, job: JobId) -> Result<Estimate, PolicyError> {
+        if self.sigma > 0.0 {
+            return Ok(Estimate::Times(noise(view.seed(), job, self.sigma)));
         }
-        let draw = Stream::new(view.seed(), Purpose::Estimates).draw(u64::from(job.0), 0, 0);
-        // `as` saturates, which is long enough: simulated time ends before
-        SimSpan((span.0 as f64 * draw.log_normal(self.sigma)).round() as i64)
-    }
-
-    /// A time in seconds as seen.
-    #[inline]
-    pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
-        if self.is_exact() {
-            return seconds;
-        }
-        let draw = Stream::new(view.seed(), Purpose::Estimates).draw(u64::from(job.0), 0, 0);
-        seconds * draw.log_normal(self.sigma)
+        view.estimate(job)
     }
 
     /// Total isolated duration as seen.
@@ -49,7 +39,7 @@ impl Seen {
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn duration(self, view: &ClusterView<'_>, job: JobId) -> Result<SimSpan, PolicyError> {
-        Ok(self.span(view, job, view.duration(job)?))
+        Ok(self.estimate(view, job)?.of(view.duration(job)?))
     }
 
     /// Isolated time for the work left, as seen.
@@ -58,6 +48,61 @@ impl Seen {
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn remaining(self, view: &ClusterView<'_>, job: JobId) -> Result<SimSpan, PolicyError> {
-        Ok(self.span(view, job, view.remaining(job)?))
+        Ok(self.estimate(view, job)?.of(view.remaining(job)?))
+    }
+
+    /// What multiplies a time for the work left at any rate, and the work itself.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn factor(self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
+        match self.estimate(view, job)? {
+            Estimate::Exact => Ok(1.0),
+            Estimate::Times(factor) => Ok(factor),
+            told @ Estimate::Plus(_) => Ok(told.factor(view.isolated_left(job)?)),
+        }
+    }
+
+    /// A time for the work left at some rate, as seen: the nearest nanosecond, halves up.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn span(
+        self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        span: SimSpan,
+    ) -> Result<SimSpan, PolicyError> {
+        if self.is_exact(view) {
+            return Ok(span);
+        }
+        Ok(Estimate::Times(self.factor(view, job)?).of(span))
+    }
+
+    /// A time in seconds for the work left at some rate, as seen by a policy that knows durations.
+    #[inline]
+    pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
+        self.factor(view, job)
+            .map_or(seconds, |factor| seconds * factor)
+    }
+
+    /// Work that is left as seen, iterations.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn work_left(self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
+        Ok(view.remaining_work(job)? * self.factor(view, job)?)
+    }
+
+    /// All the work as seen, iterations.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    pub fn work(self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
+        let factor = self.estimate(view, job)?.factor(view.duration(job)?);
+        Ok(view.work(job)? * factor)
     }
 }

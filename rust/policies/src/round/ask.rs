@@ -1,6 +1,6 @@
 //! The request to an allocator, and what follows from it for the order of the types.
 
-use crate::kit::{Owners, Places, QueueBy};
+use crate::kit::{Owners, Places, QueueBy, Seen};
 use gangline_allocation::Ask;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobFacts, JobId, SimTime};
@@ -42,7 +42,10 @@ pub(crate) fn ask(
         let age = now.0 - view.jobs().arrival(job).0;
         ask.age_s.push(age as f64 / 1e9);
         if knows_work {
-            ask.remaining.push(view.remaining_work(job)?);
+            ask.remaining.push(Seen::AS_TOLD.work_left(view, job)?);
+            if !view.tells_exactly() {
+                ask.true_remaining.push(view.remaining_work(job)?);
+            }
         }
         if let Some(deadlines) = &columns.deadline {
             let deadline = deadlines[job.index()];

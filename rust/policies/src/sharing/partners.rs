@@ -121,7 +121,7 @@ impl<'a> Partners<'a> {
                 beside,
                 opened: SimTime::NEVER,
             };
-            if asking.seen.is_exact() {
+            if asking.seen.is_exact(asking.view) {
                 let first = tail.first(now);
                 found.tails.push(tail);
                 if let Some(finish) = first {

@@ -189,7 +189,7 @@ impl Newcomer<'_> {
             view,
             job: self.job,
             gpu_type: self.gpu_type,
-            new_s: self.seen.seconds(view, self.job, alone_s),
+            new_s: alone_s,
             inflation: view.inflation(self.job, sub_batch, self.gpu_type),
             room: self.room(sub_batch)?,
             seen: self.seen,

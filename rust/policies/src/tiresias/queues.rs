@@ -312,6 +312,15 @@ impl Policy for QueuedService {
         if let Some(delta) = self.params.delta {
             let index = if let Some(services) = &self.params.distribution {
                 GittinsIndex::new(services, delta)
+            } else if view.tells_by_history() {
+                return Err(PolicyError::Parameter {
+                    policy: self.params.policy.clone(),
+                    field: "estimates".to_owned(),
+                    value: "a history of finished jobs".to_owned(),
+                    expected:
+                        "durations that are known before the run, or the parameter `distribution`"
+                            .to_owned(),
+                });
             } else {
                 let is_time = self.params.is_time;
                 GittinsIndex::new(&view.service_distribution(is_time, &unplaceable), delta)

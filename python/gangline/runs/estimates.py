@@ -1,0 +1,176 @@
+"""The run option `estimates`: what policies are told in place of the durations of jobs."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from gangline.errors import OptionError, TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline.policies.choice import ChosenPolicy
+    from gangline.trace.jobs.schema import Column
+    from gangline.trace.jobs.table import Trace
+
+__all__ = [
+    "EXACT",
+    "History",
+    "check",
+    "label",
+    "qualities",
+    "reads_durations",
+    "to_core",
+    "told_of",
+]
+
+EXACT = "exact"
+_COLUMNS: dict[str, Column] = {"limit": "time_limit_s", "table": "estimate_s"}
+_HISTORY = re.compile(r"user(?P<model>\+model)?:(?:last|(?:mean|p(?P<of>\d+))(?::(?P<last>\d+))?)")
+_EXPECTED = (
+    '"exact", "noise:SIGMA", "limit", "table", or a history: "user:last", "user:mean", '
+    '"user:pN" with N from 1 to 100, with "user+model" in place of "user", and ":K" at the end '
+    "for the K jobs that finished last"
+)
+_JOBS_MAX = 2**32
+
+
+@dataclass(frozen=True)
+class History:
+    """Durations foretold from finished jobs, as the core reads them; `percentile` None = mean."""
+
+    by_model: bool
+    percentile: int | None
+    last: int | None
+    default_s: float
+
+
+def check(estimates: str, default_s: float) -> None:
+    """Raise an OptionError for a value that no run can have."""
+    if not 0.0 < default_s <= 4e9:
+        message = f"run option estimate_default_s: expected seconds > 0, got {default_s!r}"
+        raise OptionError(message, field="estimate_default_s", value=default_s)
+    if estimates != EXACT and estimates not in _COLUMNS:
+        _parse(estimates, default_s)
+
+
+def reads_durations(chosen: ChosenPolicy) -> bool:
+    """Tell whether a policy reads durations, or what the run tells in their place."""
+    if not isinstance(chosen.policy, str):
+        return chosen.policy.knowledge == "remaining"
+    entry = _entries().get(chosen.policy)
+    if entry is None:  # plans from outside
+        return True
+    # those that take a distribution of services make it of the trace if none is given
+    makes_one = any(one["name"] == "distribution" for one in entry["parameters"])
+    return entry["knowledge"] == "remaining" or (
+        makes_one and not chosen.params.get("distribution")
+    )
+
+
+@cache
+def _entries() -> dict[str, Any]:
+    from gangline import _core
+
+    return {entry["name"]: entry for entry in _core.registry()}
+
+
+def label(chosen: ChosenPolicy, estimates: str) -> str:
+    """Return what tables call a policy in a run: with the estimates, where it is told any."""
+    if estimates == EXACT or not reads_durations(chosen):
+        return chosen.label
+    head, bracket, rest = chosen.label.partition("(")
+    return f"{head}({rest.removesuffix(')')}{', ' if bracket else ''}estimates={estimates})"
+
+
+def qualities(given: str | Iterable[str]) -> list[str]:
+    """Return the estimates of a comparison as a list; refuse none, and a duplicate."""
+    from gangline.files.decode import repeated
+
+    found = [given] if isinstance(given, str) else list(given)
+    if not found:
+        message = "estimates: expected at least one, got none"
+        raise OptionError(message, field="estimates", value=found)
+    twice = repeated(found)
+    if twice is not None:
+        raise OptionError(f"estimates: duplicate {twice}", field="estimates", value=twice)
+    return found
+
+
+def told_of(chosen: ChosenPolicy, given: Sequence[str]) -> Sequence[str]:
+    """Return the estimates with which a policy runs: only the first if it reads no durations."""
+    return given if reads_durations(chosen) else given[:1]
+
+
+def to_core(
+    estimates: str, default_s: float, trace: Trace
+) -> float | History | npt.NDArray[np.float64] | None:
+    """Return the noise, the history or the seconds per job, as the core reads them.
+
+    Parameters
+    ----------
+    estimates : str
+        The option, checked.
+    default_s : float
+        Seconds for a job of which nothing is known.
+    trace : Trace
+        The jobs.
+
+    Raises
+    ------
+    TraceError
+        The trace has no column with the estimates.
+    """
+    if estimates == EXACT:
+        return None
+    name = _COLUMNS.get(estimates)
+    if name is None:
+        return _parse(estimates, default_s)
+    import numpy as np
+
+    given = trace.numbers(name) if name in trace.columns else np.zeros(len(trace))
+    is_known = given > 0.0  # false where there is none
+    if len(trace) and not is_known.any():
+        what = {"limit": "requested time limits", "table": "estimates"}[estimates]
+        message = (
+            f'estimates="{estimates}" reads the column {name} ({what}), which has no value in this '
+            "trace; choose other estimates, or add the column"
+        )
+        raise TraceError(message, column=name)
+    return np.where(is_known, given, default_s)
+
+
+def _parse(estimates: str, default_s: float) -> float | History | None:
+    kind, _, rest = estimates.partition(":")
+    if kind == "noise":
+        try:
+            sigma = float(rest)
+        except ValueError:
+            _refuse(estimates)
+        if not 0.0 <= sigma < math.inf:
+            _refuse(estimates)
+        return sigma or None
+    found = _HISTORY.fullmatch(estimates)
+    if found is None:
+        _refuse(estimates)
+    percentile = None if found["of"] is None else int(found["of"])
+    last = None if found["last"] is None else int(found["last"])
+    if estimates.endswith(":last"):
+        last = 1
+    if (percentile is not None and not 1 <= percentile <= 100) or (
+        last is not None and not 1 <= last < _JOBS_MAX
+    ):
+        _refuse(estimates)
+    return History(found["model"] is not None, percentile, last, default_s)
+
+
+def _refuse(estimates: str) -> NoReturn:
+    message = f"run option estimates: expected {_EXPECTED}; got {estimates!r}"
+    raise OptionError(message, field="estimates", value=estimates)

@@ -1,0 +1,340 @@
+//! What policies are told in place of the durations of jobs: an option of the run.
+
+use gangline_model::{JobId, JobTable, SimSpan, SimTime};
+use gangline_rng::{Purpose, Stream};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Where the durations come from that policies are told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Estimates {
+    /// They are exact.
+    #[default]
+    Exact,
+    /// Exact ones times exp(N(0, sigma)), drawn once per job.
+    Noise(f64),
+    /// One of each job, as given.
+    Given(Vec<SimSpan>),
+    /// What jobs before it took.
+    History(History),
+}
+
+/// How to foretell the duration of a job from those that finished before it arrived: those of its user (or user and
+/// model), or else those of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Whether jobs of the same user and model come before others of the user.
+    pub by_model: bool,
+    /// Which of their durations counts.
+    pub statistic: Statistic,
+    /// Only so many of those that finished last count; `None` = all.
+    pub last: Option<usize>,
+    /// For a job before which none has finished.
+    pub default: SimSpan,
+}
+
+/// A statistic of past durations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistic {
+    /// The mean, to the nearest nanosecond.
+    Mean,
+    /// The smallest that at least so many percent of them do not exceed; 1 to 100.
+    Percentile(u32),
+}
+
+impl Estimates {
+    /// Whether policies are told exact durations.
+    #[inline]
+    pub fn is_exact(&self) -> bool {
+        matches!(self, Self::Exact)
+    }
+
+    /// What is wrong, if anything.
+    pub(crate) fn problem(&self, jobs: usize) -> Option<String> {
+        match self {
+            Self::Exact => None,
+            Self::Noise(sigma) => (!(sigma.is_finite() && *sigma > 0.0))
+                .then(|| format!("the noise must be finite and > 0, got {sigma}")),
+            Self::Given(totals) if totals.len() != jobs => Some(format!(
+                "{} durations are given for {jobs} jobs",
+                totals.len()
+            )),
+            Self::Given(totals) => (totals.iter().any(|total| total.0 < 1))
+                .then(|| "a duration must be at least 1 ns".to_owned()),
+            Self::History(history) => {
+                let percent = match history.statistic {
+                    Statistic::Mean => 1,
+                    Statistic::Percentile(percent) => percent,
+                };
+                let is_bad = !(1..=100).contains(&percent)
+                    || history.last == Some(0)
+                    || history.default.0 < 1;
+                is_bad.then(|| {
+                    "expected a percentile from 1 to 100 of at least one job, and a default > 0"
+                        .to_owned()
+                })
+            }
+        }
+    }
+}
+
+/// What a policy is told of one job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Estimate {
+    /// The truth.
+    Exact,
+    /// The truth times a factor.
+    Times(f64),
+    /// This much more than the truth, of the whole and of what is left; a job that runs longer than told is thought
+    /// to end in the next nanosecond.
+    Plus(SimSpan),
+}
+
+impl Estimate {
+    /// Isolated time as told, of the true one: the nearest nanosecond, halves up.
+    #[inline]
+    pub fn of(self, truth: SimSpan) -> SimSpan {
+        match self {
+            Self::Exact => truth,
+            // `as` saturates, which is long enough: simulated time ends before
+            Self::Times(factor) => SimSpan((truth.0 as f64 * factor).round() as i64),
+            Self::Plus(more) => SimSpan(truth.0.saturating_add(more.0).max(1)),
+        }
+    }
+
+    /// What multiplies times at other rates than the best, of a job with so much isolated time left.
+    #[inline]
+    pub fn factor(self, left: SimSpan) -> f64 {
+        match self {
+            Self::Exact => 1.0,
+            Self::Times(factor) => factor,
+            Self::Plus(_) => {
+                let left = left.max(SimSpan(1));
+                self.of(left).0 as f64 / left.0 as f64
+            }
+        }
+    }
+}
+
+/// The factor of a job under log-normal noise.
+pub fn noise(seed: u64, job: JobId, sigma: f64) -> f64 {
+    let draw = Stream::new(seed, Purpose::Estimates).draw(u64::from(job.0), 0, 0);
+    draw.log_normal(sigma)
+}
+
+/// The durations of jobs that finished, and what was foretold of those that arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Past {
+    rule: History,
+    /// By job, as far as they have arrived.
+    told: Vec<SimSpan>,
+    /// Those that finished at one instant: for a job that arrives then they have not finished yet.
+    fresh: Vec<(JobId, SimSpan)>,
+    fresh_at: SimTime,
+    of_user_and_model: FxHashMap<(u32, u32), Book>,
+    of_user: FxHashMap<u32, Book>,
+    of_all: Book,
+}
+
+const NO_LABEL: u32 = u32::MAX;
+
+impl Past {
+    pub(crate) fn new(rule: History) -> Self {
+        Self {
+            rule,
+            told: Vec::new(),
+            fresh: Vec::new(),
+            fresh_at: SimTime::ZERO,
+            of_user_and_model: FxHashMap::default(),
+            of_user: FxHashMap::default(),
+            of_all: Book::default(),
+        }
+    }
+
+    /// What was told of a job that has arrived.
+    #[inline]
+    pub(crate) fn told(&self, job: JobId) -> Option<SimSpan> {
+        self.told.get(job.index()).copied()
+    }
+
+    /// A job is done; its isolated duration.
+    pub(crate) fn note_finish(&mut self, jobs: &JobTable, job: JobId, now: SimTime, took: SimSpan) {
+        self.settle(jobs, now);
+        self.fresh_at = now;
+        self.fresh.push((job, took));
+    }
+
+    /// A job arrives; those between the last one and it were left out of the run.
+    pub(crate) fn note_arrival(&mut self, jobs: &JobTable, job: JobId, now: SimTime) {
+        self.settle(jobs, now);
+        let (user, model) = labels(jobs, job);
+        let own = self.rule.by_model.then_some(&self.of_user_and_model);
+        let books = [
+            own.and_then(|books| books.get(&(user, model))),
+            self.of_user.get(&user),
+            Some(&self.of_all),
+        ];
+        let mut found = books
+            .into_iter()
+            .flatten()
+            .filter_map(|book| book.value(self.rule));
+        let total = found.next().unwrap_or(self.rule.default).max(SimSpan(1));
+        self.told.resize(job.index(), SimSpan(1));
+        self.told.push(total);
+    }
+
+    /// Takes in the jobs that finished before an instant, in the order of their numbers.
+    fn settle(&mut self, jobs: &JobTable, now: SimTime) {
+        if self.fresh_at >= now {
+            return;
+        }
+        self.fresh.sort_unstable_by_key(|one| one.0);
+        for (job, took) in std::mem::take(&mut self.fresh) {
+            let (user, model) = labels(jobs, job);
+            if self.rule.by_model {
+                let book = self.of_user_and_model.entry((user, model)).or_default();
+                book.add(self.rule, took);
+            }
+            self.of_user.entry(user).or_default().add(self.rule, took);
+            self.of_all.add(self.rule, took);
+        }
+    }
+}
+
+fn labels(jobs: &JobTable, job: JobId) -> (u32, u32) {
+    let user = jobs.columns().labels.user.codes.as_ref();
+    (
+        user.map_or(NO_LABEL, |codes| codes[job.index()]),
+        jobs.model(job).unwrap_or(NO_LABEL),
+    )
+}
+
+/// Durations of some jobs, as far as the statistic needs them. Adding one costs O(log n), a mean of the last k O(1), a
+/// percentile of them O(k log k).
+#[derive(Clone, Debug, Default)]
+struct Book {
+    count: i128,
+    sum: i128,
+    /// The last ones, if only these count.
+    recent: VecDeque<i64>,
+    /// Those up to the percentile, if all count, and those above.
+    low: BinaryHeap<i64>,
+    high: BinaryHeap<Reverse<i64>>,
+}
+
+impl Book {
+    fn add(&mut self, rule: History, took: SimSpan) {
+        self.count += 1;
+        self.sum += i128::from(took.0);
+        if let Some(last) = rule.last {
+            self.recent.push_back(took.0);
+            if self.recent.len() > last
+                && let Some(oldest) = self.recent.pop_front()
+            {
+                self.count -= 1;
+                self.sum -= i128::from(oldest);
+            }
+        } else if let Statistic::Percentile(percent) = rule.statistic {
+            self.high.push(Reverse(took.0));
+            if let Some(Reverse(least)) = self.high.pop() {
+                self.low.push(least);
+            }
+            let rank = rank(percent, self.low.len() + self.high.len());
+            while self.low.len() > rank
+                && let Some(most) = self.low.pop()
+            {
+                self.high.push(Reverse(most));
+            }
+            while self.low.len() < rank
+                && let Some(Reverse(least)) = self.high.pop()
+            {
+                self.low.push(least);
+            }
+        }
+    }
+
+    fn value(&self, rule: History) -> Option<SimSpan> {
+        if self.count == 0 {
+            return None;
+        }
+        let value = match (rule.statistic, rule.last) {
+            (Statistic::Mean, _) => ((2 * self.sum + self.count) / (2 * self.count)) as i64,
+            (Statistic::Percentile(_), None) => *self.low.peek()?,
+            (Statistic::Percentile(percent), Some(_)) => {
+                let mut recent: Vec<i64> = self.recent.iter().copied().collect();
+                recent.sort_unstable();
+                recent[rank(percent, recent.len()) - 1]
+            }
+        };
+        Some(SimSpan(value))
+    }
+}
+
+/// How many of so many durations a percentile covers, at least 1.
+fn rank(percent: u32, count: usize) -> usize {
+    (percent as usize * count).div_ceil(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book(rule: History, spans: &[i64]) -> Book {
+        let mut book = Book::default();
+        for &span in spans {
+            book.add(rule, SimSpan(span));
+        }
+        book
+    }
+
+    fn rule(statistic: Statistic, last: Option<usize>) -> History {
+        History {
+            by_model: false,
+            statistic,
+            last,
+            default: SimSpan(7),
+        }
+    }
+
+    #[test]
+    fn means_round_to_the_nearest() {
+        let all = rule(Statistic::Mean, None);
+        assert_eq!(book(all, &[1, 2]).value(all), Some(SimSpan(2))); // 1.5, halves up
+        assert_eq!(book(all, &[1, 1, 2]).value(all), Some(SimSpan(1)));
+        let two = rule(Statistic::Mean, Some(2));
+        assert_eq!(book(two, &[100, 1, 4]).value(two), Some(SimSpan(3))); // 2.5
+        assert_eq!(book(all, &[]).value(all), None);
+    }
+
+    #[test]
+    fn percentiles_equal_those_of_a_sorted_list() {
+        let spans = [5, 3, 9, 9, 1, 12, 4, 4, 8, 2, 30, 7];
+        for percent in [1, 10, 50, 75, 99, 100] {
+            for count in 1..=spans.len() {
+                for last in [None, Some(1), Some(3), Some(40)] {
+                    let how = rule(Statistic::Percentile(percent), last);
+                    let given = &spans[..count];
+                    let from = count.saturating_sub(last.unwrap_or(count));
+                    let mut sorted = given[from..].to_vec();
+                    sorted.sort_unstable();
+                    // the smallest that enough of them do not exceed, by counting
+                    let covers = |span: &&i64| {
+                        let below = sorted.iter().filter(|one| one <= span).count();
+                        below * 100 >= percent as usize * sorted.len()
+                    };
+                    let expected = *sorted.iter().find(covers).expect("the largest covers all");
+                    assert_eq!(book(how, given).value(how), Some(SimSpan(expected)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_that_outlives_its_estimate_ends_next() {
+        let told = Estimate::Plus(SimSpan(-40));
+        assert_eq!(told.of(SimSpan(100)), SimSpan(60));
+        assert_eq!(told.of(SimSpan(40)), SimSpan(1));
+        assert!((told.factor(SimSpan(100)) - 0.6).abs() < f64::EPSILON);
+    }
+}

@@ -1,0 +1,153 @@
+"""The run option `estimates`: what a policy is told, by hand; what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+import gangline as gl
+import worlds
+from parity.harness import trace_of
+from refusals import refused
+
+
+def job(name: str, at: float, seconds: float, **more: Any) -> dict[str, Any]:
+    return {"job_id": name, "arrival_s": at, "gpus": 1, "duration_s": seconds, **more}
+
+
+def trace(jobs: list[dict[str, Any]]) -> gl.Trace:
+    return trace_of({"jobs": jobs})
+
+
+def lab(*blocks: str) -> gl.Cluster:
+    return gl.Cluster.from_dict(worlds.lab(*blocks))
+
+
+class Told(gl.Policy):
+    """Starts jobs as they come and notes what it is told of each on its arrival."""
+
+    name: ClassVar[str] = "told"
+    knowledge = "remaining"
+
+    def __init__(self) -> None:
+        self.found: dict[str, float] = {}
+
+    def decide(self, view: gl.View, _changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan(view)
+        for job, left in zip(view.waiting.job, view.waiting.remaining_s, strict=True):
+            self.found.setdefault(view.name_of(job), float(left))
+        for job in gl.orders.fifo(view):
+            plan.place(job)
+        return plan
+
+
+def told(jobs: list[dict[str, Any]], estimates: str, *blocks: str) -> dict[str, float]:
+    policy = Told()
+    gl.simulate(
+        lab(*(blocks or ("8x1 g",))),
+        trace(jobs),
+        policy,
+        estimates=estimates,
+        estimate_default_s=99.0,
+    )
+    return policy.found
+
+
+ANN = [
+    job("a1", 0, 10, user="ann", model="m"),
+    job("a2", 0, 60, user="ann", model="n"),
+    job("a3", 1, 20, user="ann", model="m"),
+    job("bob", 2, 70, user="bob", model="m"),
+    job("asks", 100, 5, user="ann", model="m"),
+    job("eve", 100, 5, user="eve", model="m"),
+]
+
+
+@pytest.mark.parametrize(
+    ("estimates", "ann", "eve"),
+    [
+        ("exact", 5, 5),
+        # ann's in order of their ends: 10, 20, 60; bob's 70 is the last of all
+        ("user:last", 60, 70),
+        ("user:mean", 30, 40),
+        ("user:mean:2", 40, 65),
+        ("user:p50", 20, 20),
+        ("user:p67", 60, 60),
+        ("user:p1:2", 20, 60),
+        ("user+model:mean", 15, 40),
+        ("user+model:last", 20, 70),
+    ],
+)
+def test_history_by_hand(estimates: str, ann: float, eve: float) -> None:
+    found = told(ANN, estimates)
+    assert (found["asks"], found["eve"]) == (ann, eve)
+
+
+def test_a_job_that_ends_as_another_arrives_is_not_known_yet() -> None:
+    jobs = [job("a", 0, 10), job("then", 10, 1), job("later", 10.5, 1)]
+    assert told(jobs, "user:mean") == {"a": 99, "then": 99, "later": 10}
+
+
+@pytest.mark.parametrize(("source", "column"), [("limit", "time_limit_s"), ("table", "estimate_s")])
+def test_sjf_orders_by_a_column(source: str, column: str) -> None:
+    """X runs to 1. Then C (told 2), B (7, the default), A (9), against their durations."""
+    jobs = [
+        job("X", 0, 1, **{column: 50.0}),
+        job("A", 0.5, 3, **{column: 9.0}),
+        job("B", 0.5, 4),
+        job("C", 0.5, 5, **{column: 2.0}),
+    ]
+    result = gl.simulate(lab("1x1 g"), trace(jobs), "sjf", estimates=source, estimate_default_s=7.0)
+    rows = {row["job_id"]: row["first_start_s"] for row in result.jobs.to_pylist()}
+    assert rows == {"X": 0, "C": 1, "B": 6, "A": 10}
+    bare = trace([{k: v for k, v in row.items() if k != column} for row in jobs])
+    with refused(gl.TraceError, column=column):
+        gl.simulate(lab("1x1 g"), bare, "sjf", estimates=source)
+
+
+@pytest.mark.parametrize(
+    "estimates",
+    ["", "best", "user", "user:", "user:p0", "user:p101", "user:last:2", "user:mean:0", "noise:",
+     "noise:-1", "noise:nan", "model:mean", "user:mean:", "user:median", "noise:inf"],
+)  # fmt: skip
+def test_what_is_no_estimate_is_refused(estimates: str) -> None:
+    with refused(gl.OptionError, field="estimates", value=estimates):
+        gl.simulate(lab("1x1 g"), trace([job("A", 0, 5)]), "fifo", estimates=estimates)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), 5e9])
+def test_a_default_is_seconds_above_zero(seconds: float) -> None:
+    with refused(gl.OptionError, field="estimate_default_s"):
+        gl.simulate(lab("1x1 g"), trace([job("A", 0, 5)]), "sjf", estimate_default_s=seconds)
+
+
+def test_two_errors_of_one_policy_are_refused() -> None:
+    policy = gl.policies.Sjf(estimate_error=0.5)
+    with refused(gl.OptionError, field="estimates", value="noise:0.5"):
+        gl.simulate(lab("1x1 g"), trace([job("A", 0, 5)]), policy, estimates="noise:0.5")
+
+
+def test_gittins_has_no_history_at_the_start() -> None:
+    jobs = trace([job("A", 0, 5)])
+    with refused(gl.PolicyError, field="estimates"):
+        gl.simulate(lab("1x1 g"), jobs, "gittins", estimates="user:mean")
+    given = gl.policies.Gittins(distribution=[3.0])
+    assert gl.simulate(lab("1x1 g"), jobs, given, estimates="user:mean").summary["jct_mean_s"] == 5
+
+
+def test_compare_runs_each_quality_of_those_that_read_durations() -> None:
+    jobs = [job("X", 0, 9, estimate_s=1), job("A", 1, 3, estimate_s=8)]
+    jobs.append(job("B", 1, 5, estimate_s=2))
+    table = gl.compare(lab("1x1 g"), trace(jobs), ["sjf", "fifo"], estimates=["exact", "table"])
+    assert table.labels == ["sjf", "sjf(estimates=table)", "fifo"]
+    # X to 9; then A, B: 9, 11, 16; or B, A: 9, 13, 16
+    assert [row["jct_mean_s"] for row in table.rows] == pytest.approx([36 / 3, 38 / 3, 36 / 3])
+    with refused(gl.OptionError, field="estimates", value="exact"):
+        gl.compare(lab("1x1 g"), trace(jobs), ["sjf"], estimates=["exact", "exact"])
+
+
+def test_an_estimate_is_in_the_spec_and_the_run_repeats() -> None:
+    result = gl.simulate(lab("1x1 g"), trace(ANN), "sjf", estimates="user:mean:2")
+    assert result.spec["options"] == {"estimates": "user:mean:2"}
+    assert result.policy == "sjf(estimates=user:mean:2)"
