@@ -11,7 +11,7 @@
 //!
 //! A decision is a number of cycles. In each, every queue sends its first job that was not looked at yet; each is given a
 //! choice by the state at the beginning; then those with one are admitted in order, unless one before them took their
-//! place. The decision is over when nobody can be admitted. Who preempts starts in the same instant.
+//! place. The decision is over when no job can be admitted. Who preempts starts in the same instant.
 //!
 //! A cycle costs O(queues + kinds of waiting jobs), and for each job that is looked at O(running jobs that it may preempt): none if
 //! its queue never preempts. Waiting jobs are not walked.
@@ -64,7 +64,7 @@ const DEFAULT: &str = "default";
 
 /// Place of a job in its queue.
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct Position {
     rank: Rank,
     /// Gangs and priorities that are alike, by number in the queue.
     kind: u32,
@@ -75,7 +75,7 @@ struct Seat {
 struct State {
     /// In any way: jobs start or may be preempted from now on, and all of below.
     any: u64,
-    /// In a way that gives room to a job that preempts nobody: jobs stop, servers come and go.
+    /// In a way that gives room to a job that preempts no other: jobs stop, servers come and go.
     room: u64,
 }
 
@@ -95,12 +95,12 @@ pub(crate) struct Kueue {
     lines: Vec<Line>,
     /// Lines with a waiting job.
     busy: BitSet,
-    seats: Vec<Seat>,
+    positions: Vec<Position>,
     /// When preempted jobs may be admitted again.
     timers: JobTimers,
     state: State,
     /// Whether less room may suit some gang: then every change may.
-    is_fickle: bool,
+    is_non_monotone: bool,
 }
 
 impl Kueue {
@@ -112,31 +112,31 @@ impl Kueue {
             books: Books::new(Tree::default(), Vec::new(), places, Vec::new()),
             lines: Vec::new(),
             busy: BitSet::new(1),
-            seats: Vec::new(),
+            positions: Vec::new(),
             timers: JobTimers::new(0),
             state: State::default(),
-            is_fickle: false,
+            is_non_monotone: false,
         }
     }
 
-    /// Gives each job its queue, and its seat there.
-    fn seat(&mut self, jobs: &JobFacts) {
+    /// Gives each job its queue, and its position there.
+    fn line_up(&mut self, jobs: &JobFacts) {
         let mut members: Vec<Vec<JobId>> = vec![Vec::new(); self.books.queues.len()];
         for job in jobs.ids() {
             members[self.books.queue(job)].push(job);
         }
-        self.seats = vec![Seat { rank: 0, kind: 0 }; jobs.len()];
+        self.positions = vec![Position { rank: 0, kind: 0 }; jobs.len()];
         for (queue, mut members) in members.into_iter().enumerate() {
             members.sort_by_key(|&job| Reverse(priority(jobs, job)));
             let mut kinds = FxHashMap::default();
             for (rank, &job) in members.iter().enumerate() {
                 let next = kinds.len() as u32;
-                // who preempts nobody is refused whatever its priority
+                // a job that preempts no other is refused whatever its priority
                 let weighs = self.books.queues[queue].rules.may_preempt();
                 let priority = weighs.then(|| priority(jobs, job));
                 let alike = (self.books.places.class_of(job), priority);
                 let kind = *kinds.entry(alike).or_insert(next);
-                self.seats[job.index()] = Seat {
+                self.positions[job.index()] = Position {
                     rank: rank as Rank,
                     kind,
                 };
@@ -162,14 +162,14 @@ impl Kueue {
     }
 
     fn join(&mut self, job: JobId) {
-        let (queue, seat) = (self.books.queue(job), self.seats[job.index()]);
-        self.lines[queue].join(seat.rank, seat.kind as usize);
+        let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
+        self.lines[queue].join(position.rank, position.kind as usize);
         self.busy.insert(queue);
     }
 
     fn leave(&mut self, job: JobId) {
-        let (queue, seat) = (self.books.queue(job), self.seats[job.index()]);
-        self.lines[queue].leave(seat.rank, seat.kind as usize);
+        let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
+        self.lines[queue].leave(position.rank, position.kind as usize);
         if self.lines[queue].is_empty() {
             self.busy.remove(queue);
         }
@@ -187,7 +187,7 @@ impl Kueue {
             // they may be preempted from now on
             self.state.any += 1;
         }
-        self.is_fickle = self.books.places.has_non_monotone(plan.free());
+        self.is_non_monotone = self.books.places.has_non_monotone(plan.free());
         for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.join(job);
         }
@@ -215,7 +215,7 @@ impl Kueue {
 
     /// What the choices of a queue depend on.
     fn state_of(&self, queue: usize) -> u64 {
-        if self.is_fickle || self.books.queues[queue].rules.may_preempt() {
+        if self.is_non_monotone || self.books.queues[queue].rules.may_preempt() {
             self.state.any << 1 | 1
         } else {
             self.state.room << 1
@@ -264,7 +264,7 @@ impl Kueue {
     /// No job of this kind has a choice now. Where later jobs of equal priority may be preempted, it depends on how many run
     /// that are later: so this is true up to the next of them, and from the last one before.
     fn refuse(&mut self, jobs: &JobFacts, job: JobId) {
-        let (queue, seat) = (self.books.queue(job), self.seats[job.index()]);
+        let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
         let mut known = Refused {
             state: self.state_of(queue),
             from: 0,
@@ -272,15 +272,15 @@ impl Kueue {
         };
         if self.books.queues[queue].rules.within == Within::LowerOrNewerEqualPriority {
             for other in self.books.equals(queue, priority(jobs, job)) {
-                let rank = self.seats[other.index()].rank;
-                if rank < seat.rank {
+                let rank = self.positions[other.index()].rank;
+                if rank < position.rank {
                     known.from = known.from.max(rank);
                 } else {
                     known.until = known.until.min(rank);
                 }
             }
         }
-        self.lines[queue].refuse(seat.rank, seat.kind as usize, known);
+        self.lines[queue].refuse(position.rank, position.kind as usize, known);
     }
 
     /// Admits heads, each if it still can be.
@@ -482,7 +482,7 @@ impl Policy for Kueue {
         let of = self.assign(jobs, is_one)?;
         self.books = Books::new(tree, queues, places, of);
         self.timers = JobTimers::new(jobs.len());
-        self.seat(jobs);
+        self.line_up(jobs);
         Ok(self.unplaceable(jobs))
     }
 

@@ -155,7 +155,7 @@ impl Search<'_, '_, '_> {
         found
     }
 
-    /// Whom to preempt for the job on a type; nobody where that does not help.
+    /// Whom to preempt for the job on a type; none where that does not help.
     fn victims(&mut self, ask: Ask) -> Vec<JobId> {
         if !self.books.queues[ask.queue].rules.may_preempt() {
             return Vec::new();

@@ -297,7 +297,7 @@ impl Tree {
         left >= -limit
     }
 
-    /// Whether nobody above a queue borrows more than it may with so many more GPUs in use.
+    /// Whether neither a queue nor a cohort above it borrows more than it may with so many more GPUs in use.
     pub(super) fn has_quota(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         let mut path = self.climb(queue, t, gpus, |node| &node.left);
         path.all(|at| self.is_within(at, t))

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_line_has_its_head_or_nobody() {
+    fn a_strict_line_has_its_head_or_none() {
         let mut line = line(true);
         assert_eq!(line.next(7), Some((0, 0)));
         line.refuse(0, 0, ALL);
