@@ -161,5 +161,8 @@ def _prices(texts: list[str] | None) -> Mapping[str, float] | float | None:
             raise OptionError(message, field="price", value=text) from None
         if not equals and len(texts or []) == 1:
             return price
+        if not equals:
+            message = f"--price: expected TYPE=PRICE where it is given twice, got `{text}`"
+            raise OptionError(message, field="price", value=text)
         found[name] = price
     return found or None

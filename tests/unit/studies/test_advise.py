@@ -179,6 +179,15 @@ def test_a_log_without_users_has_no_table_of_them() -> None:
     assert found.claims()[0].command.endswith("--by all")
 
 
+def test_a_policy_that_leaves_jobs_out_is_not_the_best() -> None:
+    # gavel-allox runs jobs of one GPU only, which here never wait
+    gpus = {**JOBS, **OBSERVED, "gpus": [8, 8, 1, 8]}
+    found = gl.advise(ONE, pa.table(gpus), ["fifo", "gavel-allox"], servers=[1])
+    assert found["gavel-allox", 1].wait.mean < found["fifo", 1].wait.mean
+    assert found.best.policy == "fifo"
+    assert any("With 1 server gavel-allox can never run 3 jobs" in note for note in found.notes())
+
+
 class TestSizes:
     def test_default(self) -> None:
         assert default_sizes(64) == [48, 58, 64, 80, 96]
@@ -207,14 +216,20 @@ class TestParts:
         assert {span: Parts.of(np.array([100.0, 100.0 + span])).count for span in spans} == spans
 
     def test_the_mean_is_that_of_the_jobs(self) -> None:
-        parts = Parts.of(np.array([0.0, 1.0, 2.0, 3.0, 100.0]))
-        values = np.array([1.0, 2.0, np.nan, 4.0, 9.0])
+        parts = Parts.of(np.array([0.0, 1.0, 2.0, 15.0, 25.0, 35.0, 100.0]))
+        values = np.array([1.0, 2.0, np.nan, 4.0, 4.0, 4.0, 9.0])
         found = parts.mean(values)
         assert found.mean == 4.0
-        assert parts.codes.tolist() == [0, 0, 0, 0, 9]
-        # by part: 4 + (sum of the jobs - 4 each) x 10 parts / 4 jobs
-        of_parts = [4.0 + (7.0 - 12.0) * 2.5, *[4.0] * 8, 4.0 + 5.0 * 2.5]
-        assert (found.low, found.high) == interval(of_parts, ANY)
+        assert parts.codes.tolist() == [0, 0, 0, 1, 2, 3, 9]
+        # by part: 4 + (sum of the jobs - 4 each) x 10 parts / 6 jobs
+        of_parts = [4.0 + (3.0 - 8.0) * 10 / 6, *[4.0] * 8, 4.0 + 5.0 * 10 / 6]
+        assert (found.low, found.high) == pytest.approx(interval(of_parts, ANY))
+
+    def test_no_interval_over_fewer_than_five_parts_with_jobs(self) -> None:
+        parts = Parts.of(np.array([0.0, 1.0, 15.0, 25.0, 100.0]))
+        found = parts.mean(np.arange(5.0))
+        assert (found.mean, found.low, found.high) == (2.0, None, None)
+        assert parts.about().startswith("There are no intervals: ")
 
     def test_one_instant(self) -> None:
         assert Parts.of(np.zeros(3)).codes.tolist() == [0, 0, 0]
@@ -239,6 +254,7 @@ class TestRefusals:
         [
             (("--servers", "6;8"), "--servers: expected numbers separated by commas"),
             (("--price", "cheap"), "--price: expected PRICE or TYPE=PRICE, got `cheap`"),
+            (("--price", "1", "--price", "A=2"), "--price: expected TYPE=PRICE where it is given"),
         ],
     )
     def test_wrong_words(self, tmp_path: Path, typed: tuple[str, ...], said: str) -> None:

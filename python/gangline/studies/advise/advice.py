@@ -86,13 +86,26 @@ class Advice(Facts):
                 f"With {sizes} {word} the jobs ask for more than the GPUs can do: the waits there "
                 "depend on where the log ends."
             )
-        lost = {one.servers: one.cannot_run for one in self.options if one.cannot_run}
-        said += [
-            f"Too large for {plural(size, 'server')}, and left out there: {plural(count, 'job')}."
-            for size, count in lost.items()
-        ]
+        said += self._left_out()
         said += [f"{name} could not be run {why}" for name, why in self.failed.items()]
         return [*said, *self.calibration.notes]
+
+    def _left_out(self) -> list[str]:
+        """Say which jobs can never run: on a size, or under some of the policies there."""
+        said = []
+        for size in self.clusters:
+            lost = {one.policy: one.cannot_run for one in self.options if one.servers == size}
+            few = min(lost.values())
+            if few:
+                where = plural(size, "server")
+                said.append(f"Too large for {where}, and left out there: {plural(few, 'job')}.")
+            said += [
+                f"With {plural(size, 'server')} {name} can never run {plural(count, 'job')}; they "
+                "are left out, so its means are of other jobs."
+                for name, count in lost.items()
+                if count > few
+            ]
+        return said
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as `gangline advise --json` prints them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gangline._support.formatting import duration, listed, percent
+from gangline._support.formatting import duration, listed, percent, plural
 from gangline.errors import GanglineError
 from gangline.studies.validate.layers import PREDICTION
 from gangline.studies.validate.result import signed
@@ -106,14 +106,14 @@ class Calibration:
         mean = waits.wait_mean_s
         rank = "none" if waits.rank_correlation is None else f"{waits.rank_correlation:.2f}"
         numbers = (
-            f"the {waits.jobs:,} jobs waited {duration(mean.observed)} on average and wait "
+            f"the {plural(waits.jobs, 'job')} waited {duration(mean.observed)} on average and wait "
             f"{duration(mean.simulated)} under it ({signed(mean.error)}), the rank correlation of "
             f"the waits is {rank}, and the distance of waits and order {waits.distance:.2f}, where "
             "1 is none"
         )
         if self.is_quiet:
             said = (
-                f"Only {waits.waiting:,} of {waits.jobs:,} jobs waited for longer than "
+                f"Only {waits.waiting:,} of {plural(waits.jobs, 'job')} waited for longer than "
                 f"{duration(waits.short_s)} ({percent(waits.waiting / waits.jobs)}), so the log "
                 f"hardly tells policies apart. {best.policy} is nearest to it: {numbers}."
             )

@@ -21,7 +21,7 @@ LOG = "jobs.parquet"
 _FLAGS = {"restart_s": "--restart-s", "first_start_s": "--first-start-s"}
 
 
-def cluster_file(servers: int) -> str:
+def cluster_file(servers: int | str) -> str:
     """Return the name of the file of a cluster in the folder of an advice."""
     return f"servers-{servers}.toml"
 
@@ -68,7 +68,7 @@ class Typed:
             for key, value in _changed(one).items():
                 words += ["--set", f"{one.python or one.name}.{key}={toml.inline(value)}"]
         for name, value in self._facts.run_options.items():
-            words += [_FLAGS[name], repr(value)]
+            words += [_FLAGS[name], f"{value:.15g}"]
         return shlex.join([*words, "--on-infeasible", "drop"])
 
     def _cluster(self, servers: int) -> str:

@@ -128,11 +128,12 @@ class Facts:
     def least(self, labels: set[str]) -> Option:
         """Return the row of these policies with the least mean wait on the present servers.
 
-        It is that of the base if the base is one of them and waits no more than a minute, or 1 %,
-        longer.
+        Policies that leave out more jobs than the base does do not count. It is the row of the base
+        if that is one of them and waits no more than a minute, or 1 %, longer.
         """
         rows = [one for one in self.options if one.servers == self.servers]
         rows = [one for one in rows if one.policy in labels]
+        rows = [one for one in rows if one.cannot_run <= self.here.cannot_run] or rows
         top = min(rows, key=lambda one: one.wait.mean)
         base = self.here
         tie = max(_TIE * base.wait.mean, _TIE_S)

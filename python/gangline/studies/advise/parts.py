@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangline._support.formatting import duration, plural
-from gangline._support.statistics import ANY, Estimate, estimate
+from gangline._support.statistics import ANY, LEAST_SEEDS, Estimate, estimate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Parts"]
 
 _WEEK_S, _DAY_S = 7 * 86400.0, 86400.0
-_LEAST, _MOST = 5, 52  # ours: fewer parts have no interval; more say no more
+_MOST = 52  # ours: more parts say no more
 _TENTHS = 10
 
 
@@ -55,12 +55,20 @@ class Parts:
         begin, end = (float(one) for one in (arrival_s.min(), arrival_s.max()))
         span = end - begin
         count = next(
-            (int(span // size) for size in (_WEEK_S, _DAY_S) if span // size >= _LEAST), _TENTHS
+            (int(span // size) for size in (_WEEK_S, _DAY_S) if span // size >= LEAST_SEEDS),
+            _TENTHS,
         )
         count = min(count, _MOST)
         places = (arrival_s - begin) / (span or 1.0) * count
         codes = np.minimum(places.astype(np.int64), count - 1)
         return cls(count, span / count, codes)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether jobs arrive in enough of the parts."""
+        import numpy as np
+
+        return len(np.unique(self.codes)) >= LEAST_SEEDS
 
     def mean(self, values: Floats, within: Range = ANY) -> Estimate:
         """Return the mean of the values that are known, and its interval over the parts.
@@ -76,12 +84,16 @@ class Parts:
         if not number:
             return Estimate(float("nan"), None, None, 0)
         mean = float(values[known].mean())
+        if not self.has_intervals:
+            return Estimate(mean, None, None, self.count)
         apart = np.bincount(self.codes[known], values[known] - mean, self.count)
         found = estimate((mean + apart * (self.count / number)).tolist(), within)
         return Estimate(mean, found.low, found.high, self.count)
 
     def about(self) -> str:
         """Say what the intervals cover, in sentences."""
+        if not self.has_intervals:
+            return "There are no intervals: the log is too short to be cut into parts."
         return (
             f"Intervals are 95 % bootstrap intervals over {plural(self.count, 'part')} of the log, "
             f"each {duration(self.length_s)} of arrivals. They cover that another such time would "

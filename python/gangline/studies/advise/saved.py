@@ -36,6 +36,8 @@ def check(folder: str | PathLike[str]) -> None:
     if folder.exists():
         check_target(folder / PAGE)
         check_free(folder / NUMBERS, KIND)
+        for path in sorted(folder.glob(cluster_file("*"))):
+            check_free(path, _CLUSTER)
 
 
 def save(
