@@ -53,6 +53,7 @@ OBSERVED = {
     "observed_start_s": [0.0, 3600.0, 7200.0, 7800.0],
     "observed_finish_s": [3600.0, 7200.0, 7800.0, 9600.0],
 }
+SIX = ("easy", "fifo", "fifo-skip", "sjf", "las", "srtf")
 SYNTH = "synth:pai?jobs=600&seed=3&max_gpus=16&users=12&load=1&cluster_gpus=64"
 
 
@@ -145,7 +146,7 @@ def test_a_log_of_no_contender_is_said_to_be_one() -> None:
     finish = start + log["duration_s"].to_numpy()
     log = log.set_column(4, "observed_start_s", pa.array(start))
     log = log.set_column(5, "observed_finish_s", pa.array(finish))
-    found = gl.advise(LAB, log, servers=[8])
+    found = gl.advise(LAB, log, SIX, servers=[8])
     assert not any(one.resembles for one in found.calibration.rows)
     assert found.calibration.sentences()[0].startswith("No contender resembles the log. ")
     assert found.base == found.calibration.rows[0].policy
@@ -276,16 +277,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Advise on a log by the command line; the folder is twice run over, as users do."""
     home: Path = tmp_path_factory.mktemp("advise")
     pq.write_table(log_of(SYNTH, "easy", seed=1), home / "log.parquet")
-    typed = (
-        "advise",
-        "log.parquet",
-        "--cluster",
-        "lab.toml",
-        "--price",
-        "V100=2",
-        "--workers",
-        "1",
-    )
+    world = ("--cluster", "lab.toml", "--policies", ",".join(SIX))
+    typed = ("advise", "log.parquet", *world, "--price", "V100=2", "--workers", "1")
     lab = as_cluster("8x8xV100")
     (home / "lab.toml").write_text(lab.to_toml().replace("8x8xV100", "lab"))
     for _ in range(2):
@@ -377,7 +370,7 @@ class TestEverySentenceByItsCommand:
         assert needs["text"].startswith("easy, sjf and srtf need to know")
         listed = document("policies", "--json")
         known = {one["name"] for one in listed if one["durations"] == "yes"}
-        assert known & set(default_contenders()) >= {"easy", "sjf", "srtf"}
+        assert known & set(SIX) == {"easy", "sjf", "srtf"}
 
 
 def test_the_numbers_of_the_page_survive_a_recount(saved: Path) -> None:
@@ -388,7 +381,7 @@ def test_the_numbers_of_the_page_survive_a_recount(saved: Path) -> None:
         [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.S)]
         for row in rows
     ]
-    assert len(body) == 5 * len(default_contenders())
+    assert len(body) == 5 * len(SIX)
     log = gl.read_trace(saved / "log.parquet")
     users = [str(name) for name in log.column("user").to_pylist()]
     runs = {}
@@ -421,29 +414,28 @@ def test_the_numbers_of_the_page_survive_a_recount(saved: Path) -> None:
 
 
 def test_defaults_are_those_that_this_version_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert default_contenders()[-6:] == ["easy", "fifo", "fifo-skip", "sjf", "las", "srtf"]
+    assert default_contenders()[-6:] == list(SIX)
     monkeypatch.setattr(
         sys.modules["gangline.policies.registry"], "registry", {"fifo": object(), "slurm": object()}
     )
     assert default_contenders() == ["slurm", "fifo"]
 
 
-def nearest(seed: int, **noise: float) -> tuple[str, Calibration] | None:
+def nearest(seed: int, **noise: Any) -> tuple[str, Calibration] | None:
     """Return the policy that made a log with noise, and what calibration finds.
 
     None if less than 3 % of the jobs wait for two minutes: such a log is that of every policy.
     """
     rng = np.random.default_rng(seed)
     shape, load = ("philly", "pai", "helios")[seed % 3], rng.uniform(0.8, 1.2)
-    jobs, names = int(rng.choice([600, 1500, 3000])), default_contenders()
-    policy = names[int(rng.integers(len(names)))]
+    jobs, policy = int(rng.choice([600, 1500, 3000])), SIX[int(rng.integers(len(SIX)))]
     trace = f"synth:{shape}?jobs={jobs}&seed={seed}&max_gpus=16&load={load:.3f}&cluster_gpus=64"
     log = gl.Trace.from_arrow(log_of(trace, policy, seed=seed, **noise))
     arrival = log.numbers("arrival_s")
     waits = log.numbers("observed_finish_s") - arrival - log.numbers("duration_s")
     if (waits > 120.0).mean() < 0.03:
         return None
-    chosen = [contender(resolve_policy(name)) for name in names]
+    chosen = [contender(resolve_policy(name)) for name in SIX]
     options = {"on_infeasible": "drop"}
     found = calibrate(as_cluster(LAB), log, chosen, Parts.of(arrival), 60.0, options)
     return policy, found
