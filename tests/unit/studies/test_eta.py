@@ -332,7 +332,7 @@ def arriving(policy: str, **options: Any) -> gl.Eta:
             "duration_s": [7.0] * count + [55.0, 20.0, 30.0],
             "trace_status": ["finished"] * count + ["running", "unknown", "unknown"],
             "observed_start_s": [*(10.0 * one for one in range(count)), 95.0, None, None],
-            "wait_limit_s": [7.0] * count + [55.0, 20.0, 30.0],
+            "time_limit_s": [7.0] * count + [55.0, 20.0, 30.0],
         }
     )
     return gl.eta(LAB, table, policy, at=100.0, estimate_error=0.0, draws=39, **options)
