@@ -381,6 +381,7 @@ def test_arrivals_of_another_log() -> None:
     log = pa.table({"arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [3.0, 4.0]})
     found = gl.eta(LAB, pa.table(QUEUE), "fifo", at=40, history=log, arrivals=True)
     assert found.spread.jobs == 2
+    assert "Fewer than 20" in " ".join(found.sentences())
     assert found.spread.source == "history"
 
 

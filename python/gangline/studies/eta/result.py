@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gangline._support.builtin_values import finite
 from gangline._support.formatting import duration, listed, plural
 from gangline.runs.explain.reasons import TOO_FEW
+from gangline.studies.eta.estimates import LEAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,6 +202,8 @@ class Eta:
             "error": "" if spread.error is None else f"{spread.error:g}",
         }
         found = [_SOURCES[spread.source].format(**facts)]
+        if spread.source == "history" and spread.jobs < LEAST:
+            found.append(f"Fewer than {LEAST} finished jobs tell little: intervals are too narrow.")
         if spread.draws > 1:
             edge = edge_of(spread.draws, spread.level)
             which = (
