@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import TYPE_CHECKING
 
 import pytest
 
 from reference import philox
 from reference.philox import Purpose
+from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 # Known answers of the authors' library Random123 (philox4x32, 10 rounds): counter, key, block.
 PUBLISHED = [
@@ -96,7 +101,7 @@ def test_goldens(
     assert philox.geometric(2.2, *address) == numbers[2]
 
 
-def test_below_goes_on_when_both_lanes_are_refused() -> None:
+def test_below_goes_on_when_both_lanes_are_refused(snapshot: Snapshot) -> None:
     n = 2**63 + 1
     drawn = [philox.below(n, 7, Purpose.POLICY, number) for number in (2, 6, 9, 10)]
     assert drawn == [
@@ -106,7 +111,7 @@ def test_below_goes_on_when_both_lanes_are_refused() -> None:
         8812414927686712636,
     ]
     assert philox.below(1, 0, Purpose.POLICY, 0) == 0
-    with pytest.raises(ValueError, match="below 0"):
+    with refused(ValueError, snapshot):
         philox.below(0, 0, Purpose.POLICY, 0)
 
 
@@ -146,6 +151,8 @@ def test_an_injected_library_is_used() -> None:
         (0, 1, 0, 0, 1 << 24),
     ],
 )
-def test_a_field_that_does_not_fit_is_an_error(address: tuple[int, int, int, int, int]) -> None:
-    with pytest.raises(ValueError, match="no draw has the address"):
+def test_a_field_that_does_not_fit_is_an_error(
+    address: tuple[int, int, int, int, int], snapshot: Snapshot
+) -> None:
+    with refused(ValueError, snapshot):
         philox.uniform(*address)

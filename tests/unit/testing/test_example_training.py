@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from examples.hadare_training import training
+
+from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 LADDER = (10.0, 5.0, 2.0, 2.0, 1.0)
 
@@ -66,10 +73,10 @@ def test_time_and_rounds_follow_from_the_speeds() -> None:
     assert run.mean_steps == pytest.approx(10_000 * 134 / 400)
 
 
-def test_a_round_too_short_for_a_step_is_refused() -> None:
+def test_a_round_too_short_for_a_step_is_refused(snapshot: Snapshot) -> None:
     task = blobs()
     model = training.new_model("softmax", task, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="make rounds longer"):
+    with refused(ValueError, snapshot):
         training.as_copies(
             model, task, 10, rate=0.1, speeds=[0.5], round_s=2.0, consolidate_s=1.0, seed=0
         )
