@@ -256,8 +256,10 @@ def check_cause(
         assert reason.cause != "delayed" or stretch.end_s <= reason.until_s
         assert reason.until_s > reason.decided_s
         assert reason.percent is None or 0 <= reason.percent <= 100
-    elif reason.cause in ("order", "requeue delay", "limit"):
-        _check_slurm(oracle, reason, said, state, at)
+    elif reason.cause == "order":
+        assert state != "too few"
+    elif reason.cause in ("requeue delay", "limit"):
+        _check_slurm(oracle, said, reason)
     elif reason.cause == "copies":
         _check_copies(oracle, reason, types)
     elif reason.cause == "no quota":
@@ -285,17 +287,14 @@ def check_cause(
         assert reason.gpus == (held or oracle.jobs[reason.job_id]["gpus"])
 
 
-def _check_slurm(oracle: Oracle, reason: Stretch, said: Explanation, state: str, at: float) -> None:
-    if reason.cause == "order":
-        assert state != "too few"
-    elif reason.cause == "requeue delay":
-        assert reason.until_s > reason.decided_s
-        assert any(
-            row["job_id"] == said.job_id and row["end_reason"] == "preempted"
-            for row in oracle.segments
-        )
-    else:
-        assert oracle.running(at), "somebody else uses it up"
+def _check_slurm(oracle: Oracle, said: Explanation, reason: Stretch) -> None:
+    """Who waits for the end of a delay was preempted; who is held by a limit is not alone."""
+    if reason.cause == "limit":
+        assert oracle.running(reason.decided_s)
+        return
+    assert reason.until_s > reason.decided_s
+    own = [row for row in oracle.segments if row["job_id"] == said.job_id]
+    assert any(row["end_reason"] == "preempted" for row in own)
 
 
 def _check_quota(oracle: Oracle, reason: Stretch, said: Explanation, types: list[int]) -> None:

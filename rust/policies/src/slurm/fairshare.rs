@@ -60,7 +60,7 @@ pub(super) struct FairShare {
     factors: Arc<[f64]>,
     /// Periods that have ended.
     ticks: i64,
-    /// Whether nobody has used anything yet.
+    /// Whether no job has started yet.
     is_untouched: bool,
     is_stale: bool,
 }
@@ -155,7 +155,7 @@ impl FairShare {
         meter.gpus -= gpus;
     }
 
-    /// Does the calculations that were due by now. What starts or stops now is told afterwards.
+    /// Does the calculations that were due by now. Starts and stops of this instant come after it.
     pub(super) fn bring_up(&mut self, now: SimTime) {
         let period = self.params.calc_period.0;
         if self.is_untouched {

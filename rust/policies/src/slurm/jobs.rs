@@ -3,10 +3,9 @@
 use super::fairshare::{FairShare, ratio};
 use super::limits::{Counts, Limits, LimitsMaker};
 use super::params::SlurmParams;
-use super::queue::LineKey;
 use crate::kit::Places;
 use gangline_engine::ClusterView;
-use gangline_model::{GpuTypeId, JobFacts, JobId, Label, SimSpan};
+use gangline_model::{GpuTypeId, JobFacts, JobId, Label, SimSpan, SimTime};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +22,23 @@ pub(super) struct Kind {
     pub(super) class: usize,
     pub(super) partition: u32,
     pub(super) types: Types,
+}
+
+/// What of a job its place in the order depends on, but for its age and usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LineKey {
+    /// Whether its jobs cannot preempt.
+    pub(super) is_last: bool,
+    /// Tier of the partition.
+    pub(super) tier: i64,
+    pub(super) partition: u32,
+    /// The association, where its fair share counts.
+    pub(super) association: u32,
+    /// Constant terms of the priority, as bits.
+    pub(super) terms: [u64; 4],
+    pub(super) nice: i32,
+    /// Since when its jobs wait, of jobs that were preempted; others since their arrival.
+    pub(super) since: Option<SimTime>,
 }
 
 /// What is common to jobs.

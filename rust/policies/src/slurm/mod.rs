@@ -29,12 +29,12 @@ use gangline_engine::{
     PolicyTraits, Reason, Run, WakeOn,
 };
 use gangline_model::{GpuSet, JobFacts, JobId, SPAN_MAX, ServerId, SimSpan, SimTime};
-use jobs::{JobKinds, Profile, UNLIMITED};
+use jobs::{JobKinds, LineKey, Profile, UNLIMITED};
 use limits::Limits;
 use params::Weights;
 use planner::{Ends, Planner};
 use preempt::{Preemption, Seeker};
-use queue::{LineKey, Queue};
+use queue::Queue;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;

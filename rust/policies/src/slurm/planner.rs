@@ -9,7 +9,7 @@ use gangline_model::{GpuSet, JobId, ServerId, SimSpan, SimTime};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Servers that nobody else may use from `begin` to `end`.
+/// Servers that no other job may use from `begin` to `end`.
 #[derive(Clone, Debug)]
 struct Booking {
     servers: SmallVec<[ServerId; 4]>,

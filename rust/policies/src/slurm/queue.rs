@@ -4,28 +4,11 @@
 //! in order of arrival, a line is ordered by number for good. A pass merges the lines by the priorities of their heads:
 //! O(lines + visited jobs x log n).
 
-use super::jobs::{JobKinds, Profile};
+use super::jobs::{JobKinds, LineKey, Profile};
 use gangline_model::{JobId, SimTime};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-
-/// What tells lines apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LineKey {
-    /// Whether its jobs cannot preempt.
-    pub(super) is_last: bool,
-    /// Tier of the partition.
-    pub(super) tier: i64,
-    pub(super) partition: u32,
-    /// The association, where its fair share counts.
-    pub(super) association: u32,
-    /// Constant terms of the priority, as bits.
-    pub(super) terms: [u64; 4],
-    pub(super) nice: i32,
-    /// Since when its jobs wait, of jobs that were preempted; others since their arrival.
-    pub(super) since: Option<SimTime>,
-}
 
 /// Jobs of one key.
 #[derive(Clone, Debug)]

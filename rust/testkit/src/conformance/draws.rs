@@ -92,9 +92,8 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         // an account is not below itself
         "account_parents" => {
             let parents = [("ann", "bob"), ("bob", "lab"), ("shop", "lab")];
-            let own = |(name, above): (&str, &str)| {
-                (name.to_owned(), ParamValue::Str(above.to_owned()))
-            };
+            let own =
+                |(name, above): (&str, &str)| (name.to_owned(), ParamValue::Str(above.to_owned()));
             ParamValue::Table(parents.map(own).into())
         }
         // by account and user
