@@ -167,7 +167,7 @@ def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> di
         return not any(row.get(label) for row in world["jobs"])
 
     if chosen.get("queue_by", "none") != "none" and nobody_has(chosen["queue_by"]):
-        chosen["queue_by"] = "none"
+        del chosen["queue_by"]  # by default all jobs are in one queue
     if chosen.get("hierarchical") and nobody_has(chosen.get("entity_by", "user")):
         chosen["hierarchical"] = False
     for parameter in ENTRIES[policy]["parameters"]:
