@@ -256,10 +256,8 @@ def check_cause(
         assert reason.cause != "delayed" or stretch.end_s <= reason.until_s
         assert reason.until_s > reason.decided_s
         assert reason.percent is None or 0 <= reason.percent <= 100
-    elif reason.cause == "order":
-        assert state != "too few"
-    elif reason.cause in ("requeue delay", "limit"):
-        _check_slurm(oracle, said, reason)
+    elif reason.cause in ("order", "requeue delay", "limit"):
+        _check_slurm(oracle, said, reason, state)
     elif reason.cause == "copies":
         _check_copies(oracle, reason, types)
     elif reason.cause == "no quota":
@@ -287,8 +285,11 @@ def check_cause(
         assert reason.gpus == (held or oracle.jobs[reason.job_id]["gpus"])
 
 
-def _check_slurm(oracle: Oracle, said: Explanation, reason: Stretch) -> None:
+def _check_slurm(oracle: Oracle, said: Explanation, reason: Stretch, state: str) -> None:
     """Who waits for the end of a delay was preempted; who is held by a limit is not alone."""
+    if reason.cause == "order":
+        assert state != "too few"
+        return
     if reason.cause == "limit":
         assert oracle.running(reason.decided_s)
         return
