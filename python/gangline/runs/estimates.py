@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.policies.choice import ChosenPolicy
-    from gangline.trace.jobs.schema import Column
+    from gangline.trace.jobs.schema import Real
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 EXACT = "exact"
-_COLUMNS: dict[str, Column] = {"limit": "time_limit_s", "table": "estimate_s"}
+_COLUMNS: dict[str, Real] = {"limit": "time_limit_s", "table": "estimate_s"}
 _HISTORY = re.compile(r"user(?P<model>\+model)?:(?:last|(?:mean|p(?P<of>\d+))(?::(?P<last>\d+))?)")
 _EXPECTED = (
     '"exact", "noise:SIGMA", "limit", "table", or a history: "user:last", "user:mean", '

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gangline.cluster.description import Cluster
     from gangline.cluster.interference import Pairs
     from gangline.cluster.iteration import Fit, Inflations
+    from gangline.runs.estimates import History
 
 __all__ = [
     "CheckedOptions",
@@ -155,7 +156,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         links: _core.Network | None = None,
         inflations: Inflations | None = None,
         locality_fits: Sequence[Sequence[Fit | None]] | None = None,
-        told: float | estimates.History | npt.NDArray[np.float64] | None = None,
+        told: float | History | npt.NDArray[np.float64] | None = None,
         watch: Sequence[int] = (),
     ) -> _core.RunOptions:
         """Return the options in the form that the core takes, with what cluster and jobs add.
