@@ -117,6 +117,13 @@ class Estimates:
         alone = max(1, nearest(left / job.best_rate * 1e9))
         return float(self.left_ns(job, alone, 0.0)) / float(alone)
 
+    def seconds_at(self, job: Job, left: float, rate: float, sigma: float) -> float:
+        """Seconds for the work left at a rate."""
+        if sigma > 0 or job.index not in self.fixed:
+            return left / rate * self.factor(job, left, sigma)
+        alone = max(1, nearest(left / job.best_rate * 1e9))
+        return self.left_ns(job, alone, 0.0) / 1e9 * (job.best_rate / rate)
+
     def total_factor(self, job: Job, sigma: float) -> float:
         """What multiplies the total work."""
         if sigma > 0:

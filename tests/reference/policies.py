@@ -118,6 +118,10 @@ class Policy:
         """Time for the work left over the true one."""
         return self.ref.estimates.factor(job, self.ref.left_now(job), self.sigma)
 
+    def told_seconds(self, job: Job, rate: float) -> float:
+        """Seconds for the work left at a rate; jobs that are told the same have the same."""
+        return self.ref.estimates.seconds_at(job, self.ref.left_now(job), rate, self.sigma)
+
     def remaining_ns(self, job: Job) -> int:
         """Isolated time for the work left."""
         return self.ref.estimates.left_ns(job, self.true_remaining_ns(job), self.sigma)

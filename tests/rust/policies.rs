@@ -54,11 +54,12 @@ fn every_policy_passes_the_law() {
     }
 }
 
-/// The policies that may stop a job at any decision have quicker passes for a single GPU type: byte for byte the plans
-/// of the walk that serves several.
+/// The preemptive queues have quicker passes for a single GPU type: byte for byte the plans of the walk that serves
+/// several.
 #[test]
 fn quick_passes_equal_the_walk() {
-    let stopping = || policies().filter(|info| matches!(info.stops, Stops::Anytime));
+    let preemptive =
+        || policies().filter(|info| matches!(info.family, "attained service" | "preemptive"));
     let mut compared = 0;
     for seed in 0..200 {
         let scope = Scope {
@@ -70,7 +71,7 @@ fn quick_passes_equal_the_walk() {
             has_elastic: false,
         };
         let case = conformance::draw(seed, scope);
-        for info in stopping() {
+        for info in preemptive() {
             let mut numbers = Numbers::new(seed + 2_000_000);
             let params = draw_params(info.name, &mut numbers, false);
             let mut case = case.clone();

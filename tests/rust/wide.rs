@@ -11,7 +11,7 @@ use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimSpan,
     SimTime,
 };
-use gangline_policies::{ParamValue, Params, Services, Stops, build};
+use gangline_policies::{ParamValue, Params, Services, build};
 use gangline_testkit::conformance::{self, Case, Numbers};
 use gangline_testkit::policies;
 use settings::number;
@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The policies that may stop a job at any decision.
+/// The policies with a quick pass for a single GPU type.
 fn names() -> Vec<&'static str> {
-    let names = policies().filter(|info| matches!(info.stops, Stops::Anytime));
+    let names = policies().filter(|info| matches!(info.family, "attained service" | "preemptive"));
     names.map(|info| info.name).collect()
 }
 

@@ -488,6 +488,12 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.estimate(job))
     }
 
+    /// Rate of the job alone on the best type that it can use, iterations/s.
+    #[inline]
+    pub fn best_rate(&self, job: JobId) -> f64 {
+        self.state.types().best_rate(job)
+    }
+
     /// Isolated time for the work that is left, by the best rate alone: what a factor on other times is worked out from.
     ///
     /// # Errors

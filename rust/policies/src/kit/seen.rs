@@ -81,7 +81,28 @@ impl Seen {
         Ok(Estimate::Times(self.factor(view, job)?).of(span))
     }
 
-    /// A time in seconds for the work left at some rate, as seen by a policy that knows durations.
+    /// Seconds for the work left at a rate, as seen. Jobs that are told the same have the same.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn seconds_at(
+        self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        rate: f64,
+    ) -> Result<f64, PolicyError> {
+        let seconds = view.remaining_work(job)? / rate;
+        Ok(match self.estimate(view, job)? {
+            Estimate::Exact => seconds,
+            Estimate::Times(factor) => seconds * factor,
+            told @ Estimate::Plus(_) => {
+                told.of(view.isolated_left(job)?).seconds() * (view.best_rate(job) / rate)
+            }
+        })
+    }
+
+    /// A time in seconds for the work left at its present rate, as seen by a policy that knows durations.
     #[inline]
     pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
         self.factor(view, job)

@@ -183,13 +183,13 @@ impl Newcomer<'_> {
     }
 
     /// The newcomer at a sub-batch, given its time alone.
-    fn asking(&self, rule: &BenefitParams, alone_s: f64, sub_batch: u32) -> Option<Asking<'_>> {
+    fn asking(&self, rule: &BenefitParams, new_s: f64, sub_batch: u32) -> Option<Asking<'_>> {
         let view = self.view;
         Some(Asking {
             view,
             job: self.job,
             gpu_type: self.gpu_type,
-            new_s: alone_s,
+            new_s,
             inflation: view.inflation(self.job, sub_batch, self.gpu_type),
             room: self.room(sub_batch)?,
             seen: self.seen,
@@ -208,10 +208,11 @@ impl Newcomer<'_> {
         if !ladder.last().is_some_and(|&least| self.has_room(least)) {
             return Ok(None);
         }
-        let alone_s = view.remaining_work(self.job)? / view.base_rate(self.job, self.gpu_type);
+        let rate = view.base_rate(self.job, self.gpu_type);
+        let new_s = self.seen.seconds_at(view, self.job, rate)?;
         let mut best: Option<(f64, Found)> = None;
         for sub_batch in ladder {
-            let Some(asking) = self.asking(rule, alone_s, sub_batch) else {
+            let Some(asking) = self.asking(rule, new_s, sub_batch) else {
                 continue;
             };
             let shared = self.residents.open_below(self.gpu_type, asking.room);
@@ -238,7 +239,8 @@ impl Newcomer<'_> {
     /// The time of the newcomer on some GPUs and the delay of a partner there: the mean over the shared GPUs.
     pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
         let view = self.view;
-        let alone_s = view.remaining_work(self.job)? / view.rate_alone(self.job, &found.gpus);
+        let rate = view.rate_alone(self.job, &found.gpus);
+        let new_s = self.seen.seconds_at(view, self.job, rate)?;
         let mut partners: BTreeMap<JobId, u32> = BTreeMap::new();
         for one in found.gpus.by_server() {
             for slot in slots(one.mask & self.residents.one_on(one.server)) {
@@ -246,13 +248,13 @@ impl Newcomer<'_> {
                 *partners.entry(partner).or_default() += 1;
             }
         }
-        let asking = self.asking(rule, alone_s, found.sub_batch);
+        let asking = self.asking(rule, new_s, found.sub_batch);
         let asking = asking.expect("memory was enough");
         if partners.is_empty() {
             return Ok(asking.new_s);
         }
-        let base_s = view.remaining_work(self.job)? / view.base_rate(self.job, self.gpu_type);
-        let base_s = self.seen.seconds(view, self.job, base_s);
+        let base_rate = view.base_rate(self.job, self.gpu_type);
+        let base_s = self.seen.seconds_at(view, self.job, base_rate)?;
         let mut ranked = Vec::with_capacity(partners.len());
         for (partner, gpus) in partners {
             let stay = self.residents.stay(partner).expect("a resident");
