@@ -564,9 +564,10 @@ def _granted(row: Row, policy: Mapping[str, Any]) -> list[str]:
 
 
 def _is_exact(policy: Mapping[str, Any]) -> bool:
-    """Tell whether a policy knows how long each job runs, without an error."""
+    """Tell whether a policy knows how long each job runs, and is told no estimate of it."""
     knows = policy.get("knowledge") == "remaining"
-    return knows and not (policy.get("params") or {}).get("estimate_error")
+    is_told_less = policy.get("estimates") or (policy.get("params") or {}).get("estimate_error")
+    return knows and not is_told_less
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:

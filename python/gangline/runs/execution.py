@@ -424,6 +424,8 @@ class World:
         }
         label = estimates.label(chosen, options.estimates)
         policy = {"label": label, "knowledge": _knowledge(chosen.policy)}
+        if options.estimates != estimates.EXACT and estimates.reads_durations(chosen):
+            policy["estimates"] = options.estimates
         noted = {name: count for name, count in notes.items() if count}
         return {**self._unchanging, "policy": policy, "notes": noted}
 

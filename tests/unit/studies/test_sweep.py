@@ -110,6 +110,16 @@ def test_a_grid_and_zips_give_every_combination(tmp_path: Path) -> None:
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 13
 
 
+def test_estimates_vary_for_policies_that_read_durations(tmp_path: Path) -> None:
+    told = ["exact", "user:mean:2"]
+    grid = {**GRID, "trace_seed": [0], "policy": ["fifo", "srtf"], "estimates": told}
+    done = sweep({"grid": grid}, out=tmp_path, workers=1)
+    found = [(row["policy"], row["estimates"]) for row in done.table.to_pylist()]
+    assert sorted(found, key=str) == [("fifo", None), ("srtf", "exact"), ("srtf", "user:mean:2")]
+    options = sorted(str(one.spec["options"].get("estimates")) for one in done.results())
+    assert options == ["None", "None", "user:mean:2"]
+
+
 def test_clusters_that_look_alike_are_told_apart(tmp_path: Path) -> None:
     whole = gl.Cluster.preset("pollux-64")
     failing = gl.Cluster.from_dict(

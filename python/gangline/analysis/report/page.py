@@ -284,6 +284,8 @@ def _key(drawn: Sequence[Digest]) -> str:
 def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     spec = drawn[0].spec
     trace = spec["trace"]
+    # estimates may differ between runs, and are told of each policy
+    shared = {name: value for name, value in spec["options"].items() if name != "estimates"}
     users = len(runs[0].users)
     of_users = f" of {words.plural(users, 'user')}" if users and _window(runs) is None else ""
     facts = [
@@ -298,7 +300,7 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
         ("Noted", _counted(trace, dropped=False)),
         ("Cluster", _cluster_name(drawn[0])),
         ("Offered load", in_words(answer.loads(runs))),
-        ("Options", ", ".join(f"{name} = {value}" for name, value in spec["options"].items())),
+        ("Options", ", ".join(f"{name} = {value}" for name, value in shared.items())),
         ("Seeds", ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))),
         ("Trace seeds", ", ".join(map(str, trace_seeds(runs)))),
     ]
@@ -310,7 +312,7 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
         titles.append(("Parameters changed", "All values are in spec.json and under To repeat it"))
     rows = []
     for i, run in enumerate(drawn):
-        knows = _KNOWS.get(str(run.spec["policy"].get("knowledge")), "not recorded")
+        knows = _knows(run.spec["policy"])
         changed = ", ".join(f"{key} = {value}" for key, value in run.changed.items())
         row = [
             tables.policy_cell(i, _cut(run.spec["policy"]["name"])),
@@ -320,6 +322,15 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
             row.append(Cell(text(_cut(changed or "all as by default")), changed, kind="words"))
         rows.append(row)
     return f"<dl>{listed}</dl>" + Table(titles, rows).html("Policies compared")
+
+
+def _knows(policy: Mapping[str, Any]) -> str:
+    """Say what a policy knows of the durations of jobs."""
+    if told := policy.get("estimates"):
+        return f"estimates of durations: {told}"
+    if error := (policy.get("params") or {}).get("estimate_error"):
+        return f"estimates of durations: noise:{error:g}"
+    return _KNOWS.get(str(policy.get("knowledge")), "not recorded")
 
 
 def _counted(trace: Mapping[str, Any], *, dropped: bool) -> str:

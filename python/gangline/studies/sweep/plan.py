@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from gangline._support.builtin_values import flaw, to_builtins
 from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.policies.source import code_of
+from gangline.runs.estimates import EXACT, reads_durations
 from gangline.runs.inputs import as_cluster, make_options, override
 from gangline.runs.options import CheckedOptions
 from gangline.runs.spec import PolicyReference, RunSpec, keys_of
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "Listed", "Plan", "Runs", "drawn_trace", "is_setting", "read_plan"]
 
-KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale")
+KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale", "estimates")
 _NEEDED = ("trace", "cluster", "policy")
 _SEED = "{trace_seed}"
 _OF_TRACE = ("trace", "trace_seed", "rescale")
@@ -52,6 +53,14 @@ _TRACE_OPTIONS = (
 
 T = TypeVar("T")
 Keys = dict[str, Any]
+
+
+class _Policy(NamedTuple):
+    """A policy, and what tells the code of one in Python apart."""
+
+    reference: PolicyReference
+    code: dict[str, str]
+    reads_durations: bool
 
 
 class Listed:
@@ -141,19 +150,30 @@ class Plan:
         return make_options(self._run_options).count_arrivals
 
     def keys(self, index: int) -> Keys:
-        """Return the values of the keys of a run, without the settings of other policies."""
-        return _applied(self._at(self._places(index)))
+        """Return the values of the keys of a run, without those that do not concern its policy."""
+        places = self._places(index)
+        keys = _applied(self._at(places))
+        if "estimates" in keys and not self._policy(places).reads_durations:
+            del keys["estimates"]
+        return keys
 
     def spec(self, index: int) -> RunSpec:
         """Return a run."""
         places = self._places(index)
-        policy, code = self._policy(places)
+        policy = self._policy(places)
         made = msgspec.structs.replace(
-            self._world(places), trace=self._trace(places), policy=policy
+            self._world(places), trace=self._trace(places), policy=policy.reference
         )
-        if code:
-            made = msgspec.structs.replace(made, versions={**made.versions, **code})
-        keys = self._at(places)
+        if policy.code:
+            made = msgspec.structs.replace(made, versions={**made.versions, **policy.code})
+        keys = self.keys(index)
+        if "estimates" in keys:
+            with self._naming("estimates"):
+                told = make_options({**self._run_options, "estimates": keys["estimates"]})
+            options = {**made.options, "estimates": told.estimates}
+            if told.estimates == EXACT:
+                del options["estimates"]
+            made = msgspec.structs.replace(made, options=options)
         if "seed" not in keys:
             return made
         with self._naming("seed"):
@@ -210,8 +230,7 @@ class Plan:
             lab = keys_of(override(cluster, sharing))
         return RunSpec.of(lab, TraceReference(), PolicyReference(name=""), options)
 
-    def _make_policy(self, keys: Keys) -> tuple[PolicyReference, dict[str, str]]:
-        """Return the policy, and what tells the code of one in Python apart."""
+    def _make_policy(self, keys: Keys) -> _Policy:
         params = {
             key.rpartition(".")[2]: value
             for key, value in _applied(keys).items()
@@ -222,7 +241,8 @@ class Plan:
             chosen = resolve_policy(policy, params or None)
             if chosen.own is not None:
                 _check_made_anew(chosen.reference)
-        return chosen.reference, code_of(chosen.reference.python)
+        code = code_of(chosen.reference.python)
+        return _Policy(chosen.reference, code, reads_durations(chosen))
 
     def _make_trace(self, keys: Keys) -> TraceReference:
         given = keys["trace"]
@@ -270,8 +290,8 @@ def drawn_trace(keys: Keys) -> str:
 
 
 def is_setting(key: str) -> bool:
-    """Tell whether a key is a parameter of one policy, as `las.limits`."""
-    return _part(key) == _SETTINGS
+    """Tell whether a key changes policies alone: a parameter of one, or estimates."""
+    return key == "estimates" or _part(key) == _SETTINGS
 
 
 def _part(key: str) -> str:
