@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         trace_seeds: Iterable[int]
         price_per_hour: float | None
         params: Mapping[str, object] | None
-        estimates: str
         sharing: SharingOptions | None
         out: str | PathLike[str] | None
         workers: int | None
