@@ -208,7 +208,7 @@ class World:
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     estimate_default_s
-        Seconds that policies are told of a job without an estimate; default 3600.
+        Seconds that policies are given of a job without an estimate; default 3600.
     """
 
     trace: Jobs

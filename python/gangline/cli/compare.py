@@ -68,7 +68,7 @@ def compare(
     replicates
         Seeds.
     estimates
-        What policies are told in place of durations: exact, noise:SIGMA, limit, table, user:mean,
+        What policies are given in place of durations: exact, noise:SIGMA, limit, table, user:mean,
         user:pN, user+model:last and others; several, separated by commas, are compared.
     baseline
         The policy that others are held against, seed by seed; default: the first.

@@ -103,10 +103,10 @@ def run(
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     estimates
-        What the policy is told in place of durations: exact (the default), noise:SIGMA, limit,
+        What the policy is given in place of durations: exact (the default), noise:SIGMA, limit,
         table, user:mean, user:pN, user+model:last and others.
     estimate_default_s
-        Seconds that it is told of a job without an estimate; default 3600.
+        Seconds that it is given of a job without an estimate; default 3600.
     out
         Folder for spec.json, summary.json and the tables.
     raw

@@ -635,7 +635,7 @@ class Kueue(PolicyConfig):
 
     name: ClassVar[str] = "kueue"
 
-    queue_by: str = "vc"
+    queue_by: Literal["vc", "user", "account", "partition", "qos"] = "vc"
     queues: tuple[Mapping[str, Any], ...] | None = field(
         default=None, hash=False, metadata={"kind": "tables"}
     )
@@ -762,7 +762,7 @@ class Slurm(PolicyConfig):
     max_age_s: float = 604800.0
     favor_small: bool = False
     small_relative_to_time: bool = False
-    fairshare: str = "tree"
+    fairshare: Literal["tree", "classic"] = "tree"
     half_life_s: float = 604800.0
     calc_period_s: float = 300.0
     dampening: float = 1.0

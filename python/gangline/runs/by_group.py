@@ -28,14 +28,14 @@ GROUPS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos", "mode
 
 @dataclass(frozen=True)
 class Waited:
-    """What some jobs of a run waited; a wait is all time without GPUs.
+    """Waits of some jobs of a run; a wait is all time without GPUs.
 
     Attributes
     ----------
     name : str
         Of the group; "" is all jobs.
     jobs : int
-        How many of its jobs finished.
+        Number of its jobs that finished.
     gpu_hours : float
         GPUs times the time that they were held.
     wait_mean_s, wait_p50_s, wait_p99_s : float

@@ -56,7 +56,7 @@ def compare(
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     estimates : str or iterable of str
-        What policies are told in place of durations, as for `gangline.simulate`; of several, each
+        Estimates in place of durations, as for `gangline.simulate`; of several, each
         policy that reads durations runs with each.
     progress : bool or callable
         As for `gangline.simulate`.

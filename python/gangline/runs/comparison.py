@@ -564,7 +564,7 @@ def _granted(row: Row, policy: Mapping[str, Any]) -> list[str]:
 
 
 def _is_exact(policy: Mapping[str, Any]) -> bool:
-    """Tell whether a policy knows how long each job runs, and is told no estimate of it."""
+    """Tell whether a policy knows how long each job runs, and is given no estimate of it."""
     knows = policy.get("knowledge") == "remaining"
     is_told_less = policy.get("estimates") or (policy.get("params") or {}).get("estimate_error")
     return knows and not is_told_less

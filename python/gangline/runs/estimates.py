@@ -1,4 +1,4 @@
-"""The run option `estimates`: what policies are told in place of the durations of jobs."""
+"""The run option `estimates`: what policies are given in place of the durations of jobs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _entries() -> dict[str, Any]:
 
 
 def label(chosen: ChosenPolicy, estimates: str) -> str:
-    """Return what tables call a policy in a run: with the estimates, where it is told any."""
+    """Return what tables call a policy in a run: with the estimates, where it is given any."""
     if estimates == EXACT or not reads_durations(chosen):
         return chosen.label
     head, bracket, rest = chosen.label.partition("(")

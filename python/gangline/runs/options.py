@@ -174,7 +174,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         inflations, locality_fits : optional
             Inputs that `gangline.cluster.iteration` makes from the cluster and the jobs.
         told : optional
-            What `gangline.runs.estimates` makes of the option `estimates` and the jobs.
+            Value that `gangline.runs.estimates` makes from the option `estimates` and the jobs.
         watch : sequence of int
             Rows of the trace: jobs of which the run records why they wait.
         """

@@ -36,14 +36,14 @@ _CLOCK_S = 1e-9  # the engine counts nanoseconds
 
 
 class Change(TypedDict, total=False):
-    """What is different in an alternative: one key, or several that hold at once.
+    """Change of an alternative: one key, or several that hold at once.
 
     Attributes
     ----------
     policy : policy configuration, Policy, or str
         Another policy.
     servers : int
-        How many servers there are more; negative: fewer.
+        Number of servers to add; negative: to remove.
     gpu : str
         The GPU type of those servers; needed where the cluster has several.
     gpus : int
@@ -62,12 +62,12 @@ class Change(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Alternative:
-    """What became of the job in one world.
+    """Times of the job in one world.
 
     Attributes
     ----------
     change : str
-        What is different, in words.
+        Difference, in words.
     status : str
         "finished", "unfinished" or "dropped"; empty if the run failed.
     arrival_s, wait_s, run_s, jct_s, finish_s : float
@@ -79,7 +79,7 @@ class Alternative:
     others_before_s : float
         Their mean JCT in the run as it was.
     error : str
-        Why there is no run; empty if there is one.
+        Reason why there is no run; empty if there is one.
     """
 
     change: str
@@ -110,7 +110,7 @@ class WhatIf:
     rows : list of Alternative
         The run as it was, then one per change, in their order.
     notes : list of str
-        What was assumed.
+        Assumptions.
 
     Examples
     --------
@@ -409,7 +409,7 @@ def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
 
 
 class _Columns:
-    """What is compared of a run."""
+    """Numbers of a run that are compared."""
 
     def __init__(self, result: Result, row: int) -> None:
         jobs = result.jobs

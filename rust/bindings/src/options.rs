@@ -54,7 +54,7 @@ type InflationsGiven<'py> = (
     Vec<u32>,
 );
 
-/// Durations that policies are told: noise, seconds by job, or the attributes of `gangline.runs.estimates.History`.
+/// Durations that policies are given: noise, seconds by job, or the attributes of `gangline.runs.estimates.History`.
 #[derive(FromPyObject)]
 enum EstimatesGiven<'py> {
     Noise(f64),

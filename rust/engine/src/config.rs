@@ -107,7 +107,7 @@ pub struct RunConfig {
     pub locality: Option<Arc<dyn LocalityModel>>,
     /// Failures and repairs.
     pub failures: Failures,
-    /// The durations that policies are told.
+    /// The durations that policies are given.
     pub estimates: Estimates,
     /// Seed of every random draw.
     pub seed: u64,

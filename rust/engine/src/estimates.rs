@@ -1,4 +1,4 @@
-//! What policies are told in place of the durations of jobs: an option of the run.
+//! What policies are given in place of the durations of jobs: an option of the run.
 
 use gangline_model::{JobId, JobTable, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Where the durations come from that policies are told.
+/// Source of the durations that policies are given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Estimates {
     /// They are exact.
@@ -44,7 +44,7 @@ pub enum Statistic {
 }
 
 impl Estimates {
-    /// Whether policies are told exact durations.
+    /// Whether policies are given exact durations.
     #[inline]
     pub fn is_exact(&self) -> bool {
         matches!(self, Self::Exact)
@@ -79,7 +79,7 @@ impl Estimates {
     }
 }
 
-/// What a policy is told of one job.
+/// The estimate of one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Estimate {
     /// The truth.
@@ -152,7 +152,7 @@ impl Past {
         }
     }
 
-    /// What was told of a job that has arrived.
+    /// Estimate of a job that has arrived.
     #[inline]
     pub(crate) fn told(&self, job: JobId) -> Option<SimSpan> {
         self.told.get(job.index()).copied()

@@ -290,7 +290,7 @@ impl State {
         span_of_work(self.jobs.work(job), self.types.best_rate(job))
     }
 
-    /// What a policy is told of the job's duration.
+    /// Estimate of the job's duration for policies.
     #[inline]
     pub(crate) fn estimate(&self, job: JobId) -> Estimate {
         let told = match &self.config.estimates {

@@ -467,13 +467,13 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.duration(job))
     }
 
-    /// Whether durations are told as they are in this run.
+    /// Whether policies are given exact durations in this run.
     #[inline]
     pub fn tells_exactly(&self) -> bool {
         self.state.config().estimates.is_exact()
     }
 
-    /// Whether durations are told by the jobs that finished before, so that none is known when the run starts.
+    /// Whether estimates come from finished jobs, so that there is none when the run starts.
     pub fn tells_by_history(&self) -> bool {
         matches!(self.state.config().estimates, Estimates::History(_))
     }

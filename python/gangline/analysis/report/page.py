@@ -284,7 +284,7 @@ def _key(drawn: Sequence[Digest]) -> str:
 def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     spec = drawn[0].spec
     trace = spec["trace"]
-    # estimates may differ between runs, and are told of each policy
+    # estimates may differ between runs, and are given of each policy
     shared = {name: value for name, value in spec["options"].items() if name != "estimates"}
     users = len(runs[0].users)
     of_users = f" of {words.plural(users, 'user')}" if users and _window(runs) is None else ""

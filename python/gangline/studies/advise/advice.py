@@ -24,7 +24,7 @@ _NAMED = 3  # users that a sentence names
 
 
 class Advice(Facts):
-    """What other schedulers and sizes would do with the jobs of a log; from `gangline.advise`.
+    """Results of other schedulers and sizes for the jobs of a log; from `gangline.advise`.
 
     The attributes are those of `Facts`.
 
@@ -134,7 +134,7 @@ class Advice(Facts):
             Files of an earlier advice there are replaced; any other file of a name that is needed
             is an error.
         command : str
-            What was typed, for the page.
+            Command as typed, for the page.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class Advice(Facts):
         folder : str
             Where the advice was saved, as the commands on the page write it.
         command : str
-            What was typed.
+            Command as typed.
 
         Raises
         ------

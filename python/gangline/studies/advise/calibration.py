@@ -34,7 +34,7 @@ _FEW = 0.02  # ours: of the jobs; fewer that wait say nothing of the order in wh
 
 @dataclass(frozen=True)
 class Likeness:
-    """How much one policy resembles a log.
+    """Resemblance of one policy to a log.
 
     Attributes
     ----------
@@ -70,14 +70,14 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Which policies resemble a log, the nearest first.
+    """Policies by their resemblance to a log, the nearest first.
 
     Attributes
     ----------
     rows : tuple of Likeness
         By `Waits.distance`.
     why : str
-        Why there are none; "" if there are.
+        Reason why there are none; "" if there are.
     notes : tuple of str
         Sentences on what was left out.
     """

@@ -1,4 +1,4 @@
-"""Which policies contend by default, and what each of them has to know."""
+"""Policies that contend by default, and what each of them has to know."""
 
 from __future__ import annotations
 

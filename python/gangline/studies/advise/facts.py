@@ -35,7 +35,7 @@ class Claim:
     Attributes
     ----------
     kind : str
-        What they are about: load, calibration, scheduler, plain, users, fewer, more or needs.
+        Subject: load, calibration, scheduler, plain, users, fewer, more or needs.
     text : str
         The sentences.
     command : str
@@ -60,7 +60,7 @@ class Facts:
     contenders : tuple of Contender
         The policies that could be run, and what each needs.
     calibration : Calibration
-        Which of them resemble the log.
+        Policies that resemble the log.
     base : str
         The policy, on the servers that there are, that all rows are held against.
     options : tuple of Option
@@ -72,7 +72,7 @@ class Facts:
     prices : dict of str to float
         Price of a GPU-hour by GPU type.
     load : OfferedLoad or None
-        What the jobs ask of the servers that there are.
+        Load that the jobs offer to the servers.
     failed : dict of str to str
         Policies that could not be run, with the reason.
     run_options : dict
@@ -186,7 +186,7 @@ class Facts:
 
     @property
     def word(self) -> str:
-        """What a value of the column of users is."""
+        """Name of a value of the column of users."""
         return _WORDS.get(self.user_column, "user")
 
     def _is_here(self, one: Option) -> bool:

@@ -1,4 +1,4 @@
-"""What each scheduler does on each number of servers: the rows of the advice."""
+"""Rows of the advice: each scheduler on each number of servers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Option:
     wait_p50_s, wait_p99_s, jct_mean_s : float
         Quantiles of the waits, and the mean JCT.
     preemptions : int
-        How often a running job was stopped.
+        Number of times a running job was stopped.
     difference : Estimate
         Mean wait minus that under the base on the servers that there are, over the jobs that
         finished in both.
@@ -131,7 +131,7 @@ class Option:
 
 
 class Outcome(NamedTuple):
-    """What is kept of a run: a few numbers, and the wait of each job; NaN if it did not finish."""
+    """Record of a run: a few numbers, and the wait of each job; NaN if it did not finish."""
 
     policy: str
     servers: int
@@ -141,7 +141,7 @@ class Outcome(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What all rows are held against."""
+    """Row that all others are held against."""
 
     base: Outcome
     parts: Parts

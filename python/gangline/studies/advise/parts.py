@@ -1,4 +1,4 @@
-"""How sure a mean over the jobs of one log is: intervals over parts of the log.
+"""Intervals of a mean over the jobs of one log, from parts of the log.
 
 A log happened once. What can vary is which weeks it holds: its arrivals are cut into parts of
 equal length, and the bootstrap draws parts. Waits of neighbouring jobs depend on each other; waits
@@ -36,7 +36,7 @@ class Parts:
     Attributes
     ----------
     count : int
-        How many there are.
+        Number of parts.
     length_s : float
         Length of each.
     codes : int64 array

@@ -1,4 +1,4 @@
-"""When jobs that wait in a queue will start."""
+"""Start times of the jobs that wait in a queue."""
 
 from __future__ import annotations
 

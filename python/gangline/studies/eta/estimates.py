@@ -1,4 +1,4 @@
-"""How long jobs take: an estimate for each, and draws around it from a stated source.
+"""Run times of jobs: an estimate for each, and draws around it from a stated source.
 
 The source is the run times of finished jobs (`history`), or an error that is given (`error`), or
 none. Draws of different jobs are independent.
@@ -48,7 +48,7 @@ Pools: TypeAlias = dict[tuple[Any, ...], "Floats"]
 
 
 class Jobs(NamedTuple):
-    """What an estimate depends on, a row per job.
+    """Columns that an estimate depends on, a row per job.
 
     Attributes
     ----------

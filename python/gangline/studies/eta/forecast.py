@@ -1,4 +1,4 @@
-"""When jobs that wait will start: many runs of the queue as it is, each with other run times."""
+"""Start times of waiting jobs: many runs of the queue as it is, each with other run times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["eta"]
 
 _DRAWS_MAX = 10_000  # ours: as many as of seeds
-_HORIZON = 2.0  # ours: later jobs come for so many times the longest wait without them
+_HORIZON = 2.0  # ours: later jobs arrive for this multiple of the longest wait without them
 _DIGITS = 9  # of 2 / (1 - level), which may be a whole number
 _LEAST_ELAPSED_S = 1e-3  # ours: a job that has just started is there before those that wait
 _KEPT = (
@@ -72,7 +72,7 @@ def eta(
         An export in which jobs wait or run, such as that of `sacct`, `squeue` or `kubectl get`; or
         the log of finished jobs with their starts, of which `at` picks a moment.
     policy : policy configuration, Policy, or str
-        What decides; a name takes its parameters from `params`.
+        Scheduler of the queue; a name takes its parameters from `params`.
     at : float or str, optional
         The moment: seconds on the clock of the queue, a length of time such as "2d", or a date
         YYYY-MM-DD HH:MM:SS. Default: the last instant of which the queue tells.

@@ -1,4 +1,4 @@
-"""When jobs will start, as values, a table, sentences and HTML."""
+"""Forecasts of start times, as values, a table, sentences and HTML."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEANINGS = {
 
 
 class Cause(NamedTuple):
-    """Why a job does not start now, in the words of `gangline explain`.
+    """Reason why a job does not start now, in the words of `gangline explain`.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """When a job will start.
+    """Forecast of the start of a job.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Forecast:
     from_in_s, to_in_s : float
         The interval.
     cause : Cause
-        Why it does not start now, if every job took its median run time.
+        Reason why it does not start now, if every job took its median run time.
     """
 
     job_id: str
@@ -117,7 +117,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Eta:
-    """When the jobs of a queue will start: `gangline.eta`.
+    """Forecasts for the jobs of a queue: `gangline.eta`.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Eta:
     unknown_types : list of str
         GPU types that jobs name and the cluster lacks.
     notes : dict of str to int
-        What was left out of the queue, as for a trace.
+        Notes on what was left out of the queue, as for a trace.
     """
 
     policy: str

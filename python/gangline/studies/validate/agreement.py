@@ -121,7 +121,7 @@ class Agreement:
     starts_known : int
         Jobs whose start was observed.
     waits : Waits or None
-        How well the waits agree; None if none was observed.
+        Agreement of the waits; None if none was observed.
     """
 
     measures: dict[str, Pair]
@@ -173,7 +173,7 @@ def agreement(
     starts_known : int
         Jobs whose start was observed.
     waits : Waits, optional
-        How well the waits agree.
+        Agreement of the waits.
 
     Examples
     --------

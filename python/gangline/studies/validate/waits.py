@@ -1,4 +1,4 @@
-"""How well simulated waits agree with observed ones, in numbers that tell policies apart.
+"""Agreement of simulated waits with observed ones, in numbers that tell policies apart.
 
 JCTs hardly do: a long job takes long under every policy. Waits do, and so does the order in which
 jobs start. Simulated and real schedules drift apart with time even under one and the same policy,
@@ -36,7 +36,7 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Waits:
-    """How well simulated waits agree with observed ones.
+    """Agreement of simulated waits with observed ones.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Waits:
     short_s : float
         Waits up to this, five times the tolerance, are short.
     waiting : int
-        How many of the jobs were observed to wait longer than that.
+        Number of jobs that were observed to wait longer than that.
     queue_mean_s, wait_mean_s : Pair
         Mean time from the arrival to the first start, and mean time without GPUs.
     rank_correlation : float or None

@@ -81,7 +81,7 @@ impl Seen {
         Ok(Estimate::Times(self.factor(view, job)?).of(span))
     }
 
-    /// Seconds for the work left at a rate, as seen. Jobs that are told the same have the same.
+    /// Seconds for the work left at a rate, as seen. Jobs with equal estimates have equal times.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
