@@ -10,6 +10,7 @@ from gangline.files.faults import short
 from gangline.files.tar import is_tar
 from gangline.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
+from gangline.trace.readers import _sacct_json as sacct_json
 from gangline.trace.readers.slurm import ADVICE, separator_of
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def _by_first_bytes(head: bytes) -> str | None:
     text = head.removeprefix(BOM).lstrip()
     if text.startswith(b"{") and b'"apiVersion"' in text:
         return None if _is_nodes(text) else "kubernetes"
+    if sacct_json.is_export(text):
+        return "slurm"
     if text.startswith(b"{"):
         return "batsim" if b'"jobs"' in text or b'"profiles"' in text else None
     if text.startswith(b"["):

@@ -212,7 +212,7 @@ FORMATS = (
     ),
     Format(
         name="slurm",
-        recognised="fields of sacct --parsable2: JobID, Submit, Elapsed, AllocTRES, ...",
+        recognised="fields of sacct --parsable2: JobID, Submit, AllocTRES, ...; or sacct --json",
         notes="one job per JobID, with its attempts and components; steps are left out",
         kind="sacct",
         has_local_times=True,

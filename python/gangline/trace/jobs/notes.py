@@ -61,6 +61,7 @@ COUNTED: Mapping[str, str] = {
     "repeated_hour": "local times in the hour that occurs twice at the end of summer time",
     "requeued": "earlier attempts of jobs that were requeued (`run_time`)",
     "slices_as_gpus": "jobs whose slices of GPUs count as GPUs",
+    "start_from_end": "starts that say when a job was eligible; taken as end minus run time",
     "unknown_status": "status words that are not known; they become `unknown`",
     "slo_without_duration": "objectives without a known time alone; no deadline",
 }

@@ -1,4 +1,4 @@
-"""Slurm's accounting, as `sacct --parsable2` prints it.
+"""Slurm's accounting, as `sacct --parsable2` or `sacct --json` prints it.
 
 A record is one line of fields, and sacct quotes nothing: free text such as job names may hold
 separators and line breaks. Steps repeat the GPUs of their job and are left out. The records of one
@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from gangline.errors import TraceError
 from gangline.files.columns import one_chunk
 from gangline.files.quantities import by_value, durations, gib_of, gres_gpus
-from gangline.files.text import LABEL, TIME, ZONED_TIME, TextFile, header, simple
+from gangline.files.text import BOM, LABEL, TIME, ZONED_TIME, TextFile, header, simple
 from gangline.trace.jobs.normalise import Raw, numbers, statuses, surely_distinct, valid
 from gangline.trace.jobs.schema import EXPORT_WORDS, STATUSES
+from gangline.trace.readers import _sacct_json as sacct_json
 from gangline.trace.readers._columns import lists_of, note_ignored, refuse
 from gangline.trace.readers._records import mended
 from gangline.trace.readers._times import column, to_seconds
@@ -122,6 +123,8 @@ def _field(name: str) -> str:
 def read(source: Source, options: Options) -> Raw:
     """Read the records of jobs; steps are left out and counted."""
     special = options.special
+    if source.head.removeprefix(BOM).lstrip().startswith(b"{"):
+        return _read_json(source, special, options)
     notes: dict[str, int] = {}
     file = _open(source, special, notes)
     ours = [_field(name) for name in file.names]
@@ -145,6 +148,21 @@ def read(source: Source, options: Options) -> Raw:
     known = [*wanted, ""]
     ignored = [name for name in file.names if simple(name) not in known]
     note_ignored(ignored, raw.notes, raw.metadata)
+    return raw
+
+
+def _read_json(source: Source, special: Special, options: Options) -> Raw:
+    """Read what `sacct --json` prints."""
+    for name in ("fields", "separator"):
+        if getattr(special, name) is not None:
+            message = f"options: {name}: changes nothing here, for the file is JSON; leave it out"
+            raise TraceError(message, column=name, value=getattr(special, name))
+    notes: dict[str, int] = {}
+    columns, records = sacct_json.jobs(source, notes)
+    raw = Raw(columns={}, path=source.name, reader=NAME, cpu_jobs=True, notes=notes)
+    records.attach(raw)
+    _fill(raw, columns, special, pa.float64(), options)
+    raw.names, raw.moments = sacct_json.NAMES, {"arrival_s": "seconds since 1970"}
     return raw
 
 
