@@ -64,6 +64,8 @@ class JsonFile:
         try:
             return msgspec.json.decode(self.data, type=kind)
         except msgspec.ValidationError:
+            if kind is Any:  # a number out of range, which is no JSON for us
+                raise self._malformed() from None
             raise
         except RecursionError:
             raise TraceError(f"{self.path}: nested too deep", path=self.path) from None
@@ -72,7 +74,7 @@ class JsonFile:
 
     def shape_error(self, kind: Any) -> TraceError:
         """Return the error of the first value that keeps the document from being of this type."""
-        where, expected = _wrong(msgspec.json.decode(self.data), kind)
+        where, expected = _wrong(self.decode(Any), kind)
         found = self._find({where}).get(where)
         line, value = found if found is not None else (None, "")
         return TraceError.at(self.path, line, where or None, value, expected)
