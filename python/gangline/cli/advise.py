@@ -46,7 +46,7 @@ def advise(
     json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Say which scheduler, and how many servers, the jobs of a log would be best served by.
+    """Say which scheduler and how many servers would serve the jobs of a log best.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def advise(
     price
         Of a GPU-hour, or TYPE=PRICE; repeatable. Default: as the cluster says.
     base
-        The policy that others are held against; default: the nearest to the log.
+        The policy that others are compared with; default: the nearest to the log.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     restart_s

@@ -71,7 +71,7 @@ def compare(
         What policies are given in place of durations: exact, noise:SIGMA, limit, table, user:mean,
         user:pN, user+model:last and others; several, separated by commas, are compared.
     baseline
-        The policy that others are held against, seed by seed; default: the first.
+        The policy that others are compared with, seed by seed; default: the first.
     by
         Show what the jobs waited by the values of a column: user, vc, account, partition, qos or
         model; all: of all jobs only.

@@ -43,7 +43,7 @@ def eta(
     json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Tell when jobs that wait in a queue will start, with intervals, and why they wait.
+    """Forecast when waiting jobs will start, with intervals, and say why they wait.
 
     Parameters
     ----------
@@ -53,22 +53,22 @@ def eta(
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     policy
-        What decides who starts; module:Class is a policy in Python.
+        Scheduler of the queue; module:Class is a policy in Python.
     settings
         A parameter as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
     at
         The moment: seconds on the clock of the trace, 2d, or YYYY-MM-DD HH:MM:SS; default: the last
-        instant of which it tells.
+        instant in the trace.
     history
-        A log of finished jobs, whose run times tell how sure the times are.
+        A log of finished jobs, from whose run times the intervals come.
     estimate_error
-        Instead: the standard deviation of the logarithm of run time over limit.
+        Instead of a history: the standard deviation of the logarithm of run time over limit.
     arrivals
         Let jobs arrive later too: those of the history, else those of the trace that have run.
     draws
         Runs, each with other run times.
     level
-        Probability with which an interval is to hold the start.
+        Probability with which an interval contains the start.
     seed
         Seed of the draws.
     restart_s

@@ -53,7 +53,7 @@ def sweep(
         Numbers of the summaries of runs, separated by commas, a table for each; default:
         jct_mean_s.
     baseline
-        The policy that others are held against, seed by seed; default: the first.
+        The policy that others are compared with, seed by seed; default: the first.
     runs
         Print a row per run as well.
     save

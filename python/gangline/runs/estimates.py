@@ -44,7 +44,7 @@ _JOBS_MAX = 2**32
 
 @dataclass(frozen=True)
 class History:
-    """Durations foretold from finished jobs, as the core reads them; `percentile` None = mean."""
+    """Estimates from durations of finished jobs, as the core reads them; no `percentile`: mean."""
 
     by_model: bool
     percentile: int | None
@@ -62,7 +62,7 @@ def check(estimates: str, default_s: float) -> None:
 
 
 def reads_durations(chosen: ChosenPolicy) -> bool:
-    """Tell whether a policy reads durations, or what the run tells in their place."""
+    """Tell whether a policy reads durations, or the estimates that the run gives in their place."""
     if not isinstance(chosen.policy, str):
         return chosen.policy.knowledge == "remaining"
     entry = _entries().get(chosen.policy)
@@ -83,7 +83,7 @@ def _entries() -> dict[str, Any]:
 
 
 def label(chosen: ChosenPolicy, estimates: str) -> str:
-    """Return what tables call a policy in a run: with the estimates, where it is given any."""
+    """Return the label of a policy in tables: with the estimates, where it is given any."""
     if estimates == EXACT or not reads_durations(chosen):
         return chosen.label
     head, bracket, rest = chosen.label.partition("(")

@@ -1,6 +1,6 @@
 """Counterfactuals: the run again with one thing changed, side by side for one job.
 
-Each alternative is a run of the whole world, so it also tells what the change does to other jobs.
+Each alternative is a run of the whole world, so it also shows what the change does to other jobs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Change(TypedDict, total=False):
         The GPUs that the job asks for. Its GPU-hours stay the same, unless the throughput table of
         the cluster has a rate for its model at that size.
     later_s : float
-        By how many seconds the job is submitted later; negative: earlier.
+        Seconds by which the job is submitted later; negative: earlier.
     """
 
     policy: PolicyLike
@@ -67,11 +67,11 @@ class Alternative:
     Attributes
     ----------
     change : str
-        Difference, in words.
+        What is different, in words.
     status : str
         "finished", "unfinished" or "dropped"; empty if the run failed.
     arrival_s, wait_s, run_s, jct_s, finish_s : float
-        As in the jobs table; NaN for what did not happen.
+        As in the jobs table; NaN for a time that does not exist.
     others : int
         Other jobs that finished here and in the run as it was.
     others_jct_mean_s : float
@@ -100,7 +100,7 @@ _TIMES = {"wait": "wait_s", "run time": "run_s", "JCT": "jct_s", "finish": "fini
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A job in its run as it was and in others with a change: `gangline.what_if`.
+    """A job in the run as it was and in runs with a change: `gangline.what_if`.
 
     Attributes
     ----------
@@ -239,9 +239,9 @@ def what_if(
     workers: int | None = None,
     progress: bool | Progress = False,
 ) -> WhatIf:
-    """Return what would have become of a job had one thing been different.
+    """Return what would have happened to a job if one thing had been different.
 
-    Each change is a run of the whole world, so it also tells what became of the other jobs.
+    Each change is a run of the whole world, so it also shows what happened to the other jobs.
 
     Parameters
     ----------
@@ -250,10 +250,10 @@ def what_if(
     job : str or int
         Its `job_id`.
     *changes : mapping
-        One run each: `policy`; `servers`, how many more (negative: fewer), and `gpu`, their GPU
-        type where there are several; `gpus`, what the job asks for, with the same GPU-hours;
-        `later_s`, by how much it is submitted later (negative: earlier). A mapping with several
-        keys is one run in which all of them hold.
+        Each is one run, with the keys of `Change`: `policy`; `servers` to add, and `gpu`, their GPU
+        type where there are several; `gpus` that the job asks for, with the same GPU-hours;
+        `later_s` by which it is submitted later. A mapping with several keys is one run in which
+        all of them hold.
     workers : int, optional
         Maximum number of concurrent runs; default: one per core, and one where the policy is an
         object.
@@ -264,7 +264,7 @@ def what_if(
     -------
     WhatIf
         Text, HTML and plain values: wait, run time, JCT and finish of the job, and the mean JCT
-        of the others, each beside the run as it was.
+        of the others, each next to the run as it was.
 
     Raises
     ------
@@ -448,8 +448,8 @@ def _notes(
     notes = []
     if any("gpus" in change for change in changes):
         notes.append(
-            f"With other GPUs than its {int(trace.numbers('gpus')[place])}, its GPU-hours stay the "
-            "same, unless a throughput table has its rate."
+            f"With a number of GPUs other than {int(trace.numbers('gpus')[place])} the job keeps "
+            "its GPU-hours, unless a throughput table has its rate."
         )
     fewest, base = min(row.others for row in rows if not row.error), rows[0].others
     if fewest < base:

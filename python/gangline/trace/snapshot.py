@@ -54,7 +54,7 @@ class Snapshot(NamedTuple):
     running, pending, finished : int64 arrays
         Rows of the trace: by start, by arrival, by finish.
     start_s, finish_s : float64 arrays
-        Of each row; NaN where it is not known.
+        Start and finish of each row; NaN where it is not known.
     later : int
         Jobs that arrive after the moment.
     """
@@ -85,7 +85,7 @@ def read_snapshot(
         jobs with their starts, of which `at` picks a moment.
     at : float or str, optional
         The moment: seconds on the clock of the trace, a length of time such as "2d", or a date
-        YYYY-MM-DD HH:MM:SS. Default: the last instant of which the table tells.
+        YYYY-MM-DD HH:MM:SS. Default: the last instant in the table.
     format : str, optional
         As for `gangline.read_trace`.
     **options
@@ -94,7 +94,7 @@ def read_snapshot(
     Raises
     ------
     TraceError
-        As for `gangline.read_trace`; if `at` is no moment; or if no job waits then.
+        As for `gangline.read_trace`; if `at` is not a moment; or if no job waits then.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def read_snapshot(
         return snapshot_of(source, at)
     for name in _REFUSED:
         if options.get(name) is not None and (name, options[name]) != ("rescale", 1.0):
-            expected = "nothing, as a queue is taken whole"
+            expected = "nothing, because a queue is read as a whole"
             raise TraceError.at("options", None, name, options[name], expected)
     told: list[float] = []
     trace, shift_s = read_raw(source, format, options, lambda raw: told.append(keep_open(raw)))
@@ -120,7 +120,7 @@ def read_snapshot(
 
 
 def keep_open(raw: Raw) -> float:
-    """Let jobs that wait or run stay; return the last instant of which elapsed times tell."""
+    """Keep jobs that wait or run; return the last instant that follows from elapsed times."""
     columns = raw.columns
     rows = len(columns["arrival_s"])
     known = _numbers(columns, "duration_s", rows)
@@ -183,7 +183,7 @@ def snapshot_of(
     else:
         at_s = _moment(at, trace)
         if np.isnan(start).all() and not runs.any():
-            message = f"{trace.path}: no column tells when jobs started, so it is open which ran"
+            message = f"{trace.path}: no column tells when jobs started, so it is unknown which ran"
             raise TraceError(f"{message} at {at}; leave the moment out", path=trace.path, value=at)
     is_here = arrival <= at_s
     running = is_here & ~(finish <= at_s) & ((start <= at_s) | (runs & np.isnan(start)))

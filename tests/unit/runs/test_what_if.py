@@ -71,7 +71,7 @@ def test_the_table_says_the_change() -> None:
         ["2 GPUs", "2 min 28 s (=)", "5 s (-5 s)", "2 min 33 s (-5 s)", "2 min 35 s (-5 s)",
          "2 min 4 s (=)"],
     ]  # fmt: skip
-    assert "GPU-hours stay the same" in found.notes[0]
+    assert "the job keeps its GPU-hours" in found.notes[0]
     assert "policy sjf" in found._repr_html_()
 
 

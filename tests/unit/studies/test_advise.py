@@ -109,13 +109,13 @@ class TestByHand:
         costs = {one.servers: one.cost_per_month for one in found}
         assert costs == {1: pytest.approx(8 * 2 * 730.5), 2: pytest.approx(16 * 2 * 730.5)}
         assert "11,688" in found.cells()[0]
-        assert "That costs 11,688 a month more." in repr(found)
+        assert "That costs 11,688 more a month." in repr(found)
         assert by_hand()["sjf", 1].cost_per_month is None
 
     def test_what_it_says(self) -> None:
         said = {claim.kind: claim.text for claim in by_hand().claims()}
         assert said["scheduler"].startswith(
-            "With the present 1 server jobs wait least under sjf: 56 min 45 s on average, instead "
+            "With the present 1 server, jobs wait least under sjf: 56 min 45 s on average, instead "
             "of 1 h 17 min under fifo (26 % less)."
         )
         assert said["plain"] == (
@@ -123,8 +123,8 @@ class TestByHand:
             "has the least mean wait, 1 h 17 min."
         )
         assert said["users"] == (
-            "Under sjf 2 of 3 users wait less than under fifo and 1 wait longer; the others hardly "
-            "see a change, of at most a minute or 5 %. Those who gain most: ana (1 h 4 min to "
+            "Under sjf 2 of 3 users wait less than under fifo and 1 waits longer; for the others "
+            "the change is at most a minute or 5 %. Those who gain most: ana (1 h 4 min to "
             "34 min) and cho (1 h 59 min to 59 min). Those who lose most: ben (1 h to 1 h 40 min)."
         )
         assert said["needs"].startswith("sjf needs to know how long each job will run.")
@@ -135,7 +135,7 @@ def test_without_observed_starts_it_cannot_calibrate_and_goes_on() -> None:
     assert (found.calibration.rows, found.base, len(found)) == ((), "easy", 2)
     said = {claim.kind: claim.text for claim in found.claims()}
     assert said["calibration"] == ("No policy can be calibrated: the log has no observed starts.")
-    assert "Without a calibration the others are held against easy." in found.notes()
+    assert "Without a calibration the others are compared with easy." in found.notes()
 
 
 def test_a_log_of_no_contender_is_said_to_be_one() -> None:
@@ -157,11 +157,11 @@ def test_a_log_without_waits_tells_nothing() -> None:
     found = gl.advise("4x8xA100", pa.table({**JOBS, **starts}), ["fifo", "sjf"], servers=[4])
     said = (
         "Only 0 of 4 jobs waited for longer than 5 min (0 %), so the log hardly tells policies "
-        "apart. fifo is nearest to it: the 4 jobs waited 0 s on average and wait 0 s under it (–), "
-        "the rank correlation of the waits is none, and the distance of waits and order 1.00, "
-        "where 1 is none."
+        "apart. fifo is nearest to it: the 4 jobs waited 0 s on average and wait 0 s under it (–). "
+        "The rank correlation of the waits is none. The distance in waits and order is 1.00, "
+        "where 1 means none."
     )
-    assert found.calibration.sentences() == [said, "The log does not tell sjf from fifo."]
+    assert found.calibration.sentences() == [said, "The log does not distinguish sjf from fifo."]
 
 
 def test_a_job_too_large_for_a_size_is_counted_there() -> None:
@@ -316,9 +316,9 @@ class TestEverySentenceByItsCommand:
         assert text.startswith(
             f"{best} resembles the log most: the {waits['jobs']} jobs waited "
             f"{duration(mean['observed'])} on average and wait {duration(mean['simulated'])} under "
-            f"it ({signed(mean['error'])}), the rank correlation of the waits is "
-            f"{waits['rank_correlation']:.2f}, and the distance of waits and order "
-            f"{waits['distance']:.2f}, where 1 is none."
+            f"it ({signed(mean['error'])}). The rank correlation of the waits is "
+            f"{waits['rank_correlation']:.2f}. The distance in waits and order is "
+            f"{waits['distance']:.2f}, where 1 means none."
         )
         assert best == "easy"
 
@@ -328,7 +328,7 @@ class TestEverySentenceByItsCommand:
             (name, rows[0]["wait_mean_s"]) for name, rows in found["by"].items()
         )
         assert text.startswith(
-            f"With the present 8 servers jobs wait least under {best}: {duration(after)} on "
+            f"With the present 8 servers, jobs wait least under {best}: {duration(after)} on "
             f"average, instead of {duration(before)} under {base} "
             f"({100 * (1 - after / before):.0f} % less)."
         )
@@ -352,7 +352,7 @@ class TestEverySentenceByItsCommand:
         gain = [name for name in base if is_seen(name) and change[name] < 0]
         lose = [name for name in base if is_seen(name) and change[name] > 0]
         assert f" {len(gain)} of {len(base)} users wait less" in text
-        assert f" and {len(lose)} wait longer" in text
+        assert f" and {len(lose)} {'waits' if len(lose) == 1 else 'wait'} longer" in text
         gain.sort(key=lambda name: change[name] * base[name]["jobs"])
         first = gain[0]
         said = f"{duration(base[first]['wait_mean_s'])} to {duration(best[first]['wait_mean_s'])}"

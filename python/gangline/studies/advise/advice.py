@@ -1,4 +1,4 @@
-"""Advice: what was found, in a table, in sentences that commands can check, and on a page."""
+"""The advice as a table, as sentences that commands can check, and as a page."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Advice(Facts):
         """Say what the numbers cover and what was left out."""
         said = [self.parts.about()]
         if not self.calibration.rows:
-            said.insert(0, f"Without a calibration the others are held against {self.base}.")
+            said.insert(0, f"Without a calibration the others are compared with {self.base}.")
         stopping = [one.policy for one in self.options if one.preemptions]
         if stopping and not self.run_options.get("restart_s"):
             who = listed(list(dict.fromkeys(stopping)))
@@ -91,7 +91,7 @@ class Advice(Facts):
         return [*said, *self.calibration.notes]
 
     def _left_out(self) -> list[str]:
-        """Say which jobs can never run: on a size, or under some of the policies there."""
+        """Say which jobs can never run on a size, or under some of the policies there."""
         said = []
         for size in self.clusters:
             lost = {one.policy: one.cannot_run for one in self.options if one.servers == size}
@@ -186,9 +186,9 @@ class Advice(Facts):
         return next(one for one in self.contenders if one.label == label)
 
     def _scheduler(self) -> str:
-        """Say which scheduler waits least on the servers that there are."""
+        """Say under which scheduler jobs wait least on the present servers."""
         base, best = self.here, self.best
-        there = f"With the present {plural(self.servers, 'server')}"
+        there = f"With the present {plural(self.servers, 'server')},"
         if best.policy == base.policy:
             return (
                 f"{there} no contender waits clearly less than {base.policy}, whose jobs wait "
@@ -221,10 +221,12 @@ class Advice(Facts):
     def _users(self, row: Option) -> str:
         """Say how many users gain and lose, and who most."""
         gain, lose = row.gain, row.lose
+        verb = "waits" if len(lose) == 1 else "wait"
+
         said = (
             f"Under {row.policy} {len(gain)} of {plural(len(row.users), self.word)} wait less "
-            f"than under {self.base} and {len(lose)} wait longer; the others hardly see a change, "
-            "of at most a minute or 5 %."
+            f"than under {self.base} and {len(lose)} {verb} longer; for the others the "
+            "change is at most a minute or 5 %."
         )
         for word, users in (("gain", gain), ("lose", lose)):
             if users:
@@ -272,8 +274,8 @@ class Advice(Facts):
             return said, row.servers
         row = min(kept, key=lambda one: one.servers)
         said = (
-            f"Under {self.base} it takes {row.servers} servers to wait no longer than that: jobs "
-            f"wait {duration(row.wait.mean)} on average there."
+            f"Under {self.base} it takes {row.servers} servers to wait no longer than under "
+            f"{self.best.policy} now: jobs wait {duration(row.wait.mean)} on average there."
         )
         return said + self._saved(row), row.servers
 
@@ -287,7 +289,7 @@ class Advice(Facts):
         if now is None or row.cost_per_month is None:
             return ""
         word = "less" if row.cost_per_month < now else "more"
-        return f" That costs {abs(row.cost_per_month - now):,.0f} a month {word}."
+        return f" That costs {abs(row.cost_per_month - now):,.0f} {word} a month."
 
     def _needs(self) -> str:
         """Say what the schedulers have to know, and how well they know it here."""
@@ -298,7 +300,7 @@ class Advice(Facts):
         return (
             f"{listed(informed)} {verb} to know how long each job will run. In these runs that is "
             "known exactly; on a cluster it is an estimate, such as the time limit that a user "
-            "asks for, so less is gained there."
+            "asks for, so the gain is smaller there."
         )
 
 

@@ -1,4 +1,4 @@
-"""Calibration: which policy resembles what really happened, and by how much."""
+"""The calibration: which policy resembles the log, and how closely."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Likeness:
     waits : Waits
         Observed and simulated waits, side by side.
     is_apart : bool
-        Whether the parts of the log tell it from the policy that resembles the log most.
+        Whether the parts of the log distinguish it from the policy that resembles the log most.
     """
 
     policy: str
@@ -52,7 +52,7 @@ class Likeness:
 
     @property
     def resembles(self) -> bool:
-        """Whether its waits are in the order of the observed ones, and about as long."""
+        """Whether its waits have the order of the observed ones, and are about as long."""
         mean, rank = self.waits.wait_mean_s, self.waits.rank_correlation
         ratio = mean.simulated / mean.observed if mean.observed else 0.0
         is_near = 1.0 / _ALIKE_FACTOR <= ratio <= _ALIKE_FACTOR
@@ -107,9 +107,9 @@ class Calibration:
         rank = "none" if waits.rank_correlation is None else f"{waits.rank_correlation:.2f}"
         numbers = (
             f"the {plural(waits.jobs, 'job')} waited {duration(mean.observed)} on average and wait "
-            f"{duration(mean.simulated)} under it ({signed(mean.error)}), the rank correlation of "
-            f"the waits is {rank}, and the distance of waits and order {waits.distance:.2f}, where "
-            "1 is none"
+            f"{duration(mean.simulated)} under it ({signed(mean.error)}). The rank correlation of "
+            f"the waits is {rank}. The distance in waits and order is {waits.distance:.2f}, where "
+            "1 means none"
         )
         if self.is_quiet:
             said = (
@@ -126,7 +126,9 @@ class Calibration:
                 "the scheduler that made the log."
             )
         near = [one.policy for one in self.rows[1:] if not one.is_apart]
-        untold = [f"The log does not tell {listed(near)} from {best.policy}."] if near else []
+        untold = (
+            [f"The log does not distinguish {listed(near)} from {best.policy}."] if near else []
+        )
         return [said, *untold]
 
     def titles(self) -> list[str]:
@@ -173,7 +175,7 @@ def calibrate(
     tolerance_s: float,
     options: dict[str, Any],
 ) -> Calibration:
-    """Simulate each contender and hold its waits against the observed ones.
+    """Simulate each contender and compare its waits with the observed ones.
 
     The layer *prediction* of `gangline.validate` is used: the runs of the advice itself.
     """
@@ -209,7 +211,7 @@ def calibrate(
 def _held(
     cluster: Cluster, trace: Trace, one: Contender, tolerance_s: float, options: dict[str, Any]
 ) -> PolicyValidation | str:
-    """Hold one policy against the log; return the reason if it cannot be run."""
+    """Compare one policy with the log; return the reason if it cannot be run."""
     from gangline.policies.choice import ChosenPolicy
     from gangline.studies.validate import validate
 

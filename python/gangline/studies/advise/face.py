@@ -45,11 +45,11 @@ def advise(
     progress: bool = False,
     **options: Unpack[AdviseOptions],
 ) -> Advice:
-    """Say what other schedulers, and other numbers of servers, would do with the jobs of a log.
+    """Say what other schedulers and other numbers of servers would do for the jobs of a log.
 
-    The log is calibrated first: each policy is simulated, and its waits are held against the
-    observed ones. The policy that resembles the log most is the base; every row says how much less
-    or longer jobs wait than under the base on the servers that there are, and which users gain.
+    The calibration comes first: each policy is simulated, and its waits are compared with the
+    observed ones. The policy that resembles the log most is the base. Every row says how much jobs
+    wait compared with the base on the present servers, and which users gain.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def advise(
     price : float or mapping of str to float, optional
         Price of a GPU-hour, of all types or by GPU type; default: as the cluster says.
     base : str, optional
-        Label of the policy that the others are held against; default: the nearest to the log, or
+        Label of the policy that the others are compared with; default: the nearest to the log, or
         `easy` if the log has no observed starts.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
@@ -91,8 +91,8 @@ def advise(
 
     Notes
     -----
-    A run per policy and number of servers, and two per policy for the calibration. A job for which
-    a cluster is too small is left out there and counted.
+    There is one run per policy and number of servers, and two per policy for the calibration. A job
+    for which a cluster is too small is left out there and counted.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def _carry_out(
 
 
 def _base(asked: str | None, nearest: str | None, labels: Sequence[str]) -> str:
-    """Return what the rows are held against: as asked, the nearest to the log, or the usual one."""
+    """Return the base of the rows: as asked, the nearest to the log, or the usual one."""
     from gangline.studies.advise.contenders import USUAL
 
     if asked is not None and asked not in labels:

@@ -30,7 +30,7 @@ _WORDS = {"account": "account", "vc": "queue"}
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence or a few, and the command that shows their numbers.
+    """One or more sentences, and the command that shows their numbers.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class Facts:
     calibration : Calibration
         Policies that resemble the log.
     base : str
-        The policy, on the servers that there are, that all rows are held against.
+        The policy that all rows are compared with, on the present servers.
     options : tuple of Option
         A row per policy and number of servers.
     parts : Parts
-        The parts of the log that intervals are over.
+        The parts of the log from which intervals come.
     user_column : str
         The column of the log that names users; "" if none does.
     prices : dict of str to float
@@ -209,6 +209,6 @@ def signed(seconds: float) -> str:
 
 
 def _change(one: Estimate) -> str:
-    """Return a change; `?` follows where the parts of the log do not tell its sign."""
+    """Return a change; `?` follows where its sign is uncertain over the parts of the log."""
     clear = one.low is not None and one.high is not None and (one.low > 0.0 or one.high < 0.0)
     return signed(one.mean) + " ?" * (not clear)

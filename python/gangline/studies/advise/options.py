@@ -29,12 +29,12 @@ _LEAST_S, _LEAST_SHARE = 60.0, 0.05
 
 @dataclass(frozen=True)
 class Affected:
-    """A user whose jobs wait for another time than under the base.
+    """A user, and how long the jobs of this user wait here and under the base.
 
     Attributes
     ----------
     name : str
-        Of the user.
+        Name of the user.
     jobs : int
         Jobs that finished in both runs.
     base_s, wait_s : float
@@ -90,8 +90,8 @@ class Option:
         Mean wait minus that under the base on the servers that there are, over the jobs that
         finished in both.
     users : tuple of Affected
-        All users, by how much their jobs wait in all, more or less than under the base: those who
-        gain most first. Empty if the log has no users.
+        All users, by the change of the total wait of their jobs from the base: those who gain most
+        first. Empty if the log has no users.
     """
 
     policy: str
@@ -112,12 +112,12 @@ class Option:
 
     @property
     def gain(self) -> list[Affected]:
-        """Users who wait less, those with most time saved first."""
+        """Users who wait less, those who save most time first."""
         return [one for one in self.users if one.is_seen and one.change_s < 0.0]
 
     @property
     def lose(self) -> list[Affected]:
-        """Users who wait longer, those with most time lost first."""
+        """Users who wait longer, those who lose most time first."""
         return [one for one in reversed(self.users) if one.is_seen and one.change_s > 0.0]
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Outcome(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """Row that all others are held against."""
+    """The run that all others are compared with."""
 
     base: Outcome
     parts: Parts
@@ -149,7 +149,7 @@ class Reference(NamedTuple):
 
 
 def outcome(result: Result, servers: int) -> Outcome:
-    """Keep what the rows need of a run."""
+    """Keep the numbers of a run that the rows need."""
     wait = result.jobs["wait_s"].to_numpy().astype("float64")
     keys = ("wait_mean_s", "jct_mean_s", "preemptions", "finished", "dropped")
     every = dict[str, Any](result.summary)

@@ -1,8 +1,8 @@
 """Intervals of a mean over the jobs of one log, from parts of the log.
 
-A log happened once. What can vary is which weeks it holds: its arrivals are cut into parts of
-equal length, and the bootstrap draws parts. Waits of neighbouring jobs depend on each other; waits
-in different weeks hardly do.
+A log happened only once, but it could have covered other weeks. So its arrivals are cut into parts
+of equal length, and the bootstrap draws parts. Waits of neighbouring jobs depend on each other;
+waits in different weeks hardly do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Parts:
     count : int
         Number of parts.
     length_s : float
-        Length of each.
+        Length of each part.
     codes : int64 array
         The part in which each job arrives.
     """
@@ -73,9 +73,9 @@ class Parts:
     def mean(self, values: Floats, within: Range = ANY) -> Estimate:
         """Return the mean of the values that are known, and its interval over the parts.
 
-        Each part stands for the mean plus what its jobs deviate from it in all, relative to the
-        number of jobs of an average part. The mean of these is the mean over all jobs, and parts
-        with many jobs count more.
+        The value of a part is the mean plus the total deviation of its jobs from the mean, relative
+        to the number of jobs of an average part. The mean of these is the mean over all jobs, and
+        parts with many jobs count more.
         """
         import numpy as np
 
@@ -96,8 +96,8 @@ class Parts:
             return "There are no intervals: the log is too short to be cut into parts."
         return (
             f"Intervals are 95 % bootstrap intervals over {plural(self.count, 'part')} of the log, "
-            f"each {duration(self.length_s)} of arrivals. They cover that another such time would "
-            "have brought other jobs. They do not cover that users would behave otherwise under "
-            "another scheduler, nor what the simulation leaves out; and they are too narrow where "
-            "a backlog lasts for longer than a part."
+            f"each {duration(self.length_s)} of arrivals. They cover that another such period "
+            "would have had other jobs. They do not cover that users would behave differently "
+            "under another scheduler, nor what the simulation leaves out. They are too narrow "
+            "where a backlog lasts for longer than a part."
         )

@@ -1,4 +1,4 @@
-"""Clusters of other sizes, what they are called, and what they cost."""
+"""Clusters of other sizes, their names, and their costs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def default_sizes(servers: int) -> list[int]:
 
 
 def sizes_of(servers: Iterable[int] | None, here: int) -> list[int]:
-    """Return the numbers of servers in order; those that there are are always among them."""
+    """Return the numbers of servers in order; the present number is always among them."""
     if servers is None:
         return default_sizes(here)
     asked = list(servers)

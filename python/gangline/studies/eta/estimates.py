@@ -39,7 +39,7 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
     ("gpus",),
     (),
 )
-"""Whom a job is compared with: the first group that has enough finished jobs."""
+"""The groups that a job is compared with: the first that has enough finished jobs counts."""
 
 LATER_MOST = 2_000
 """Jobs that come later in one run, at most; our own choice."""
@@ -57,7 +57,7 @@ class Jobs(NamedTuple):
     limit_s : float64 array
         The time limit or the estimate of the user; NaN if there is none.
     elapsed_s : float64 array
-        For how long it has run.
+        Time that it has run.
     """
 
     labels: dict[str, list[Any]]
@@ -85,7 +85,7 @@ class History(NamedTuple):
 
 
 class Coming(NamedTuple):
-    """Jobs that come later: rows of a trace, when from now they come, and their run times."""
+    """Jobs that come later: rows of a trace, their arrivals from now, and their run times."""
 
     trace: Trace
     rows: Ints
@@ -117,7 +117,7 @@ class Log(NamedTuple):
 
 
 class Arrivals:
-    """Jobs that come later: those that a log has seen arrive, from a drawn moment on, in a circle.
+    """Jobs that come later: the arrivals of a log from a drawn point on, in a circle.
 
     Parameters
     ----------
@@ -125,11 +125,11 @@ class Arrivals:
     rows : int64 array
         Jobs of the trace.
     run_s : float64 array
-        Their run times; NaN where a draw tells it.
+        Their run times; NaN where each run draws one.
     horizon_s : float
-        For how long jobs come.
+        Time for which jobs arrive.
     seed : int
-        Of the moments.
+        Seed of the points of the log.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Arrivals:
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1])))
 
     def draw(self, drawn_s: Floats) -> Coming:
-        """Return those that come in one run; `drawn_s` are the run times that are not known."""
+        """Return the jobs that come in one run; `drawn_s` are the run times that are not known."""
         since = self._since_s
         if self._length_s > 0.0:
             since = (since - self._length_s * self._random.random()) % self._length_s
@@ -175,11 +175,12 @@ class Estimates:
     ----------
     jobs : Jobs
     history : History, optional
-        Where the draws come from: the ratio of run time to limit of finished jobs of the same
-        user, for jobs that have a limit; for others the run times of finished jobs of the same
-        user, model and size. With fewer than 20 of them the next wider group counts.
+        Source of the draws. For jobs that have a limit: the ratio of run time to limit of finished
+        jobs of the same user. For others: the run times of finished jobs of the same user, model
+        and size. With fewer than 20 of them the next wider group counts.
     error : float, optional
-        Instead: the standard deviation of the logarithm of run time over limit, whose median is 1.
+        Instead of a history: the standard deviation of the logarithm of run time over limit. The
+        median ratio is 1.
 
     Raises
     ------
@@ -193,7 +194,7 @@ class Estimates:
         self.source = "none" if history is None and error is None else "history"
         self._pools: list[Floats] = []
         self.outlived = 0
-        """Jobs that have run for longer than any they are compared with."""
+        """Jobs that have run for longer than any job that they are compared with."""
         if history is not None:
             self._pools = self._choose(history)
             return
@@ -232,7 +233,7 @@ class Estimates:
         return longest
 
     def _choose(self, history: History) -> list[Floats]:
-        """Return the run times, sorted, of which one is drawn for each job."""
+        """Return for each job the sorted run times from which one is drawn."""
         limits = self._jobs.limit_s
         ratios = np.where(history.jobs.limit_s > 0.0, history.run_s / history.jobs.limit_s, np.nan)
         shared = set(self._jobs.labels) & set(history.jobs.labels)

@@ -40,7 +40,7 @@ _KEPT = (
     "time_limit_s", "account", "partition", "qos", "priority", "servers", "cpus",
     "host_memory_gb", "gpu_fraction", "min_gpus", "max_gpus",
 )  # fmt: skip
-"""Columns of the trace that the runs have too; a number of iterations would be another run time."""
+"""Columns of the trace that the runs keep; a number of iterations would be a second run time."""
 
 
 def eta(
@@ -62,7 +62,7 @@ def eta(
     progress: bool | Progress = False,
     **reading: Any,
 ) -> Eta:
-    """Tell when the jobs that wait in a queue will start.
+    """Forecast when the jobs that wait in a queue will start.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def eta(
         Instead of a history: the standard deviation of the logarithm of run time over time limit,
         >= 0. The median run time is the limit.
     arrivals : bool
-        Whether jobs also arrive later: those of the history, else all that the queue has seen
-        arrive, from a moment on that each run draws. At most 2,000 of them, and for twice as long
+        Whether jobs also arrive later: those of the history, else all that have arrived in the
+        queue, from a point that each run draws. At most 2,000 jobs arrive, and for twice as long
         as the last job would wait without them.
     draws : int
         Number of runs, from 2 to 10,000.
     level : float
-        Probability with which an interval holds the start if the run times are drawn from the right
-        law, between 0 and 1.
+        Probability with which an interval contains the start if the run times are drawn from the
+        right distribution, between 0 and 1.
     seed : int
         Seed of the draws.
     params : mapping, optional
@@ -122,8 +122,8 @@ def eta(
     Notes
     -----
     In each run the clock begins when the oldest running job started. The running jobs arrive when
-    they started and find GPUs in that order, those that wait arrive at the moment itself, in the
-    order of their submission. Which GPUs a running job really has is not looked at.
+    they started and find GPUs in that order. Those that wait arrive at the moment itself, in the
+    order of their submission. The GPUs that a running job really has are not looked at.
 
     Examples
     --------

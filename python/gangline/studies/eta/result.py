@@ -88,13 +88,13 @@ class Forecast:
 
 
 class Spread(NamedTuple):
-    """Where intervals come from.
+    """The source of the intervals.
 
     Attributes
     ----------
     level : float
-        Probability with which an interval holds the start if the run times are drawn from the right
-        law.
+        Probability with which an interval contains the start if the run times are drawn from the
+        right distribution.
     source : str
         "history", "error" or "none".
     draws : int
@@ -134,7 +134,7 @@ class Eta:
     running : int
         Jobs that run at the moment.
     unplaced : int
-        Of these, at most how many found no GPUs in a run before the others.
+        Maximum number of these that found no GPUs before the waiting jobs in a run.
     outlived : int
         Jobs that have run for longer than any that they are compared with.
     later : int
@@ -219,13 +219,13 @@ class Eta:
         if self.unplaced:
             found.append(
                 f"Up to {plural(self.unplaced, 'running job')} found no GPUs on this cluster when "
-                "placed in the order of their starts, and waited in these runs: is it the cluster "
-                "on which they run?"
+                "placed in the order of their starts, and waited in these runs: is this the "
+                "cluster on which they run?"
             )
         if self.outlived:
             found.append(
                 f"{plural(self.outlived, 'running job')} took longer than any estimate: each is "
-                "taken to be half done."
+                "assumed to be half done."
             )
         if self.later:
             found.append(f"{plural(self.later, 'job')} of the table arrived after the moment.")
@@ -266,11 +266,11 @@ class Eta:
 _SOURCES = {
     "history": "Run times are drawn from those of {jobs}.",
     "error": "Run times differ from the limits by a log-normal factor, sigma {error}.",
-    "none": "Every job is taken to run as long as its limit: no history and no error were given.",
+    "none": "Every job is assumed to run until its limit: no history and no error were given.",
 }
 _ARRIVALS = {
     False: "Jobs that arrive later are left out; some policies let them go first.",
-    True: "Jobs also arrive later: those of the log, from a moment on that each run draws.",
+    True: "Jobs also arrive later: those of the log, from a point that each run draws.",
 }
 
 
@@ -284,8 +284,9 @@ def _ordinal(number: int) -> str:
 def edge_of(draws: int, level: float) -> int:
     """Return which of the draws in order is the first of an interval, and from the end the last.
 
-    Of all draws and the truth every order is as likely, so with k = (draws + 1) (1 - level) / 2 the
-    truth is before the k-th draw or after the k-th from the end with probability 1 - level.
+    All orders of the draws and the truth are equally likely. So with
+    k = (draws + 1) (1 - level) / 2, the truth is before the k-th draw or after the k-th from the
+    end with probability 1 - level.
 
     Examples
     --------

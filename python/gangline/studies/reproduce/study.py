@@ -98,7 +98,7 @@ class Factor:
     hero : str
         The contender that is meant to reach it.
     against : tuple of str
-        Contenders that it is held against, first the one that the paper names.
+        Contenders that it is compared with, first the one that the paper names.
     more : bool
         Whether a larger value is better, as for utilisation.
     clusters : tuple of str

@@ -110,7 +110,7 @@ class Means:
     measures : list of str
         Keys of the summaries of runs.
     baseline : str or None
-        The policy that others are held against; None if `policy` is not among the keys.
+        The policy that others are compared with; None if `policy` is not among the keys.
     groups : list of Group
         In the order of the keys, values in the order of the sweep.
     """

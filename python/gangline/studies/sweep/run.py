@@ -99,7 +99,7 @@ class Sweep:
         measures : iterable of str, optional
             Numbers of the summaries of runs, as `jct_p99_s`; default: those of the tables.
         baseline : str, optional
-            The policy that others are held against, at the same values of all other keys and seed
+            The policy that others are compared with, at the same values of all other keys and seed
             by seed; default: the first. If it has several settings, the first is taken.
 
         Returns

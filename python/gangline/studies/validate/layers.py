@@ -85,7 +85,7 @@ def with_runs(trace: Trace, run_s: Floats) -> Trace:
     is_there = "duration_s" in trace.columns
     durations = trace.numbers("duration_s") if is_there else np.full(len(trace), np.nan)
     given = np.where(np.isnan(run_s), durations, np.maximum(run_s, _LEAST_S))
-    # What else says how long a job takes would be held against these durations.
+    # What else says how long a job takes would be compared with these durations.
     dropped = ("duration_s", "iterations", "min_gpus", "max_gpus", "stage_times")
     table = trace.table.drop_columns([name for name in dropped if name in trace.columns])
     return Trace.from_arrow(table.append_column("duration_s", pa.array(given, from_pandas=True)))
