@@ -44,7 +44,7 @@ class ElasticClass(NamedTuple):
     fits_server : int
         Whether the gang of the trace fits on one server.
     phases : tuple of (progress, grad_sqr, grad_var)
-        Gradient noise from a share of the work on.
+        Gradient noise by phase; a phase begins at its progress, a share of the work.
     """
 
     fit: tuple[float, ...]

@@ -67,7 +67,7 @@ class Alternative:
     Attributes
     ----------
     change : str
-        What is different, in words.
+        The change, in words.
     status : str
         "finished", "unfinished" or "dropped"; empty if the run failed.
     arrival_s, wait_s, run_s, jct_s, finish_s : float

@@ -415,7 +415,7 @@ def contended_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def _sharings(draw: st.DrawFn, types: Sequence[str] = ()) -> dict[str, Any]:
-    """Draw any source of slowdown factors; of a gang the largest or the mean."""
+    """Draw any source of slowdown factors; a gang takes the largest or the mean of its factors."""
     gang = {"gang_xi": draw(st.sampled_from(["max", "mean"]))}
     kind = draw(st.sampled_from(["constant", "constant", "table", "table", "matrix", "analytic"]))
     if kind == "constant":

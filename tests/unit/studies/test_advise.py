@@ -158,7 +158,7 @@ def test_a_log_without_waits_tells_nothing() -> None:
     said = (
         "Only 0 of 4 jobs waited for longer than 5 min (0 %), so the log hardly tells policies "
         "apart. fifo is nearest to it: the 4 jobs waited 0 s on average and wait 0 s under it (–). "
-        "The rank correlation of the waits is none. The distance in waits and order is 1.00, "
+        "The rank correlation of the waits is none. The distance of waits and order is 1.00, "
         "where 1 means none."
     )
     assert found.calibration.sentences() == [said, "The log does not distinguish sjf from fifo."]
@@ -317,7 +317,7 @@ class TestEverySentenceByItsCommand:
             f"{best} resembles the log most: the {waits['jobs']} jobs waited "
             f"{duration(mean['observed'])} on average and wait {duration(mean['simulated'])} under "
             f"it ({signed(mean['error'])}). The rank correlation of the waits is "
-            f"{waits['rank_correlation']:.2f}. The distance in waits and order is "
+            f"{waits['rank_correlation']:.2f}. The distance of waits and order is "
             f"{waits['distance']:.2f}, where 1 means none."
         )
         assert best == "easy"

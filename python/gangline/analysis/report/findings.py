@@ -64,7 +64,8 @@ def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
 def pooled(runs: Sequence[Digest]) -> list[Digest]:
     """Return one run per policy, whose distributions and groups of jobs are those of all its seeds.
 
-    All else of it is of the first seed. A job of a trace counts once, however many seeds ran it.
+    Everything else comes from the run of the first seed. A job of a trace counts once, however many
+    seeds ran it.
     """
     by_label: dict[str, list[Digest]] = {}
     for run in runs:

@@ -221,9 +221,9 @@ def _pauses(
 ) -> Floats | None:
     """Return the pause at the start of each row of a job with copies; None if it does not follow.
 
-    All copies of a round pause as long as the slowest: for a start if one is new, and to be brought
-    together if there are several. The time of the latter hangs on the size of the parameters, which
-    no table tells: it is worked out of the job's total.
+    All copies of a round pause as long as the slowest: for a start if one is new, and for a
+    consolidation if there are several. The time of a consolidation depends on the size of the
+    parameters, which is in no table. It is worked out from the total of the job.
     """
     params = result.spec["policy"].get("params", {})
     if "c0_s" not in params:

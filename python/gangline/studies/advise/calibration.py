@@ -108,7 +108,7 @@ class Calibration:
         numbers = (
             f"the {plural(waits.jobs, 'job')} waited {duration(mean.observed)} on average and wait "
             f"{duration(mean.simulated)} under it ({signed(mean.error)}). The rank correlation of "
-            f"the waits is {rank}. The distance in waits and order is {waits.distance:.2f}, where "
+            f"the waits is {rank}. The distance of waits and order is {waits.distance:.2f}, where "
             "1 means none"
         )
         if self.is_quiet:

@@ -27,7 +27,7 @@ def cluster_file(servers: int | str) -> str:
 
 
 def _changed(policy: PolicyReference) -> dict[str, Any]:
-    """Return the parameters of a policy that are not as they are by default."""
+    """Return the parameters of a policy that differ from their defaults."""
     from gangline.policies.parameters import PolicyBase
 
     built = policy.build()
@@ -47,7 +47,7 @@ class Typed:
         return shlex.join(["gangline", "trace", "info", self._file(LOG), "--cluster", lab])
 
     def calibration(self) -> str:
-        """Return the command that holds the policies against the log."""
+        """Return the command that compares the policies with the log."""
         rows = self._facts.calibration.rows
         if not rows:
             return self.load()

@@ -143,6 +143,18 @@ class Eta:
         GPU types that jobs name and the cluster lacks.
     notes : dict of str to int
         Notes on what was left out of the queue, as for a trace.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> queue = {
+    ...     "job_id": ["a", "b"], "arrival_s": [0, 30], "gpus": [4, 2],
+    ...     "trace_status": ["running", "pending"], "observed_start_s": [0, None],
+    ...     "time_limit_s": [100, 50],
+    ... }
+    >>> found = gl.eta("1x4xV100", pa.table(queue), at=40)
+    >>> found["b"].start_in_s, str(found["b"].cause), len(found)
+    (60.0, 'no place', 1)
     """
 
     policy: str

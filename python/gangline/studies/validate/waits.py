@@ -55,7 +55,8 @@ class Waits:
         Geometric mean of the factors by which the two times of a job are off, after a minute was
         added to each. 1 if all are equal.
     order_factor : float
-        The same of the number of jobs that arrived later and started earlier, after 1 was added.
+        The same mean for the number of jobs that arrived later and started earlier, after 1 was
+        added.
     """
 
     jobs: int
