@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gangline.studies.advise import Advice
+    from gangline.trace.jobs.table import Trace
 
 _SPARE = ("p50", "GPUs", "mean JCT", "95 % interval", "load")
 """Columns that a narrow terminal may lack, the first first."""
@@ -83,8 +84,9 @@ def advise(
     from gangline.studies.advise.saved import PAGE, check
 
     check(out)
-    chosen, sizes, prices = _policies(policies, settings), _sizes(servers), _prices(price)
+    sizes, prices = _sizes(servers), _prices(price)
     trace = (choice or TraceChoice()).read(log)
+    chosen = _policies(policies, settings, trace)
     found = find(
         cluster,
         trace,
@@ -125,13 +127,14 @@ def _show(found: Advice, out: Path) -> None:
     _console.write(*(f"[{number}] {claim.command}" for number, claim in enumerate(claims, 1)))
 
 
-def _policies(names: str | None, settings: list[str] | None) -> list[Any] | None:
+def _policies(names: str | None, settings: list[str] | None, trace: Trace) -> list[Any] | None:
     if names is None and not settings:
         return None
     if names is None:
         from gangline.studies.advise.contenders import default_contenders
 
-        names = ",".join(default_contenders())
+        named = [text.partition(".")[0] for text in settings or []]
+        names = ",".join(default_contenders(trace, named))
     chosen, sharing = _inputs.policies(names, settings)
     if sharing:
         message = "--set: an advice takes no setting of sharing; give it in the cluster file"

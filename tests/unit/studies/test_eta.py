@@ -54,6 +54,8 @@ def causes(found: gl.Eta) -> dict[str, str]:
         ("fifo-skip", 70.0, 0.0, "no place", "starts now"),
         # `long` is shorter, but does not fit
         ("sjf", 70.0, 0.0, "no place", "starts now"),
+        # expected ends are rounded up to minutes from the moment: 120 s for `runs`, 60 for `wide`
+        ("slurm", 70.0, 0.0, "no place", "starts now"),
         # `long` has the least left, 50 s, and stops `runs`; then `wide` with 60 s goes before it
         ("srtf", 0.0, 50.0, "starts now", "outranked job long"),
     ],
@@ -255,6 +257,35 @@ def test_running_jobs_run_on(policy: str) -> None:
     found = gl.eta(LAB, table, policy, at=1000.0)
     assert (found.running, found.unplaced) == (3, 0)
     assert all(math.isfinite(one.start_in_s) for one in found)
+
+
+@pytest.mark.parametrize("at", [40, 47.5, 61])
+def test_slurm_looks_at_the_whole_queue_at_the_moment(at: float) -> None:
+    # a second after a pass, `wide` would wait for the next one, though it has a place
+    found = gl.eta(LAB, pa.table(QUEUE), "slurm", at=at)
+    assert causes(found) == {"long": "no place", "wide": "starts now", "huge": "too large"}
+    # `runs` is expected to end a minute after a moment of 61 s, `wide` is then over, and delays
+    assert starts(found)["long"] == max(110.0, at + 60.0) - at
+
+
+def test_slurm_plans_with_limits_and_not_with_the_run_times_drawn() -> None:
+    # `runs` is taken to end in 30 s; `wide` takes 20 s, but its limit is 200 s
+    history = {"job_id": list("abcdefghijklmnopqrst"), "arrival_s": [0] * 20, "gpus": [1] * 20}
+    ended = {"observed_start_s": [0] * 20, "duration_s": [10.0] * 20, "time_limit_s": [100] * 20}
+    log = pa.table({**history, **ended, "trace_status": ["finished"] * 20})
+    queue = {**QUEUE, "time_limit_s": [100, 50, 200, 5]}
+    found = gl.eta(LAB, pa.table(queue), "slurm", at=40, history=log, draws=9)
+    assert causes(found)["wide"] == "order"
+    assert causes(gl.eta(LAB, pa.table(queue), "easy", at=40, history=log, draws=9))["wide"] == (
+        "starts now"
+    )
+
+
+def test_slurm_subtracts_nice() -> None:
+    queue = {**QUEUE, "gpus": [4, 4, 4, 4], "nice": [0, 500, 0, 0]}
+    found = gl.eta(LAB, pa.table(queue), "slurm", at=40, params={"weight_job_size": 1000})
+    # 1000 for a job of all GPUs, less 500
+    assert starts(found) == {"wide": 70.0, "huge": 130.0, "long": 135.0}
 
 
 def test_a_cluster_that_is_too_small_is_said() -> None:

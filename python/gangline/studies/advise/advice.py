@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Advice"]
 
 _NAMED = 3  # users that a sentence names
+_HARDLY = "of at most a minute or 5 %"
 
 
 class Advice(Facts):
@@ -222,12 +223,12 @@ class Advice(Facts):
         """Say how many users gain and lose, and who most."""
         gain, lose = row.gain, row.lose
         verb = "waits" if len(lose) == 1 else "wait"
-
         said = (
             f"Under {row.policy} {len(gain)} of {plural(len(row.users), self.word)} wait less "
-            f"than under {self.base} and {len(lose)} {verb} longer; for the others the "
-            "change is at most a minute or 5 %."
+            f"than under {self.base} and {len(lose)} {verb} longer"
         )
+        is_all = len(gain) + len(lose) == len(row.users)
+        said += "." if is_all else f"; for the others the change is {_HARDLY}."
         for word, users in (("gain", gain), ("lose", lose)):
             if users:
                 said += f" Those who {word} most: {listed([_one(u) for u in users[:_NAMED]])}."

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gangline.policies.choice import ChosenPolicy
+    from gangline.trace.jobs.table import Trace
 
 __all__ = ["USUAL", "Contender", "contender", "default_contenders"]
 
 # Schedulers that clusters run, then what papers and sites compare them with. Each needs only what
-# an export knows. Names that this version does not have are left out.
+# an export knows.
 _DEFAULT = ("slurm", "kueue", "easy", "fifo", "fifo-skip", "sjf", "las", "srtf")
 USUAL = "easy"  # ours: of a log without starts; most batch schedulers backfill
 _NO_CONDITION = "no"
@@ -41,17 +44,37 @@ class Contender(NamedTuple):
         return ", ".join(said) or "nothing"
 
 
-def default_contenders() -> list[str]:
-    """Return the names of the policies that contend unless others are asked for.
+def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
+    """Return the names of the policies that contend on a log unless others are asked for.
+
+    Without time limits a backfill pass of `slurm` reserves nothing, and without quotas `kueue`
+    orders jobs by priority alone: a log of `fifo-skip` would be said to resemble them. So `slurm`
+    contends where jobs have limits, `kueue` where their priorities differ, and both where their
+    parameters are given.
+
+    Parameters
+    ----------
+    jobs : Trace
+        The log.
+    named : iterable of str
+        Policies that have parameters.
 
     Examples
     --------
-    >>> "easy" in default_contenders(), "srtf" in default_contenders()
-    (True, True)
+    >>> import gangline as gl
+    >>> default_contenders(gl.read_trace("mini:kueue"))
+    ['easy', 'fifo', 'fifo-skip', 'sjf', 'las', 'srtf']
+    >>> default_contenders(gl.read_trace("mini:sacct"))[:2]
+    ['slurm', 'easy']
     """
-    from gangline.policies.registry import registry
+    import numpy as np
 
-    return [name for name in _DEFAULT if name in registry]
+    idle = {"slurm", "kueue"}.difference(named)
+    if "time_limit_s" in jobs.columns and not np.isnan(jobs.numbers("time_limit_s")).all():
+        idle.discard("slurm")
+    if "priority" in jobs.columns and np.ptp(np.nan_to_num(jobs.numbers("priority"))) > 0.0:
+        idle.discard("kueue")
+    return [name for name in _DEFAULT if name not in idle]
 
 
 def contender(policy: ChosenPolicy) -> Contender:
@@ -63,8 +86,22 @@ def contender(policy: ChosenPolicy) -> Contender:
     entry: dict[str, Any] = next(
         (one for one in _core.registry() if one["name"] == policy.policy), {}
     )
+    stops_jobs = entry.get("stops", _NO_CONDITION) != _NO_CONDITION
     return Contender(
         policy,
-        needs_run_times=entry.get("durations", _NO_CONDITION) != _NO_CONDITION,
-        stops_jobs=entry.get("stops", _NO_CONDITION) != _NO_CONDITION,
+        needs_run_times=entry.get("durations", _NO_CONDITION) != _NO_CONDITION
+        or policy.params.get("limit_factor", 0.0) > 0.0,  # `slurm`: limits made of durations
+        stops_jobs=stops_jobs and not _is_told_to_stop_none(policy),
     )
+
+
+def _is_told_to_stop_none(policy: ChosenPolicy) -> bool:
+    """Tell whether the parameters of a policy that can stop jobs let it stop none."""
+    match policy.policy:
+        case "slurm":
+            return not any((policy.params.get("qos_preempt") or {}).values())
+        case "kueue":
+            queues = policy.params.get("queues") or []
+            rules = {queue.get(rule, "Never") for queue in queues for rule in ("within", "reclaim")}
+            return rules <= {"Never"}
+    return False

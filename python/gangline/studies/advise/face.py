@@ -56,8 +56,9 @@ def advise(
     cluster, trace : as for `gangline.simulate`
         The servers that there are, and the log.
     policies : iterable of policies, optional
-        Names, configurations or gangline.Policy objects, each once. Default: `slurm` and `kueue`,
-        where this version has them, `easy`, `fifo`, `fifo-skip`, `sjf`, `las` and `srtf`.
+        Names, configurations or gangline.Policy objects, each once. Default: `easy`, `fifo`,
+        `fifo-skip`, `sjf`, `las` and `srtf`; `slurm` if the log has time limits, `kueue` if its
+        jobs differ in priority, and both where `params` has parameters of theirs.
     servers : iterable of int, optional
         Numbers of servers to look at besides those that there are; the blocks of the cluster grow
         and shrink in proportion. Default: 75, 90, 125 and 150 % of them.
@@ -108,6 +109,7 @@ def advise(
     from gangline.runs.inputs import as_cluster
     from gangline.studies.advise.advice import Advice
     from gangline.studies.advise.calibration import calibrate
+    from gangline.studies.advise.contenders import default_contenders
     from gangline.studies.advise.options import Reference, option
     from gangline.studies.advise.parts import Parts
     from gangline.studies.advise.sizes import cost_per_month, prices_of, resized, sizes_of
@@ -116,21 +118,22 @@ def advise(
     for name in options:
         if name not in AdviseOptions.__annotations__:
             raise OptionError(f"{name}: not an option of an advice", field=name)
-    lab, chosen = as_cluster(cluster), _contenders(policies, params or {})
+    lab, jobs = as_cluster(cluster), as_trace(trace)
+    given = params or {}
+    chosen = _contenders(default_contenders(jobs, given) if policies is None else policies, given)
     sizes = sizes_of(servers, lab.servers_total)
     prices, at_once = prices_of(lab, price), check_workers(workers)
     labels = [one.label for one in chosen]
     if base is not None and base not in labels:
         message = f"base: `{base}` is not among the policies: {', '.join(labels)}"
         raise PolicyError(message, field="base", value=base)
-    jobs = as_trace(trace)
     if not len(jobs):
         raise TraceError(f"{jobs.path}: no job to advise on", path=jobs.path)
-    given: dict[str, Any] = {**options, "on_infeasible": "drop"}
+    runs: dict[str, Any] = {**options, "on_infeasible": "drop"}
     parts = Parts.of(jobs.numbers("arrival_s"))
-    found = calibrate(lab, jobs, chosen, parts, tolerance_s, given)
+    found = calibrate(lab, jobs, chosen, parts, tolerance_s, runs)
     labs = {size: resized(lab, size) for size in sizes}
-    outcomes, failed = _carry_out(labs, jobs, chosen, given, at_once, progress=progress)
+    outcomes, failed = _carry_out(labs, jobs, chosen, runs, at_once, progress=progress)
     ran = [one for one in chosen if one.label not in failed]
     first = _base(base, found.best.policy if found.best else None, [one.label for one in ran])
     column = next((name for name in _USERS if name in jobs.columns), None)
@@ -158,13 +161,13 @@ def advise(
 
 
 def _contenders(
-    policies: Iterable[PolicyLike] | None, params: Mapping[str, Mapping[str, object]]
+    policies: Iterable[PolicyLike], params: Mapping[str, Mapping[str, object]]
 ) -> list[Contender]:
     from gangline.files.decode import repeated
     from gangline.policies.choice import resolve_policy
-    from gangline.studies.advise.contenders import contender, default_contenders
+    from gangline.studies.advise.contenders import contender
 
-    listed: Sequence[Any] = default_contenders() if policies is None else list(policies)
+    listed: Sequence[Any] = list(policies)
     if not listed:
         raise PolicyError("policies: expected at least one, got none", field="policies")
     chosen = [resolve_policy(p, params.get(p) if isinstance(p, str) else None) for p in listed]

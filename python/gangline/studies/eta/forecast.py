@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.cluster.description import Cluster
-    from gangline.policies.choice import PolicyLike
+    from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.runs.execution import Outcome, Run, Worlds
     from gangline.runs.inputs import ClusterLike, Progress, TraceLike
     from gangline.runs.options import SharingOptions
@@ -34,10 +34,11 @@ __all__ = ["eta"]
 _DRAWS_MAX = 10_000  # ours: as many as of seeds
 _HORIZON = 2.0  # ours: later jobs arrive for this multiple of the longest wait without them
 _DIGITS = 9  # of 2 / (1 - level), which may be a whole number
+_NANO = 1e9
 _LEAST_ELAPSED_S = 1e-3  # ours: a job that has just started is there before those that wait
 _KEPT = (
     "job_id", "gpus", "model", "batch_size", "user", "vc", "gpu_types", "memory_gb", "weight",
-    "time_limit_s", "account", "partition", "qos", "priority", "servers", "cpus",
+    "time_limit_s", "account", "partition", "qos", "priority", "nice", "servers", "cpus",
     "host_memory_gb", "gpu_fraction", "min_gpus", "max_gpus",
 )  # fmt: skip
 """Columns of the trace that the runs keep; a number of iterations would be a second run time."""
@@ -163,7 +164,7 @@ def eta(
     # the class of an object may have no module that a process could import
     at_once = 1 if workers is None and chosen.own is not None else check_workers(workers)
     worlds = Worlds(at_once + 1)
-    world = _World(now, rows, elapsed, _round_s(chosen.policy, chosen.params))
+    world = _World(now, rows, elapsed, _round_s(chosen.policy, chosen.params), _passes_s(chosen))
     options: dict[str, Any] = {
         "restart_s": restart_s, "sharing": sharing, "on_infeasible": "drop", "seed": seed,
         "timeline": "off",
@@ -259,6 +260,17 @@ def _round_s(policy: Any, params: Mapping[str, Any]) -> float | None:
     return float(given) if given else None
 
 
+def _passes_s(chosen: ChosenPolicy) -> float:
+    """Return the time between instants at which every pass of `slurm` is due; 0 for others."""
+    from gangline.policies import Slurm
+
+    if chosen.policy != "slurm":
+        return 0.0
+    names = ("sched_interval_s", "bf_interval_s")
+    every = [float(chosen.params.get(name, getattr(Slurm, name))) for name in names]
+    return math.lcm(*(round(one * _NANO) for one in every if one > 0.0)) / _NANO
+
+
 def _kept(trace: Trace, rows: npt.NDArray[np.int64]) -> pa.Table:
     names = [name for name in _KEPT if name in trace.columns]
     return trace.table.select(names).take(pa.array(rows))
@@ -282,16 +294,25 @@ class _World:
     round_s : float, optional
         Where the policy decides at round boundaries only, the moment is one, and running jobs
         arrive at that before their start.
+    passes_s : float
+        The moment is a multiple of it, so that no job waits for a pass only; 0 for any moment.
     """
 
     def __init__(
-        self, now: Snapshot, rows: npt.NDArray[np.int64], elapsed_s: Floats, round_s: float | None
+        self,
+        now: Snapshot,
+        rows: npt.NDArray[np.int64],
+        elapsed_s: Floats,
+        round_s: float | None,
+        passes_s: float,
     ) -> None:
         running = len(now.running)
         age = np.maximum(elapsed_s[:running], _LEAST_ELAPSED_S)
         if round_s is not None:
             age = np.ceil(age / round_s) * round_s
         self.now_s = float(np.max(age, initial=0.0))
+        if passes_s:
+            self.now_s = math.ceil(self.now_s / passes_s) * passes_s
         self._elapsed_s = elapsed_s
         self._age_s = np.concatenate([age, np.zeros(len(rows) - running)])
         self._running = running
