@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Advice"]
 
 _NAMED = 3  # users that a sentence names
-_HARDLY = "of at most a minute or 5 %"
+_HARDLY = "at most a minute or 5 %"
 
 
 class Advice(Facts):
@@ -201,7 +201,7 @@ class Advice(Facts):
             f"instead of {duration(base.wait.mean)} under {base.policy} "
             f"({formatting.percent(less)} less)."
         )
-        return f"{said} {_how_sure(best.difference)}"
+        return f"{said} {_how_sure(best.difference)}".rstrip()
 
     def _plain(self, typed: Typed) -> list[Claim]:
         """Say what the best scheduler asks for, and which is best without that."""
