@@ -143,6 +143,60 @@ def test_jobs_of_kueue_wait_for_quota_for_their_turn_and_after_a_preemption() ->
     assert spans(run.explain(3)) == [(2.0, 4.0, "behind", "0"), (4.0, 10.0, "no quota", None)]
 
 
+def test_jobs_of_slurm_wait_for_a_limit_for_their_turn_and_after_a_preemption() -> None:
+    """By hand, on two servers of four GPUs; passes are due at multiples of 30 s."""
+    lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    rows = {"arrival_s": [0.0, 1.0, 2.0], "time_limit_s": [100.0, 100.0, 300.0]}
+
+    def run(params: dict[str, Any], gpus: list[int], duration_s: list[float], **of: Any) -> Any:
+        jobs = pa.table({**rows, "gpus": gpus, "duration_s": duration_s, **of})
+        return gl.simulate(lab, jobs, "slurm", params=params)
+
+    # one user may have four GPUs, and has them until 100
+    limit = {"qos_user_gpus": {"normal": 4}}
+    held = run(limit, [4, 4, 4], [100.0, 50.0, 10.0], user=["u", "u", "v"])
+    assert spans(held.explain(1)) == [(1.0, 100.0, "limit", None)]
+    # job 1 has all GPUs from 100 to 150; job 2 fits until then, and would hold them for 300 s
+    behind = run({}, [4, 8, 4], [100.0, 50.0, 200.0])
+    assert spans(behind.explain(1)) == [(1.0, 100.0, "no place", None)]
+    assert spans(behind.explain(2)) == [
+        (2.0, 100.0, "order", None),
+        (100.0, 150.0, "no place", None),
+    ]
+    # job 1 stops job 0 at 1; 120 s later it may start again, and the next pass is at 150
+    urgent = {"qos_preempt": {"high": ["low"]}}
+    stopped = run(urgent, [8, 8, 1], [500.0, 10.0, 1.0], qos=["low", "high", "normal"]).explain(0)
+    assert spans(stopped) == [(1.0, 150.0, "requeue delay", None)]
+    assert {one.until_s for one in stopped.waits[0].stretches} == {121.0}
+
+
+@pytest.mark.parametrize(
+    ("policy", "params"),
+    [
+        ("slurm", {"partition_types": {"new": ["A100"]}}),
+        (
+            "kueue",
+            {
+                "queue_by": "partition",
+                "queues": [
+                    {"name": "new", "flavors": [{"gpu": "A100", "nominal": 4}]},
+                    {"name": "default", "flavors": [{"gpu": "V100", "nominal": 4}]},
+                ],
+            },
+        ),
+    ],
+)
+def test_gpus_outside_the_partition_of_a_job_are_none_that_it_can_use(
+    policy: str, params: dict[str, Any]
+) -> None:
+    """Job 1 waits for the A100 of job 0, while the V100 are free and then run job 2."""
+    part = {"partition": ["new", "new", None], "arrival_s": [0.0, 1.0, 2.0]}
+    jobs = pa.table({**part, "gpus": [4, 4, 1], "duration_s": [100.0, 50.0, 20.0]})
+    said = gl.simulate("1x4xA100,1x4xV100", jobs, policy, params=params).explain(1)
+    assert {one.state for one in said.waits[0].stretches} == {"too few"}
+    assert [(one.start_s, one.end_s) for one in said.waits] == [(1.0, 100.0)]
+
+
 def quota(nominal: int) -> list[dict[str, Any]]:
     return [{"gpu": LAB.gpu_types[0].name, "nominal": nominal}]
 

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline import _core
+    from gangline.policies.choice import ChosenPolicy
+    from gangline.trace.jobs.table import Trace
 
-__all__ = ["REASON", "Watched"]
+__all__ = ["REASON", "Watched", "policy_types"]
+
+_NAMELESS = "default"  # partition or queue of a job without one
 
 REASON = np.dtype(
     [
@@ -38,7 +42,7 @@ class Watched(NamedTuple):
     said : dict of int to array of `REASON`
         By row of the trace: what the policy said, sorted by time.
     types : dict of int to list of int
-        By row of the trace: GPU types that the job can use.
+        By row of the trace: GPU types that the job can use, and that its policy lets it use.
     fewest : dict of int to int
         By row of the trace: the fewest GPUs that the job may get.
     mixes_types : bool
@@ -80,6 +84,36 @@ class Watched(NamedTuple):
         known = OF_TABLES | {reason.name: reason for reason in declared}
         length_s = math.nan if round_s is None else round_s
         return cls(said, types, fewest, mixes, outages, length_s, known)
+
+
+def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | None:
+    """Return the GPU types that a policy lets a job use, by its partition or queue; None for all.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> from gangline.policies.choice import resolve_policy
+    >>> jobs = {"arrival_s": [0], "gpus": [1], "duration_s": [9], "partition": ["old"]}
+    >>> chosen = resolve_policy("slurm", {"partition_types": {"old": ["V100"]}})
+    >>> policy_types(chosen, gl.Trace.from_arrow(pa.table(jobs)), 0)
+    {'V100'}
+    """
+    params = chosen.params
+    match chosen.policy:
+        case "slurm":
+            by, types = "partition", params.get("partition_types") or {}
+        case "kueue":
+            by = str(params.get("queue_by", "vc"))
+            queues = params.get("queues") or []
+            types = {
+                queue["name"]: [flavor["gpu"] for flavor in queue.get("flavors") or []]
+                for queue in queues
+            }
+        case _:
+            return None
+    name = trace.table[by][row].as_py() if by in trace.columns else None
+    allowed = types.get(_NAMELESS if name is None else name)
+    return None if allowed is None else set(allowed)
 
 
 def _reasons(columns: dict[str, Any], declared: list[Reason]) -> npt.NDArray[np.void]:
