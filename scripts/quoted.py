@@ -8,9 +8,9 @@
 others seconds) and keeps in benches/studies what the docs need of them. `--pairs` names the
 throughput file of the public Gavel simulator; sjf-bsbf then also runs with its measured pairs.
 `--from` takes documents that `gangline reproduce STUDY --json` printed, STUDY.json in that folder.
-scripts/gavel_timing.py, scripts/validation.py, benches/peers/run_peers.py (with --write),
-`python -m examples.hadare_training --data` and `python -m examples.rl_scheduling --data` keep data
-of their own.
+scripts/gavel_timing.py, scripts/knowledge.py, scripts/validation.py, benches/peers/run_peers.py
+(with --write), `python -m examples.hadare_training --data` and `python -m examples.rl_scheduling
+--data` keep data of their own.
 
 Between these markers, and nowhere else, Markdown is written:
 
@@ -22,6 +22,10 @@ KIND is `ratio` (PLACE: a world, or `all`), or `varied` (PLACE: what was changed
 `low`, `high`, or `saved` (per cent); without it the mean is written. Of scripts/validation.py:
 
     <!-- figure: validation:TESTBED:POLICY:LAYER:MEASURE -->-1.0 %<!-- end -->
+
+Of scripts/knowledge.py, in hours:
+
+    <!-- figure: knowledge:POLICY:ESTIMATES:MEASURE -->2.86<!-- end -->
 """
 
 from __future__ import annotations
@@ -137,6 +141,14 @@ class Data:
                 return row
         raise KeyError(f"validation: no row {testbed}, {policy}, {layer}")
 
+    def informed(self, policy: str, estimates: str) -> Row:
+        """Return the row of a policy that is given some estimates."""
+        row: Row
+        for row in self["knowledge"]["rows"]:
+            if (policy, estimates) == (row["policy"], row["estimates"]):
+                return row
+        raise KeyError(f"knowledge: no row {policy}, {estimates}")
+
     def mean(self, study: str, key: str, policy: str, world: str) -> float:
         """Return the mean of a measure over the seeds."""
         for row in self[study]["rows"]:
@@ -151,6 +163,9 @@ def figure(data: Data, address: str) -> str:
     if address.startswith("validation:"):
         _, testbed, policy, layer, measure = address.split(":")
         return signed(data.validated(testbed, policy, layer)[measure])
+    if address.startswith("knowledge:"):
+        _, policy, estimates, measure = address.split(":")
+        return f"{data.informed(policy, estimates)[measure]:.2f}"
     study, kind, measure, pair, place, *form = address.split(":")
     found = (data.ratio if kind == "ratio" else data.varied)(study, measure, pair, place)
     if form == ["saved"]:
@@ -376,6 +391,25 @@ def signed(error: float | None) -> str:
     return shown(error)
 
 
+ESTIMATES = {"exact": "exact", "noise-1": "`noise:1`", "repeat": "`user:mean:2`, users repeat",
+             "drawn": "`user:mean:2`, users at random", "hour": "1 h for all"}  # fmt: skip
+
+
+def knowledge(data: Data, policies: list[str]) -> str:
+    """Return mean JCTs by estimate; bold: shorter than without durations, draw by draw."""
+    rows = []
+    for policy in policies:
+        cells = []
+        for estimates in ESTIMATES:
+            row = data.informed(policy, estimates)
+            mean = f"{row['jct_mean_h']:.2f}"
+            mean = f"**{mean}**" if row["than_rival_high_h"] < 0.0 else mean
+            cells.append(f"{mean} ({row['low']:.2f} to {row['high']:.2f})")
+        name, _, setting = policy.partition(", ")
+        rows.append([f"`{name}`" + (f", `{setting}`" if setting else ""), *cells])
+    return table(["mean JCT, h", *ESTIMATES.values()], rows)
+
+
 LAYERS = {
     "scheduling": "run times given",
     "prediction": "trace alone",
@@ -572,6 +606,12 @@ def made(data: Data, name: str) -> str:
         "training counts": training_counts,
         "training rows": training_rows,
         "peers": lambda: peers(data),
+        "knowledge": lambda: knowledge(
+            data, ["srtf", "themis", "hadar-jct", "gavel-ftf", "easy", "hadar"]
+        ),
+        "knowledge hadar": lambda: knowledge(
+            data, ["hadar", "hadar, backfill=false", "hadar, order=srtf", "hadar-jct"]
+        ),
         "rl agents": agents,
         "rl speed": agents_speed,
     }[name]()
