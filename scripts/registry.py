@@ -41,6 +41,7 @@ Policy = dict[str, Any]
 Parameter = dict[str, Any]
 
 MORE = {
+    "estimate_error": "[other estimates](../concepts/estimates.md)",
     "compat": "[what differs, and by how much](../concepts/public-timing.md#how-much-it-changes)",
     "packed": "[pairs](../concepts/rounds.md#pairs)",
 }
@@ -339,7 +340,10 @@ def catalogue(policies: list[Policy]) -> str:
     """Return the table of all policies, with links to their pages."""
     names = sorted((policy["name"] for policy in policies), key=len, reverse=True)
     others = rf"(?<![\w-])({'|'.join(names)})(?![\w-])"
-    rows = ["| policy | in one line | stops jobs | knows durations |", "|---|---|---|---|"]
+    rows = [
+        "| policy | in one line | stops jobs | [knows durations](../concepts/estimates.md) |",
+        "|---|---|---|---|",
+    ]
     for policy in policies:
         link = f"[`{policy['name']}`]({policy['page']}.md)"
         summary = re.sub(others, r"`\1`", policy["summary"])

@@ -28,7 +28,7 @@ from gangline._support.latex import bold, escaped, tabular
 from gangline._support.look import style_of
 from gangline._support.panels import Panel, limits, ticks
 from gangline.errors import MissingExtraError, OptionError
-from gangline.files.places import check_free, unsealed, whole
+from gangline.files.places import arrow_name, check_free, unsealed, whole
 from gangline.runs.comparison import Comparison
 from gangline.runs.plots import (
     INSTALL,
@@ -452,7 +452,7 @@ def write_table(table: Comparison | pa.Table, path: str | PathLike[str]) -> Path
     elif kind == "parquet":
         import pyarrow.parquet as pq
 
-        pq.write_table(rows, path)
+        pq.write_table(rows, arrow_name(path))
     else:
         path.write_text(_latex(table), encoding="utf-8")
     return path

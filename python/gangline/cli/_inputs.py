@@ -314,6 +314,17 @@ def say_lacks(
     say_each(found)
 
 
+def say_absent(trace: Trace, policies: Sequence[PolicyLike], told: Sequence[str]) -> None:
+    """Say which labels the estimates lack that some policies are given."""
+    from gangline.policies.choice import resolve_policy
+    from gangline.runs.estimates import absent, reads_durations
+
+    if any(reads_durations(resolve_policy(one)) for one in policies):
+        for words in dict.fromkeys(absent(estimates, trace) for estimates in told):
+            if words:
+                _console.say(f"note: {words}")
+
+
 def say_each(found: Iterable[Lack]) -> None:
     """Say what a world lacks, a note each."""
     for lack in found:

@@ -125,6 +125,7 @@ def compare(
 
     drops = kept.on_infeasible == "drop"
     _inputs.say_lacks(jobs, world.cluster, configs, sharing, drops=drops)
+    _inputs.say_absent(jobs, configs, told)
     comparison = compare_policies(
         world.cluster,
         jobs,

@@ -40,7 +40,8 @@ def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
     rows = [[entry["name"], entry["knowledge"], entry["summary"]] for entry in listed]
     _console.table(["policy", "knows", "what it does"], rows)
     _console.say(
-        "online: does not see how long jobs run; remaining: sees how long each job still runs"
+        "online: does not see how long jobs run; remaining: sees how long each job still runs, or "
+        "what --estimates gives in its place"
     )
     presets = [
         [preset, entry["name"], _settings(values)]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from gangline.errors import TraceError
 from gangline.files.columns import arrow_memory
 from gangline.files.faults import short
+from gangline.files.places import arrow_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -58,7 +59,7 @@ def read_parquet(
 def _read(source: Source, wanted: Mapping[str, pa.DataType] | None) -> tuple[pa.Table, list[str]]:
     import pyarrow.parquet as pq
 
-    place: Any = str(source.path)
+    place: Any = arrow_name(source.path)
     if not source.is_plain:
         place = pa.BufferReader(arrow_memory(source.data))
     with pq.ParquetFile(place) as file:

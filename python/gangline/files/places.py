@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PREFIX",
+    "arrow_name",
     "check_free",
     "check_place",
     "flush",
@@ -45,6 +46,11 @@ _DIGITS = 2 * hashlib.sha256().digest_size
 _BLANK = b"0" * _DIGITS
 _REACH = 1 << 16  # ours: bytes at both ends of a file in which its seal is looked for
 _CHUNK = 1 << 20
+
+
+def arrow_name(path: str | Path) -> str:
+    """Return a name that Arrow takes for a file; it takes `user:mean/jobs.parquet` for a URI."""
+    return str(Path(path).absolute())
 
 
 def unsealed(kind: str) -> str:

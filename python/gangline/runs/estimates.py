@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXACT",
     "History",
+    "absent",
     "check",
     "label",
     "qualities",
@@ -88,6 +89,21 @@ def label(chosen: ChosenPolicy, estimates: str) -> str:
         return chosen.label
     head, bracket, rest = chosen.label.partition("(")
     return f"{head}({rest.removesuffix(')')}{', ' if bracket else ''}estimates={estimates})"
+
+
+def absent(estimates: str, trace: Trace) -> str:
+    """Say which labels a history lacks in a trace; "" if it lacks none."""
+    found = _HISTORY.fullmatch(estimates)
+    if found is None:
+        return ""
+    labels = ["user", "model"] if found["model"] else ["user"]
+    lacking = [name for name in labels if name not in trace.columns]
+    if not lacking:
+        return ""
+    return (
+        f"no column {' and no column '.join(lacking)}: under estimates={estimates} all jobs count "
+        f"as those of one {' and one '.join(lacking)}"
+    )
 
 
 def qualities(given: str | Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from gangline.errors import ResultError
+from gangline.files.places import arrow_name
 from gangline.runs import result_folder, result_tables
 from gangline.runs.result import Result
 
@@ -108,7 +109,7 @@ def _parquet(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path, partitioning=None)
+        return pq.read_table(arrow_name(path), partitioning=None)
     except UnicodeEncodeError:  # Arrow opens only names that are UTF-8
         with path.open("rb") as file:
             return pq.read_table(file, use_threads=False, pre_buffer=False)

@@ -112,6 +112,17 @@ def test_what_compare_says_comes_in_lines() -> None:
     assert "best value" not in alone  # nothing is marked
 
 
+def test_a_history_without_users_is_noted() -> None:
+    given = ("--estimates", "exact,user:mean:2")
+    words = "note: no column user: under estimates=user:mean:2 all jobs count as those of one user"
+    assert words in " ".join(
+        gangline("compare", *SMALL, "--policies", "sjf", *given).stderr.split()
+    )
+    assert words not in " ".join(
+        gangline("compare", *SMALL, "--policies", "fifo", *given).stderr.split()
+    )
+
+
 def test_compare_json_has_every_run() -> None:
     data = document("compare", *SMALL, "--policies", "fifo,sjf", "--json")
     assert [row["policy"] for row in data["runs"]] == ["fifo", "sjf"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 import gangline as gl
 import worlds
+from gangline.runs.estimates import absent
 from parity.harness import trace_of
 from refusals import refused
 
@@ -151,3 +153,70 @@ def test_an_estimate_is_in_the_spec_and_the_run_repeats() -> None:
     result = gl.simulate(lab("1x1 g"), trace(ANN), "sjf", estimates="user:mean:2")
     assert result.spec["options"] == {"estimates": "user:mean:2"}
     assert result.policy == "sjf(estimates=user:mean:2)"
+
+
+USER = [  # the mean of ann's last two is 100, of bob's 10, of all 55
+    job("ann", 0, 100, user="ann"),
+    job("bob", 1, 10, user="bob"),
+    job("long", 200, 1000, user="cy"),
+    job("ann-2", 210, 5, user="ann"),
+    job("bob-2", 220, 500, user="bob"),
+    job("new", 230, 50, user="dan"),
+]
+LIMIT = [  # the head needs both GPUs: until 200 by the limit, in fact until 100
+    job("first", 0, 100, time_limit_s=200),
+    {**job("head", 1, 100, time_limit_s=100), "gpus": 2},
+    job("fits", 2, 150, time_limit_s=160),
+    job("unlimited", 3, 50),
+]
+OVERDUE = [  # the first outlives its estimate at 100 and ends next, as far as is known
+    job("first", 0, 1000, estimate_s=100),
+    job("short", 50, 20, estimate_s=60),
+    job("shorter", 200, 10, estimate_s=1),
+]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "block", "policy", "estimates", "finishes"),
+    [
+        (USER, "1x1 g", "sjf", "exact", [100, 110, 1200, 1205, 1755, 1255]),
+        (USER, "1x1 g", "sjf", "user:mean:2", [100, 110, 1200, 1755, 1700, 1750]),
+        (LIMIT, "1x2 g", "easy", "exact", [100, 200, 350, 53]),
+        (LIMIT, "1x2 g", "easy", "limit", [100, 252, 152, 302]),
+        (OVERDUE, "1x1 g", "srtf", "exact", [1030, 70, 210]),
+        (OVERDUE, "1x1 g", "srtf", "table", [1000, 1030, 1010]),
+    ],
+)
+def test_worlds_by_hand(
+    jobs: list[dict[str, Any]], block: str, policy: str, estimates: str, finishes: list[float]
+) -> None:
+    result = gl.simulate(lab(block), trace(jobs), policy, estimates=estimates)
+    assert result.jobs["finish_s"].to_pylist() == finishes
+
+
+def test_srtf_with_one_estimate_for_all_is_fifo_skip() -> None:
+    drawn = gl.synth.philly(jobs=200, seed=1, max_gpus=8, load=1.2, cluster_gpus=16)
+    names = ("arrival_s", "gpus", "duration_s")
+    table = {name: drawn.column(name) for name in names} | {"estimate_s": [7.0] * 200}
+    cluster = gl.Cluster.homogeneous(servers=2, gpus=8)
+    same = gl.Trace.from_arrow(pa.table(table))
+    ends = gl.simulate(cluster, same, "srtf", estimates="table").jobs["finish_s"]
+    assert ends == gl.simulate(cluster, same, "fifo-skip").jobs["finish_s"]
+    assert ends != gl.simulate(cluster, same, "srtf").jobs["finish_s"]
+
+
+@pytest.mark.parametrize(
+    ("estimates", "lacking"),
+    [
+        ("exact", ""),
+        ("limit", ""),
+        ("user:mean", "no column user: under estimates=user:mean all jobs count as those of one"),
+        ("user+model:last", "no column user and no column model: under estimates=user+model:last"),
+    ],
+)
+def test_labels_that_a_history_lacks_are_named(estimates: str, lacking: str) -> None:
+    plain = trace([job("A", 0, 5)])
+    found = absent(estimates, plain)
+    assert found.startswith(lacking)
+    assert bool(found) == bool(lacking)
+    assert not absent(estimates, trace(ANN))

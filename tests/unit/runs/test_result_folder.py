@@ -185,6 +185,22 @@ def test_a_loaded_result_has_all_that_the_saved_one_had(tmp_path: Path) -> None:
         gl.report.write(again, tmp_path / f"{i}.html")
 
 
+def test_a_folder_may_be_called_after_estimates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # Arrow takes a relative name with a colon for a URI
+    folder = Path("user:mean:2")
+    result = gl.simulate(LAB, TRACE, "sjf", estimates="user:mean:2")
+    result.save(folder)
+    assert gl.load_result(folder).jobs == result.jobs
+    comparison = gl.compare(LAB, TRACE, ["sjf"])
+    gl.plot.write_table(comparison, folder / "table.parquet")
+    assert pq.read_table(Path.cwd() / folder / "table.parquet").num_rows == 1
+    gl.write_trace(TRACE, folder / "trace.parquet")
+    read = gl.read_trace(folder / "trace.parquet")
+    assert read.column("arrival_s") == TRACE.column("arrival_s")
+
+
 def test_the_checksums_are_those_of_other_tools(tmp_path: Path) -> None:
     run("fifo").save(tmp_path / "out")
     files = json.loads((tmp_path / "out" / "spec.json").read_text())["files"]

@@ -14,7 +14,7 @@ import msgspec
 from gangline import errors
 from gangline._support.statistics import LEAST_SEEDS, Estimate, estimate, range_of
 from gangline.errors import GanglineError, OptionError, PolicyError
-from gangline.files.places import check_free
+from gangline.files.places import arrow_name, check_free
 from gangline.studies.capacity.axes import Load, Servers
 from gangline.studies.capacity.contest import CapacityContest
 from gangline.studies.capacity.result import KIND, PLAN, CapacityPlan, Point
@@ -574,7 +574,7 @@ class _Evaluations:
             found = quantile_of(key) or ("", 0.0)
             path = store.place(run["digest"]) / "jobs.parquet"
             columns = ["arrival_s", found[0]]
-            table = pq.read_table(path, columns=columns, partitioning=None)
+            table = pq.read_table(arrow_name(path), columns=columns, partitioning=None)
             return value_of(table, key, self.question.window(size))
         if key not in summary:
             message = f"keep: {key}: this run has no `{key}`"

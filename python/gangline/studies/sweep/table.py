@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from gangline.files import listed_files
+from gangline.files.places import arrow_name
 from gangline.studies.sweep.ledger import State
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def write(store: Store, runs: Runs, ledger: Ledger) -> None:
     ]
     with listed_files.replacing(store.folder, _NAMES) as part:
         with (
-            pq.ParquetWriter(part / _TABLE, schema) as parquet,
+            pq.ParquetWriter(arrow_name(part / _TABLE), schema) as parquet,
             pc.CSVWriter(part / _TEXT, schema) as text,
         ):
             while table := _batch(rows, schema):
@@ -65,7 +66,8 @@ def read(folder: Path) -> pa.Table:
     """Read table.parquet; a ResultError if it was changed since it was written."""
     import pyarrow.parquet as pq
 
-    return pq.read_table(listed_files.check_unchanged(folder, _TABLE), partitioning=None)
+    path = listed_files.check_unchanged(folder, _TABLE)
+    return pq.read_table(arrow_name(path), partitioning=None)
 
 
 def _rows(store: Store, runs: Runs, ledger: Ledger, start: int = 0) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangline.errors import TraceError
+from gangline.files.places import arrow_name
 from gangline.trace.writers._common import (
     Loss,
     WriteOptions,
@@ -98,7 +99,7 @@ def _attempts(path: str) -> dict[str, list[dict[str, Any]]]:
 
     names = ["job_id", "start_s", "end_s", "server", "gpu_mask"]
     try:
-        table = pq.read_table(path, columns=names)
+        table = pq.read_table(arrow_name(path), columns=names)
     except (pa.ArrowException, OSError, KeyError) as error:
         raise TraceError(
             f"{path}: expected the segments table of a run (Parquet): {error}", path=path
