@@ -133,8 +133,8 @@ def test_the_dataclass_has_its_parameters_types_and_words(
     kind = module.registry[NAME]
     fields = {field.name: (field.type, field.default) for field in dataclasses.fields(kind)}
     assert fields["patience_s"] == ("float", 30.0)
-    assert fields["order"] == ("str", "arrival")
-    assert fields["placement"] == ("str", "consolidate")
+    assert fields["order"] == ("Literal['arrival', 'size']", "arrival")
+    assert fields["placement"] == ("Rule", "consolidate")
     assert kind(order="size").label() == "made-up(order=size)"
     assert "patience_s : float, >= 0\n" in kind.__doc__
     assert "Longest wait for a whole server. In seconds." in kind.__doc__

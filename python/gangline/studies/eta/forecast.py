@@ -61,7 +61,7 @@ def eta(
     sharing: SharingOptions | None = None,
     workers: int | None = None,
     progress: bool | Progress = False,
-    **reading: Any,
+    **reading: object,
 ) -> Eta:
     """Forecast when the jobs that wait in a queue will start.
 
