@@ -281,6 +281,13 @@ def test_slurm_plans_with_limits_and_not_with_the_run_times_drawn() -> None:
     )
 
 
+def test_a_job_beyond_a_limit_is_not_said_to_be_too_large_for_the_cluster_alone() -> None:
+    params = {"qos_user_gpus": {"normal": 2}}
+    found = gl.eta(LAB, pa.table(QUEUE), "slurm", at=40, params=params)
+    assert causes(found)["long"] == "too large"
+    assert "or a limit or quota allows fewer" in str(found)
+
+
 def test_slurm_subtracts_nice() -> None:
     queue = {**QUEUE, "gpus": [4, 4, 4, 4], "nice": [0, 500, 0, 0]}
     found = gl.eta(LAB, pa.table(queue), "slurm", at=40, params={"weight_job_size": 1000})
