@@ -20,8 +20,8 @@ _DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, and in floats less
 NOW = "starts now"
 NEVER = "too large"
 _MEANINGS = {
-    NEVER: "it can never run: the cluster has too few GPUs of a type that it can use, or a limit or "
-    "quota allows fewer",
+    NEVER: "it can never run: the cluster has too few GPUs of a type that it can use, or a limit "
+    "or quota allows fewer",
     TOO_FEW.name: "too few GPUs are free, and the policy says no more",
     "not asked": "the policy has not been asked yet",
     "round": "the policy gives out GPUs at round boundaries",
