@@ -16,6 +16,7 @@ from gangline.files.json_files import write_sealed
 from gangline.files.places import check_free
 from gangline.policies.choice import of_spec
 from gangline.runs import arrival_window
+from gangline.runs.estimates import given_to
 from gangline.runs.offered_load import in_words
 from gangline.runs.plots import ComparisonPlots
 from gangline.runs.premises import lacks, reminder
@@ -565,9 +566,7 @@ def _granted(row: Row, policy: Mapping[str, Any]) -> list[str]:
 
 def _is_exact(policy: Mapping[str, Any]) -> bool:
     """Tell whether a policy knows how long each job runs, and is given no estimate of it."""
-    knows = policy.get("knowledge") == "remaining"
-    is_told_less = policy.get("estimates") or (policy.get("params") or {}).get("estimate_error")
-    return knows and not is_told_less
+    return policy.get("knowledge") == "remaining" and not given_to(policy)
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:

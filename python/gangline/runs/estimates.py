@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gangline.errors import OptionError, TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -25,6 +25,7 @@ __all__ = [
     "History",
     "absent",
     "check",
+    "given_to",
     "label",
     "qualities",
     "reads_durations",
@@ -104,6 +105,14 @@ def absent(estimates: str, trace: Trace) -> str:
         f"no column {' and no column '.join(lacking)}: under estimates={estimates} all jobs count "
         f"as those of one {' and one '.join(lacking)}"
     )
+
+
+def given_to(policy: Mapping[str, Any]) -> str:
+    """Return the estimates that a policy of a spec was given; "" if it was given none."""
+    if estimates := policy.get("estimates"):
+        return str(estimates)
+    error = (policy.get("params") or {}).get("estimate_error")
+    return f"noise:{error:g}" if error else ""
 
 
 def qualities(given: str | Iterable[str]) -> list[str]:

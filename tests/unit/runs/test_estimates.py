@@ -194,6 +194,22 @@ def test_worlds_by_hand(
     assert result.jobs["finish_s"].to_pylist() == finishes
 
 
+@pytest.mark.parametrize(
+    ("chosen", "estimates", "words"),
+    [
+        ("sjf", "user:mean:2", "It was given estimates of durations: user:mean:2."),
+        (gl.policies.Sjf(estimate_error=0.5), "exact", "durations: noise:0.5."),
+        ("sjf", "exact", ""),
+        ("fifo-skip", "user:mean:2", ""),
+    ],
+)
+def test_an_explanation_names_the_estimates(chosen: Any, estimates: str, words: str) -> None:
+    result = gl.simulate(lab("1x1 g"), trace(USER), chosen, estimates=estimates)
+    said = str(result.explain("ann-2"))
+    assert words in said
+    assert ("estimates" in said) == bool(words)
+
+
 def test_srtf_with_one_estimate_for_all_is_fifo_skip() -> None:
     drawn = gl.synth.philly(jobs=200, seed=1, max_gpus=8, load=1.2, cluster_gpus=16)
     names = ("arrival_s", "gpus", "duration_s")

@@ -26,6 +26,7 @@ from gangline.analysis.report.digest import gpus_by_type
 from gangline.analysis.report.tables import Cell, Table, text
 from gangline.files.places import unsealed
 from gangline.runs import arrival_window, comparison
+from gangline.runs.estimates import given_to
 from gangline.runs.offered_load import in_words, shown
 from gangline.trace.jobs.notes import DROPPED, explain
 
@@ -326,10 +327,8 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
 
 def _knows(policy: Mapping[str, Any]) -> str:
     """Say what a policy knows of the durations of jobs."""
-    if told := policy.get("estimates"):
-        return f"estimates of durations: {told}"
-    if error := (policy.get("params") or {}).get("estimate_error"):
-        return f"estimates of durations: noise:{error:g}"
+    if estimates := given_to(policy):
+        return f"estimates of durations: {estimates}"
     return _KNOWS.get(str(policy.get("knowledge")), "not recorded")
 
 

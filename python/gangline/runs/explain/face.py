@@ -173,11 +173,16 @@ def _repeated(
 
 
 def _rule(policy: dict[str, Any]) -> str:
-    """Return what one of our policies does, in a line."""
+    """Return what one of our policies does, and the estimates that it was given."""
     from gangline.policies.registry import registry
+    from gangline.runs.estimates import given_to
 
     made = None if policy.get("python") else registry.get(policy["name"])
-    return ((made and made.__doc__) or "").split("\n")[0].rstrip(".")
+    does = ((made and made.__doc__) or "").split("\n")[0].rstrip(".")
+    estimates = given_to(policy)
+    return (
+        f"{does}. It was given estimates of durations: {estimates}" if does and estimates else does
+    )
 
 
 def row_of(jobs: pa.Table, job: str) -> int:
