@@ -70,6 +70,17 @@ def test_estimates_agree_with_the_slow_simulator(policy: str, data: st.DataObjec
     compare(world, policy, params)
 
 
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_limits_of_slurm_are_multiples_of_estimates(data: st.DataObject) -> None:
+    world = data.draw(told_worlds(worlds(checkpoints=False)), label="world")
+    for row in world["jobs"]:
+        row["time_limit_s"] = None
+    assume(world["run"]["estimates"] != "limit")
+    factor = data.draw(st.sampled_from([0.5, 1.0, 2.0]), label="limit_factor")
+    compare(world, "slurm", {"limit_factor": factor})
+
+
 @pytest.mark.parametrize("policy", NOISY)
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())

@@ -22,7 +22,7 @@ mod queue;
 pub(crate) use params::{ShareRule, SlurmParams};
 
 use crate::kit::why::NO_PLACE;
-use crate::kit::{Alarm, Places};
+use crate::kit::{Alarm, Places, Seen};
 use fairshare::FairShare;
 use gangline_engine::{
     Cause, Changes, ClusterView, FreeIndex, Knowledge, Next, Plan, Policy, PolicyError,
@@ -250,7 +250,8 @@ impl Slurm {
             return Ok(limit);
         }
         if self.params.limit_factor > 0.0 {
-            let limit = self.params.limit_factor * view.duration(job)?.0 as f64;
+            let duration = Seen::AS_TOLD.duration(view, job)?;
+            let limit = self.params.limit_factor * duration.0 as f64;
             let is_long = limit >= SPAN_MAX.0 as f64;
             return Ok(if is_long {
                 UNLIMITED
