@@ -828,9 +828,9 @@ mod tests {
                 "queues",
                 queue(vec![
                     table([name.clone()]),
-                    table([name.clone(), ("wieght", number)]),
+                    table([name.clone(), ("weighty", number)]),
                 ]),
-                "queues[1].wieght",
+                "queues[1].weighty",
             ),
             (
                 "queues",

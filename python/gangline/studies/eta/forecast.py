@@ -61,6 +61,7 @@ def eta(
     sharing: SharingOptions | None = None,
     workers: int | None = None,
     progress: bool | Progress = False,
+    format: str | None = None,  # noqa: A002
     **reading: object,
 ) -> Eta:
     """Forecast when the jobs that wait in a queue will start.
@@ -103,8 +104,10 @@ def eta(
         Maximum number of concurrent runs; default: one per core.
     progress : bool or callable
         As for `gangline.simulate`; with several workers none is shown.
+    format : str, optional
+        Format of the queue, as for `gangline.read_trace`.
     **reading
-        How the queue is read, as for `gangline.read_trace`: format, columns, zone, ...
+        Other options of the reader, as for `gangline.read_trace`: columns, zone, ...
 
     Returns
     -------
@@ -147,7 +150,7 @@ def eta(
 
     _check(estimate_error, history, draws, level)
     lab, chosen = as_cluster(cluster), resolve_policy(policy, params)
-    now = read_snapshot(queue, at, **reading)
+    now = read_snapshot(queue, at, format=format, **reading)
     log = Log(now.trace, now.finished)
     logs = [log] if history is None else [Log.of(as_trace(history)), log]
     rows = np.concatenate([now.running, now.pending])

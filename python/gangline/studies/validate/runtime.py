@@ -229,7 +229,9 @@ def fit_runtime(
         notes.append("no restart is known, so the cost of one cannot be fitted")
     if len(run) <= len(design):
         message = f"{outcomes.path}: {len(run)} jobs have a run time and a duration; expected more "
-        raise TraceError(f"{message}than the {max(len(design), 1)} numbers to fit", path=outcomes.path)
+        raise TraceError(
+            f"{message}than the {max(len(design), 1)} numbers to fit", path=outcomes.path
+        )
     return _fitted(design, run / duration, order, models, notes)
 
 
