@@ -72,7 +72,7 @@ fn table(u: &mut Unstructured) -> Result<JobColumns> {
             ..Labels::default()
         },
         requests: Requests {
-            nice: column(u, rows, |u| Ok(whole(u, 9)? as i32))?,
+            nice: column(u, rows, |u| Ok(i32::from(whole::<u8>(u, 9)?)))?,
             ..Requests::default()
         },
     })

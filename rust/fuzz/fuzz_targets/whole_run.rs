@@ -26,7 +26,9 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
         ParamKind::Positives => ParamValue::numbers([number, 3.0, number]),
         ParamKind::NamedWeights => ParamValue::named([("default".to_owned(), 0.5 + number)]),
         ParamKind::NamedShares => ParamValue::named([("default".to_owned(), 0.5)]),
-        ParamKind::Named(kind) => ParamValue::Table([("default".to_owned(), value(u, *kind)?)].into()),
+        ParamKind::Named(kind) => {
+            ParamValue::Table([("default".to_owned(), value(u, *kind)?)].into())
+        }
         ParamKind::Names => ParamValue::words(["default"]),
         ParamKind::Words(words) => ParamValue::words([*u.choose(words)?]),
         ParamKind::Tables(_) => ParamValue::List(Vec::new()),
