@@ -242,7 +242,13 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobC
     columns.labels.account = label(&|row| row * 3, &QUEUES[1..3]);
     columns.labels.partition = label(&|row| row * 2, &QUEUES[3..]);
     columns.labels.qos = label(&|row| row + 1, &QUEUES[1..3]);
-    let seconds = |row: u64| if row % 4 == 0 { 0 } else { 1 + row * 13 % 97 };
+    let seconds = |row: u64| {
+        if row.is_multiple_of(4) {
+            0
+        } else {
+            1 + row * 13 % 97
+        }
+    };
     let limit = |row| SimSpan(seconds(row) as i64 * 1_000_000_000);
     columns.requests.time_limit = Some((0..count).map(limit).collect());
     columns.requests.nice = Some((0..count).map(|row| (row % 5) as i32 - 2).collect());

@@ -341,10 +341,9 @@ impl Motion {
         let active_ns = self.recorder.totals.active_ns;
         let state = &mut self.state;
         state.lives.finish(job, state.now, active_ns);
-        if state.past.is_some() {
-            let took = state.duration(job);
-            let past = state.past.as_mut().expect("it is there");
-            past.note_finish(&state.jobs, job, state.now, took);
+        if let Some(mut past) = state.past.take() {
+            past.note_finish(&state.jobs, job, state.now, state.duration(job));
+            state.past = Some(past);
         }
         job
     }

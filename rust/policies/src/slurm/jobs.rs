@@ -143,7 +143,11 @@ fn key(jobs: &JobFacts, places: &Places, job: JobId, limit: SimSpan) -> Key {
 
 impl JobKinds {
     /// Profiles of a trace. `limit` is asked where the size of a job depends on its time limit.
-    pub(super) fn new<'a>(
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one walk over the columns of the trace"
+    )]
+    pub(super) fn of_trace<'a>(
         view: &ClusterView<'a>,
         places: &Places,
         params: &'a SlurmParams,

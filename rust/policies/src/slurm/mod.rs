@@ -364,9 +364,9 @@ impl Slurm {
     }
 
     /// Whom to preempt for a job, of those whose servers are all open.
-    fn way<'a>(
+    fn way(
         &mut self,
-        (view, plan): (&ClusterView<'a>, &mut Plan<'_>),
+        (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
         seeker: &Seeker<'_>,
     ) -> Option<(Vec<JobId>, GpuSet)> {
         let Self {
@@ -688,7 +688,7 @@ impl Policy for Slurm {
         self.planner = Planner::new(view.cluster().servers().len(), resolution);
         let known = {
             let limit = |job| self.limit(view, job).unwrap_or(UNLIMITED);
-            JobKinds::new(view, &self.places, &self.params, limit)
+            JobKinds::of_trace(view, &self.places, &self.params, limit)
         };
         let jobs = known.jobs;
         let has_place = |job: JobId| {

@@ -72,6 +72,10 @@ impl FairParams {
 
 /// Parameters of the policy.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "options of slurm.conf that have nothing to do with each other"
+)]
 pub(crate) struct SlurmParams {
     pub(super) weights: Weights,
     pub(super) max_age_s: f64,
@@ -121,6 +125,7 @@ impl SlurmParams {
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] for times beyond those of a run, names that are none, and accounts below themselves.
+    #[expect(clippy::too_many_lines, reason = "a line per parameter")]
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let numbers = |name| params.named_numbers(name).unwrap_or_default();
         let weights = Weights {

@@ -159,7 +159,7 @@ impl Queue {
     }
 
     /// All eligible jobs in the order of a pass; `priority` tells that of a job in a line.
-    pub(super) fn walk<'a, P: Fn(&LineKey, JobId) -> i64>(&'a self, priority: P) -> Walk<P> {
+    pub(super) fn walk<P: Fn(&LineKey, JobId) -> i64>(&self, priority: P) -> Walk<P> {
         let mut walk = Walk {
             heads: BinaryHeap::with_capacity(self.busy.len()),
             priority,

@@ -101,15 +101,13 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
             let names = ["ann/ann", "bob/ann", "/bob"].map(ToOwned::to_owned);
             ParamValue::named(names.map(|name| (name, numbers.below(4) as f64)))
         }
-        // other names than those of the types leave a partition without GPUs
-        "partition_types" => ParamValue::None,
         // a QOS preempts only lower ones, or two jobs preempt each other for ever
         "qos_preempt" => {
             let below = ParamValue::words(["ann"]);
             ParamValue::Table([("bob".to_owned(), below)].into())
         }
-        // not shorter than the age of some job
-        "horizon_s" => ParamValue::None,
+        // not shorter than the age of some job; other names than those of the types leave a partition without GPUs
+        "horizon_s" | "partition_types" => ParamValue::None,
         // (1 + surcharge) x factor <= 1: higher prices can keep every job off an empty cluster
         "umin_factor" => ParamValue::Float(numbers.pick(&[0.01, 0.25, 0.5])),
         "spread_surcharge" => ParamValue::Float(numbers.pick(&[0.0, 0.1, 1.0])),
