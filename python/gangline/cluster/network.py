@@ -58,7 +58,7 @@ def presets() -> list[str]:
 
 
 def known_models(cluster: ClusterKeys) -> list[str]:
-    """Model labels that the cluster's network knows; `*` stands for all others.
+    """Model labels that the cluster's network knows; `*` is any other model.
 
     Examples
     --------

@@ -155,7 +155,7 @@ class WhatIf:
 
     def __str__(self) -> str:
         lines = [self.titles(), *self.cells()]
-        # what went wrong stands in one cell and is no reason for a wide column
+        # the text of an error is in one cell, which must not widen the column
         whole = [
             lines[0],
             *(c for c, row in zip(lines[1:], self.rows, strict=True) if not row.error),

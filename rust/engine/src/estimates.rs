@@ -16,7 +16,7 @@ pub enum Estimates {
     Noise(f64),
     /// One of each job, as given.
     Given(Vec<SimSpan>),
-    /// What jobs before it took.
+    /// Statistics of the durations of jobs that finished before it arrived.
     History(History),
 }
 
@@ -24,11 +24,11 @@ pub enum Estimates {
 /// model), or else those of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
-    /// Whether jobs of the same user and model come before others of the user.
+    /// Whether jobs of the same user and model are preferred to other jobs of the user.
     pub by_model: bool,
     /// Which of their durations counts.
     pub statistic: Statistic,
-    /// Only so many of those that finished last count; `None` = all.
+    /// Number of jobs that count, the last to finish; `None` = all.
     pub last: Option<usize>,
     /// For a job before which none has finished.
     pub default: SimSpan,
@@ -39,7 +39,7 @@ pub struct History {
 pub enum Statistic {
     /// The mean, to the nearest nanosecond.
     Mean,
-    /// The smallest that at least so many percent of them do not exceed; 1 to 100.
+    /// Smallest duration that at least this percentage of them does not exceed; 1 to 100.
     Percentile(u32),
 }
 

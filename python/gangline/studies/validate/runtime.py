@@ -291,7 +291,7 @@ def _cost(words: str, model: str) -> str:
 
 
 def _sigma(scale: float, jobs: int, numbers: int) -> Estimate:
-    """Return the deviation of the noise, from what is left after so many numbers were fitted."""
+    """Return the deviation of the noise from the residuals, given the count of fitted numbers."""
     value = scale * (jobs / (jobs - numbers)) ** 0.5
     spread = float(np.exp(_NORMAL * _MAD_ERROR / jobs**0.5))
     return Estimate(value, value / spread, value * spread)
