@@ -43,9 +43,7 @@ __all__ = [
     "leaders",
     "load_said",
     "means",
-    "price",
     "ranking",
-    "reference",
     "run_name",
     "seeds_said",
     "waiting",
@@ -464,7 +462,8 @@ def headline(
         within = "" if is_alike else ", within 1 %"
         return f"{names} have the same mean time to finish{within}: {took}{_calmest(best, name)}."
     next_best, _ = ranking(others)
-    base = reference(means, others, baseline)
+    label = means[0]["policy"] if baseline is None else baseline
+    base = next((row for row in others if row["policy"] == label), None)
     cuts = "cuts" if len(level) == 1 else "cut"
     said = f"{names} {cuts} the mean time to finish by {_less(best[0], next_best[0])} against "
     said += formatting.listed([name(row["policy"]) for row in next_best])
@@ -481,14 +480,6 @@ def headline(
         rest = [f"{name(row['policy'])} ({_took(row)})" for row in best[1:]]
         said += f"; they do not tell {formatting.listed(rest)} apart from it"
     return f"{said}{_calmest(best, name)}."
-
-
-def reference(
-    means: Sequence[Row], others: Sequence[Row], baseline: str | None = None
-) -> Row | None:
-    """Return the row of the baseline if it is one of the others: by default that of the first."""
-    label = means[0]["policy"] if baseline is None else baseline
-    return next((row for row in others if row["policy"] == label), None)
 
 
 def assumptions(
@@ -631,27 +622,6 @@ def _took(row: Row) -> str:
     return formatting.duration(row["jct_mean_s"])
 
 
-def price(row: Row, name: Name = str) -> str:
-    """Say what a policy did to running jobs, and what restarts took."""
-    jobs = float(row.get("jobs") or 0) - float(row.get("dropped") or 0)
-    stops, moves = float(row.get("preemptions") or 0), float(row.get("migrations") or 0)
-    if stops == 0.0 and moves == 0.0:
-        return f"{name(row['policy'])} preempted and moved no job."
-    done = []
-    if stops:
-        done.append(f"stopped running jobs {_times(stops)}")
-    if moves:
-        done.append(f"moved running jobs {_times(moves)}")
-    each = f" ({formatting.times((stops + moves) / jobs)} per job)" if jobs else ""
-    lost = row.get("overhead_fraction")
-    cost = (
-        "restarts cost nothing in this run (--restart-s 30 makes each take 30 s)"
-        if not lost
-        else f"starts and restarts took {formatting.percent(lost)} of the GPU time that jobs held"
-    )
-    return f"{name(row['policy'])} {' and '.join(done)}{each}; {cost}."
-
-
 def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, str]:
     """Return what the load means: what must be known before the recommendation, and what after.
 
@@ -692,11 +662,6 @@ def waiting(means: Sequence[Row]) -> str:
     if max(times) > (1.0 + _HARDLY) * min(times):
         return f"{said}."  # they differ in how fast jobs ran
     return f"{said}, so policies can hardly differ in it: {formatting.LIGHT_LOAD}."
-
-
-def _times(count: float) -> str:
-    """Say how often; a mean over seeds need not be whole."""
-    return f"{formatting.count(count)} time" + ("" if count == 1.0 else "s")
 
 
 def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:

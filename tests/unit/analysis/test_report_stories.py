@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 import worlds
-from gangline.analysis.report import _gantt_svg, why
+from gangline.analysis.report import _gantt_svg
 from gangline.analysis.report.page import render
 from gangline.analysis.report.stories import sentences, with_causes
 
@@ -94,13 +93,10 @@ def test_gpus_that_were_not_free_link_to_the_stories_that_say_why() -> None:
     assert '<a href="#delayed">' not in alone
 
 
-def test_what_waited_while_gpus_were_free_is_told(snapshot: Snapshot) -> None:
+def test_a_wait_behind_the_head_is_told(snapshot: Snapshot) -> None:
     """Two GPUs; j0 holds one to 10 s, j1 wants both, j2 one: from 2 to 10 s j2 is behind j1."""
     two = gl.Cluster.homogeneous(servers=1, gpus=2)
     run = digest([(0, 1, 10), (1, 2, 5), (2, 1, 3)], "fifo", two)
-    assert run.unfit == [("1", 2, pytest.approx(8 / 22)), ("2", 1, 0.0)]
-    (said,) = why.unfit([run])
-    snapshot(re.sub("<[^>]*>", "", said))
     snapshot(sentences(run.stories[0]))
 
 

@@ -126,7 +126,7 @@ def said(runs: list[gl.report.Digest]) -> str:
     rows = findings.rows(runs)
     means = comparison.means(rows)
     parts = [*answer.on_top(runs), answer.recommendation(means, rows, runs)]
-    whole = re.sub(r"</?code[^>]*>", "", " ".join([*parts, answer.in_short(means, rows, runs)]))
+    whole = re.sub(r"</?code[^>]*>", "", " ".join(parts))
     shown = re.sub(r"<[^>]*>", " ", whole)
     return re.sub(r" (?=[,.;:)])", "", " ".join(shown.split()))
 
@@ -138,8 +138,6 @@ def test_the_answer_by_hand(snapshot: Snapshot) -> None:
     snapshot(answered)
     assert [run.behind_head for run in runs] == [pytest.approx(8 / 22), 0.0]
     assert [run.idle_while_waiting for run in runs] == [pytest.approx(9 / 36), pytest.approx(0.2)]
-    assert "idle:" not in answered
-    assert "Knowledge" not in answered
 
 
 def test_one_policy_is_described(snapshot: Snapshot) -> None:
@@ -199,10 +197,10 @@ def test_no_line_ends_inside_an_option() -> None:
     """A browser may break a line after the two hyphens and before the value."""
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
     rows = worlds.columns("0 1 100", "1 1 10")
-    runs = digests(one, rows, "sjf", "srtf")
+    runs = digests(one, rows, "fifo", "srtf")
     table = findings.rows(runs)
-    shown = answer.in_short(comparison.means(table), table, runs)
-    assert '(<code class="short">--restart-s 30</code> makes each take' in shown
+    shown = answer.recommendation(comparison.means(table), table, runs)
+    assert '(<code class="short">--restart-s 30</code> charges 30' in shown
 
 
 def test_the_price_of_the_best_is_named(snapshot: Snapshot) -> None:
@@ -217,19 +215,6 @@ def test_the_price_of_the_best_is_named(snapshot: Snapshot) -> None:
         "srtf assumes free preemption each job still has to run" not in free
     )  # the rival does, too
     assert "srtf assumes free preemption" in said(digests(one, rows, "fifo", "srtf"))
-
-
-def test_who_fares_worse_under_the_best_is_named(snapshot: Snapshot) -> None:
-    """Ten jobs of 60 s and ten of 2 h come at once to one GPU: srtf and sjf run the short first.
-
-    Under sjf the last long job is done after 20 h 10 min. Under a policy that runs them last come
-    first the long ones would be done sooner.
-    """
-    one = gl.Cluster.homogeneous(servers=1, gpus=1)
-    rows = worlds.columns(*["0 1 7200"] * 10, *["0 1 60"] * 10)
-    answered = said(digests(one, rows, "fifo", "sjf"))
-    # long: (10 x 60 + 7200 x 5.5) s under sjf, 7200 x 5.5 s under fifo
-    snapshot(answered)
 
 
 def test_too_coarse_a_timeline_explains_nothing() -> None:
@@ -353,9 +338,10 @@ def test_the_answer_is_true_in_any_world(
     least = min(mean.values())
     assert {name for name in names if mean[name] <= least * 1.0099} <= best
     assert (best == set(names)) == (found[2] == "have")
-    stops = re.findall(r"([\w-]+) stopped running jobs ([0-9]+) times?", answered)
-    for name, count in stops:
-        assert int(count) == sum(job["preemptions"] for job in jobs[name])
+    at = re.search(r"\), at ([0-9]+) preemptions?", answered)
+    if len(best) == 1:
+        (name,) = best
+        assert int(at[1] if at else 0) == sum(job["preemptions"] for job in jobs[name])
 
 
 def test_paths_of_a_machine_are_names_of_files() -> None:
@@ -504,9 +490,6 @@ def test_shares_of_waiting_over_several_draws_are_those_of_all_that_was_waited()
     waited = 22 + 100 * (9 + 13)
     assert mean["behind_head"] == pytest.approx(8 / waited)
     assert mean["wait_mean_s"] == pytest.approx(waited / 6)
-    (run,) = findings.pooled(runs)
-    found = {name: (jobs, share) for name, jobs, share in run.unfit}
-    assert found == {"1": (3, pytest.approx(8 / waited)), "2": (3, 0.0)}
     page = gl.report.render(runs)
     assert "Means over 2 runs. Times to finish, groups of jobs and fairness are charted" in page
     assert "pairs of models are of the one with seed 0." in page

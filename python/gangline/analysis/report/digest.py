@@ -177,8 +177,6 @@ class Digest:
     reasons : dict of str to float
         Mean waiting of a job by `waiting.REASONS` (waited_too_few_s, ...), and what `stories.stops`
         tells of stopped jobs; empty if the run kept no segments.
-    unfit : list of (str, int, float)
-        By size of gang: name, jobs, and share of all waiting while enough GPUs were free.
     stories : list of Story
         The most delayed jobs.
     jct_s : float32 array
@@ -218,7 +216,6 @@ class Digest:
     shapes: Shapes | None = None
     pairs: list[PairTime] = field(default_factory=list)
     reasons: dict[str, float] = field(default_factory=dict)
-    unfit: list[tuple[str, int, float]] = field(default_factory=list)
     stories: list[Story] = field(default_factory=list)
     jct_s: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     excerpt: Excerpt | None = None
@@ -326,7 +323,7 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
         if rows is not None and result.summary.get("preemptions"):
             stopped, taker = rows.preempted()[:2]
             pairs = stopped[is_counted[stopped]], taker[is_counted[stopped]]
-        reasons, unfit = ({}, []) if rows is None else _reasons(result, found, pairs, is_counted)
+        reasons = {} if rows is None else _reasons(result, found, pairs, is_counted)
         told = worst(result, found, rows, pairs, is_counted)
         took_s = floats(jobs, "jct_s").astype(np.float32)
         is_shown = is_counted & np.isfinite(took_s)
@@ -354,7 +351,6 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
             shapes=formed,
             pairs=[] if rows is None else _pairs(result, rows),
             reasons=reasons,
-            unfit=unfit,
             stories=told,
             jct_s=took_s,
             excerpt=None if rows is None else excerpt(result, rows),
@@ -503,20 +499,15 @@ def _losses(jobs: pa.Table) -> list[Loss]:
 
 def _reasons(
     result: Result, found: Waits | None, pairs: tuple[Ints, Ints], is_counted: Bools
-) -> tuple[dict[str, float], list[tuple[str, int, float]]]:
-    """Return means of the waiting by reason, what was stopped, and which gangs waited in vain."""
+) -> dict[str, float]:
+    """Return means of the waiting by reason, and what was stopped."""
     told = stops(result.jobs, *pairs)
     if found is None:
-        return told, []
+        return told
     jobs = max(int(is_counted.sum()) - int(result.summary.get("dropped") or 0), 1)
     total = found.reasons_s.sum(axis=0) / jobs
-    told |= {f"waited_{reason.key}_s": float(s) for reason, s in zip(REASONS, total, strict=True)}
-    codes, names = size_codes(floats(result.jobs, "gpus"))
-    waited = np.bincount(codes[found.job], found.reasons_s[:, 1:].sum(axis=1), len(names))
-    count = np.bincount(codes[is_counted], minlength=len(names))
-    whole = float(found.reasons_s.sum())
-    shares = zip(names, count.tolist(), (waited / (whole or 1.0)).tolist(), strict=True)
-    return told, [(name, n, share) for name, n, share in shares if n]
+    parts = zip(REASONS, total, strict=True)
+    return told | {f"waited_{reason.key}_s": float(seconds) for reason, seconds in parts}
 
 
 def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]:

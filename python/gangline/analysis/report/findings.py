@@ -11,7 +11,6 @@ import numpy as np
 from gangline._support import formatting as words
 from gangline.analysis.report.command import trace_seeds
 from gangline.analysis.report.digest import LENGTHS, Group, curve
-from gangline.analysis.report.waiting import REASONS as WAITED
 from gangline.runs import comparison
 from gangline.runs.explain.reasons import HEAD_OF_LINE
 
@@ -82,7 +81,6 @@ def _pooled(mine: Sequence[Digest]) -> Digest:
         gangs=_groups([run.gangs for run in mine], once, _size),
         lengths=_groups([run.lengths for run in mine], once, LENGTHS.index),
         users=_groups([run.users for run in mine], once, str),
-        unfit=_unfit(mine, once),
     )
 
 
@@ -116,23 +114,6 @@ def _joined(names: Sequence[str]) -> str:
         return names[0]
     sizes = [int(size) for name in names for size in name.split(" to ")]
     return f"{min(sizes)} to {max(sizes)}"
-
-
-def _unfit(mine: Sequence[Digest], once: float) -> list[tuple[str, int, float]]:
-    """Return `Digest.unfit` of several runs: shares of what jobs waited in all of them."""
-    found: dict[int, tuple[list[str], int, float]] = {}
-    total = 0.0
-    for run in mine:
-        jobs = run.summary["jobs"] - (run.summary.get("dropped") or 0)
-        waited = jobs * sum(run.reasons.get(f"waited_{reason.key}_s", 0.0) for reason in WAITED)
-        total += waited
-        for name, n, share in run.unfit:
-            names, count, before = found.get(_size(name), ([], 0, 0.0))
-            found[_size(name)] = [*names, name], count + n, before + share * waited
-    return [
-        (_joined(names), math.ceil(once * count), s / (total or 1.0))
-        for _, (names, count, s) in sorted(found.items())
-    ]
 
 
 def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:

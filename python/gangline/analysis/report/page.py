@@ -116,8 +116,9 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
         f"<header><h1>{title}</h1>{_lede(runs)}</header><main>{warned}"
         f'<p class="answer">{answer.recommendation(means, rows, runs)}</p>'
         f"{section('verdict', 'Verdict', _verdict(rows, drawn))}"
-        f'<div class="charts first">{blocks.get("jct_s", "")}{answer.in_short(means, rows, runs)}'
-        f'</div><nav aria-label="On this page">{links}</nav>{_key(drawn)}{"".join(parts)}</main>'
+        f'<div class="charts">{blocks.get("jct_s", "")}</div>'
+        f'<nav aria-label="On this page">{links}</nav>'
+        f"{_key(drawn)}{''.join(parts)}</main>"
         f"{footer(drawn[0].spec['gangline'])}"
     )
     return document(title, body)

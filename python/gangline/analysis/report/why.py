@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-__all__ = ["content", "unfit"]
+__all__ = ["content"]
 
 _BY_REASON = (
     *(
@@ -53,8 +53,6 @@ _CAUSES = (
     "; whether the policy preferred those jobs is not in the tables: "
     f'<a href="#{_STORIES}">the stories of the most delayed jobs</a> say it'
 )
-_MUCH = 0.05  # ours: share of all waiting from which the page says which jobs waited in vain
-_LIST = 0.6  # ours: share of such waiting that makes one size of job worth naming
 
 
 def content(
@@ -109,7 +107,6 @@ def _waiting(means: Sequence[Row], drawn: Sequence[Digest], causes: str) -> str:
     )
     return (
         table.html("What jobs waited for, by policy")
-        + "".join(f"<p>{line}</p>" for line in unfit(drawn))
         + f'<ul class="terms{" keyed" if is_known else ""}">{about}</ul>'
     )
 
@@ -132,25 +129,6 @@ def _put_bars(table: Table, rows: Sequence[Row]) -> None:
             Cell(f'<div class="stack thin">{bar}</div>', wait, kind="wide"),
             of(wait, words.duration),
         ]
-
-
-def unfit(drawn: Sequence[Digest]) -> list[str]:
-    """Say which jobs waited although enough GPUs were free, where it is much of the waiting."""
-    said = []
-    for run in drawn:
-        whole = sum(share for _, _, share in run.unfit)
-        if whole < _MUCH:
-            continue
-        name, jobs, share = max(run.unfit, key=lambda one: one[2])
-        line = (
-            f"Under {tables.name(run.label)}, {words.percent(whole)} of all waiting was while "
-            "enough GPUs were free"
-        )
-        if share > _LIST * whole and len(run.unfit) > 1:
-            size = "1 GPU" if name == "1" else f"{text(name)} GPUs"
-            line += f", {words.percent(share / whole)} of it by jobs of {size} ({jobs:,})"
-        said.append(f"{line}.")
-    return said
 
 
 def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
