@@ -25,7 +25,6 @@ from gangline.studies.advise.calibration import Calibration, calibrate
 from gangline.studies.advise.contenders import contender, default_contenders
 from gangline.studies.advise.parts import Parts
 from gangline.studies.advise.sizes import default_sizes, resized
-from gangline.studies.validate.result import signed
 from logs import LAB, log_of
 
 if TYPE_CHECKING:
@@ -122,11 +121,9 @@ class TestByHand:
             "has the least mean wait, 1 h 17 min."
         )
         assert said["users"] == (  # none is left of whom to say that their change is small
-            "Under sjf 2 of 3 users wait less than under fifo and 1 waits longer. Those who gain "
-            "most: ana (1 h 4 min to 34 min) and cho (1 h 59 min to 59 min). Those who lose most: "
-            "ben (1 h to 1 h 40 min)."
+            "Under sjf 2 of 3 users wait less than under fifo and 1 waits longer."
         )
-        assert said["needs"].startswith("sjf needs to know how long each job will run.")
+        assert said["needs"].startswith("sjf needs to know how long each job will run: ")
 
 
 def test_without_observed_starts_it_cannot_calibrate_and_goes_on() -> None:
@@ -156,9 +153,7 @@ def test_a_log_without_waits_tells_nothing() -> None:
     found = gl.advise("4x8xA100", pa.table({**JOBS, **starts}), ["fifo", "sjf"], servers=[4])
     said = (
         "Only 0 of 4 jobs waited for longer than 5 min (0 %), so the log hardly tells policies "
-        "apart. fifo is nearest to it: the 4 jobs waited 0 s on average and wait 0 s under it (–). "
-        "The rank correlation of the waits is none. The distance of waits and order is 1.00, "
-        "where 1 means none."
+        "apart. fifo is nearest to it: its distance of waits and order is 1.00, where 1 means none."
     )
     assert found.calibration.sentences() == [said, "The log does not distinguish sjf from fifo."]
 
@@ -311,12 +306,8 @@ class TestEverySentenceByItsCommand:
         by = {one["policy"]: one["layers"]["prediction"]["waits"] for one in found["policies"]}
         best = min(by, key=lambda name: by[name]["distance"])
         waits = by[best]
-        mean = waits["wait_mean_s"]
         assert text.startswith(
-            f"{best} resembles the log most: the {waits['jobs']} jobs waited "
-            f"{duration(mean['observed'])} on average and wait {duration(mean['simulated'])} under "
-            f"it ({signed(mean['error'])}). The rank correlation of the waits is "
-            f"{waits['rank_correlation']:.2f}. The distance of waits and order is "
+            f"{best} resembles the log most: its distance of waits and order is "
             f"{waits['distance']:.2f}, where 1 means none."
         )
         assert best == "easy"
@@ -352,10 +343,6 @@ class TestEverySentenceByItsCommand:
         lose = [name for name in base if is_seen(name) and change[name] > 0]
         assert f" {len(gain)} of {len(base)} users wait less" in text
         assert f" and {len(lose)} {'waits' if len(lose) == 1 else 'wait'} longer" in text
-        gain.sort(key=lambda name: change[name] * base[name]["jobs"])
-        first = gain[0]
-        said = f"{duration(base[first]['wait_mean_s'])} to {duration(best[first]['wait_mean_s'])}"
-        assert f"Those who gain most: {first} ({said})" in text
 
     def test_sizes(self, saved: Path) -> None:
         text, found = checked(saved, "more")

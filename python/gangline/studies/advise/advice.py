@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
     from gangline._support.statistics import Estimate
     from gangline.studies.advise.contenders import Contender
-    from gangline.studies.advise.options import Affected, Option
+    from gangline.studies.advise.options import Option
 
 __all__ = ["Advice"]
 
-_NAMED = 3  # users that a sentence names
 _HARDLY = "at most a minute or 5 %"
 
 
@@ -220,7 +219,7 @@ class Advice(Facts):
         return [Claim("plain", said, typed.compare(self.servers, sorted(plain)))]
 
     def _users(self, row: Option) -> str:
-        """Say how many users gain and lose, and who most."""
+        """Say how many users gain and lose; the table of users says who, and how much."""
         gain, lose = row.gain, row.lose
         verb = "waits" if len(lose) == 1 else "wait"
         said = (
@@ -228,11 +227,7 @@ class Advice(Facts):
             f"than under {self.base} and {len(lose)} {verb} longer"
         )
         is_all = len(gain) + len(lose) == len(row.users)
-        said += "." if is_all else f"; for the others the change is {_HARDLY}."
-        for word, users in (("gain", gain), ("lose", lose)):
-            if users:
-                said += f" Those who {word} most: {listed([_one(u) for u in users[:_NAMED]])}."
-        return said
+        return said + ("." if is_all else f"; for the others the change is {_HARDLY}.")
 
     def _fewer(self) -> tuple[str, int] | None:
         """Say with how many servers the best scheduler does what the base does now."""
@@ -299,9 +294,8 @@ class Advice(Facts):
             return "No contender needs to know how long jobs run."
         verb = "needs" if len(informed) == 1 else "need"
         return (
-            f"{listed(informed)} {verb} to know how long each job will run. In these runs that is "
-            "known exactly; on a cluster it is an estimate, such as the time limit that a user "
-            "asks for, so the gain is smaller there."
+            f"{listed(informed)} {verb} to know how long each job will run: exactly in these runs, "
+            "by an estimate on a cluster, where the gain may be smaller."
         )
 
 
@@ -312,7 +306,3 @@ def _how_sure(one: Estimate) -> str:
     if one.high < 0.0:
         return f"The 95 % interval of the change is {ends}."
     return f"That may be chance: the 95 % interval of the change is {ends}."
-
-
-def _one(user: Affected) -> str:
-    return f"{user.name} ({duration(user.base_s)} to {duration(user.wait_s)})"

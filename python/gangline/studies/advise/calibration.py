@@ -103,14 +103,7 @@ class Calibration:
         if best is None:
             return [f"No policy can be calibrated: {self.why}."]
         waits = best.waits
-        mean = waits.wait_mean_s
-        rank = "none" if waits.rank_correlation is None else f"{waits.rank_correlation:.2f}"
-        numbers = (
-            f"the {plural(waits.jobs, 'job')} waited {duration(mean.observed)} on average and wait "
-            f"{duration(mean.simulated)} under it ({signed(mean.error)}). The rank correlation of "
-            f"the waits is {rank}. The distance of waits and order is {waits.distance:.2f}, where "
-            "1 means none"
-        )
+        numbers = f"its distance of waits and order is {waits.distance:.2f}, where 1 means none"
         if self.is_quiet:
             said = (
                 f"Only {waits.waiting:,} of {plural(waits.jobs, 'job')} waited for longer than "

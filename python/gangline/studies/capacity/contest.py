@@ -76,7 +76,7 @@ class CapacityContest:
         keep = "keeps" if len(best) == 1 else "keep"
         said = [f"{formatting.listed(best)} {keep} {first.kept} with {with_what}: "]
         said[0] += f"{first.named(point)}."
-        said += [*first.counted(), *self._others(), *self._undecided(), *self._bound_by_load()]
+        said += [*first.counted(), *self._unkept(), *self._undecided(), *self._bound_by_load()]
         said += self._near_the_limit()
         said += [line for plan in self.plans for line in plan.hidden()]
         for plan in self.plans:
@@ -157,20 +157,13 @@ class CapacityContest:
     def _has_intervals(self) -> bool:
         return any(plan.interval is not None for plan in self.plans)
 
-    def _others(self) -> list[str]:
-        """Say what the policies that are not best need."""
-        said, none = [], []
-        for plan in self.plans:
-            if plan.answer is None:
-                none.append(plan.policy)
-            elif plan.policy not in self.best:
-                verb = "needs" if self._is_servers else "sustains"
-                said.append(f"{plan.policy} {verb} {plan.answer:g}")
-        lines = [f"{formatting.listed(said)}."] if said else []
-        if none:
-            what = formatting.listed(none)
-            lines.append(f"No size that was looked at keeps {self._first.kept} under {what}.")
-        return lines
+    def _unkept(self) -> list[str]:
+        """Say which policies keep the targets with no size that was looked at."""
+        none = [plan.policy for plan in self.plans if plan.answer is None]
+        if not none:
+            return []
+        under = formatting.listed(none)
+        return [f"No size that was looked at keeps {self._first.kept} under {under}."]
 
     def _bound_by_load(self) -> list[str]:
         """Say where the offered load alone decides the answer, and what is not an answer."""

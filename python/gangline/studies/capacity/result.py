@@ -203,14 +203,9 @@ class CapacityPlan:
             return [*said, *self.counted(), *self._too_small(), *self.shape()]
         said = [f"{self.named(self.point)} {'keep' if self._is_plural else 'keeps'} {kept}: "]
         said[0] += "; ".join(self._valued(target, self.point) for target in self.targets) + "."
-        easier = self._easier
-        place = easier.index(self.point)
         if self.answer == self.hardest:
             said[0] += " None is needed." if self.answer == 0 else ""
             said[0] += " No larger load was looked at." if self.vary == "load" else ""
-        before = easier[place - 1] if place else None
-        if before is not None and not (before.keeps and self._may_be(before)):
-            said[0] += f" {self._step_before(before)}"
         said += [*self._loaded(), *self.counted(), *self.hidden()]
         if self.has_free_restarts:
             said.append(free_restarts([self.policy]))
@@ -352,25 +347,6 @@ class CapacityPlan:
             said += f" (95 % interval {_ends(target.key, value)})"
         return said
 
-    def _step_before(self, before: Point) -> str:
-        if self.vary == "servers":
-            subject = f"{int(before.size):,} {'does' if before.size == 1 else 'do'}"
-        else:
-            subject = f"{before.size:g} times does"
-        if not before.values:
-            return f"{subject} not: a job can never run."
-        if before.is_overloaded and not self.allow_overload:
-            keeps = "keeps" if before.size == 1 or self.vary == "load" else "keep"
-            subject = subject.rpartition(" ")[0]
-            verb = f"{keeps} it only because {self.what_ends}" if before.keeps else ""
-            verb = verb or f"{'is' if keeps == 'keeps' else 'are'} too few"
-            if self.vary == "load" and not before.keeps:
-                verb = "is too much"
-            return f"{subject} {verb}: the offered load there is {load_text(before.load)}."
-        broken = [one for one in self.targets if not one.keeps(before.values[one.key].mean)]
-        told = "; ".join(self._valued(target, before) for target in broken)
-        return f"{subject} not: {told}."
-
     def _certainty(self) -> list[str]:
         if self.seeds > 1 and not self.seeds_matter:
             return [f"All {self.seeds} seeds give the same values, so there are no intervals."]
@@ -421,37 +397,33 @@ class CapacityPlan:
         draws = ""
         if self.traces > 1 and point.load_max is not None:
             draws = f" on average over {self.traces} traces (at most {load_text(point.load_max)})"
-        said = f"The offered load there is {load_text(point.load)}{draws}"
-        if point.is_overloaded:
-            said += f": {MORE_WORK.format('the GPUs')}. {_ENDLESS}, and {self.kept} "
-            said += f"{'holds' if len(self.targets) == 1 else 'hold'} only because {self.what_ends}"
-        elif point.load >= _NEAR:
-            said += ", close to the limit of 1: another draw of the jobs may need more"
-        large = self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY
-        share = formatting.percent(self.largest_share)
-        said += f".{suggestion(self.steady_window)}"
-        mean = " on average" if self.traces > 1 else ""
-        more = f" The 10 largest of {self.jobs:,} jobs hold {share} of the work{mean}"
-        return [f"{said}{more}: the answer depends on when they arrive." if large else said]
+        said = ""
+        if draws or point.load >= _NEAR:
+            said = f"The offered load there is {load_text(point.load)}{draws}"
+            if point.is_overloaded:
+                said += f": {MORE_WORK.format('the GPUs')}. {_ENDLESS}, and {self.kept} "
+                said += "holds" if len(self.targets) == 1 else "hold"
+                said += f" only because {self.what_ends}"
+            elif point.load >= _NEAR:
+                said += ", close to the limit of 1: another draw of the jobs may need more"
+            said += f".{suggestion(self.steady_window)}"
+        if self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY:
+            share = formatting.percent(self.largest_share)
+            mean = " on average" if self.traces > 1 else ""
+            said += f" The 10 largest of {self.jobs:,} jobs hold {share} of the work{mean}: the "
+            said += "answer depends on when they arrive."
+        return [said.lstrip()] if said else []
 
     def only_by_the_end(self) -> list[str]:
-        """Say which sizes keep the targets only because the trace ends."""
-        found = self._only_overloaded
-        if not found:
+        """Say why sizes with more work than they can do are no answer, if such a size was seen."""
+        if not self._only_overloaded:
             return []
-        loads = sorted({load_text(point.load) for point in (found[0], found[-1])})
-        what = "servers" if self.vary == "servers" else "times the load of the trace"
-        what = "server" if what == "servers" and [one.size for one in found] == [1] else what
-        is_one = len(found) == 1 and (self.vary == "load" or found[0].size == 1)
-        keep = "keeps" if is_one else "keep"
         said = (
-            f"{_sizes(found)} {what} also {keep} {self.kept}, but only because {self.what_ends}: "
-            f"the offered load there is {' to '.join(loads)}. {_ENDLESS}."
+            f"A size with an offered load above 1 keeps {self.kept} only because "
+            f"{self.what_ends}. {_ENDLESS}."
         )
-        if self.point is None:
-            said = said.replace(" also ", " ", 1)
-            said += " --allow-overload (allow_overload=True) accepts such a size."
-        return [said]
+        accept = " --allow-overload (allow_overload=True) accepts such a size."
+        return [said + accept * (self.point is None)]
 
     def _plateau(self) -> list[str]:
         """Say from which size on nothing changes any more."""
