@@ -45,7 +45,8 @@ def policy_classes() -> str:
     pages = {policy["name"]: policy["page"] for policy in _core.registry()}
     parts = [
         "```{eval-rst}\n.. autoclass:: gangline.policies.PolicyBase\n   :members:",
-        ".. autoclass:: gangline.policies.PolicyConfig\n```\n",
+        ".. autoclass:: gangline.policies.PolicyConfig",
+        ".. autoclass:: gangline.policies.GavelConfig\n```\n",
     ]
     for name, kind in registry.items():
         parts += [f"## {name}\n", f"[How it works](../policies/{pages[name]}.md).\n"]

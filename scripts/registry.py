@@ -28,6 +28,7 @@ import json
 import re
 import sys
 import textwrap
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -227,21 +228,59 @@ def config_class(parameters: list[Parameter]) -> str:
     return "\n".join(lines)
 
 
-def policy_class(policy: Policy) -> str:
-    """Return the dataclass of a policy."""
+def by_program(policies: list[Policy]) -> list[Parameter]:
+    """Return the parameters with which every policy of a linear program begins."""
+    solved = [own(policy) for policy in policies if is_solved(policy)]
+    same = takewhile(lambda at: at.count(at[0]) == len(at), zip(*solved, strict=False))
+    return [parameters[0] for parameters in same]
+
+
+def is_solved(policy: Policy) -> bool:
+    """Whether a linear program is solved for a policy, by a solver of the user's choice."""
+    return any(parameter["name"] == "solver" for parameter in policy["parameters"])
+
+
+def program_class(parameters: list[Parameter]) -> str:
+    """Return the base class of the policies that share by a linear program."""
+    lines = [
+        "@dataclass(frozen=True, kw_only=True)",
+        "class GavelConfig(PolicyConfig):",
+        '    """A policy in rounds whose shares are the optimum of a linear program.',
+        "",
+        *parameter_lines(parameters),
+        "",
+        "    Other parameters are those of `PolicyConfig`.",
+        "",
+        "    Examples",
+        "    --------",
+        "    >>> import gangline as gl",
+        "    >>> policy = gl.policies.GavelLas(round_s=60.0)",
+        "    >>> isinstance(policy, gl.policies.GavelConfig), policy.solver",
+        "    (True, 'auto')",
+        '    """',
+        "",
+        *(field_line(parameter) for parameter in parameters),
+    ]
+    return "\n".join(lines)
+
+
+def policy_class(policy: Policy, of_programs: list[Parameter]) -> str:
+    """Return the dataclass of a policy; `of_programs` are the parameters of `GavelConfig`."""
     summary, base = sentence(policy["summary"]), "PolicyBase"
     if len(summary) > SUMMARY_WIDTH:
         name, length = policy["name"], len(policy["summary"])
         raise Fault(f"{name}: a summary of {length} characters, at most {SUMMARY_WIDTH - 1}")
     fields = own(policy)
+    if is_solved(policy):
+        fields = fields[len(of_programs) :]
     lines = [f'    """{summary}', "", f"    Source: {policy['source']}.", ""]
     if fields:
         lines += [*parameter_lines(fields), ""]
     rule = placement(policy)[:1]
     if rule:
-        base = "PolicyConfig"
+        base = "GavelConfig" if is_solved(policy) else "PolicyConfig"
         others = "Other parameters" if fields else "The parameters"
-        lines += [f"    {others} are those of `PolicyConfig`.", ""]
+        lines += [f"    {others} are those of `{base}`.", ""]
         if rule[0]["default"] != "consolidate":
             lines[-2] = lines[-2][:-1] + f"; `placement` is {rule[0]['default']}."
             fields = [rule[0], *fields]
@@ -285,7 +324,8 @@ def module(policies: list[Policy]) -> str:
     """Return the module of dataclasses."""
     kinds = [class_name(policy["name"]) for policy in policies]
     shared = next(found for policy in policies if (found := placement(policy)))
-    exported = sorted([*kinds, "PolicyConfig"])
+    exported = sorted([*kinds, "GavelConfig", "PolicyConfig"])
+    of_programs = by_program(policies)
     presets = [
         preset_lines(name, class_name(policy["name"]), params)
         for policy in policies
@@ -320,7 +360,8 @@ __all__ = [
     named = "_PRESETS: dict[str, Callable[[], PolicyBase]] = {\n" + "\n".join(presets) + "\n}\n"
     named += "presets: Mapping[str, PolicyBase] = OnDemand(_PRESETS)\n"
     named += '"""Names that stand for a policy with some of its parameters set."""\n'
-    classes = [config_class(shared), *(policy_class(policy) for policy in policies)]
+    classes = [config_class(shared), program_class(of_programs)]
+    classes += [policy_class(policy, of_programs) for policy in policies]
     return "\n\n\n".join([head + names, *classes]) + f"\n\n\n{table}\n\n{named}"
 
 

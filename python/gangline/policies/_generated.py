@@ -22,6 +22,7 @@ __all__ = [
     "FifoSkip",
     "Gandiva",
     "GavelAllox",
+    "GavelConfig",
     "GavelCost",
     "GavelFifo",
     "GavelFifoPerf",
@@ -115,6 +116,68 @@ class PolicyConfig(PolicyBase):
     skew_threshold: float = 0.3
     skew_eps: float = 0.05
     yarn_cross_rack: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelConfig(PolicyConfig):
+    """A policy in rounds whose shares are the optimum of a linear program.
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> policy = gl.policies.GavelLas(round_s=60.0)
+    >>> isinstance(policy, gl.policies.GavelConfig), policy.solver
+    (True, 'auto')
+    """
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: Literal["after", "inline"] = "after"
+    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
+    tie_break: Literal["max_sum", "none"] = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: Literal["raise", "isolated"] = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -826,49 +889,18 @@ class Slurm(PolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelLas(PolicyConfig):
+class GavelLas(GavelConfig):
     """Max-min fairness: the smallest rate per fair share and weight is as large as possible.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -881,65 +913,22 @@ class GavelLas(PolicyConfig):
         "gavel-compat-las": {"compat": True, "tie_break": "none"},
     }
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelLasAgnostic(PolicyConfig):
+class GavelLasAgnostic(GavelConfig):
     """Heterogeneity-agnostic variant of gavel-las: it does not know rates.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -949,65 +938,22 @@ class GavelLasAgnostic(PolicyConfig):
 
     name: ClassVar[str] = "gavel-las-agnostic"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelFtf(PolicyConfig):
+class GavelFtf(GavelConfig):
     """Finish-time fairness: the largest rho is as small as possible.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -1017,60 +963,17 @@ class GavelFtf(PolicyConfig):
 
     name: ClassVar[str] = "gavel-ftf"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelFtfAgnostic(PolicyConfig):
+class GavelFtfAgnostic(GavelConfig):
     """Heterogeneity-agnostic variant of gavel-ftf: one rate per job on all types.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
@@ -1080,7 +983,7 @@ class GavelFtfAgnostic(PolicyConfig):
     reference_type : str
         With agnostic_rate = reference: name of a GPU type of the cluster.
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -1090,62 +993,19 @@ class GavelFtfAgnostic(PolicyConfig):
 
     name: ClassVar[str] = "gavel-ftf-agnostic"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
     agnostic_rate: Literal["mean", "reference"] = "mean"
     reference_type: str = "v100"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelMakespan(PolicyConfig):
+class GavelMakespan(GavelConfig):
     """Least makespan under constant shares.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
@@ -1153,7 +1013,7 @@ class GavelMakespan(PolicyConfig):
         What the share of a job with much slack counts in rounds; a job that has to run until the
         makespan without a break counts 1; 1 = all alike, as published and with compat.
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -1163,61 +1023,18 @@ class GavelMakespan(PolicyConfig):
 
     name: ClassVar[str] = "gavel-makespan"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
     slack_weight: float = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelMakespanAgnostic(PolicyConfig):
+class GavelMakespanAgnostic(GavelConfig):
     """Heterogeneity-agnostic variant of gavel-makespan: one rate per job on all types.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
@@ -1230,7 +1047,7 @@ class GavelMakespanAgnostic(PolicyConfig):
     reference_type : str
         With agnostic_rate = reference: name of a GPU type of the cluster.
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -1240,18 +1057,6 @@ class GavelMakespanAgnostic(PolicyConfig):
 
     name: ClassVar[str] = "gavel-makespan-agnostic"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
     slack_weight: float = 0.5
     agnostic_rate: Literal["mean", "reference"] = "mean"
@@ -1259,44 +1064,13 @@ class GavelMakespanAgnostic(PolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelMaxSum(PolicyConfig):
+class GavelMaxSum(GavelConfig):
     """Largest total throughput.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
@@ -1304,7 +1078,7 @@ class GavelMaxSum(PolicyConfig):
         Rates in the sum: none (raw, which favours models with short steps) or proportional (each
         over its average on the cluster).
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -1314,66 +1088,23 @@ class GavelMaxSum(PolicyConfig):
 
     name: ClassVar[str] = "gavel-max-sum"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
     normalise: Literal["none", "proportional"] = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelCost(PolicyConfig):
+class GavelCost(GavelConfig):
     """Largest throughput per dollar, subject to SLOs; needs a price for every GPU type.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     drop_all_infeasible : bool
         Whether an allocation that cannot meet every deadline ignores all of them, as the public
         simulator does; otherwise it misses as little weight as possible.
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -1383,60 +1114,17 @@ class GavelCost(PolicyConfig):
 
     name: ClassVar[str] = "gavel-cost"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     drop_all_infeasible: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelWaterFilling(PolicyConfig):
+class GavelWaterFilling(GavelConfig):
     """Lexicographic max-min fairness, by water filling.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
@@ -1450,7 +1138,7 @@ class GavelWaterFilling(PolicyConfig):
         How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
         fifo (to its first job whose share can still rise).
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -1460,18 +1148,6 @@ class GavelWaterFilling(PolicyConfig):
 
     name: ClassVar[str] = "gavel-water-filling"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
     hierarchical: bool = False
     entity_by: Literal["user", "vc"] = "user"
@@ -1482,44 +1158,13 @@ class GavelWaterFilling(PolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelWaterFillingAgnostic(PolicyConfig):
+class GavelWaterFillingAgnostic(GavelConfig):
     """Heterogeneity-agnostic variant of gavel-water-filling: it does not know rates.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
-    round_s : float, > 0
-        Length of a round. In seconds.
-    min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
-    type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
-    zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
-    solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
-    tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
-    time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
-    on_solver_error : str, one of raise, isolated
-        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
-    write_failed_to : str
-        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
-    partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
-    compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
@@ -1533,7 +1178,7 @@ class GavelWaterFillingAgnostic(PolicyConfig):
         How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
         fifo (to its first job whose share can still rise).
 
-    Other parameters are those of `PolicyConfig`.
+    Other parameters are those of `GavelConfig`.
 
     Examples
     --------
@@ -1543,18 +1188,6 @@ class GavelWaterFillingAgnostic(PolicyConfig):
 
     name: ClassVar[str] = "gavel-water-filling-agnostic"
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
-    type_order: str = "auto"
-    zero_priority_pass: Literal["after", "inline"] = "after"
-    solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
-    tie_break: Literal["max_sum", "none"] = "max_sum"
-    time_limit_s: float = 60.0
-    on_solver_error: Literal["raise", "isolated"] = "raise"
-    write_failed_to: str = ""
-    partitions: int = 1
-    compat: bool = False
     packed: bool = False
     hierarchical: bool = False
     entity_by: Literal["user", "vc"] = "user"
