@@ -1,4 +1,4 @@
-//! What does not change about a job once it has arrived.
+//! Properties of a job that do not change after its arrival.
 
 use super::params::Utility;
 use crate::kit::Seen;
@@ -13,30 +13,30 @@ pub(crate) type Rates = SmallVec<[(GpuTypeId, f64); 4]>;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TypeFacts {
     pub(crate) id: GpuTypeId,
-    /// Gang rate there.
+    /// Rate of the whole gang on this type.
     pub(crate) rate: f64,
-    /// `t_min`: time for all the work there.
+    /// `t_min`: time that all the work takes on this type.
     pub(crate) time_s: f64,
 }
 
-/// A job.
+/// Constants of one job.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) job: JobId,
     pub(crate) arrival: SimTime,
     pub(crate) gpus: u32,
-    /// A of `U = A / d`.
+    /// `A` of the utility `U = A / d`.
     pub(crate) numerator: f64,
-    /// Usable types by rate of one worker, fastest first, then index.
+    /// Usable types, sorted by the rate of one worker (fastest first), then by index.
     pub(crate) types: SmallVec<[TypeFacts; 4]>,
-    /// Gang rate on the fastest of them.
+    /// Gang rate on the fastest usable type.
     pub(crate) best_rate: f64,
-    /// `t_max`: slots on the slowest of them.
+    /// `t_max`: number of slots that the job needs on its slowest usable type.
     pub(super) slots_max: u128,
 }
 
 impl Facts {
-    /// Facts of a job, by its rates on the things that it can use; these are GPU types, or groups of servers.
+    /// Facts of a job from its rates on what it can use: GPU types, or groups of servers.
     pub(crate) fn new(
         view: &ClusterView<'_>,
         (utility, round): (Utility, SimSpan),
@@ -79,14 +79,14 @@ impl Facts {
         self.slots_max.saturating_mul(u128::from(self.gpus)) as f64
     }
 
-    /// Usable types as a mask.
+    /// Returns the usable types as a mask.
     pub(super) fn type_mask(&self) -> u64 {
         self.types
             .iter()
             .fold(0, |mask, one| mask | 1 << one.id.index())
     }
 
-    /// What its utility per GPU depends on while it waits.
+    /// Returns the values that determine the utility per GPU of a waiting job.
     pub(super) fn line(&self, remaining: f64) -> Line {
         Line {
             job: self.job,
@@ -105,12 +105,12 @@ pub(super) struct Line {
     pub(super) arrival: SimTime,
     pub(super) gpus: u32,
     pub(super) numerator: f64,
-    /// Time that is left on the fastest type.
+    /// Time that the remaining work takes on the fastest type.
     pub(super) left_s: f64,
 }
 
 impl Line {
-    /// Utility per GPU if the job went on at its best rate from now on.
+    /// Returns the utility per GPU if the job ran at its best rate from now on.
     #[inline]
     pub(super) fn density(&self, now: SimTime) -> f64 {
         let seconds = (now - self.arrival).seconds() + self.left_s;
@@ -118,7 +118,7 @@ impl Line {
     }
 }
 
-/// Gang rates on the types that are allowed and have the memory, however few GPUs of them there are.
+/// Returns the gang rates on the allowed types with enough memory, regardless of how many GPUs of them there are.
 pub(super) fn gang_rates(view: &ClusterView<'_>, job: JobId) -> Rates {
     let jobs = view.jobs();
     let (allowed, memory) = (jobs.allowed_types(job), jobs.memory_bytes(job));

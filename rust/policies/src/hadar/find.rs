@@ -1,6 +1,7 @@
 //! `FIND_ALLOC`: the best place for one job in a working state.
 //!
-//! O(types x (groups of servers + W)) whatever the number of servers; the candidate inside a rack looks at every rack.
+//! O(types x (groups of servers + W)), independent of the number of servers. The search inside a rack visits every
+//! rack.
 
 use super::facts::Facts;
 use super::params::{CostHorizon, HadarParams, Objective, Pick};
@@ -12,7 +13,8 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Values that differ by less than this share count as equal. From the text; it absorbs float noise.
+/// Values that differ by less than this share count as equal. From the specification; it absorbs floating-point
+/// noise.
 const TOLERANCE: f64 = 1e-12;
 
 #[inline]
@@ -25,16 +27,16 @@ pub(crate) fn above(x: f64, y: f64) -> bool {
     x > y && !equal(x, y)
 }
 
-/// What changes about an active job between decisions.
+/// Properties of an active job that change between decisions.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) remaining: f64,
     waited_s: f64,
-    /// What it holds.
+    /// GPUs that the job holds.
     pub(super) held: Option<Counts>,
-    /// Rest of the overhead that it is in.
+    /// Remaining part of the overhead that the job is paying.
     left_s: f64,
-    /// Overhead of a start or move.
+    /// Overhead of a start or a move.
     start_s: f64,
 }
 
@@ -56,7 +58,7 @@ impl Live {
     }
 }
 
-/// A place for a job, and what it is worth.
+/// A place for a job, with its utility and cost.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Quote {
     pub(super) places: Counts,
@@ -64,11 +66,11 @@ pub(super) struct Quote {
     pub(super) cost: f64,
     utility: f64,
     rate: f64,
-    /// Whether the job stays because nothing else is faster.
+    /// Whether the job stays only because no other place is faster.
     pub(super) by_stay_rule: bool,
 }
 
-/// A job that gets GPUs, and which.
+/// A job that gets GPUs, and the place that it gets.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) rank: Rank,
@@ -76,18 +78,18 @@ pub(super) struct Chosen {
 }
 
 impl Quote {
-    /// Utility in whole percent of the cost, for an offer that does not pay.
+    /// Returns the utility in whole percent of the cost, for an offer that does not pay.
     pub(super) fn percent(&self) -> u32 {
         (100.0 * self.utility / self.cost) as u32
     }
 }
 
-/// By what the best candidate is found.
+/// The criterion for the best candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
-    /// As the objective says.
+    /// The criterion that the objective sets.
     Objective,
-    /// The largest utility: for backfilled jobs.
+    /// The largest utility, used for backfilled jobs.
     Utility,
 }
 
@@ -110,7 +112,7 @@ impl Finder<'_> {
     ) -> Option<Quote> {
         let stay = self.stay(servers, facts, live);
         let mut others = self.others(servers, facts);
-        // the GPUs that it holds are no other place
+        // the GPUs that the job holds are already candidate 0
         others.retain(|places| live.held.as_ref() != Some(places));
         let offer = |places: Counts| self.offer(servers, facts, live, places, live.start_s);
         let offers: SmallVec<[Quote; 8]> = others.into_iter().map(offer).collect();
@@ -125,7 +127,8 @@ impl Finder<'_> {
         offers.next().map(|first| self.best(first, offers, goal))
     }
 
-    /// Whether a job of these types and gang size has a place at all: then and only then `find` returns one.
+    /// Returns whether a job with these types and this gang size has a place. `find` returns one exactly in that
+    /// case.
     pub(super) fn fits(&self, free_of_type: &[u32], types: u64, gpus: u32) -> bool {
         let usable = free_of_type.iter().enumerate();
         let mut free = usable
@@ -153,7 +156,7 @@ impl Finder<'_> {
         })
     }
 
-    /// Candidate 0: the GPUs it holds.
+    /// Candidate 0: the GPUs that the job holds.
     fn stay(&self, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
         let held = live.held.as_ref()?;
         let is_free = held
@@ -162,7 +165,7 @@ impl Finder<'_> {
         is_free.then(|| self.offer(servers, facts, live, held.clone(), live.left_s))
     }
 
-    /// The other candidates, in the order of the scan.
+    /// The remaining candidates, in scan order.
     fn others(&self, servers: &Servers, facts: &Facts) -> SmallVec<[Counts; 8]> {
         let mut found = SmallVec::new();
         let types: SmallVec<[GpuTypeId; 4]> = facts.types.iter().map(|one| one.id).collect();
@@ -187,7 +190,7 @@ impl Finder<'_> {
         found
     }
 
-    /// One server of a type with room for the gang.
+    /// One server of a GPU type with room for the gang.
     fn consolidated(&self, servers: &Servers, id: GpuTypeId, gpus: u32) -> Option<Counts> {
         let mut best: Option<(f64, u32, u32)> = None;
         for (at, group) in servers.groups.iter().enumerate() {
@@ -212,8 +215,8 @@ impl Finder<'_> {
         best.map(|(_, _, server)| SmallVec::from_slice(&[(server, gpus)]))
     }
 
-    /// Servers of some types by price, all the free GPUs of each until the gang is complete; only if that takes
-    /// several.
+    /// Servers of the given types by price; the gang takes all free GPUs of each until it is complete. Returns
+    /// nothing if one server is enough.
     fn spread(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let free: u32 = types.iter().map(|&id| servers.free_of_type(id)).sum();
         if free < gpus {
@@ -252,7 +255,7 @@ impl Finder<'_> {
         several(places)
     }
 
-    /// The same rule inside the rack with the most free GPUs.
+    /// Like `spread`, inside the rack with the most free GPUs.
     fn in_rack(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let cluster = self.view.cluster();
         let is_of = |server: &&u32| types.contains(&cluster.server(ServerId(**server)).gpu_type);
@@ -329,7 +332,7 @@ fn several(mut places: Counts) -> Option<Counts> {
     (places.len() > 1).then_some(places)
 }
 
-// From GPUs per server to slots, and from the whole allocation to the actions that differ from the present one.
+// Converts GPUs per server to slots, and the allocation to the actions that change the present one.
 
 /// Fills the plan: preemptions, then starts and moves in order of the queue. A job that keeps its number of GPUs on a
 /// server keeps its slots there; the others get the lowest free ones.

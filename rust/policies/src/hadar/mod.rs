@@ -1,22 +1,23 @@
-//! `hadar`: gangs, GPU types and servers chosen together, by prices that rise with occupancy. Our interpretation of
-//! Hadar (arXiv 2503.10918); what is the paper's and what is ours: `docs/policies/hadar.md`.
+//! `hadar`: chooses gangs, GPU types and servers together, by prices that rise with occupancy. This is our
+//! interpretation of Hadar (arXiv 2503.10918); `docs/policies/hadar.md` separates the paper's rules from our own
+//! choices.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `t`, `L_s` | `view.now()`, `HadarParams::round` | start and length of a round |
 //! | `h`, `r`, `c_h` | `kit::servers::Group` | servers alike in GPU type and size |
-//! | `gamma_h` | `capacity - free` | GPUs of a server given out in this decision |
+//! | `gamma_h` | `capacity - free` | GPUs of a server already given out in this decision |
 //! | `j`, `a_j`, `W_j` | `Facts::{job, arrival, gpus}` | job, arrival, gang size |
-//! | `E_j N_j` | `Seen::work` | all its work, iterations |
-//! | `x_j W_j` | `Quote::rate` | the engine's rate of the very set of GPUs, alone |
+//! | `E_j N_j` | `Seen::work` | total work of the job, in iterations |
+//! | `x_j W_j` | `Quote::rate` | the engine's rate of the job alone on exactly these GPUs |
 //! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
 //! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time per type, most slots |
 //! | `k_h` | `Prices::of` | price of a GPU |
 //! | `mu_j` | `Quote::payoff` | utility less cost |
 //! | `U_min`, `U_max^r` | `Prices::{floor, ceiling}` | bounds of the prices |
 //!
-//! It is asked at round boundaries. A decision costs O(jobs looked at x (types x groups of servers + gang)), and does
-//! not depend on the number of servers.
+//! The policy decides at round boundaries. A decision costs O(jobs looked at x (types x groups of servers + gang));
+//! the number of servers does not matter.
 
 pub(crate) mod facts;
 mod find;
@@ -43,37 +44,37 @@ use queue::{Rank, Waiting};
 use search::{Rejected, Search, pass};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When its turn came it was worth less than the price of the GPUs, and a job behind it took some of them.
+/// The utility of the job was below the price of its GPUs, and a job behind it took some of them.
 pub(crate) static OUTBID: Reason = Reason::new(
     "outbid",
-    "when its turn came its utility was below the price, and a job behind it took the GPUs",
-    "when its turn came it was worth less than the price of its GPUs, and jobs behind it took some of them, such as \
+    "its utility was below the price of its GPUs, and a job behind it took them",
+    "its utility was below the price of its GPUs, and jobs behind it took some of them, such as \
      {some}",
 )
 .ends_when_free();
 
-/// Enough GPUs may be free, but the policy looked at fewer jobs than those that come before it.
+/// Enough GPUs may be free, but the policy examined only some of the jobs, all of them before this one.
 pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
-    "not looked at",
-    "the decision stopped at `scan_limit` before it came to this job",
-    "{policy} did not look at it: too many jobs before it were worth less than the price of their GPUs",
+    "not examined",
+    "the decision reached `scan_limit` before it reached this job",
+    "{policy} did not examine it: it reached `scan_limit` jobs with a utility below the price of their GPUs",
 );
 
 /// The policy.
 #[derive(Debug)]
 pub(crate) struct Hadar {
     params: HadarParams,
-    /// All healthy GPUs free, between decisions.
+    /// All healthy GPUs are free in this state between decisions.
     servers: Servers,
     pricing: Pricing,
     active: BTreeMap<JobId, Facts>,
-    /// The jobs that wait; empty where a decision looks at all jobs anyway.
+    /// Waiting jobs; empty where a decision examines all jobs anyway.
     waiting: Waiting,
-    /// Whether `waiting` is kept.
+    /// Whether `waiting` is kept up to date.
     keeps_waiting: bool,
-    /// Whether the plan stands until the next event.
+    /// Whether the plan stays valid until the next event.
     is_held: bool,
-    /// The last decision: when it was, which jobs it took and which it found too dear.
+    /// The last decision: its time, the jobs that it chose and the jobs that it found too expensive.
     decided_at: SimTime,
     chosen: Vec<Rank>,
     rejected: Rejected,
@@ -96,7 +97,7 @@ impl Hadar {
         }
     }
 
-    /// Takes in what happened. Whether an arrival, a completion or a change of capacity was among it.
+    /// Records the changes. Returns whether they include an arrival, a completion or a change of capacity.
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<bool, PolicyError> {
         for change in &changes.order {
             match *change {
@@ -135,7 +136,7 @@ impl Hadar {
         Ok(())
     }
 
-    /// Time that all the work of a job takes on a fair share of the cluster as it is at its arrival.
+    /// Returns the time that all the work of a job takes on a fair share of the cluster at its arrival.
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;
@@ -151,13 +152,13 @@ impl Hadar {
             let mean = weighted.sum::<f64>() / all;
             (mean > 0.0).then(|| work / (mean * (all / (jobs * gang)).min(1.0)))
         };
-        // where none of its GPUs is up, those of the cluster as described count
+        // if none of its GPUs is up, use the cluster as described
         let seconds = on(&self.servers.up_by_type());
         let seconds = seconds.or_else(|| on(view.cluster().gpus_by_type()));
         Ok(seconds.expect("a job without a GPU that it can use is no job of the run"))
     }
 
-    /// The jobs of which the queue does not know the order beforehand: those that run, or all.
+    /// Ranks the jobs whose order the queue does not know in advance: the running jobs, or all.
     fn ranked(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
         let rank = |facts: &Facts| {
             let remaining = Seen::AS_TOLD.work_left(view, facts.job)?;
@@ -178,7 +179,7 @@ impl Hadar {
         Ok(ranks)
     }
 
-    /// The allocation of the whole cluster, in order of the queue.
+    /// Chooses the allocation of the whole cluster, in queue order.
     fn choose(&mut self, view: &ClusterView<'_>) -> Result<Vec<Chosen>, PolicyError> {
         self.check_size()?;
         let ranked = self.ranked(view)?;
@@ -229,7 +230,7 @@ impl Hadar {
         Ok(chosen)
     }
 
-    /// Takes the jobs that a plan starts out of the queue.
+    /// Removes the jobs that a plan starts from the queue.
     fn dequeue(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) -> Result<(), PolicyError> {
         for job in plan.started().filter(|_| self.keeps_waiting) {
             let remaining = Seen::AS_TOLD.work_left(view, job)?;
@@ -248,7 +249,7 @@ impl Hadar {
             policy: self.params.policy.clone(),
             field: "exact_max_jobs".to_owned(),
             value: most.to_string(),
-            expected: format!("at least {jobs}, the active jobs, or another tier than exact"),
+            expected: format!("at least {jobs}, the active jobs, or a tier other than exact"),
         })
     }
 }
@@ -270,7 +271,7 @@ impl Policy for Hadar {
         view: &ClusterView<'_>,
         _plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        // a gang that its usable types hold has a place, and the engine knows whether they may be several
+        // a gang that fits on its usable types has a place; the engine checks whether these may be mixed
         let all = |server: &Server| Some(server.gpus);
         self.servers = Servers::new(view.cluster(), self.params.rack_aware, all);
         self.pricing = Pricing::new(view.cluster().gpu_types().len());
@@ -309,7 +310,8 @@ impl Policy for Hadar {
         vec![&OUTRANKED, &PRICE, &OUTBID, &NOT_LOOKED_AT, &SEARCH]
     }
 
-    /// In a greedy pass a job that fits by count has a place and takes it, unless it is worth less than its price.
+    /// In a greedy pass, a job with enough GPUs of its types has a place and takes it unless its utility is below the
+    /// price.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let facts = self.active.get(&job)?;
         let is_left = has_enough(view, job, facts.gpus, self.params.mix_types);
@@ -324,7 +326,7 @@ impl Policy for Hadar {
         let is_behind = |run: &Run| ran(run.job).is_some_and(|other| own < *other);
         if let Some(&(_, percent)) = self.rejected.jobs.iter().find(|one| one.0 == job) {
             let price = Cause::new(&PRICE).number(percent);
-            // of those that were too dear as well, backfilling takes the first
+            // backfilling takes the first of the jobs that were also too expensive
             let behind = || largest(view, job, is_behind).map(|other| Cause::of(&OUTBID, other));
             let before = || largest(view, job, is_before).map(|other| Cause::of(&OUTRANKED, other));
             let others = || behind().or_else(before).unwrap_or(price);

@@ -6,9 +6,9 @@ use gangline_model::SimSpan;
 use gangline_model::words;
 
 words! {
-    /// What a completion time is worth: `U = A / d`, and this says what A is.
+    /// Definition of `A` in the utility `U = A / d` of a completion time.
     pub(crate) enum Utility {
-        /// A = work: mean iterations per second.
+        /// A = work: the utility is the mean number of iterations per second.
         EffectiveThroughput = "effective_throughput",
         /// A = the shortest isolated time.
         Normalised = "normalised",
@@ -16,13 +16,13 @@ words! {
         InverseJct = "inverse_jct",
         /// A = isolated time on a fair share, fixed at the arrival.
         FinishTimeFairness = "ftf",
-        /// As `Normalised`, with the longest remaining time first whatever the order.
+        /// Like `Normalised`, but the job with the longest remaining time is always first.
         Makespan = "makespan",
     }
 }
 
 words! {
-    /// Which job is looked at first.
+    /// Order in which jobs are examined.
     pub(crate) enum Order {
         /// The oldest.
         Arrival = "arrival",
@@ -46,17 +46,17 @@ words! {
 }
 
 words! {
-    /// For how long a job pays.
+    /// Period for which a job pays.
     pub(crate) enum CostHorizon {
         /// One round.
         Round = "round",
-        /// All the rounds that it has left.
+        /// All rounds that it still needs.
         Remaining = "remaining",
     }
 }
 
 words! {
-    /// Which server with room for a whole gang.
+    /// Choice among servers with room for a whole gang.
     pub(crate) enum Pick {
         /// The one with the lowest price.
         Cheapest = "cheapest",
@@ -66,7 +66,7 @@ words! {
 }
 
 words! {
-    /// Which place of a job is best.
+    /// Criterion for the best place of a job.
     pub(crate) enum Objective {
         /// The one with the largest payoff.
         MaxPayoff = "max_payoff",
@@ -76,7 +76,7 @@ words! {
 }
 
 words! {
-    /// When it decides.
+    /// When the policy decides.
     pub(crate) enum Replan {
         /// In every round in which the plan may change.
         Round = "round",
@@ -85,10 +85,10 @@ words! {
     }
 }
 
-/// By what the queue is sorted; then by arrival, index.
+/// Sort key of the queue; ties go to the earlier arrival, then the lower index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sorting {
-    /// Nothing else.
+    /// No other key.
     Arrival,
     /// Utility per GPU, largest first, then the larger gang.
     Density,
@@ -98,14 +98,14 @@ pub(super) enum Sorting {
     LongestRemaining,
 }
 
-/// Everything that Hadar can be told.
+/// All settings of Hadar.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a parameter of its own"
+    reason = "each is a separate parameter"
 )]
 #[derive(Clone, Debug)]
 pub(crate) struct HadarParams {
-    /// The name it goes by in messages.
+    /// Policy name in messages.
     pub policy: String,
     /// Length of a round.
     pub round: SimSpan,
@@ -119,33 +119,33 @@ pub(crate) struct HadarParams {
     pub beam_width: usize,
     /// Whether jobs without a payoff may use GPUs that would stay idle.
     pub backfill: bool,
-    /// For how long a job pays.
+    /// Period for which a job pays.
     pub cost_horizon: CostHorizon,
     /// Factor of the lowest price.
     pub umin_factor: f64,
-    /// Fixed horizon; `None` = epochs.
+    /// Fixed horizon; `None` means that epochs are used.
     pub horizon: Option<SimSpan>,
     /// Share of the cost added when a gang uses several servers.
     pub spread_surcharge: f64,
     /// Whether a gang may lie on several GPU types.
     pub mix_types: bool,
-    /// Which server with room for a whole gang.
+    /// Choice among servers with room for a whole gang.
     pub pick: Pick,
-    /// Which place of a job is best.
+    /// Criterion for the best place of a job.
     pub objective: Objective,
-    /// When it decides.
+    /// When the policy decides.
     pub replan: Replan,
-    /// Whether one more candidate lies in a single rack.
+    /// Whether placements inside a single rack are further candidates.
     pub rack_aware: bool,
-    /// Whether a job that would not be faster elsewhere stays.
+    /// Whether a job stays if no other place is faster.
     pub stay: bool,
-    /// Most active jobs with `Tier::Exact`.
+    /// Maximum number of active jobs with `Tier::Exact`.
     pub exact_max_jobs: usize,
-    /// Most gate rejections in a pass.
+    /// Maximum number of jobs rejected by the payoff gate in one pass.
     pub scan_limit: Option<usize>,
 }
 
-/// Parameters of the bounds.
+/// Parameters of the price bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) policy: &'a str,
@@ -155,7 +155,7 @@ pub(crate) struct Terms<'a> {
 }
 
 impl HadarParams {
-    /// Reads them.
+    /// Reads the settings.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let limit = params.number("scan_limit");
         Ok(Self {
@@ -190,7 +190,7 @@ impl HadarParams {
         }
     }
 
-    /// By what the queue is sorted.
+    /// Returns the sort key of the queue.
     pub(super) fn sorting(&self) -> Sorting {
         match (self.utility, self.order) {
             (Utility::Makespan, _) => Sorting::LongestRemaining,

@@ -1,8 +1,8 @@
 //! Prices of GPUs: they rise exponentially with the share of a server that is given out.
 //!
-//! What the prices rest on are minima and maxima of constants of the active jobs, kept in heaps: mostly O(types) per
-//! arrival, O(log jobs) per completion of a job at the top of one. The constants of one heap change with the epoch;
-//! then it is made anew.
+//! The bounds of the prices are minima and maxima of constants of the active jobs, kept in heaps. An arrival mostly
+//! costs O(types); the completion of a job at the top of a heap costs O(log jobs). The constants of one heap depend
+//! on the epoch, so that heap is rebuilt when the epoch changes.
 
 use super::facts::{Facts, TypeFacts};
 use super::params::{HadarParams, Terms};
@@ -11,8 +11,8 @@ use gangline_engine::PolicyError;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The largest of a number that each active job has. Jobs that ended, and numbers that a job had before, go when they
-/// come to the top, or all at once when they are most of the heap.
+/// Maximum of a number that each active job has. Outdated entries are removed when they reach the top, or all at once
+/// when they fill most of the heap.
 #[derive(Debug, Default)]
 struct Largest {
     heap: BinaryHeap<(u64, JobId)>,
@@ -43,27 +43,27 @@ impl Largest {
     }
 }
 
-/// The stretch of time over which the lowest price is worked out.
+/// Time interval over which the lowest price is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Epoch {
     base: SimTime,
-    /// Its length in slots: a power of two, unless the horizon is fixed.
+    /// Length in slots: a power of two, unless the horizon is fixed.
     slots: f64,
-    /// `T_end`, ns; wider than time, as slots may be many.
+    /// `T_end` in ns. Wider than the time type, because there can be many slots.
     end_ns: i128,
 }
 
-/// What prices rest on.
+/// State from which prices are computed.
 #[derive(Debug)]
 pub(crate) struct Pricing {
     epoch: Option<Epoch>,
     /// Sum of the slots that the active jobs need on their slowest types.
     slots: u128,
-    /// By type, `U(t_min) / W`.
+    /// `U(t_min) / W` by type.
     highest: Vec<Largest>,
-    /// `t_max x W`, the smallest first.
+    /// `t_max x W`, smallest first.
     longest: Largest,
-    /// `U(T_end - a) / (t_max x W)` in the present epoch, the smallest first.
+    /// `U(T_end - a) / (t_max x W)` in the present epoch, smallest first.
     lowest: Largest,
 }
 
@@ -74,19 +74,19 @@ pub(super) struct Prices {
     pub(super) floor: f64,
     /// `U_max` by type.
     pub(super) ceiling: Vec<f64>,
-    /// By group and free GPUs of a server.
+    /// Price by group and number of free GPUs of a server.
     table: Vec<Vec<f64>>,
 }
 
 impl Prices {
-    /// Price of a GPU of a server in a group with so many free GPUs.
+    /// Price of a GPU of a server in a group with this number of free GPUs.
     #[inline]
     pub(super) fn of(&self, group: usize, free: u32) -> f64 {
         self.table[group][free as usize]
     }
 }
 
-/// Price of a GPU of a server of which `used` of `capacity` GPUs are given out.
+/// Price of a GPU of a server with `used` of its `capacity` GPUs given out.
 pub(crate) fn price(floor: f64, ceiling: f64, used: u32, capacity: u32) -> f64 {
     if ceiling <= floor {
         return floor;
@@ -105,7 +105,7 @@ impl Pricing {
         }
     }
 
-    // positive numbers are ordered as their bits
+    // positive floats have the same order as their bits
 
     fn low_of(epoch: &Epoch, facts: &Facts) -> u64 {
         let seconds = (epoch.end_ns - i128::from(facts.arrival.0)) as f64 / NANOS_PER_SECOND;
@@ -120,7 +120,7 @@ impl Pricing {
         !facts.gpu_slots_max().to_bits()
     }
 
-    /// A job becomes active.
+    /// Adds a job that becomes active.
     pub(crate) fn add(&mut self, facts: &Facts) {
         self.slots = self.slots.saturating_add(facts.slots_max);
         for one in &facts.types {
@@ -134,12 +134,12 @@ impl Pricing {
         }
     }
 
-    /// A job is not active any more.
+    /// Removes a job that is no longer active.
     pub(crate) fn remove(&mut self, facts: &Facts) {
         self.slots = self.slots.saturating_sub(facts.slots_max);
     }
 
-    /// `U_min`, and `U_max` by type, at an instant with active jobs and so many GPUs.
+    /// Computes `U_min`, and `U_max` by type, for an instant with active jobs and a number of GPUs.
     pub(crate) fn bounds(
         &mut self,
         terms: &Terms<'_>,
@@ -172,7 +172,7 @@ impl Pricing {
         Ok((floor, highest.collect()))
     }
 
-    /// Prices at an instant with active jobs.
+    /// Computes the prices at an instant with active jobs.
     pub(super) fn prices(
         &mut self,
         params: &HadarParams,
@@ -193,7 +193,7 @@ impl Pricing {
         })
     }
 
-    /// The epoch without a fixed horizon: the present one as long as it is neither too short nor much too long.
+    /// Returns the epoch without a fixed horizon: the present one unless it is too short or much too long.
     fn next_epoch(&self, terms: &Terms<'_>, now: SimTime, oldest: SimTime) -> Epoch {
         let round = terms.round.0;
         let need = |base: SimTime| {

@@ -1,8 +1,9 @@
-//! The order in which a decision looks at jobs, and the jobs that wait, kept so that it need not look at all of them.
+//! The order in which a decision examines jobs, and an index of waiting jobs that makes examining all of them
+//! unnecessary.
 //!
-//! Jobs that wait are split into classes of the same types and gang size: one that finds no room proves that its class
-//! has none until GPUs come free. Running jobs, at most one per GPU, are ranked anew in each decision. Cost of a
-//! decision: O(running jobs + classes + (jobs looked at + lines that crossed) x log jobs).
+//! Waiting jobs are split into classes with the same usable types and gang size. If one job of a class finds no room,
+//! the whole class has none until GPUs come free. Running jobs, at most one per GPU, are ranked again in each
+//! decision. A decision costs O(running jobs + classes + (jobs examined + lines that crossed) x log jobs).
 
 use super::facts::{Facts, Line};
 use super::params::Sorting;
@@ -13,22 +14,22 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
-/// Types that a job may use, as a mask, and its gang size.
+/// Usable types of a job as a mask, and its gang size.
 type Kind = (u64, u32);
 
 fn kind_of(facts: &Facts) -> Kind {
     (facts.type_mask(), facts.gpus)
 }
 
-/// The jobs of a class that wait.
+/// Waiting jobs of one class.
 #[derive(Debug)]
 enum Class {
-    /// Their order does not change while they wait.
+    /// The order of the jobs does not change while they wait.
     Fixed {
         ranks: BTreeSet<Rank>,
         last: Option<Rank>,
     },
-    /// It changes with time.
+    /// The order changes with time.
     Kinetic(Lines),
 }
 
@@ -47,7 +48,7 @@ impl Waiting {
         }
     }
 
-    /// A job waits, with so much work left.
+    /// Adds a waiting job with its remaining work.
     pub(super) fn insert(&mut self, now: SimTime, facts: &Facts, remaining: f64) {
         let sorting = self.sorting;
         let empty = || match sorting {
@@ -65,7 +66,7 @@ impl Waiting {
         }
     }
 
-    /// A job with so much work left waits no more.
+    /// Removes a job that no longer waits, given the work it had left when it was added.
     pub(super) fn remove(&mut self, now: SimTime, facts: &Facts, remaining: f64) {
         let sorting = self.sorting;
         let Some(class) = self.classes.get_mut(&kind_of(facts)) else {
@@ -79,7 +80,7 @@ impl Waiting {
         }
     }
 
-    /// All jobs in order, those that run and those that wait; `running` is sorted.
+    /// Walks over running and waiting jobs in order; `running` is sorted.
     pub(super) fn merge<'a>(&'a mut self, now: SimTime, running: &'a [Rank]) -> Merge<'a> {
         let mut merge = Merge {
             now,
@@ -96,7 +97,7 @@ impl Waiting {
 }
 
 impl Class {
-    /// Back to the first job.
+    /// Starts again at the first job.
     fn rewind(&mut self) {
         match self {
             Self::Fixed { last, .. } => *last = None,
@@ -104,7 +105,7 @@ impl Class {
         }
     }
 
-    /// The next job.
+    /// Returns the next job.
     fn next(&mut self, now: SimTime) -> Option<Rank> {
         match self {
             Self::Fixed { ranks, last } => {
@@ -117,7 +118,7 @@ impl Class {
     }
 }
 
-/// One walk through the queue.
+/// One walk over the queue.
 #[derive(Debug)]
 pub(super) struct Merge<'a> {
     now: SimTime,
@@ -133,8 +134,8 @@ impl Merge<'_> {
         self.heads.extend(next.map(|rank| Reverse((rank, at))));
     }
 
-    /// The next job of a class for which there is room; `fits` is asked with types and gang size. Running jobs come
-    /// unasked.
+    /// Returns the next job of a class for which there is room. `fits` is called with the types and the gang size,
+    /// but not for running jobs.
     pub(super) fn next(&mut self, fits: impl Fn(u64, u32) -> bool) -> Option<Rank> {
         loop {
             let head = self.heads.peek().map(|head| head.0);
@@ -160,7 +161,7 @@ impl Merge<'_> {
 
 // The place of a job in the queue.
 
-/// Place of a job in the queue at one instant; smaller comes first. Exact: no tolerance.
+/// Place of a job in the queue at one instant; smaller comes first. The comparison is exact, without tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     main: Total,
@@ -170,9 +171,9 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// The rank of a job with so much work left.
+    /// The rank of a job with its remaining work.
     pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
-        // whole nanoseconds, so that times that are equal in decimals tie
+        // whole nanoseconds, so that decimal times that are equal tie
         let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
         let main = match sorting {
             Sorting::Density => return Self::dense(&facts.line(remaining), now),
@@ -199,12 +200,12 @@ impl Rank {
 
 // The best of many jobs whose utilities per GPU fall at different speeds.
 //
-// A tournament whose nodes remember until when their outcome is certain: the inverse of a utility per GPU is linear
-// in time, so two jobs change places at most once. Outcomes are those of the exact ranks; near a crossing, where
-// rounding may decide, a node is played again each time. Nodes are played when they are asked for: n jobs that come
-// at once cost O(n). Cost: O(log jobs) per job that comes, goes or is looked at, and per outcome that runs out.
+// A kinetic tournament: each node stores until when its outcome is certain. The inverse of a utility per GPU is
+// linear in time, so two jobs change places at most once. Outcomes are those of the exact ranks; near a crossing,
+// where rounding may decide, a node is recomputed each time. Nodes are computed lazily: n jobs that arrive together
+// cost O(n). The cost is O(log jobs) per job added, removed or examined, and per outcome that expires.
 
-/// Two lines closer than this share may swap by rounding. Ours: far above the noise of a few operations.
+/// Two lines closer than this share may swap by rounding. Our own choice: far above the noise of a few operations.
 const MARGIN: f64 = 1e-9;
 const NONE: u32 = u32::MAX;
 /// Before any time of a run.
@@ -212,9 +213,9 @@ const UNKNOWN: SimTime = SimTime(i64::MIN);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Leaf of the best job below.
+    /// Leaf of the best job in the subtree.
     best: u32,
-    /// Until when that is certain.
+    /// Until when that job is certainly the best.
     until: SimTime,
 }
 
@@ -226,13 +227,14 @@ const EMPTY: Node = Node {
 /// Waiting jobs of one class.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Leaves; jobs keep theirs.
+    /// Leaves; a job keeps its leaf.
     jobs: Vec<Option<Line>>,
     leaf_of: FxHashMap<JobId, u32>,
     unused: Vec<u32>,
-    /// A binary tree in an array: node 1 is the root, the children of n are 2 n and 2 n + 1, leaves are the last half.
+    /// A binary tree in an array: node 1 is the root, the children of n are 2 n and 2 n + 1, and the last half are
+    /// leaves.
     nodes: Vec<Node>,
-    /// Leaves that this walk has passed.
+    /// Leaves that this walk has already returned.
     passed: Vec<u32>,
 }
 
@@ -241,7 +243,7 @@ impl Lines {
         self.nodes.len() / 2
     }
 
-    /// A job comes.
+    /// Adds a job.
     pub(super) fn insert(&mut self, line: Line) {
         let leaf = self.unused.pop().unwrap_or_else(|| {
             self.jobs.push(None);
@@ -255,7 +257,7 @@ impl Lines {
         self.set(leaf, leaf);
     }
 
-    /// A job goes, if it is here.
+    /// Removes a job if it is in the tree.
     pub(super) fn remove(&mut self, job: JobId) {
         if let Some(leaf) = self.leaf_of.remove(&job) {
             self.jobs[leaf as usize] = None;
@@ -264,7 +266,7 @@ impl Lines {
         }
     }
 
-    /// The best job that was not passed; from now on it is.
+    /// Returns the best job that was not returned before in this walk.
     pub(super) fn pop(&mut self, now: SimTime) -> Option<Line> {
         if self.nodes.is_empty() {
             return None;
@@ -279,7 +281,7 @@ impl Lines {
         self.jobs[leaf as usize]
     }
 
-    /// Forgets which jobs were passed.
+    /// Forgets which jobs were returned.
     pub(super) fn restore(&mut self) {
         for leaf in std::mem::take(&mut self.passed) {
             if self.jobs[leaf as usize].is_some() {
@@ -288,7 +290,7 @@ impl Lines {
         }
     }
 
-    /// Twice the leaves. All outcomes are played again when they are next asked for.
+    /// Doubles the number of leaves. All outcomes become unknown and are recomputed on demand.
     fn grow(&mut self) {
         let leaves = (2 * self.leaves()).max(2);
         self.nodes = vec![EMPTY; 2 * leaves];
@@ -306,19 +308,19 @@ impl Lines {
         }
     }
 
-    /// A job enters or leaves its leaf; what is above is played again when it is asked for.
+    /// Puts a job into a leaf or clears it; the outcomes above become unknown.
     fn set(&mut self, leaf: u32, best: u32) {
         let mut at = self.leaves() + leaf as usize;
         self.nodes[at].best = best;
         at /= 2;
-        // above a node that is not known none is
+        // all ancestors of an unknown node are unknown
         while at > 0 && self.nodes[at].until != UNKNOWN {
             self.nodes[at].until = UNKNOWN;
             at /= 2;
         }
     }
 
-    /// Plays again what is not certain any more, below a node and there.
+    /// Recomputes the outcomes at and below a node that are no longer certain.
     fn refresh(&mut self, at: usize, now: SimTime) {
         if self.nodes[at].until >= now {
             return;
@@ -328,7 +330,7 @@ impl Lines {
         self.nodes[at] = self.play(at, now);
     }
 
-    /// The outcome of a node by its children, certain no longer than theirs.
+    /// Computes the outcome of a node from its children; it is certain no longer than theirs.
     fn play(&self, at: usize, now: SimTime) -> Node {
         let (left, right) = (self.nodes[2 * at], self.nodes[2 * at + 1]);
         let until = left.until.min(right.until);
@@ -348,7 +350,7 @@ impl Lines {
     }
 }
 
-/// Until when `first` comes before `second` for certain, given that it does now.
+/// Returns until when `first` certainly comes before `second`, given that it does now.
 fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
     let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
     if same(first.numerator, second.numerator)
@@ -357,7 +359,7 @@ fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
     {
         return SimTime::NEVER; // equal for ever: the index decides
     }
-    // the inverse of a utility now, and what it gains per second
+    // inverse of the utility now, and its increase per second
     let level = |line: &Line| ((now - line.arrival).seconds() + line.left_s) / line.numerator;
     let (level_a, level_b) = (level(first), level(second));
     let (slope_a, slope_b) = (1.0 / first.numerator, 1.0 / second.numerator);
@@ -371,7 +373,7 @@ fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
     } else {
         f64::INFINITY
     };
-    // a cast of what is too large gives the largest number
+    // a cast of a value that is too large saturates
     SimTime(now.0.saturating_add((seconds * NANOS_PER_SECOND) as i64))
 }
 

@@ -1,7 +1,8 @@
-//! The dual subroutine where it looks at more than one choice of jobs: every choice, or the best few after each job.
+//! The tiers of the dual subroutine that compare several choices of jobs: all choices (exact), or the best few
+//! (beam).
 //!
-//! What is maximised is the sum of payoffs; of equal sums more jobs, then the lower cost, then the job that comes
-//! first in the queue. States differ in the free GPUs of servers; they are kept as what they took.
+//! The search maximises the sum of payoffs. Ties go to more jobs, then to the lower cost, then to the job that is
+//! earlier in the queue. States differ in the free GPUs of servers, and store the GPUs that they gave out.
 
 use super::facts::Facts;
 use super::find::{Chosen, Finder, Goal, Live, Quote, above, equal};
@@ -18,7 +19,7 @@ use std::rc::Rc;
 /// GPUs given out, by server.
 type Used = Vec<(u32, u32)>;
 
-/// What a choice of jobs is worth.
+/// Value of a choice of jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Worth {
     payoff: f64,
@@ -51,14 +52,14 @@ struct Queued<'a> {
     live: Live,
 }
 
-/// The queue and where to look for places.
+/// The queue, and the finder of places.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     finder: &'a Finder<'a>,
     entries: Vec<Queued<'a>>,
 }
 
-/// The jobs that a state took, the last first.
+/// The jobs that a state took, latest first.
 #[derive(Debug)]
 struct Taken {
     rank: Rank,
@@ -67,7 +68,7 @@ struct Taken {
 }
 
 impl Drop for Taken {
-    /// One after the other: a chain of many jobs is deeper than a stack.
+    /// Drops the list in a loop: recursion over many jobs would overflow the stack.
     fn drop(&mut self) {
         let mut next = self.before.take();
         while let Some(Ok(mut taken)) = next.map(Rc::try_unwrap) {
@@ -80,7 +81,7 @@ impl Drop for Taken {
 struct State {
     worth: Worth,
     used: Rc<Used>,
-    /// What is left, by type.
+    /// Free GPUs by type.
     free: SmallVec<[u32; 4]>,
     taken: Option<Rc<Taken>>,
 }
@@ -115,7 +116,7 @@ impl<'a> Search<'a> {
         Chosen { rank, offer }
     }
 
-    /// The best of all choices.
+    /// Returns the best of all choices.
     pub(super) fn exact(&self, servers: &mut Servers) -> Vec<Chosen> {
         let mut known = FxHashMap::default();
         let mut used = Used::new();
@@ -133,7 +134,7 @@ impl<'a> Search<'a> {
         chosen
     }
 
-    /// What the queue from a job on is worth in a state, and whether the job is taken.
+    /// Returns the value of the rest of the queue from a job on in a state, and whether that job is taken.
     fn value(
         &self,
         servers: &mut Servers,
@@ -165,15 +166,15 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The offer for a job that has room, if it passes the gate.
+/// Returns the offer for a job with room, if its payoff passes the gate.
 fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
     let offer = finder.find(servers, facts, live, Goal::Objective);
     offer.filter(|offer| offer.payoff > 0.0)
 }
 
-/// The best states after each job, at most `width`. What is chosen is taken from the servers, as by the others. The
-/// walk ends where no state has a free GPU, and leaves out the classes of jobs for which none has room: states only
-/// lose GPUs.
+/// Keeps the best states after each job, at most `width`, and takes the chosen GPUs from the servers, as the other
+/// tiers do. The walk ends when no state has a free GPU. It skips classes of jobs for which no state has room,
+/// because states only lose GPUs.
 pub(super) fn beam(
     finder: &Finder<'_>,
     servers: &mut Servers,
@@ -187,7 +188,7 @@ pub(super) fn beam(
         free: servers.free_by_type().into(),
         taken: None,
     }];
-    // what the servers have given out while states are looked at
+    // GPUs that `servers` has given out for the state under examination
     let mut present: Rc<Used> = Rc::default();
     loop {
         let has_room = |types, gpus| {
@@ -255,7 +256,7 @@ impl State {
     }
 }
 
-/// What is given out after a job took its places, which are sorted by server as well.
+/// Returns the GPUs given out after a job took its places, which are also sorted by server.
 fn with(used: &Used, places: &Counts) -> Used {
     let mut sum = Used::with_capacity(used.len() + places.len());
     let mut rest = &used[..];
@@ -271,7 +272,7 @@ fn with(used: &Used, places: &Counts) -> Used {
     sum
 }
 
-/// States with different free GPUs: of alike ones the better, of equal ones the first.
+/// Merges states with the same free GPUs: keeps the best one, or the first of equal ones.
 fn merged(states: Vec<State>) -> Vec<State> {
     let mut known: FxHashMap<Rc<Used>, usize> = FxHashMap::default();
     let mut kept: Vec<Option<State>> = Vec::with_capacity(states.len());
@@ -290,7 +291,7 @@ fn merged(states: Vec<State>) -> Vec<State> {
     kept.into_iter().flatten().collect()
 }
 
-/// The best `width` states, in their order: so many scans, each of which takes the best of the rest.
+/// Returns the best `width` states in their order, by `width` scans that each take the best of the rest.
 fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
     if states.len() <= width {
         return states;
@@ -313,19 +314,19 @@ fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
     states
 }
 
-// One pass over the queue: every job that passes takes its best place at once.
+// One pass over the queue: every job that passes the gate takes its best place at once.
 
-/// The jobs that a pass looked at and found worth no more than their GPUs cost.
+/// The jobs that a pass examined and rejected because their GPUs cost at least their utility.
 #[derive(Debug, Default)]
 pub(super) struct Rejected {
-    /// With their utility in percent of the cost.
+    /// Jobs with their utility in percent of the cost.
     pub(super) jobs: Vec<(JobId, u32)>,
-    /// The job at which it gave up, if it looks at so many only.
+    /// The job at which the pass stopped, if it has a limit.
     pub(super) last: Option<Rank>,
 }
 
-/// Looks at jobs in order until no GPU is free; what is chosen is taken from the servers. Without a gate in the
-/// backfill pass, [`Goal::Utility`], which leaves out the jobs that the first one took.
+/// Examines jobs in order until no GPU is free, and takes the chosen GPUs from the servers. The backfill pass
+/// ([`Goal::Utility`]) has no gate and skips the jobs that the first pass took.
 pub(super) fn pass(
     finder: &Finder<'_>,
     servers: &mut Servers,

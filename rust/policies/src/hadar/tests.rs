@@ -1,4 +1,4 @@
-//! The worked examples of the text, and laws on drawn worlds.
+//! The worked examples of the specification, and laws on random worlds.
 
 use super::facts::Facts;
 use super::find::{Finder, Goal, Live};
@@ -78,7 +78,7 @@ fn golden_world() -> World {
 /// The policy at its first decision, and what it chooses there.
 fn first_decision(world: &World, params: HadarParams) -> (Hadar, Vec<Chosen>) {
     let mut policy = Hadar::new(params);
-    // the text keeps a gang in the queue that a run without mixed types would refuse
+    // the specification keeps a gang in the queue that a run without mixed types would refuse
     let traits = PolicyTraits {
         mixes_types: true,
         ..policy.traits()
@@ -149,7 +149,7 @@ fn expect_golden(
         wanted.iter().map(|one| (one.0, one.1)).collect();
     assert_eq!(places, wanted_places, "{label}");
     for (found, wanted) in chosen.iter().zip(wanted) {
-        // the text gives nine decimals
+        // the specification gives nine decimals
         assert!(
             (found.offer.payoff - wanted.2).abs() < 6e-10,
             "{label}: {:?}",
@@ -230,7 +230,7 @@ fn sums_of_payoffs_as_in_the_text() {
     }
 }
 
-/// A drawn world with few jobs and nothing but the jobs themselves.
+/// A random world with few jobs, without failures or other extras.
 fn small_case(seed: u64) -> Case {
     let scope = Scope {
         jobs: 9,
@@ -400,7 +400,7 @@ fn only_the_scale_of_a_utility_differs() {
         if case.world.jobs.columns().allowed_types.is_some() {
             continue; // then the best rates of two jobs may differ
         }
-        // one best rate, a power of two: A = work is A = work / best rate times a constant
+        // with one best rate that is a power of two, A = work equals A = work / best rate times a constant
         let run = |utility| run_case(&case, &[("utility", word(utility))]);
         let (a, b) = (run("effective_throughput"), run("normalised"));
         assert!(conformance::are_equal(&a, &b), "seed {seed}");
