@@ -1,21 +1,21 @@
-//! Fair share: who used less of the cluster than the shares say goes first.
+//! Fair share: a user who used less of the cluster than its shares entitle it to goes first.
 //!
-//! Associations (an account, and a user in it) are the leaves of a tree of accounts. Usage, in GPU seconds, decays and is
-//! charged at the ends of periods, so that the factors stand still between them. All sums go over the children of a node
-//! in order: accounts before users, then by name.
+//! Associations (an account, and a user in it) are the leaves of a tree of accounts. Usage, in GPU-seconds, is
+//! charged and decays at the ends of periods, so the factors are constant in between. All sums go over the children
+//! of a node in order: accounts before users, then by name.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | S, U | `ratio` | part of the shares, of the usage, of a node and its siblings |
+//! | S, U | `ratio` | share of a node, and its usage, relative to the total over it and its siblings |
 //! | LF | `levels` | S / U |
-//! | D | `decay` | what is left of usage after a period |
+//! | D | `decay` | factor by which usage shrinks in each period |
 
 use super::params::{FairParams, ShareRule};
 use gangline_model::SimTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// An account, or a user in one. Root is an account without a name.
+/// An account, or a user in an account. The root is the account without a name.
 #[derive(Clone, Debug)]
 struct Node {
     is_user: bool,
@@ -31,9 +31,9 @@ struct Meter {
     /// Usage factor of the QOS.
     factor: f64,
     gpus: u32,
-    /// Until when `gpu_ns` is counted.
+    /// Instant up to which `gpu_ns` is complete.
     counted_to: SimTime,
-    /// Of the period under way.
+    /// Usage in the current period.
     gpu_ns: i128,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct FairShare {
     names: Vec<(String, String)>,
     /// Nodes of the associations.
     users: Vec<usize>,
-    /// By association, then by name of the QOS.
+    /// Meters by association, then by name of the QOS.
     meters: Vec<Meter>,
     factors: Arc<[f64]>,
     /// Periods that have ended.
@@ -66,7 +66,7 @@ pub(super) struct FairShare {
 }
 
 impl FairShare {
-    /// The tree of the associations of a trace, and of those that the parameters name.
+    /// Builds the tree of the associations in a trace, and of those that the parameters name.
     pub(super) fn new(params: FairParams, of_trace: &BTreeSet<(&str, &str)>) -> Self {
         let user_shares: BTreeMap<(&str, &str), f64> = params.user_shares().collect();
         let mut pairs = of_trace.clone();
@@ -119,7 +119,7 @@ impl FairShare {
         }
     }
 
-    /// Number of an association.
+    /// Returns the number of an association.
     pub(super) fn association(&self, account: &str, user: &str) -> usize {
         let of =
             |(own, name): &(String, String)| (own.as_str(), name.as_str()).cmp(&(account, user));
@@ -140,7 +140,7 @@ impl FairShare {
             .collect();
     }
 
-    /// A job starts on so many GPUs.
+    /// Records the start of a job on this many GPUs.
     pub(super) fn start(&mut self, meter: usize, gpus: u32, now: SimTime) {
         let meter = &mut self.meters[meter];
         meter.count(now);
@@ -148,14 +148,14 @@ impl FairShare {
         self.is_untouched = false;
     }
 
-    /// A job stops.
+    /// Records the stop of a job.
     pub(super) fn stop(&mut self, meter: usize, gpus: u32, now: SimTime) {
         let meter = &mut self.meters[meter];
         meter.count(now);
         meter.gpus -= gpus;
     }
 
-    /// Does the calculations that were due by now. Starts and stops of this instant come after it.
+    /// Does the calculations that are due. Call it before recording the starts and stops of this instant.
     pub(super) fn bring_up(&mut self, now: SimTime) {
         let period = self.params.calc_period.0;
         if self.is_untouched {
@@ -181,12 +181,12 @@ impl FairShare {
         }
     }
 
-    /// How many calculations there were: between two the factors stand still.
+    /// Returns the number of calculations so far; the factors are constant between two of them.
     pub(super) fn ticks(&self) -> i64 {
         self.ticks
     }
 
-    /// The factor of each association.
+    /// Returns the factor of each association.
     pub(super) fn factors(&mut self) -> Arc<[f64]> {
         if std::mem::take(&mut self.is_stale) {
             self.add_up(self.root);
@@ -203,7 +203,7 @@ impl FairShare {
             .fold(0.0, |sum, &node| sum + value(&self.nodes[node]))
     }
 
-    /// Usage of accounts.
+    /// Adds up the usage of accounts.
     fn add_up(&mut self, node: usize) {
         if self.nodes[node].is_user {
             return;
@@ -216,7 +216,7 @@ impl FairShare {
         self.nodes[node].children = children;
     }
 
-    /// Fair tree: the rank of every user over their number, the best at 1.
+    /// Fair tree: the rank of each user divided by the number of users; the best has 1.
     fn ranks(&self) -> Arc<[f64]> {
         let mut ranks = Ranks {
             of: vec![0; self.nodes.len()],
@@ -230,7 +230,7 @@ impl FairShare {
             .collect()
     }
 
-    /// Ranks the children of accounts that are equal. Their best has the rank of the accounts.
+    /// Ranks the children of accounts with equal values. The best child has the rank of the accounts.
     fn visit(&self, accounts: &[usize], first: usize, ranks: &mut Ranks) {
         let mut levels: Vec<(f64, usize)> = Vec::new();
         for &account in accounts {
@@ -267,7 +267,7 @@ impl FairShare {
         }
     }
 
-    /// Classic: half for who used just its part, more for who used less.
+    /// Classic: 0.5 for a user whose usage equals its shares, more for a user with less usage.
     fn classic(&self) -> Arc<[f64]> {
         let mut factors = vec![0.0; self.nodes.len()];
         self.descend(self.root, 1.0, None, &mut factors);
@@ -294,14 +294,14 @@ impl FairShare {
     }
 }
 
-/// Ranks under way.
+/// State while ranks are assigned.
 struct Ranks {
     of: Vec<usize>,
-    /// Users without one.
+    /// Users without a rank.
     left: usize,
 }
 
-/// A part of a whole, 0 of nothing.
+/// Returns a part of a whole; 0 if the whole is 0.
 pub(super) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -1,4 +1,4 @@
-//! What the policy needs of each job, worked out once: jobs that agree in all of it share a profile.
+//! Properties of jobs that the policy computes once. Jobs with the same properties share a profile.
 
 use super::fairshare::{FairShare, ratio};
 use super::limits::{Counts, Limits, LimitsMaker};
@@ -10,13 +10,13 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A job that may run as long as it takes.
+/// Time limit of a job that may run as long as it needs.
 pub(super) const UNLIMITED: SimSpan = SimSpan(i64::MAX);
 
 /// GPU types in the order they are tried.
 pub(super) type Types = SmallVec<[GpuTypeId; 4]>;
 
-/// Jobs of one demand class and partition: whether they fit is one question.
+/// Jobs of one demand class and partition: either all of them fit or none does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub(super) class: usize,
@@ -24,7 +24,7 @@ pub(super) struct Kind {
     pub(super) types: Types,
 }
 
-/// What of a job its place in the order depends on, but for its age and usage.
+/// Everything that decides the place of a job in the order except its age and usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LineKey {
     /// Whether its jobs cannot preempt.
@@ -32,16 +32,16 @@ pub(super) struct LineKey {
     /// Tier of the partition.
     pub(super) tier: i64,
     pub(super) partition: u32,
-    /// The association, where its fair share counts.
+    /// The association, if fair share has a weight.
     pub(super) association: u32,
     /// Constant terms of the priority, as bits.
     pub(super) terms: [u64; 4],
     pub(super) nice: i32,
-    /// Since when its jobs wait, of jobs that were preempted; others since their arrival.
+    /// For preempted jobs, the time since when they wait; other jobs wait since their arrival.
     pub(super) since: Option<SimTime>,
 }
 
-/// What is common to jobs.
+/// Properties that several jobs share.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
     pub(super) kind: usize,
@@ -61,7 +61,7 @@ impl Profile {
     }
 }
 
-/// The profile of each job, and the kinds.
+/// The profile of each job, and the list of kinds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobKinds {
     of: Vec<u32>,
@@ -70,17 +70,17 @@ pub(super) struct JobKinds {
     pub(super) partitions: usize,
 }
 
-/// All that is known of a trace before its run.
+/// Facts about a trace that are known before its run.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) jobs: JobKinds,
     pub(super) fair: FairShare,
     pub(super) limits: Limits,
-    /// By number.
+    /// Names of QOS by number.
     pub(super) qos_names: Vec<String>,
 }
 
-/// Names of jobs and the numbers that they get.
+/// Names of jobs, with the number that each one gets.
 #[derive(Debug, Default)]
 struct Names<'a> {
     numbers: BTreeMap<&'a str, u32>,
@@ -93,7 +93,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Names of a job, with Slurm's own where it has none.
+/// Names of a job; Slurm's default name replaces a missing one.
 #[derive(Clone, Copy, Debug)]
 struct Whose<'a> {
     user: &'a str,
@@ -120,7 +120,7 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// Codes that tell profiles apart: class, labels, nice, and the time limit where the size of a job depends on it.
+/// Values that tell profiles apart: class, labels, nice, and the time limit where the size of a job depends on it.
 type Key = (usize, [u32; 4], i32, SimSpan);
 
 fn key(jobs: &JobFacts, places: &Places, job: JobId, limit: SimSpan) -> Key {
@@ -142,7 +142,7 @@ fn key(jobs: &JobFacts, places: &Places, job: JobId, limit: SimSpan) -> Key {
 }
 
 impl JobKinds {
-    /// Profiles of a trace. `limit` is asked where the size of a job depends on its time limit.
+    /// Returns the profiles of a trace. `limit` is called where the size of a job depends on its time limit.
     #[expect(
         clippy::too_many_lines,
         reason = "one walk over the columns of the trace"
@@ -253,10 +253,10 @@ impl JobKinds {
     }
 }
 
-/// The terms of the priority that neither time nor usage changes.
+/// The terms of the priority that depend on neither time nor usage.
 struct Terms<'a> {
     params: &'a SlurmParams,
-    /// GPUs by type, up or down.
+    /// GPUs by type, whether they are up or down.
     gpus: Vec<u32>,
     /// Names of the types.
     types: Vec<&'a str>,
@@ -322,7 +322,7 @@ impl<'a> Terms<'a> {
         f64::from(gpus) / every
     }
 
-    /// Job size, partition, QOS, GPUs; each times its weight.
+    /// Returns the factors for job size, partition, QOS and GPUs, each times its weight.
     fn of(&self, of: &Whose<'_>, gpus: u32, limit: SimSpan) -> [f64; 4] {
         let params = self.params;
         let weights = &params.weights;

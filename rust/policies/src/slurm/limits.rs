@@ -1,10 +1,11 @@
-//! Limits of QOS, users and accounts on what runs at a time: counters, and what each job adds to which.
+//! Limits of QOS, users and accounts on concurrent jobs: the counters, and the amount that each job adds to each of
+//! them.
 
 use super::params::SlurmParams;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// What a job adds to a counter, and whether the counter limits it.
+/// Amount that a job adds to a counter, and whether the counter limits the job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
     counter: usize,
@@ -12,7 +13,7 @@ pub(super) struct Count {
     is_limit: bool,
 }
 
-/// All that a job adds.
+/// The amounts that a job adds to all counters.
 pub(super) type Counts = SmallVec<[Count; 4]>;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ struct Counter {
     now: u32,
 }
 
-/// Counters of what runs, each with its limit.
+/// Counters for running jobs, each with its limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
     counters: Vec<Counter>,
@@ -43,14 +44,14 @@ impl Limits {
         limits.any(|count| f64::from(count.amount) > self.counters[count.counter].most)
     }
 
-    /// A job starts.
+    /// Records the start of a job.
     pub(super) fn start(&mut self, counts: &Counts) {
         for count in counts {
             self.counters[count.counter].now += count.amount;
         }
     }
 
-    /// A job stops.
+    /// Records the stop of a job.
     pub(super) fn stop(&mut self, counts: &Counts) {
         for count in counts {
             self.counters[count.counter].now -= count.amount;
@@ -58,7 +59,7 @@ impl Limits {
     }
 }
 
-/// What is counted.
+/// Subject of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Of<'a> {
     Qos(&'a str),
@@ -84,7 +85,7 @@ impl<'a> LimitsMaker<'a> {
         }
     }
 
-    /// What a job of so many GPUs adds: of an account, a user and a QOS.
+    /// Returns the amounts that a job with this number of GPUs adds, for its account, user and QOS.
     pub(super) fn counts(
         &mut self,
         (account, user, qos): (&'a str, &'a str, &'a str),

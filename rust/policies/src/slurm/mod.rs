@@ -1,4 +1,4 @@
-//! `slurm`: what Slurm does, by its documentation (`docs/policies/slurm.md`).
+//! `slurm`: the scheduling of Slurm, according to its documentation (`docs/policies/slurm.md`).
 //!
 //! | Slurm | here |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | preempt/qos | [`preempt`] |
 //! | limits of QOS and associations | [`limits`] |
 //!
-//! A pass looks at jobs in the order of priority for as long as one of those that are left might start ([`Hope`]), and
-//! not at all if nothing has changed since it found nothing to do ([`Quiet`]).
+//! A pass examines jobs in order of priority while one of the remaining jobs might start ([`Hope`]). It is skipped if
+//! nothing has changed since the last pass, which found nothing to do ([`Quiet`]).
 
 mod fairshare;
 mod jobs;
@@ -39,37 +39,37 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// It was preempted, and its requeue delay is not over.
+/// The job was preempted, and its requeue delay has not ended.
 pub(crate) static REQUEUED: Reason = Reason::new(
     "requeue delay",
-    "it was preempted, and may not start again before an instant",
+    "it was preempted, and its requeue delay has not ended",
     "it was preempted, and {policy} does not start it again before {until}",
 );
 
-/// A limit of its QOS, its user or its account.
+/// A limit of the QOS, the user or the account of a job.
 pub(crate) static LIMIT: Reason = Reason::new(
     "limit",
-    "with it, its QOS, user or account would have more than a limit allows",
-    "with it, its QOS, its user or its account would have had more than a limit allows{meanwhile}",
+    "starting it would exceed a limit of its QOS, user or account",
+    "starting it would have exceeded a limit of its QOS, its user or its account{meanwhile}",
 );
 
-/// Enough GPUs are free, and it is not its turn.
+/// Enough GPUs are free, but jobs with a higher priority come first or no pass has reached the job.
 pub(crate) static ORDER: Reason = Reason::new(
     "order",
-    "enough GPUs are free, but jobs before it in the order of priority come first, or no pass has reached it",
-    "{free}, but jobs before it in the order of priority came first, or no pass of {policy} had reached it",
+    "enough GPUs are free, but jobs with a higher priority come first or no pass has reached it",
+    "{free}, but jobs with a higher priority came first or no pass of {policy} had reached it",
 );
 
-/// The largest priority.
+/// The largest priority that Slurm can store.
 const PRIORITY_MAX: f64 = 4_294_967_295.0;
 
-/// Slurm.
+/// The policy.
 #[derive(Debug)]
 pub(crate) struct Slurm {
     params: SlurmParams,
     places: Places,
     jobs: Arc<JobKinds>,
-    /// Only where it counts.
+    /// Fair share, if it has a weight.
     fair: Option<FairShare>,
     limits: Limits,
     preemption: Preemption,
@@ -82,15 +82,15 @@ pub(crate) struct Slurm {
     backfill: Quiet,
 }
 
-/// Books of running jobs.
+/// State of the running jobs.
 #[derive(Clone, Debug, Default)]
 struct Running {
-    /// Expected ends on the grid, of jobs that have a time limit.
+    /// Expected ends of the jobs with a time limit, rounded to the grid.
     ends: BTreeSet<(SimTime, JobId)>,
     end_of: FxHashMap<JobId, SimTime>,
     /// Jobs that this plan starts.
     started: FxHashMap<JobId, GpuSet>,
-    /// Jobs that it stops.
+    /// Jobs that this plan stops.
     stopped: Vec<JobId>,
 }
 
@@ -109,7 +109,7 @@ impl Running {
         }
     }
 
-    /// GPUs of a running job, or of one that this plan starts.
+    /// Returns the GPUs of a running job, or of a job that this plan starts.
     fn gpus<'a>(&'a self, view: &ClusterView<'a>, job: JobId) -> &'a GpuSet {
         let before = || view.run(job).map(Run::gpus);
         self.started
@@ -119,7 +119,7 @@ impl Running {
     }
 }
 
-/// Whether a kind has a place on the servers that are up, if nothing ran.
+/// Whether jobs of each kind would have a place on the servers that are up, if nothing ran.
 #[derive(Clone, Debug, Default)]
 struct Homes {
     /// The empty cluster, while servers are down.
@@ -127,12 +127,12 @@ struct Homes {
     of_kind: Vec<Option<bool>>,
 }
 
-/// When a pass need not be made again.
+/// Conditions under which a pass can be skipped.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
-    /// Before this instant it would do nothing, if nothing changes.
+    /// A pass before this instant would do nothing unless something changes.
     until: SimTime,
-    /// Calculations of usage at that time.
+    /// Number of usage calculations at the time of that pass.
     ticks: i64,
 }
 
@@ -143,16 +143,16 @@ impl Quiet {
     };
 }
 
-/// A job that a backfill pass looks at.
+/// A job that a backfill pass examines.
 #[derive(Clone, Copy, Debug)]
 struct Test {
     job: JobId,
     limit: SimSpan,
-    /// The earliest end of this job and those behind it, of those that fit, if they start now.
+    /// The earliest end among this job and those behind it that fit, if they started now.
     soonest: SimTime,
 }
 
-/// Which of the jobs that a pass has not seen yet could start, by their kinds.
+/// Number of jobs, by kind, that could start and that the pass has not reached yet.
 #[derive(Clone, Debug)]
 struct Hope {
     left: Vec<u32>,
@@ -175,7 +175,7 @@ impl Hope {
         hope
     }
 
-    /// Asks again what fits.
+    /// Checks again which kinds fit.
     fn ask(&mut self, jobs: &JobKinds, places: &Places, free: &mut FreeIndex) {
         self.count = 0;
         for (at, kind) in jobs.kinds.iter().enumerate() {
@@ -187,7 +187,7 @@ impl Hope {
         }
     }
 
-    /// The pass has seen a job.
+    /// Records that the pass has reached a job.
     fn see(&mut self, profile: &Profile) {
         self.left[profile.kind] -= 1;
         self.count -= u32::from(self.fits[profile.kind]);
@@ -298,7 +298,7 @@ impl Slurm {
         };
     }
 
-    /// Takes in what happened. Whether a pass may have more to do than before.
+    /// Records the changes. Returns whether a pass may have more to do than before.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> bool {
         let now = view.now();
         if let Some(fair) = &mut self.fair {
@@ -329,7 +329,7 @@ impl Slurm {
         }
     }
 
-    /// Starts a job, in the place of others.
+    /// Starts a job, and preempts others for it.
     fn start(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
@@ -363,7 +363,7 @@ impl Slurm {
         Ok(end)
     }
 
-    /// Whom to preempt for a job, of those whose servers are all open.
+    /// Returns the jobs to preempt for a job, chosen among those on servers without bookings.
     fn way(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
@@ -398,8 +398,8 @@ impl Slurm {
         }
     }
 
-    /// Jobs of the queue in order, at most `depth`, each on free GPUs or in the place of others. Once there is no way for
-    /// a job, none of its partition starts.
+    /// Walks over at most `depth` jobs of the queue in order, and starts each on free GPUs or by preemption. If one
+    /// job cannot start, no later job of its partition starts.
     fn main_pass(
         &mut self,
         view: &ClusterView<'_>,
@@ -448,7 +448,7 @@ impl Slurm {
                 }
             }
             if *is_blocked && depth == usize::MAX {
-                continue; // the rest of the line is of this partition
+                continue; // skip the rest of this partition
             }
             walk.go_on(&self.queue, at);
         }
@@ -458,27 +458,27 @@ impl Slurm {
         Ok(())
     }
 
-    /// A pass does nothing until an instant, if nothing changes.
+    /// Records that a pass does nothing until an instant unless something changes.
     fn quiet(&self, until: SimTime) -> Quiet {
         let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
         Quiet { until, ticks }
     }
 
-    /// Whether a pass would do nothing. For that the order of jobs must be the same as well.
+    /// Returns whether a pass would do nothing. The order of jobs must not have changed either.
     fn is_quiet(&self, pass: Quiet, now: SimTime) -> bool {
         let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
         let is_fixed = self.params.weights.age == 0.0 && ticks == pass.ticks;
         now < pass.until && (is_fixed || self.queue.is_one_line())
     }
 
-    /// Expected ends of running jobs; those that are overdue end at the next instant of the grid.
+    /// Returns the expected ends of running jobs; overdue jobs end at the next instant of the grid.
     fn ends(&self, now: SimTime) -> Ends {
         let soon = self.planner.up(now + SimSpan(1));
         let ends = self.running.ends.iter();
         ends.map(|&(end, job)| (end.max(soon), job)).collect()
     }
 
-    /// Plans a start for each job of the queue in order, and starts those whose turn is now.
+    /// Plans a start for each job of the queue in order, and starts the jobs that are planned for now.
     fn backfill_pass(
         &mut self,
         view: &ClusterView<'_>,
@@ -504,7 +504,7 @@ impl Slurm {
             soonest,
         } in tests
         {
-            // no job from here on may preempt, and none both fits and ends before what is booked
+            // no later job may preempt, and none fits and ends before the next booking
             if hope.is_over() || hope.preemptors == 0 && soonest > open_until {
                 break;
             }
@@ -537,7 +537,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// The first jobs of the queue in order.
+    /// Returns the first jobs of the queue in order.
     fn tests(
         &mut self,
         view: &ClusterView<'_>,
@@ -572,7 +572,7 @@ impl Slurm {
         Ok(tests)
     }
 
-    /// Plans the start of a job; whether that is now.
+    /// Plans the start of a job. Returns whether it starts now.
     fn plan_job(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
@@ -589,7 +589,7 @@ impl Slurm {
         };
         let now = view.now();
         let horizon = now + self.params.backfill.map_or(SimSpan::ZERO, |own| own.window);
-        // what is free only shrinks in a pass, unless jobs are preempted
+        // free GPUs only decrease in a pass without preemption
         let is_known = is_monotone && !profile.can_preempt();
         let earliest = self.planner.earliest(profile.kind, limit);
         let mut begin = earliest.filter(|_| is_known).unwrap_or(now);
@@ -643,7 +643,7 @@ impl Slurm {
         Ok(true)
     }
 
-    /// The next instant at which a pass is due.
+    /// Returns the next instant at which a pass is due.
     fn next_pass(&self, now: SimTime) -> SimTime {
         let next = |every: SimSpan| match every.0 {
             0 => SimTime::NEVER,
@@ -657,7 +657,7 @@ impl Slurm {
     }
 }
 
-/// Whether an instant is a multiple of a period; none is one of nothing.
+/// Returns whether an instant is a multiple of a period; false for a period of 0.
 fn is_due(now: SimTime, every: SimSpan) -> bool {
     every > SimSpan::ZERO && now.0 % every.0 == 0
 }

@@ -1,4 +1,4 @@
-//! Parameters of `slurm`, by the names of `docs/policies/slurm.md`.
+//! Parameters of `slurm`; `docs/policies/slurm.md` gives their names.
 
 use crate::params::{ParamReader, ParamValue};
 use crate::place::PlacementParams;
@@ -39,17 +39,17 @@ pub(crate) struct FairParams {
     pub(super) dampening: f64,
     pub(super) account_parents: BTreeMap<String, String>,
     pub(super) account_shares: Numbers,
-    /// By `account/user`.
+    /// Shares by `account/user`.
     user_shares: Numbers,
 }
 
 impl FairParams {
-    /// The account above an account; that above all has no name.
+    /// Returns the account above an account; the root has an empty name.
     pub(super) fn parent(&self, account: &str) -> &str {
         self.account_parents.get(account).map_or("", String::as_str)
     }
 
-    /// An account and those above it, up to the one without a name.
+    /// Returns an account and those above it, up to the root.
     pub(super) fn ancestry<'a>(&'a self, account: &'a str) -> impl Iterator<Item = &'a str> {
         let above = |&account: &&'a str| (!account.is_empty()).then(|| self.parent(account));
         std::iter::successors(Some(account), above)
@@ -61,9 +61,9 @@ impl FairParams {
         given.filter_map(|(name, shares)| Some((name.split_once('/')?, *shares)))
     }
 
-    /// The first account that hangs below itself.
+    /// Returns the first account that is below itself.
     fn circle(&self) -> Option<&str> {
-        let most = self.account_parents.len() + 2; // with the account above all keys, and the one without a name
+        let most = self.account_parents.len() + 2; // at most each key, a parent that is no key, and the root
         let accounts = self.account_parents.keys();
         let mut circles = accounts.filter(|name| self.ancestry(name).nth(most).is_some());
         circles.next().map(String::as_str)
@@ -74,7 +74,7 @@ impl FairParams {
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "options of slurm.conf that have nothing to do with each other"
+    reason = "independent options of slurm.conf"
 )]
 pub(crate) struct SlurmParams {
     pub(super) weights: Weights,
@@ -98,12 +98,12 @@ pub(crate) struct SlurmParams {
     pub(super) qos_user_gpus: Numbers,
     pub(super) qos_user_jobs: Numbers,
     pub(super) account_grp_gpus: Numbers,
-    /// Zero = none.
+    /// Zero means no limit.
     pub(super) default_limit: SimSpan,
-    /// 0 = none.
+    /// 0 means that `default_limit` applies.
     pub(super) limit_factor: f64,
     pub(super) queue_depth: usize,
-    /// Zero = never.
+    /// Zero means never.
     pub(super) sched_interval: SimSpan,
     pub(super) backfill: Option<BackfillParams>,
     pub(super) placement: PlacementParams,
@@ -116,15 +116,15 @@ pub(crate) struct BackfillParams {
     pub(super) window: SimSpan,
     pub(super) resolution: SimSpan,
     pub(super) max_job_test: usize,
-    /// 0 = no limit.
+    /// 0 means no limit.
     pub(super) max_job_user: u32,
 }
 
 impl SlurmParams {
-    /// The values of a policy with these parameters.
+    /// Reads the values of the parameters.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for times beyond those of a run, names that are none, and accounts below themselves.
+    /// [`PolicyError::Parameter`] for a time out of range, an empty name, or an account below itself.
     #[expect(clippy::too_many_lines, reason = "a line per parameter")]
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let numbers = |name| params.named_numbers(name).unwrap_or_default();
@@ -150,7 +150,7 @@ impl SlurmParams {
             user_shares: numbers("user_shares"),
         };
         if fair.user_shares.keys().any(|name| !name.contains('/')) {
-            let expected = "shares by account/user, or /user for a user below no account";
+            let expected = "shares by account/user, or /user for a user below the root";
             return Err(params.refuse("user_shares", expected));
         }
         let above_all = [
@@ -163,7 +163,7 @@ impl SlurmParams {
             } else {
                 "account_shares"
             };
-            return Err(params.refuse(field, "accounts that have names"));
+            return Err(params.refuse(field, "accounts with a name"));
         }
         if let Some(account) = fair.circle() {
             let expected = format!("no account below itself, as {account} is");
@@ -222,7 +222,7 @@ impl SlurmParams {
         })
     }
 
-    /// QOS that a QOS preempts.
+    /// Returns the QOS that a QOS preempts.
     pub(super) fn preempts(&self, qos: &str) -> &[String] {
         self.qos_preempt.get(qos).map_or(&[], Vec::as_slice)
     }

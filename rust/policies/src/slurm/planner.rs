@@ -1,8 +1,8 @@
-//! The plan of a backfill pass: when running jobs end, which servers are booked when, and what is free at an instant.
+//! The plan of a backfill pass: expected ends of running jobs, booked servers, and the free GPUs at an instant.
 //!
-//! A search for the start of a job sweeps over the ends of running jobs and of bookings, and keeps on the draft what
-//! would be free: GPUs of jobs that have ended are given back, booked servers have none. At its end the draft is rolled
-//! back. O(ends + bookings) for a job.
+//! A search for the start of a job sweeps over the ends of running jobs and of bookings. It keeps the free GPUs of
+//! each instant in the draft: it returns the GPUs of jobs that have ended and removes booked servers. Afterwards the
+//! draft is rolled back. O(ends + bookings) for a job.
 
 use gangline_engine::{FreeIndex, Mark};
 use gangline_model::{GpuSet, JobId, ServerId, SimSpan, SimTime};
@@ -15,11 +15,11 @@ struct Booking {
     servers: SmallVec<[ServerId; 4]>,
     begin: SimTime,
     end: SimTime,
-    /// Whether it shuts its servers for the job that is being planned.
+    /// Whether the booking closes its servers to the job that is being planned.
     is_shut: bool,
 }
 
-/// What shuts a server, and what would be free if nothing did.
+/// Number of bookings that close a server, and the mask of GPUs that are free without them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shut {
     bookings: u32,
@@ -29,7 +29,7 @@ struct Shut {
 /// When running jobs are expected to end, ascending.
 pub(super) type Ends = Vec<(SimTime, JobId)>;
 
-/// Bookings, and a search under way.
+/// Bookings, and the state of the current search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planner {
     resolution: i64,
@@ -37,13 +37,13 @@ pub(super) struct Planner {
     by_begin: Vec<usize>,
     by_end: Vec<usize>,
     pub(super) ends: Ends,
-    /// By kind: time limits of jobs that were planned, ascending, each with an instant before which no job of that limit
-    /// or a longer one can start. The instants ascend as well.
+    /// By kind: time limits of jobs that were planned, ascending, each with an instant before which no job with that
+    /// limit or a longer one can start. The instants ascend as well.
     earliest: FxHashMap<usize, Vec<(SimSpan, SimTime)>>,
-    /// By server: the first begin of a booking.
+    /// By server: the earliest start of a booking.
     first_booked: Vec<SimTime>,
     shut: Vec<Shut>,
-    // the search
+    // state of the search
     next_begin: usize,
     next_end: usize,
     next_gone: usize,
@@ -59,7 +59,7 @@ impl Planner {
         }
     }
 
-    /// The next instant of the grid, the instant itself if it is one.
+    /// Rounds an instant up to the grid.
     pub(super) fn up(&self, at: SimTime) -> SimTime {
         match at.0 % self.resolution {
             0 => at,
@@ -67,7 +67,7 @@ impl Planner {
         }
     }
 
-    /// A pass begins; `ends` are those of all running jobs with a time limit.
+    /// Begins a pass; `ends` are those of all running jobs with a time limit.
     pub(super) fn begin(&mut self, ends: Ends) {
         for booking in self.bookings.drain(..) {
             for server in booking.servers {
@@ -80,7 +80,7 @@ impl Planner {
         self.ends = ends;
     }
 
-    /// A job starts in this pass.
+    /// Records the end of a job that starts in this pass.
     pub(super) fn add_end(&mut self, end: SimTime, job: JobId) {
         if end < SimTime::NEVER {
             let at = self.ends.partition_point(|&other| other < (end, job));
@@ -88,7 +88,7 @@ impl Planner {
         }
     }
 
-    /// A job is preempted in this pass.
+    /// Forgets the end of a job that is preempted in this pass.
     pub(super) fn remove_end(&mut self, job: JobId) {
         self.ends.retain(|&(_, other)| other != job);
     }
@@ -123,7 +123,8 @@ impl Planner {
         self.by_end.insert(place, at);
     }
 
-    /// No job of this kind and time limit, or a longer one, can start before an instant, in this pass from now on.
+    /// Records that no job of this kind, with this time limit or a longer one, can start before an instant in this
+    /// pass.
     pub(super) fn note_earliest(&mut self, kind: usize, limit: SimSpan, begin: SimTime) {
         let known = self.earliest.entry(kind).or_default();
         let from = known.partition_point(|one| one.0 < limit);
@@ -134,36 +135,37 @@ impl Planner {
         known.splice(from..from + later, [(limit, begin)]);
     }
 
-    /// An instant before which no job of this kind and time limit can start.
+    /// Returns an instant before which no job of this kind and time limit can start.
     pub(super) fn earliest(&self, kind: usize, limit: SimSpan) -> Option<SimTime> {
         let known = self.earliest.get(&kind)?;
         let before = known.partition_point(|one| one.0 <= limit);
         known[..before].last().map(|one| one.1)
     }
 
-    /// GPUs came free out of turn.
+    /// Forgets these instants after GPUs came free unexpectedly.
     pub(super) fn forget_earliest(&mut self) {
         self.earliest.clear();
     }
 
-    /// How many there are.
+    /// Returns the number of bookings.
     pub(super) fn bookings(&self) -> usize {
         self.bookings.len()
     }
 
-    /// Until when a server with a free GPU is not booked: no job that ends later can start now.
+    /// Returns the instant until which some server with a free GPU is not booked. A job that ends later cannot start
+    /// now.
     pub(super) fn open_until(&self, free: &FreeIndex) -> SimTime {
         let servers = self.first_booked.iter().enumerate();
         let open = servers.filter(|&(at, _)| free.free_mask(ServerId::new(at)) != 0);
         open.map(|(_, &first)| first).max().unwrap_or(SimTime::ZERO)
     }
 
-    /// Whether a server is booked for a part of the time that is looked at.
+    /// Returns whether a server is booked during a part of the interval under examination.
     pub(super) fn is_shut(&self, server: ServerId) -> bool {
         self.shut[server.index()].bookings > 0
     }
 
-    /// The first end of a running job or of a booking after the instant that is looked at.
+    /// Returns the first end of a running job or a booking after the instant under examination.
     pub(super) fn next_start(&self) -> SimTime {
         let gone = self.ends.get(self.next_gone).map(|end| end.0);
         let booked = self
@@ -174,14 +176,14 @@ impl Planner {
             .min(booked.unwrap_or(SimTime::NEVER))
     }
 
-    /// The first end after an instant.
+    /// Returns the first end after an instant.
     pub(super) fn first_end_after(&self, at: SimTime) -> SimTime {
         let gone = self.ends.iter().map(|end| end.0);
         let all = gone.chain(self.bookings.iter().map(|booking| booking.end));
         all.filter(|&end| end > at).min().unwrap_or(SimTime::NEVER)
     }
 
-    /// Looks at the time from an instant, not before the last one that was looked at, to the end of a job that starts there.
+    /// Examines the interval of a job that starts at an instant, which is not before the last one examined.
     pub(super) fn look_at<'g>(
         &mut self,
         free: &mut FreeIndex,
@@ -237,7 +239,7 @@ impl Planner {
         }
     }
 
-    /// Ends the search that began at a mark.
+    /// Ends the search and rolls the draft back to its mark.
     pub(super) fn end_search(&mut self, free: &mut FreeIndex, mark: Mark) {
         free.rollback(mark);
         for booking in &mut self.bookings {

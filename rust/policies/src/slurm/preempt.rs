@@ -1,4 +1,4 @@
-//! Preemption by QOS: whom a job may stop, and how few of them it stops.
+//! Preemption by QOS: the jobs that a job may stop, and the fewest of them that make room.
 
 use super::jobs::Kind;
 use super::params::SlurmParams;
@@ -8,14 +8,14 @@ use gangline_model::{GpuSet, JobId, ServerId, SimSpan};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// What is known of each QOS, by number, and how victims are chosen.
+/// Properties of each QOS, by number, and the rules for choosing victims.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preemption {
-    /// QOS that it preempts.
+    /// QOS that it may preempt.
     lower: Vec<Vec<u32>>,
-    /// How long its jobs are safe after a start.
+    /// Time after a start during which its jobs are not preempted.
     exempt: Vec<SimSpan>,
-    /// Order of its priority.
+    /// Rank of its priority.
     priority: Vec<usize>,
     youngest_first: bool,
     strict_order: bool,
@@ -29,10 +29,10 @@ pub(super) struct Victim<'a> {
     pub(super) gpus: &'a GpuSet,
 }
 
-/// Jobs to preempt, and the place that this gives.
+/// Jobs to preempt, and the place that becomes free.
 type Way<'a> = (Vec<Victim<'a>>, GpuSet);
 
-/// The job that looks for a place.
+/// A job in search of a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker<'a> {
     pub(super) job: JobId,
@@ -41,7 +41,7 @@ pub(super) struct Seeker<'a> {
 }
 
 impl Seeker<'_> {
-    /// The first place on the draft.
+    /// Returns the first place in the draft.
     pub(super) fn place(&self, places: &mut Places, plan: &mut Plan<'_>) -> Option<GpuSet> {
         let types = self.kind.types.iter();
         let mut found = types.map(|&id| places.place_on(plan, self.kind.class, self.job, id));
@@ -74,7 +74,7 @@ impl Preemption {
         }
     }
 
-    /// Running jobs that a job may preempt, in the order in which they are tried.
+    /// Returns the running jobs that a job may preempt, in the order in which they are tried.
     fn victims<'a>(
         &self,
         view: &ClusterView<'a>,
@@ -104,7 +104,7 @@ impl Preemption {
         found.into_iter().map(victim).collect()
     }
 
-    /// Whom to preempt for a job that has no place on the draft, and the place that this gives.
+    /// Returns the jobs to preempt for a job without a place in the draft, and the place that becomes free.
     pub(super) fn find<'a>(
         &self,
         (view, places, plan): (&ClusterView<'a>, &mut Places, &mut Plan<'_>),
@@ -142,7 +142,7 @@ impl Preemption {
     }
 }
 
-/// How many jobs of an order must go for a job to have a place, and that place.
+/// Returns how many jobs, taken in order, must be preempted before a job has a place, and that place.
 fn take(
     places: &mut Places,
     plan: &mut Plan<'_>,

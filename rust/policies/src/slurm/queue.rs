@@ -1,8 +1,8 @@
-//! The queue in the order of priority, without computing the priority of every job at every pass.
+//! The queue in order of priority, without computing every priority at every pass.
 //!
-//! Jobs that differ in nothing but their age stand in one *line*. As priority never falls with age, and jobs are numbered
-//! in order of arrival, a line is ordered by number for good. A pass merges the lines by the priorities of their heads:
-//! O(lines + visited jobs x log n).
+//! Jobs that differ only in their age form one *line*. Priority never falls with age, and jobs are numbered in order
+//! of arrival, so the order of a line by number never changes. A pass merges the lines by the priorities of their
+//! heads: O(lines + visited jobs x log n).
 
 use super::jobs::{JobKinds, LineKey, Profile};
 use gangline_model::{JobId, SimTime};
@@ -10,16 +10,16 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Jobs of one key.
+/// Jobs with the same key.
 #[derive(Clone, Debug)]
 struct Line {
     key: LineKey,
     jobs: BTreeSet<JobId>,
-    /// Place in the list of lines with jobs.
+    /// Index in the list of lines with jobs.
     slot: usize,
 }
 
-/// Order of a pass: who can preempt, tier, priority, arrival.
+/// Sort key of a pass: jobs that can preempt first, then tier, priority, arrival.
 type Rank = (bool, Reverse<i64>, Reverse<i64>, JobId);
 
 /// Waiting jobs.
@@ -29,11 +29,11 @@ pub(super) struct Queue {
     by_key: FxHashMap<LineKey, usize>,
     /// Lines with jobs.
     busy: Vec<usize>,
-    /// Lines that may be used anew.
+    /// Lines that can be reused.
     unused: Vec<usize>,
-    /// Jobs whose requeue delay is not over.
+    /// Jobs whose requeue delay has not ended.
     delayed: BinaryHeap<Reverse<(SimTime, JobId)>>,
-    /// Ends of the last requeue delays of jobs that were preempted.
+    /// For each preempted job, the end of its last requeue delay.
     since: FxHashMap<JobId, SimTime>,
     has_ages: bool,
     /// Eligible jobs by kind.
@@ -44,7 +44,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// No jobs of so many kinds; whether priorities depend on the age of jobs.
+    /// An empty queue for this number of kinds; `has_ages` says whether priorities depend on the age of jobs.
     pub(super) fn new(kinds: usize, has_ages: bool) -> Self {
         Self {
             of_kind: vec![0; kinds],
@@ -53,12 +53,12 @@ impl Queue {
         }
     }
 
-    /// Jobs that wait, eligible or not.
+    /// Returns the number of waiting jobs, eligible or not.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the order cannot change while priorities change with age only.
+    /// Returns whether the order stays the same as long as priorities change only with age.
     pub(super) fn is_one_line(&self) -> bool {
         self.busy.len() <= 1
     }
@@ -70,25 +70,25 @@ impl Queue {
             .map_or(SimTime::NEVER, |Reverse(next)| next.0)
     }
 
-    /// Since when a job counts as waiting.
+    /// Returns the time since when a job counts as waiting.
     pub(super) fn since(&self, job: JobId) -> Option<SimTime> {
         self.since.get(&job).copied()
     }
 
-    /// A job waits.
+    /// Adds a waiting job.
     pub(super) fn join(&mut self, jobs: &JobKinds, job: JobId) {
         self.len += 1;
         self.enter(jobs, job);
     }
 
-    /// A job was preempted and waits, eligible from an instant on.
+    /// Adds a preempted job, which is eligible from an instant on.
     pub(super) fn delay(&mut self, job: JobId, until: SimTime) {
         self.len += 1;
         self.since.insert(job, until);
         self.delayed.push(Reverse((until, job)));
     }
 
-    /// Jobs whose delay is over are eligible.
+    /// Makes the jobs eligible whose delay has ended.
     pub(super) fn wake(&mut self, jobs: &JobKinds, now: SimTime) -> bool {
         let mut any = false;
         while let Some(&Reverse((until, job))) = self.delayed.peek()
@@ -135,7 +135,7 @@ impl Queue {
         self.preemptors += u32::from(profile.can_preempt());
     }
 
-    /// An eligible job leaves.
+    /// Removes an eligible job.
     pub(super) fn leave(&mut self, jobs: &JobKinds, job: JobId) {
         let profile = jobs.of(job);
         let key = self.key(profile, job);
@@ -158,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// All eligible jobs in the order of a pass; `priority` tells that of a job in a line.
+    /// Walks over all eligible jobs in the order of a pass; `priority` returns that of a job in a line.
     pub(super) fn walk<P: Fn(&LineKey, JobId) -> i64>(&self, priority: P) -> Walk<P> {
         let mut walk = Walk {
             heads: BinaryHeap::with_capacity(self.busy.len()),
@@ -171,7 +171,7 @@ impl Queue {
     }
 }
 
-/// A pass over the queue. Jobs that it has shown may leave.
+/// A pass over the queue. Jobs that it has returned may leave the queue.
 #[derive(Debug)]
 pub(super) struct Walk<P> {
     heads: BinaryHeap<Reverse<(Rank, usize)>>,
@@ -188,13 +188,13 @@ impl<P: Fn(&LineKey, JobId) -> i64> Walk<P> {
         }
     }
 
-    /// The next job.
+    /// Returns the next job.
     pub(super) fn next(&mut self) -> Option<(JobId, usize)> {
         let Reverse((rank, line)) = self.heads.pop()?;
         Some((rank.3, line))
     }
 
-    /// Goes on in the line of a job that was shown.
+    /// Continues in the line of a job that was returned.
     pub(super) fn go_on(&mut self, queue: &Queue, (job, line): (JobId, usize)) {
         let from = JobId(job.0 + 1);
         let next = queue.lines[line].jobs.range(from..).next();
