@@ -1,8 +1,8 @@
-//! What jobs held and lost, job by job and in sum (`docs/concepts/metrics.md`). Nothing here moves a job: the accounts
-//! get the segments that end, the co-runners that come and go, and starts and stops.
+//! GPU time that jobs held and lost, per job and in total (`docs/concepts/metrics.md`). This module changes no job.
+//! It is notified of completed segments, of co-runners that start or stop, and of starts and stops.
 //!
-//! Columns have a value per job, and only those are there that a run needs. What a policy may ask of a running job is
-//! what is entered plus its open segment.
+//! A column has one value per job, and only the columns that a run needs exist. A query of a policy about a running
+//! job adds the job's open segment to the recorded value.
 
 use crate::config::RunConfig;
 use crate::features::Features;
@@ -13,7 +13,7 @@ use crate::structures::bits::slots;
 use crate::traits::PolicyTraits;
 use gangline_model::{GpuSet, JobId, ServerGpus, ServerId, SimSpan, SimTime};
 
-/// A segment of a part that has ended: place, rate and terms stood from its start to its end.
+/// A completed segment of a part: its place, rate and terms were constant from its start to its end.
 #[derive(Clone, Copy)]
 pub(crate) struct Segment<'a> {
     pub(crate) job: JobId,
@@ -26,30 +26,30 @@ pub(crate) struct Segment<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     jobs: usize,
-    /// Whether something is kept of segments without overhead or pause: one of the columns below, or the table.
+    /// Whether segments without overhead or pause are recorded, in one of the columns below or in the table.
     keeps_segments: bool,
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
     /// `comm_s` by tier.
     pub(crate) comm_tier_s: [Vec<f64>; 3],
     pub(crate) share_ns: Vec<i64>,
-    /// Seconds with progress that co-runners and sub-batches cost.
+    /// Seconds with progress that were lost to co-runners and sub-batches.
     pub(crate) share_lost_s: Vec<f64>,
     /// The share of its base rate that a job kept, in units of 10^-12, summed over its ns with progress in closed
     /// segments.
     kept_ns: Vec<i128>,
-    /// Time that its parts held GPUs, summed over them; only of policies that fork jobs.
+    /// Time that the parts of a job held GPUs, summed over the parts; only for policies that fork jobs.
     parts_ns: Vec<i64>,
-    /// The same times the GPUs of each; also where gangs may change their size.
+    /// The same times multiplied by the GPUs of each part; also recorded where gangs may change their size.
     pub(crate) gpu_ns: Vec<i128>,
-    /// Of that, with progress; only where gangs may change their size.
+    /// Part of `gpu_ns` with progress; only where gangs may change their size.
     attained_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
     /// Preemptions of all jobs.
     pub(crate) preemptions: u64,
-    /// Held by parts that have used up their quota.
+    /// GPU time of parts that were paused at their quotas.
     pub(crate) paused_gpu_ns: i128,
-    /// What parts lost, where those of a job may have unlike numbers of GPUs.
+    /// GPU-seconds lost by parts, where the parts of a job may differ in their numbers of GPUs.
     pub(crate) lost_by_parts: LostGpuSeconds,
     pub(crate) sharing: SharingTotals,
     /// Useful time of shared GPUs.
@@ -64,14 +64,14 @@ pub(crate) struct LostGpuSeconds {
     pub(crate) shared: f64,
 }
 
-/// What co-runners came to, in runs with shared GPUs.
+/// Totals of co-running, in runs with shared GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharingTotals {
     /// Time of parts with a co-runner.
     pub(crate) part_ns: i128,
-    /// The same, each second times the slowdown factor.
+    /// The same time multiplied by the slowdown factor.
     pub(crate) xi_s: f64,
-    /// GPU-seconds that the work done would have taken on the same GPUs without co-runners, at full batch.
+    /// GPU-seconds that the completed work would have needed on the same GPUs without co-runners, at full batch.
     pub(crate) alone_gpu_s: f64,
     /// Starts and moves after which a part has a co-runner.
     pub(crate) starts: u64,
@@ -84,7 +84,7 @@ fn column<T: Clone + Default>(is_needed: bool, jobs: usize) -> Vec<T> {
 }
 
 impl Accounts {
-    /// Empty accounts of so many jobs on so many GPUs.
+    /// Empty accounts for this many jobs and GPUs.
     pub(crate) fn new(
         config: &RunConfig,
         traits: &PolicyTraits,
@@ -117,13 +117,13 @@ impl Accounts {
         }
     }
 
-    /// Whether something of a segment of a part has to be entered.
+    /// Returns whether a segment of a part must be recorded.
     #[inline]
     pub(crate) fn keeps(&self, part: &Part, start: SimTime) -> bool {
         self.keeps_segments || part.rate <= 0.0 || part.progress_start > start
     }
 
-    /// Enters a segment.
+    /// Records a segment.
     pub(crate) fn add(&mut self, segment: Segment<'_>) {
         let Segment {
             job,
@@ -166,7 +166,7 @@ impl Accounts {
         }
     }
 
-    /// Adds what a part held and lost, where the parts of a job may have unlike numbers of GPUs.
+    /// Adds the GPU time that a part held and lost, where the parts of a job may differ in their numbers of GPUs.
     #[cold]
     fn add_part(&mut self, segment: Segment<'_>, progress: SimSpan) {
         let (row, part) = (segment.job.index(), segment.part);
@@ -188,7 +188,7 @@ impl Accounts {
         }
     }
 
-    /// Adds the time that a part has spent next to a co-runner. To be called before its slowdown factor changes.
+    /// Adds the time that a part spent with a co-runner. Call it before the slowdown factor of the part changes.
     pub(crate) fn note_sharing(
         &mut self,
         job: JobId,
@@ -209,7 +209,7 @@ impl Accounts {
         }
     }
 
-    /// Counts a part that started at this instant by what it has beside it.
+    /// Counts a part that started at this instant, according to its co-runners and sub-batch.
     pub(crate) fn count_start(&mut self, part: &mut Part, is_shared: bool, batch: u32) {
         let Some(details) = part.details.as_mut().filter(|details| details.is_new) else {
             return;
@@ -227,7 +227,7 @@ impl Accounts {
         self.migrations[job.index()] += 1;
     }
 
-    /// Adds the useful time of some GPUs up to now. To be called before their residents, or the rates of these, change.
+    /// Adds the useful time of some GPUs up to now. Call it before their residents, or the rates of these, change.
     #[inline]
     pub(crate) fn note_useful(&mut self, state: &State, gpus: &GpuSet) {
         if let Some(useful) = &mut self.useful {
@@ -237,9 +237,9 @@ impl Accounts {
         }
     }
 
-    // Questions
+    // Queries
 
-    /// Time with GPUs so far without overhead; of a forked job the sum over its parts.
+    /// Time with GPUs so far without overhead; for a forked job, the sum over its parts.
     #[inline]
     pub(crate) fn executed(&self, state: &State, job: JobId) -> SimSpan {
         let at = job.index();
@@ -265,7 +265,7 @@ impl Accounts {
         i128::from(self.executed(state, job).0) * i128::from(state.jobs().gpus(job))
     }
 
-    /// The same where gangs may change their size.
+    /// Like `attained_gpu_ns`, where gangs may change their size.
     fn attained_resized(&self, state: &State, job: JobId) -> i128 {
         let open = state.run(job).map_or(0, |run| {
             let part = run.only();
@@ -286,10 +286,10 @@ impl Accounts {
     }
 }
 
-/// Useful GPU time so far: each GPU counts once, by its least affected resident.
+/// Useful GPU time so far: each GPU counts once, at the rate of its least affected resident.
 #[derive(Clone, Debug)]
 pub(crate) struct Useful {
-    /// By GPU: up to when it is counted.
+    /// By GPU: instant up to which its useful time is counted.
     since: Vec<SimTime>,
     pub(crate) gpu_s: f64,
     /// Time of GPUs with two residents.
@@ -306,7 +306,7 @@ impl Useful {
     }
 
     fn add(&mut self, state: &State, ServerGpus { server, mask }: ServerGpus) {
-        // the GPUs of a gang mostly have the same jobs on them, and for as long
+        // the GPUs of a gang mostly have the same residents since the same instant
         let now = state.now();
         let (mut last, mut last_s) = ((now, [NO_JOB; 2]), 0.0);
         let base = state.occupancy().gpu(server, 0);
@@ -329,7 +329,7 @@ impl Useful {
     }
 }
 
-/// Useful seconds of a GPU since an instant: at each moment the largest share of its base rate that a resident with
+/// Useful seconds of a GPU since an instant: the integral of the largest share of its base rate that a resident with
 /// progress has.
 fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     let [mut one, mut other] = pair.map(|job| share_since(state, server, job, from));
@@ -339,7 +339,7 @@ fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     (other.0 - one.0).seconds() * one.1 + (state.now() - other.0).seconds() * one.1.max(other.1)
 }
 
-/// Since when, from an instant on, a resident of a server makes progress, and its share of its base rate.
+/// Returns the first instant, not before `from`, at which a resident makes progress, and its share of its base rate.
 fn share_since(state: &State, server: ServerId, job: JobId, from: SimTime) -> (SimTime, f64) {
     let now = state.now();
     if job == NO_JOB {

@@ -1,8 +1,8 @@
 //! Checks a whole plan on an overlay, without touching the state.
 //!
-//! Jobs and terms first, then releases, then takes. The first rule that is broken is the answer; a plan is
-//! never partly applied. Cost: O(actions x servers per gang), times a logarithm where GPUs are shared,
-//! never O(cluster). What a plan may do: `docs/concepts/simulated-second.md`.
+//! Jobs and terms are checked first, then releases, then takes. The first broken rule is returned; a plan is never
+//! applied in part. Cost: O(actions x servers per gang), times a logarithm where GPUs are shared, never O(cluster).
+//! The rules are in `docs/concepts/simulated-second.md`.
 
 use crate::error::{PlanError, Rule};
 use crate::plan::{PlanBuffer, TimerOrder};
@@ -14,21 +14,21 @@ use gangline_model::{
     gpus_in,
 };
 
-/// Scratch of the check, reused: free masks of the servers that the plan names.
+/// Reused buffers of the check: free masks of the servers that the plan names.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     stamp: Vec<u32>,
     free: Vec<u64>,
     epoch: u32,
-    /// What the plan takes, by server: the slots, and for which job.
+    /// Slots that the plan takes, by server, with the job that takes them.
     takes: Vec<(ServerId, JobId, u64)>,
-    /// Each part with the number of its action, ascending; filled where it is needed.
+    /// Each part with the index of its action, ascending; filled only where needed.
     by_part: Vec<(JobId, u16, u32)>,
     /// Jobs on a GPU after the plan.
     residents: Vec<JobId>,
 }
 
-/// The actions of a plan by part; a sound plan has at most one each.
+/// The actions of a plan by part; a valid plan has at most one action per part.
 #[derive(Clone, Copy)]
 struct ByPart<'a> {
     plan: &'a PlanBuffer,
@@ -44,7 +44,7 @@ impl<'a> ByPart<'a> {
             .map(|at| &self.plan.actions[self.sorted[at].2 as usize])
     }
 
-    /// Actions about a job.
+    /// Actions for a job.
     fn of(self, job: JobId) -> impl Iterator<Item = &'a Action> {
         let from = self.sorted.partition_point(|entry| entry.0 < job);
         let own = self.sorted[from..]
@@ -60,7 +60,7 @@ impl<'a> ByPart<'a> {
         here.is_some() && !action.is_some_and(Action::releases)
     }
 
-    /// Sub-batch, after the plan, of the part of a job that is on a server then; 0 = full batch.
+    /// Sub-batch after the plan of the part that the job then has on a server; 0 = full batch.
     fn sub_batch(self, state: &State, job: JobId, server: ServerId) -> u32 {
         let named = |action: &&Action| action.gpus().is_some_and(|gpus| gpus.mask_on(server) != 0);
         let (part, action) = if let Some(action) = self.of(job).find(named) {
@@ -80,16 +80,16 @@ impl<'a> ByPart<'a> {
     }
 }
 
-/// Sub-batch of a part now; 0 = full batch, or no such part.
+/// Present sub-batch of a part; 0 = full batch, or no such part.
 fn sub_batch_of(state: &State, job: JobId, part: u16) -> u32 {
     let part = state.run(job).and_then(|run| run.part(part));
     part.map_or(0, |part| part.sub_batch)
 }
 
-/// So many actions are compared each with each: less work than to sort them.
+/// Up to this many actions are compared pairwise, which is cheaper than sorting them.
 const FEW_ACTIONS: usize = 8;
 
-/// Whether each action is about another part.
+/// Returns whether every action concerns a different part.
 #[inline]
 fn are_distinct(actions: &[Action]) -> bool {
     let mut earlier = actions;
@@ -217,7 +217,7 @@ impl Overlay {
         &mut self.free[at]
     }
 
-    /// Counts what the plan gives up as free.
+    /// Marks the GPUs that the plan releases as free.
     #[inline(never)]
     fn release_all(&mut self, state: &State, plan: &PlanBuffer) {
         for action in plan.actions.iter().filter(|action| action.releases()) {
@@ -244,8 +244,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Whether the plan does nothing with GPUs but to take free ones, each once: then no job has a co-runner of whom
-    /// rules could speak.
+    /// Returns whether the plan only takes free GPUs, each once. Then no job gets a co-runner, and the rules of
+    /// sharing hold.
     fn takes_free(&mut self, state: &State, plan: &PlanBuffer) -> bool {
         plan.actions.iter().all(|action| match &action.verb {
             Verb::Start(gpus) => self.take(state, action, gpus).is_ok(),
@@ -254,8 +254,8 @@ impl Overlay {
         })
     }
 
-    /// What holds of several actions together, after the whole plan: residents, pairs and memory of every GPU that it
-    /// touches, and parts of one job on different servers.
+    /// Checks rules that concern several actions, on the state after the whole plan: residents, pairs and memory of
+    /// every GPU that it touches, and parts of one job on different servers.
     fn check_together(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.sort_by_part(plan);
         if state.features().forks {
@@ -267,7 +267,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Each part on one server, and no two parts of a job on the same.
+    /// Checks that each part is on one server, and that no two parts of a job are on the same one.
     fn check_parts(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         let by_part = ByPart {
             plan,
@@ -287,7 +287,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Residents, pairs and memory of every GPU that the plan touches, after the whole plan.
+    /// Checks residents, pairs and memory of every GPU that the plan touches, on the state after the whole plan.
     fn check_sharing(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.takes.clear();
         for action in &plan.actions {
@@ -313,7 +313,7 @@ impl Overlay {
             let base = state.occupancy().gpu(server, 0);
             let mut last = None;
             for slot in slots(all) {
-                // the GPUs of a gang mostly have the same jobs on them
+                // the GPUs of a gang mostly have the same residents
                 let pair = state.occupancy().pair(base + slot as usize);
                 if takes.len() == 1 && last.replace(pair) == Some(pair) {
                     continue;
@@ -346,7 +346,7 @@ impl Overlay {
     }
 }
 
-/// Whether the job and its part are in a state to which the action can be applied.
+/// Checks that the job and its part are in a state in which the action is possible.
 #[inline]
 fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
     let fail = |rule| Err(Broken::by(action, None, rule));
@@ -372,8 +372,8 @@ fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
     }
 }
 
-/// Whether the set is a gang of the job: its size, on servers that are up, of types that it may use, of one type
-/// unless the run mixes them.
+/// Checks that the set is a gang of the job: the right size, on servers that are up, of allowed types, and of one
+/// type unless the run mixes types.
 #[inline]
 fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
     let usable = state.types().usable(action.job);
@@ -426,7 +426,7 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
         return fail(Rule::Overhead);
     }
     if !terms.quota.is_none_or(|quota| quota > 0.0) {
-        return fail(Rule::WorkLimit); // so is NaN
+        return fail(Rule::WorkLimit); // also rejects NaN
     }
     if !terms.sub_batch.is_none_or(is_batch) {
         return fail(Rule::SubBatch);
@@ -434,11 +434,11 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Whether the batch that the plan names for an elastic job is one of its model, and fits into memory.
+/// Checks that the batch of an elastic job is a batch of its model and fits into memory.
 fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
     let terms = &action.terms;
     let (Some(pass_batch), Some(accum)) = (terms.sub_batch, terms.accum) else {
-        return Err(Rule::SubBatch); // passes of no size
+        return Err(Rule::SubBatch); // a pass without samples
     };
     let run = state.run(action.job);
     let held = run
@@ -488,7 +488,7 @@ fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
     Ok(())
 }
 
-/// The first rule that jobs on one GPU of a server break together.
+/// Returns the first rule that the jobs on one GPU of a server break together.
 #[inline]
 fn check_residents(
     state: &State,
@@ -508,7 +508,7 @@ fn check_residents(
         }
     }
     let capacity = state.cluster().gpu_types()[gpu_type.index()].memory_bytes;
-    // no sub-batch needs more than the full batch, and to look it up costs more than all else here
+    // no sub-batch needs more than the full batch, and looking up its memory is expensive
     let full = |&job| u128::from(state.jobs().memory_bytes(job));
     if residents.iter().map(full).sum::<u128>() <= u128::from(capacity) {
         return Ok(());

@@ -1,15 +1,15 @@
-//! Failures and repairs: from a table, from mean times, or injected step by step.
+//! Failures and repairs: from a table, from mean times, or injected during the run.
 
 use crate::config::{FailureRow, Failures, RunConfig};
 use crate::queue::{EventClass, EventQueue};
 use gangline_model::{ServerId, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
 
-/// No server changes later than this, about 250 years. It leaves jobs requeued by then more than 30 years before
-/// the end of time.
+/// No server changes later than this, about 250 years. Jobs that are requeued then still have more than 30 years
+/// before the end of simulated time.
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
-/// The failures and repairs that are still to come, as events of the queue.
+/// Future failures and repairs, as events of the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct CapacityEvents {
     events: Vec<(ServerId, bool, SimTime)>,
@@ -32,7 +32,7 @@ impl CapacityEvents {
         match &config.failures {
             Failures::None => {}
             Failures::Table(rows) => {
-                // where one outage of a server ends as the next begins, it has to end first
+                // if one outage of a server ends when the next one begins, the end comes first
                 let mut rows: Vec<&FailureRow> = rows.iter().collect();
                 rows.sort_by_key(|row| row.down);
                 for row in rows {
@@ -54,7 +54,7 @@ impl CapacityEvents {
         Self { events, random }
     }
 
-    /// Puts what is known at the start into the queue.
+    /// Puts the events that are known at the start into the queue.
     pub(crate) fn fill(&mut self, queue: &mut EventQueue) {
         for (subject, event) in self.events.iter().enumerate() {
             queue.push(event.2, EventClass::Capacity, subject as u32, 0);
@@ -82,7 +82,7 @@ impl CapacityEvents {
         queue.push(at, EventClass::Capacity, (self.events.len() - 1) as u32, 0);
     }
 
-    /// The server of an event that has come and whether it is up from now on; draws the next one.
+    /// Returns the server of an event and whether it is up from now on; draws the server's next event.
     pub(crate) fn take(
         &mut self,
         subject: u32,

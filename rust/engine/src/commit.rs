@@ -1,7 +1,7 @@
-//! One decision of a run: ask the policy, check its plan as a whole, carry it out.
+//! One decision of a run: calls the policy, checks its plan as a whole and applies it.
 //!
-//! Knows no policy. The free-GPU index is lent to the policy as its draft and put right when it comes back.
-//! Cost: O(actions x servers per gang + changes of the draft) beside the policy's own.
+//! It works with any policy. The policy gets the free-GPU index as its draft, and its changes are undone afterwards.
+//! Cost: O(actions x servers per gang + changes of the draft), in addition to the policy itself.
 
 use crate::error::{EngineError, PlanError};
 use crate::plan::{Plan, TimerOrder};
@@ -14,10 +14,10 @@ use crate::traits::Next;
 use gangline_model::{Action, GpuSet, JobId, ServerId, Terms, Verb};
 use smallvec::SmallVec;
 
-/// One decision in so many is timed: a clock read costs as much as a small decision.
+/// One of this many decisions is timed, because a clock read costs as much as a small decision.
 const DECISIONS_PER_SAMPLE: u64 = 16;
 
-/// Whether an action does more than to renew a quota or a pause: a run of nothing else is a stall.
+/// Returns whether an action does more than renew a quota or a pause. A run with no other actions has stalled.
 #[inline]
 fn changes_something(action: &Action) -> bool {
     !matches!(action.verb, Verb::Keep) || action.terms.sub_batch.is_some()
@@ -112,7 +112,7 @@ impl Engine {
         checked
     }
 
-    /// Releases first, then everything else in the order of the plan.
+    /// Applies releases first, then everything else in the order of the plan.
     fn carry_out(&mut self) {
         let mut actions = std::mem::take(&mut self.buffer.actions);
         let forks = self.motion.state.features().forks;
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Takes a part off its GPUs. A move to the GPUs that it holds becomes [`Verb::Keep`].
+    /// Takes a part off its GPUs. A move to the GPUs that the part already holds becomes [`Verb::Keep`].
     #[inline(never)]
     fn release(&mut self, action: &mut Action) {
         let job = action.job;
@@ -170,7 +170,7 @@ impl Engine {
                 return;
             }
             Verb::Move(_) => {
-                // a part keeps its sub-batch unless it is given another
+                // a part keeps its sub-batch unless the action sets another
                 let own = part.accum.is_none() && part.sub_batch != 0;
                 let own = own.then_some(part.sub_batch);
                 action.terms.sub_batch = action.terms.sub_batch.or(own);
@@ -189,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// The servers of each forked job that the plan names, before it is carried out.
+    /// Returns the servers of each forked job in the plan, before the plan is applied.
     #[cold]
     fn servers_of_forked(&self, actions: &[Action]) -> Vec<(JobId, SmallVec<[ServerId; 4]>)> {
         let mut jobs: Vec<JobId> = actions.iter().map(|action| action.job).collect();
@@ -206,15 +206,15 @@ impl Engine {
         servers.map(|one| one.server).collect()
     }
 
-    /// A forked job is started when a plan gives it the first servers, preempted when it leaves it without any, and
-    /// migrates when it has others afterwards.
+    /// Records what a plan did to forked jobs. A job starts when it gets its first servers, is preempted when it
+    /// loses all of them, and migrates when its servers change.
     #[cold]
     fn note_forked(&mut self, before: &[(JobId, SmallVec<[ServerId; 4]>)]) {
         self.changes.started.clear();
         self.changes.moved.clear();
         for (job, old) in before {
             if old.is_empty() {
-                // all that a plan can do to it
+                // a plan has no other effect on the job
                 self.changes.started.push(*job);
                 continue;
             }
@@ -260,8 +260,8 @@ impl Engine {
         self.motion.keep(record, at, &action.terms);
     }
 
-    /// Whether nothing will happen any more but what the policy brings about: no job makes progress, and
-    /// failures and repairs are over or lead nowhere.
+    /// Returns whether only the policy can still cause events: no job makes progress, and failures and repairs are
+    /// over or cannot help.
     fn is_left_to_the_policy(&self) -> bool {
         self.motion.queue.live() == self.timers.live()
             || (self.motion.state.lives().running().is_empty() && self.are_changes_futile())

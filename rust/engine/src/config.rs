@@ -14,9 +14,9 @@ use std::sync::Arc;
 pub struct FailureRow {
     /// Index of the server.
     pub server: u32,
-    /// When it fails.
+    /// Time of the failure.
     pub down: SimTime,
-    /// When it is back.
+    /// Time of the repair.
     pub up: SimTime,
 }
 
@@ -26,7 +26,7 @@ pub enum Failures {
     /// No server ever fails.
     #[default]
     None,
-    /// As listed; rows of one server must not overlap.
+    /// The given rows; rows of one server must not overlap.
     Table(Vec<FailureRow>),
     /// Every server alternates: up for an exponential time, down for another.
     Random {
@@ -47,13 +47,13 @@ pub enum OnInfeasible {
     Drop,
 }
 
-/// By what a gang is slowed that has co-runners on some of its GPUs.
+/// How the slowdown factors of a gang's GPUs are combined, if only some of them are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GangXi {
-    /// By the largest slowdown factor among its GPUs: it is synchronous.
+    /// The largest slowdown factor among its GPUs, because training is synchronous.
     #[default]
     Max,
-    /// By their mean, to see how much the choice matters.
+    /// Their mean, to show how much the choice matters.
     Mean,
 }
 
@@ -63,9 +63,9 @@ pub enum TimelineMode {
     /// A row per change, thinned evenly once there are more than 2^17 of them.
     #[default]
     Auto,
-    /// A row per change, however many.
+    /// A row per change, without a limit.
     Change,
-    /// At most one row per so much simulated time.
+    /// At most one row per interval of simulated time.
     Sample(SimSpan),
     /// No rows.
     Off,
@@ -76,7 +76,7 @@ pub enum TimelineMode {
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "switches that have nothing to do with each other"
+    reason = "independent switches"
 )]
 pub struct RunConfig {
     /// Time without progress after a restart or move.
@@ -85,19 +85,19 @@ pub struct RunConfig {
     pub first_start: SimSpan,
     /// Restart time by model label; overrides `restart` for labelled jobs.
     pub restart_by_model: Option<Vec<SimSpan>>,
-    /// Progress between two checkpoints; `None` = one at every preemption and none else.
+    /// Progress between two checkpoints; `None` = one checkpoint at every preemption and no others.
     pub checkpoint_interval: Option<SimSpan>,
-    /// Most jobs on one GPU, 1 or 2; the policy's own limit counts too.
+    /// Maximum number of jobs on one GPU, 1 or 2; the policy's own limit applies as well.
     pub max_share: u32,
     /// Slowdown factors by co-runners; a run that shares GPUs is refused without them.
     pub interference: Option<Interference>,
     /// Whether a job without progress, at its start or in a pause, slows its co-runners down.
     pub overhead_interferes: bool,
-    /// By what a gang is slowed whose GPUs are not all shared alike.
+    /// How the slowdown factors of a gang's GPUs are combined.
     pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
     pub memory_fixed_fraction: f64,
-    /// What smaller batches per pass cost; where not known, `acc_cost` says.
+    /// Cost of smaller batches per pass; where it is unknown, `acc_cost` applies.
     pub inflations: Option<Inflations>,
     /// Cost of a gradient accumulation step: iteration time grows by 1 + cost x (steps - 1).
     pub acc_cost: f64,
@@ -107,7 +107,7 @@ pub struct RunConfig {
     pub locality: Option<Arc<dyn LocalityModel>>,
     /// Failures and repairs.
     pub failures: Failures,
-    /// The durations that policies are given.
+    /// Source of the durations that policies see.
     pub estimates: Estimates,
     /// Seed of every random draw.
     pub seed: u64,
@@ -115,7 +115,7 @@ pub struct RunConfig {
     pub on_infeasible: OnInfeasible,
     /// Whether to keep the segments table.
     pub segments: bool,
-    /// Jobs of which the run records why they wait.
+    /// Jobs for which the run records the reasons of waiting.
     pub watch: Vec<JobId>,
     /// Rows of the timeline.
     pub timeline: TimelineMode,
@@ -125,9 +125,9 @@ pub struct RunConfig {
     pub skip_rounds: bool,
     /// Stop at this instant.
     pub until: Option<SimTime>,
-    /// Stop after so many events.
+    /// Stop after this number of events.
     pub max_events: Option<u64>,
-    /// The summary's measures of jobs are of those that arrive in this time; `None` = of all.
+    /// Measures of jobs in the summary count only jobs that arrive in this time; `None` = all jobs.
     pub count_arrivals: Option<Range<SimTime>>,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a run.
+//! Errors of a run.
 
 use gangline_model::{ActionKind, Infeasible, JobId, ModelError, ServerId, SimTime};
 use thiserror::Error;
@@ -12,13 +12,13 @@ pub enum Rule {
     NotArrived,
     /// The job has finished or was dropped.
     FinishedJob,
-    /// The plan starts a job that runs.
+    /// The plan starts a running job.
     AlreadyRunning,
-    /// The plan stops, moves or changes a job that does not run.
+    /// The plan stops, moves or changes a job that is not running.
     NotRunning,
-    /// Two actions for one job.
+    /// The plan has two actions for one job.
     TwoActions,
-    /// The set does not have as many GPUs as the gang.
+    /// The number of GPUs in the set differs from the size of the gang.
     GangSize,
     /// A server or slot that does not exist.
     NoSuchGpu,
@@ -28,7 +28,7 @@ pub enum Rule {
     TypeNotAllowed,
     /// GPUs of several types under a policy that does not mix them.
     MixedTypes,
-    /// A GPU that is taken, where GPUs are not shared.
+    /// A GPU that is already taken, where GPUs are not shared.
     Capacity,
     /// More jobs on a GPU than the run allows.
     SharingLimit,
@@ -38,15 +38,15 @@ pub enum Rule {
     InfeasiblePair,
     /// A sub-batch below 1 or above the job's batch.
     SubBatch,
-    /// A timer that does not lie after now.
+    /// A timer that is not later than now.
     TimerNotAfterNow,
-    /// A quota that is no positive number.
+    /// A quota that is not a positive number.
     WorkLimit,
     /// An overhead below 0 or beyond the end of time.
     Overhead,
     /// A part other than 0 under a policy that does not fork jobs.
     NotForked,
-    /// A part of a forked job over several servers.
+    /// A part of a forked job on several servers.
     PartSpansServers,
     /// Two parts of a job on one server.
     PartsShareServer,
@@ -102,7 +102,7 @@ impl Rule {
             Self::Memory => "the jobs on a GPU would need more memory than it has",
             Self::InfeasiblePair => "two jobs on a GPU cannot share it: their pair is infeasible",
             Self::SubBatch => {
-                "the sub-batch is below 1 or above the job's batch size, or no batch of an elastic job's model"
+                "the sub-batch is below 1 or above the job's batch size, or is not a batch of an elastic job's model"
             }
             Self::TimerNotAfterNow => "the timer is not later than the current time",
             Self::WorkLimit => "the iteration quota is not above 0",
@@ -114,18 +114,18 @@ impl Rule {
     }
 }
 
-/// A plan that was refused. The state is as it was before the decision.
+/// A refused plan. The state is the one before the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "decision {decision} at {} s: {}{}: {}",
     time.seconds(), subject(*kind, *job), on_server(*server), rule.text()
 )]
 pub struct PlanError {
-    /// The job; of a timer the id of its tag.
+    /// The job; for a timer, the id of its tag.
     pub job: JobId,
     /// The action.
     pub kind: ActionKind,
-    /// The server, where one is to blame.
+    /// The server that breaks the rule, if it concerns one.
     pub server: Option<ServerId>,
     /// The rule that is broken.
     pub rule: Rule,
@@ -151,7 +151,7 @@ fn on_server(server: Option<ServerId>) -> String {
     server.map_or_else(String::new, |server| format!(" on server {server}"))
 }
 
-/// What a policy may answer instead of a plan.
+/// Errors that a policy can return instead of a plan.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PolicyError {
     /// A parameter with a bad value.
@@ -163,18 +163,18 @@ pub enum PolicyError {
         field: String,
         /// The value, as text.
         value: String,
-        /// What would be right.
+        /// The values that are accepted.
         expected: String,
     },
     /// No such policy.
     #[error("unknown policy {name}; did you mean {nearest}?")]
     UnknownPolicy {
-        /// The name asked for.
+        /// The name that was looked up.
         name: String,
         /// The nearest known name.
         nearest: String,
     },
-    /// A policy that may not know how much work is left asked for it.
+    /// A policy without access to the remaining work asked for it.
     #[error("policy asked for the remaining work of job {job} but declares Knowledge::Online")]
     NotAllowedToKnow {
         /// The job.
@@ -193,7 +193,7 @@ pub enum PolicyError {
     /// The policy itself failed (a policy written by the user, an allocator).
     #[error("{message}")]
     Failed {
-        /// Its own words.
+        /// Its error message.
         message: String,
     },
 }
@@ -201,7 +201,7 @@ pub enum PolicyError {
 /// Why a run ended early.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum EngineError {
-    /// A description that cannot be right.
+    /// An invalid description of the world.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A plan that was refused.
@@ -219,19 +219,19 @@ pub enum EngineError {
         /// The jobs, each with its reason; never empty.
         jobs: Vec<Infeasible>,
     },
-    /// Jobs wait and nothing will ever happen again.
+    /// Jobs are waiting, and no future event can start them.
     #[error("{}", stall(*time, *waiting, *paused, jobs))]
     Stalled {
         /// When the run stopped.
         time: SimTime,
-        /// How many jobs wait.
+        /// Number of waiting jobs.
         waiting: usize,
-        /// How many hold GPUs without progress, paused at their iteration quotas.
+        /// Number of jobs that hold GPUs without progress, paused at their iteration quotas.
         paused: usize,
-        /// The first ten of them, those that wait first.
+        /// The first ten of them, waiting jobs first.
         jobs: Vec<JobId>,
     },
-    /// The policy stops jobs again and again before they keep any progress.
+    /// The policy repeatedly stops jobs before they save any progress.
     #[error(
         "{} not done at {} s, and the policy stops jobs again and again before they keep any progress: no job has \
          kept any for at least 1000 preemptions and moves per job; first: {}; let a job run for longer than \
@@ -241,12 +241,12 @@ pub enum EngineError {
     Livelock {
         /// When the run stopped.
         time: SimTime,
-        /// How many jobs are not done.
+        /// Number of jobs that are not done.
         open: usize,
-        /// The first ten of them, those that wait first.
+        /// The first ten of them, waiting jobs first.
         jobs: Vec<JobId>,
     },
-    /// Failures undo the work of jobs again and again.
+    /// Failures repeatedly undo the work of jobs.
     #[error(
         "{} not done at {} s, and failures undo the work of jobs again and again: no job has kept any for at least \
          10000 lost placements per job; first: {}; set `checkpoint_interval_s`, or stop the run with `until_s` or \
@@ -256,12 +256,12 @@ pub enum EngineError {
     Undone {
         /// When the run stopped.
         time: SimTime,
-        /// How many jobs are not done.
+        /// Number of jobs that are not done.
         open: usize,
-        /// The first ten of them, those that wait first.
+        /// The first ten of them, waiting jobs first.
         jobs: Vec<JobId>,
     },
-    /// Jobs are not done and the next event lies beyond the end of simulated time.
+    /// Jobs are not done, and the next event is beyond the end of simulated time.
     #[error(
         "{} not done at {} s, and the next event is beyond the end of simulated time; first: {}; \
          a job may take at most 4e9 s; if failures or preemptions undo work again and again, set a \
@@ -271,22 +271,22 @@ pub enum EngineError {
     Endless {
         /// The last instant with an event.
         time: SimTime,
-        /// How many jobs are not done.
+        /// Number of jobs that are not done.
         open: usize,
         /// The first ten of them.
         jobs: Vec<JobId>,
     },
-    /// A source of slowdown factors that must know every pair of the trace does not.
+    /// A source of slowdown factors lacks a pair of the trace, although it must have every pair.
     #[error(
         "sharing: no slowdown factor for {}; \
          add these pairs to its source, or say what such a pair means by `sharing.missing` (`infeasible`: the two never share)",
         list_pairs(pairs)
     )]
     MissingPairs {
-        /// The first of them: labels of the slowed job and of its co-runner; never empty.
+        /// The first missing pairs: labels of the slowed job and of its co-runner; never empty.
         pairs: Vec<(String, String)>,
     },
-    /// The process cannot get the memory that the run needs.
+    /// The process cannot allocate the memory that the run needs.
     #[error(
         "out of memory at {} s of simulated time, with {segments} rows of segments recorded; a run without segments \
          or of fewer jobs needs less, and `until_s` or `max_events` ends a run sooner",
@@ -295,7 +295,7 @@ pub enum EngineError {
     OutOfMemory {
         /// When the run stopped.
         time: SimTime,
-        /// Rows of the segments table up to then.
+        /// Rows of the segments table at that time.
         segments: usize,
     },
     /// An option with a bad value.
@@ -303,13 +303,13 @@ pub enum EngineError {
     Option {
         /// Option name.
         field: &'static str,
-        /// What is wrong, in words.
+        /// Description of the problem.
         what: String,
     },
-    /// A step was asked for out of order.
+    /// A step was called out of order.
     #[error("{what}")]
     Step {
-        /// What was wrong, in words.
+        /// Description of the problem.
         what: &'static str,
     },
 }
@@ -338,7 +338,7 @@ fn list(jobs: &[JobId]) -> String {
     names.join(", ")
 }
 
-/// Pairs that a message names.
+/// Maximum number of pairs in a message.
 const PAIRS_SHOWN: usize = 20;
 
 fn list_pairs(pairs: &[(String, String)]) -> String {

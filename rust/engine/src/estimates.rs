@@ -1,4 +1,4 @@
-//! What policies are given in place of the durations of jobs: an option of the run.
+//! The durations that policies see instead of the true ones; an option of the run.
 
 use gangline_model::{JobId, JobTable, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
@@ -6,31 +6,31 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Source of the durations that policies are given.
+/// Source of the durations that policies see.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Estimates {
-    /// They are exact.
+    /// True durations.
     #[default]
     Exact,
-    /// Exact ones times exp(N(0, sigma)), drawn once per job.
+    /// True durations times exp(N(0, sigma)), drawn once per job.
     Noise(f64),
-    /// One of each job, as given.
+    /// One duration for each job, from the user.
     Given(Vec<SimSpan>),
     /// Statistics of the durations of jobs that finished before it arrived.
     History(History),
 }
 
-/// How to foretell the duration of a job from those that finished before it arrived: those of its user (or user and
-/// model), or else those of all.
+/// Estimates the duration of a job from the jobs that finished before its arrival: those of its user (or user and
+/// model), or all jobs if there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
     /// Whether jobs of the same user and model are preferred to other jobs of the user.
     pub by_model: bool,
-    /// Which of their durations counts.
+    /// The statistic of their durations.
     pub statistic: Statistic,
-    /// Number of jobs that count, the last to finish; `None` = all.
+    /// Number of most recently finished jobs that count; `None` = all.
     pub last: Option<usize>,
-    /// For a job before which none has finished.
+    /// Estimate for a job before which no job has finished.
     pub default: SimSpan,
 }
 
@@ -44,13 +44,13 @@ pub enum Statistic {
 }
 
 impl Estimates {
-    /// Whether policies are given exact durations.
+    /// Returns whether policies see exact durations.
     #[inline]
     pub fn is_exact(&self) -> bool {
         matches!(self, Self::Exact)
     }
 
-    /// What is wrong, if anything.
+    /// Returns a description of the first invalid value.
     pub(crate) fn problem(&self, jobs: usize) -> Option<String> {
         match self {
             Self::Exact => None,
@@ -82,28 +82,28 @@ impl Estimates {
 /// The estimate of one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Estimate {
-    /// The truth.
+    /// The true duration.
     Exact,
-    /// The truth times a factor.
+    /// The true duration times a factor.
     Times(f64),
-    /// This much more than the truth, of the whole and of what is left; a job that runs longer than told is thought
-    /// to end in the next nanosecond.
+    /// The true duration plus this span, which is also added to the remaining duration. A job that runs longer than
+    /// its estimate is expected to end in the next nanosecond.
     Plus(SimSpan),
 }
 
 impl Estimate {
-    /// Isolated time as told, of the true one: the nearest nanosecond, halves up.
+    /// Returns the estimate for a true isolated time, rounded to the nearest nanosecond, halves up.
     #[inline]
     pub fn of(self, truth: SimSpan) -> SimSpan {
         match self {
             Self::Exact => truth,
-            // `as` saturates, which is long enough: simulated time ends before
+            // `as` saturates; simulated time ends earlier
             Self::Times(factor) => SimSpan((truth.0 as f64 * factor).round() as i64),
             Self::Plus(more) => SimSpan(truth.0.saturating_add(more.0).max(1)),
         }
     }
 
-    /// What multiplies times at other rates than the best, of a job with so much isolated time left.
+    /// Factor for times at rates other than the best, given the remaining isolated time of the job.
     #[inline]
     pub fn factor(self, left: SimSpan) -> f64 {
         match self {
@@ -123,13 +123,13 @@ pub fn noise(seed: u64, job: JobId, sigma: f64) -> f64 {
     draw.log_normal(sigma)
 }
 
-/// The durations of jobs that finished, and what was foretold of those that arrived.
+/// Durations of finished jobs, and the estimates for jobs that have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     rule: History,
-    /// By job, as far as they have arrived.
+    /// By job, for those that have arrived.
     told: Vec<SimSpan>,
-    /// Those that finished at one instant: for a job that arrives then they have not finished yet.
+    /// Jobs that finished at the present instant: they do not count for a job that arrives at the same instant.
     fresh: Vec<(JobId, SimSpan)>,
     fresh_at: SimTime,
     of_user_and_model: FxHashMap<(u32, u32), Book>,
@@ -158,14 +158,14 @@ impl Past {
         self.told.get(job.index()).copied()
     }
 
-    /// A job is done; its isolated duration.
+    /// Records a finished job with its isolated duration.
     pub(crate) fn note_finish(&mut self, jobs: &JobTable, job: JobId, now: SimTime, took: SimSpan) {
         self.settle(jobs, now);
         self.fresh_at = now;
         self.fresh.push((job, took));
     }
 
-    /// A job arrives; those between the last one and it were left out of the run.
+    /// Records the arrival of a job; the jobs between the previous arrival and this one were left out of the run.
     pub(crate) fn note_arrival(&mut self, jobs: &JobTable, job: JobId, now: SimTime) {
         self.settle(jobs, now);
         let (user, model) = labels(jobs, job);
@@ -184,7 +184,7 @@ impl Past {
         self.told.push(total);
     }
 
-    /// Takes in the jobs that finished before an instant, in the order of their numbers.
+    /// Counts the jobs that finished before an instant, in the order of their numbers.
     fn settle(&mut self, jobs: &JobTable, now: SimTime) {
         if self.fresh_at >= now {
             return;
@@ -210,15 +210,15 @@ fn labels(jobs: &JobTable, job: JobId) -> (u32, u32) {
     )
 }
 
-/// Durations of some jobs, as far as the statistic needs them. Adding one costs O(log n), a mean of the last k O(1), a
-/// percentile of them O(k log k).
+/// Durations of a group of jobs, stored as the statistic needs them. Adding one costs O(log n), a mean of the last k
+/// O(1), and a percentile of the last k O(k log k).
 #[derive(Clone, Debug, Default)]
 struct Book {
     count: i128,
     sum: i128,
-    /// The last ones, if only these count.
+    /// The last durations, if only these count.
     recent: VecDeque<i64>,
-    /// Those up to the percentile, if all count, and those above.
+    /// Durations up to the percentile, if all count, and those above.
     low: BinaryHeap<i64>,
     high: BinaryHeap<Reverse<i64>>,
 }
@@ -271,7 +271,7 @@ impl Book {
     }
 }
 
-/// How many of so many durations a percentile covers, at least 1.
+/// Returns how many of `count` durations a percentile covers, at least 1.
 fn rank(percent: u32, count: usize) -> usize {
     (percent as usize * count).div_ceil(100)
 }
@@ -318,7 +318,7 @@ mod tests {
                     let from = count.saturating_sub(last.unwrap_or(count));
                     let mut sorted = given[from..].to_vec();
                     sorted.sort_unstable();
-                    // the smallest that enough of them do not exceed, by counting
+                    // by counting: the smallest value such that enough durations do not exceed it
                     let covers = |span: &&i64| {
                         let below = sorted.iter().filter(|one| one <= span).count();
                         below * 100 >= percent as usize * sorted.len()

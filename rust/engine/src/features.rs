@@ -1,39 +1,39 @@
-//! Which mechanisms a run has: decided once, when it is set up.
+//! The mechanisms that a run uses, determined once at its start.
 
 use crate::config::{RunConfig, World};
 use crate::traits::PolicyTraits;
 use gangline_model::SimSpan;
 
-/// What can happen in a run.
+/// Mechanisms of a run.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a mechanism of its own"
+    reason = "each is a separate mechanism"
 )]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Features {
-    /// Most jobs on one GPU.
+    /// Maximum number of jobs on one GPU.
     pub(crate) max_share: u32,
-    /// GPUs may hold several jobs.
+    /// Whether GPUs may hold several jobs.
     pub(crate) shares: bool,
-    /// Jobs may hold several parts.
+    /// Whether jobs may have several parts.
     pub(crate) forks: bool,
-    /// Gangs may change their size. Where jobs are forked they do not: then they are as the trace has them.
+    /// Whether gangs may change their size. If jobs can be forked, gangs keep the size in the trace.
     pub(crate) resizes: bool,
-    /// Distance slows gangs down.
+    /// Whether distance slows gangs down.
     pub(crate) has_distance: bool,
-    /// Every start costs time, or some do.
+    /// Whether every start or some starts cost time.
     pub(crate) starts_cost: bool,
-    /// A job slows its co-runners down only from the end of its overhead on, so that this end is an event.
+    /// Whether a job slows its co-runners down only after its overhead, whose end is then an event.
     pub(crate) starts_quietly: bool,
-    /// Parts have details: co-runners, or the segments table.
+    /// Whether parts have details, for co-runners or for the segments table.
     pub(crate) has_details: bool,
-    /// Each job goes at its best rate from the instant of its start to its end: nothing slows a job, no start costs
+    /// Whether each job runs at its best rate from its start to its end: nothing slows a job, and starts cost no
     /// time.
     pub(crate) is_undisturbed: bool,
 }
 
 impl Features {
-    /// Those of a run.
+    /// Determines the mechanisms of a run.
     pub(crate) fn of(world: &World, config: &RunConfig, traits: &PolicyTraits) -> Self {
         let max_share = config.max_share.min(traits.max_share).max(1);
         let shares = max_share > 1;

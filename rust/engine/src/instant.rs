@@ -1,6 +1,6 @@
-//! One instant of a run: find it, apply its events, end it (`ARCHITECTURE.md`, the life of an event).
+//! One instant of a run: finds it, applies its events and ends it (`ARCHITECTURE.md`, the life of an event).
 //!
-//! Knows nothing of policies but what wakes them. Cost: O(log running) per event.
+//! About policies it knows only which events wake them. Cost: O(log running) per event.
 
 use crate::capacity;
 use crate::error::EngineError;
@@ -15,13 +15,13 @@ use crate::traits::WakeOn;
 use crate::view::Change;
 use gangline_model::{JobId, ServerId, SimTime};
 
-/// So many rounds without any action, on a cluster where nothing else can happen, are a stall: a round
-/// policy may wait for time to pass, but not for ever. Ours.
+/// This many rounds without an action, on a cluster where nothing else can happen, are a stall: a round policy may
+/// wait for time to pass, but not for ever. Our own choice.
 const IDLE_ROUNDS_MAX: u32 = 1000;
-/// The same for a policy with timers, which may be as fine as it likes. Ours.
+/// The same limit for a policy with timers, which may be arbitrarily frequent. Our own choice.
 const IDLE_TIMERS_MAX: u32 = 100_000;
-/// So many failures and repairs per server without any action, where nothing else can happen, are a stall, too:
-/// the servers that the waiting gangs need may never be up together. Ours.
+/// This many failures and repairs per server without an action, where nothing else can happen, are a stall as well:
+/// the servers that the waiting gangs need might never be up together. Our own choice.
 const IDLE_CHANGES_MAX: usize = 1000;
 
 impl Engine {
@@ -69,8 +69,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Asks the memory for what the next completions will need, while there is other work to do: what a long run
-    /// needs is in no cache any more when it ends.
+    /// Prefetches the memory of the next completions while there is other work to do. In a long run it has left every
+    /// cache.
     #[inline]
     fn look_ahead(&self) {
         let Some((next, others)) = self.motion.queue.soonest().split_first() else {
@@ -79,7 +79,7 @@ impl Engine {
         if next.class() == EventClass::Completion {
             self.motion.state.prefetch_end(next.subject);
         }
-        // not every subject is a record; to ask for one too many does no harm
+        // not every subject is a record; an extra prefetch does no harm
         for event in others {
             self.motion.state.prefetch_run(event.subject);
         }
@@ -92,7 +92,7 @@ impl Engine {
             || config.max_events.is_some_and(|most| self.events >= most)
     }
 
-    /// Ends a run at its limit, before an instant that lies behind it.
+    /// Ends a run at its limit, before an instant after it.
     fn stop_before(&mut self, time: SimTime) {
         let state = &mut self.motion.state;
         let until = state.config().until.filter(|_| time > state.now());
@@ -103,7 +103,7 @@ impl Engine {
         self.close(Outcome::Limit);
     }
 
-    /// The next instant with an event; `None` if nothing is left to happen.
+    /// Returns the next instant with an event; `None` if no event is left.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn next_instant(&mut self) -> Option<SimTime> {
@@ -123,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// The next instant of a policy that works in rounds.
+    /// Returns the next instant of a policy that works in rounds.
     fn next_or_round(&mut self, next: Option<SimTime>) -> Option<SimTime> {
         let (Some(round), Some(period)) = (self.next_round, self.traits.round) else {
             return next;
@@ -132,8 +132,8 @@ impl Engine {
             return Some(next.map_or(round, |time| time.min(round)));
         }
         if let Some(time) = next {
-            // rounds were skipped up to this event; the next boundary is at or after it. An event beyond
-            // all time ends the run, whatever the boundary.
+            // rounds were skipped up to this event; the next boundary is at or after it. An event beyond the end of
+            // simulated time ends the run at any boundary.
             let periods = time.0.saturating_add(period.0 - 1).div_euclid(period.0);
             self.next_round = Some(round.max(SimTime(periods * period.0)));
             self.is_steady = false;
@@ -141,7 +141,7 @@ impl Engine {
         next
     }
 
-    /// The next event of an instant, if there is one.
+    /// Returns the next event of an instant, if there is one.
     #[inline]
     fn head_at(&mut self, time: SimTime) -> Option<Event> {
         if self.motion.queue.has_stale() {
@@ -150,7 +150,7 @@ impl Engine {
         self.motion.queue.peek_at(time)
     }
 
-    /// Whether an event of the queue is not cancelled.
+    /// Returns whether an event of the queue is not cancelled.
     pub(crate) fn is_live(&self, event: &Event) -> bool {
         match event.class() {
             EventClass::Completion => self.motion.state.is_live(event.subject, event.generation),
@@ -159,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// Takes cancelled events from the head of the queue: they are no events.
+    /// Removes cancelled events from the head of the queue.
     fn drop_stale(&mut self) {
         while let Some(event) = self.motion.queue.peek()
             && !self.is_live(event)
@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Completions and changes of capacity, arrivals, timers, the round boundary: in this order.
+    /// Applies completions and changes of capacity, then arrivals, timers and the round boundary, in this order.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
@@ -216,7 +216,7 @@ impl Engine {
         kinds
     }
 
-    /// Takes in the jobs that arrive at an instant.
+    /// Records the jobs that arrive at an instant.
     fn arrive(&mut self, time: SimTime) {
         while self.motion.state.next_arrival() == Some(time) {
             let job = self.motion.arrive();
@@ -233,7 +233,7 @@ impl Engine {
         }
     }
 
-    /// The event of a run: its job is done, or goes on at another rate, which does not wake the policy.
+    /// Handles the event of a run: the job is done, or continues at another rate, which does not wake the policy.
     #[inline]
     fn complete(&mut self, record: u32) -> WakeOn {
         let at = record as usize;
@@ -291,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// What is left to do when all changes of an instant are made.
+    /// Finishes an instant after all its changes.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
@@ -309,7 +309,7 @@ impl Engine {
         }
     }
 
-    /// Gives their new rates to the jobs that others made slower or faster.
+    /// Sets the new rates of jobs that others made slower or faster.
     #[inline(never)]
     fn retime(&mut self) {
         self.motion.retime_touched(&mut self.changes.retimed);
@@ -325,7 +325,7 @@ impl Engine {
             is_settled: if is_endless {
                 state.occupancy().gpus_up() == state.cluster().gpus_total()
             } else {
-                // nothing is to come but timers and the events of runs
+                // only timers and events of running jobs are left
                 let running = state.lives().running().iter();
                 let runs = running.filter_map(|at| state.run(JobId::new(at)));
                 let ends = runs.filter(|run| run.has_event()).count();
@@ -335,7 +335,7 @@ impl Engine {
         self.livelock.look(state, outlook)
     }
 
-    /// Whether only failures without end, or rounds and timers at which nothing happens, are still to come.
+    /// Returns whether all future events are endless failures, or rounds and timers that change nothing.
     #[inline]
     fn is_hopeless(&self) -> bool {
         if self.idle_wakes > IDLE_ROUNDS_MAX
@@ -352,8 +352,8 @@ impl Engine {
             && self.are_changes_futile()
     }
 
-    /// Whether failures and repairs without end will not get any job started: all servers are up, or they
-    /// came and went long enough.
+    /// Returns whether endless failures and repairs cannot get a job started: all servers are up, or they have
+    /// changed often enough.
     pub(crate) fn are_changes_futile(&self) -> bool {
         let there = self.motion.state.occupancy();
         self.capacity.is_endless()
@@ -361,7 +361,7 @@ impl Engine {
                 || self.idle_changes > IDLE_CHANGES_MAX * there.servers())
     }
 
-    /// The run has reached the end of time with jobs that are not done.
+    /// Returns the error of a run that reaches the end of time with jobs that are not done.
     fn endless(&self) -> EngineError {
         let state = &self.motion.state;
         let is_open = |job: &JobId| {
@@ -378,7 +378,7 @@ impl Engine {
     }
 
     fn stalled(&self) -> EngineError {
-        // a job that runs without an event to come is paused at its quota
+        // a running job without a future event is paused at its quota
         let lives = self.motion.state.lives();
         let (waiting, paused) = (lives.waiting(), lives.running());
         EngineError::Stalled {

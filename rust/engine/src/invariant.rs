@@ -1,5 +1,6 @@
-//! The laws of a run as code: capacity and memory are kept, gangs are whole, no job is lost, no GPU leaks, the
-//! counts are those of a recount. O(cluster + jobs) per instant, so only debug, fuzz and property runs check them.
+//! Runtime checks of the laws of a run: capacity and memory are respected, gangs are whole, no job is lost, no GPU
+//! leaks, and the counters match a recount. O(cluster + jobs) per instant, so only debug, fuzz and property runs call
+//! them.
 
 use crate::run::Engine;
 use crate::state::jobs::Phase;
@@ -8,10 +9,10 @@ use gangline_model::{GpuSet, JobId, ServerId};
 use std::sync::Arc;
 
 impl Engine {
-    /// Checks every law that can be seen at an instant.
+    /// Checks every law that holds at each instant.
     ///
     /// # Panics
-    /// On the first law that is broken, naming it.
+    /// If a law is broken; the message names it.
     pub fn assert_invariants(&mut self) {
         self.assert_jobs();
         self.assert_occupancy();
@@ -95,7 +96,7 @@ impl Engine {
         );
     }
 
-    /// The queue knows how many of its events are stale.
+    /// Checks the queue's count of its stale events.
     fn assert_queue(&self) {
         let live = self
             .motion
@@ -106,7 +107,7 @@ impl Engine {
         assert_eq!(live.count(), self.motion.queue.live(), "stale events");
     }
 
-    /// Up-links shared step by step are as if shared at once.
+    /// Checks that up-links updated step by step have the shares of a full recomputation.
     fn assert_uplinks(&self) {
         let Some(uplinks) = self.motion.state.uplinks() else {
             return;
@@ -121,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// The counts of the cluster are those of a recount.
+    /// Checks that the counters of the cluster match a recount.
     fn assert_occupancy(&mut self) {
         let state = &self.motion.state;
         let mut held: Vec<(JobId, GpuSet, u64)> = Vec::new();

@@ -1,10 +1,10 @@
-//! Time and state of a run: the event loop, the free-GPU index, and the port that policies plug into.
+//! Time and state of a run: the event loop, the free-GPU index, and the traits that policies implement.
 //!
-//! Knows no concrete policy, no file, no clock and no Python. The meaning of a simulated second is
-//! documented in the project's concepts pages; the parts are:
+//! It depends on no concrete policy, file, clock or Python. The project's concepts pages define the meaning of a
+//! simulated second. The parts are:
 //!
-//! - [`Engine`] gathers an instant, asks a [`Policy`], checks its [`Plan`] and carries it out;
-//! - [`ClusterView`] and [`Changes`] are all that a policy may look at;
+//! - [`Engine`] finds an instant, asks a [`Policy`], checks its [`Plan`] and applies it;
+//! - [`ClusterView`] and [`Changes`] contain everything that a policy can see;
 //! - [`FreeIndex`] answers questions about free GPUs in O(1) or O(log n).
 #![forbid(unsafe_code)]
 

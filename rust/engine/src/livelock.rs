@@ -1,23 +1,24 @@
-//! Livelock: jobs that the policy stops again and again before they keep any progress, so that the run would never
-//! end. A policy may look at the clock, so no state of it ever repeats; what is counted are fruitless stops.
+//! Livelock: the policy repeatedly stops jobs before they save any progress, so the run would never end. A policy may
+//! read the time, so its state never repeats. Therefore fruitless stops are counted.
 //!
-//! The rule is narrow, so that it spares every run that would end. `docs/concepts/simulated-second.md` lists what
-//! must hold. Cost: two comparisons per instant, and O(active jobs) once per 1,000 stops of each active job.
+//! The rule is narrow, so that it never ends a run that would finish. `docs/concepts/simulated-second.md` lists its
+//! conditions. Cost: two comparisons per instant, and O(active jobs) once per 1,000 stops of each active job.
 //!
-//! Failures can undo work as well, where a job is longer than its servers stay up. Such a job ends some day by chance,
-//! which may be after more tries than anyone will wait for: that is what the second rule is about.
+//! Failures can undo work as well, if a job is longer than its servers stay up. Such a job would end by chance at
+//! some time, possibly after more attempts than a user will wait for. The second rule covers this case.
 
 use crate::error::EngineError;
 use crate::state::State;
 use gangline_model::{JobId, SimTime};
 
-/// Preemptions and moves per active job between two looks. Ours.
+/// Preemptions and moves per active job between two checks. Our own choice.
 const STOPS_PER_JOB: u64 = 1000;
-/// Under failures without end, at least this many of them per failure: else failures may be what undoes the work. Ours.
+/// Under endless failures, at least this many of them per failure; otherwise failures may be the cause. Our own
+/// choice.
 const STOPS_PER_FAILURE: u64 = 100;
 
-/// Placements lost to failures per active job between two looks: a job of ten mean times between failures needs
-/// about 22,000 tries. Ours.
+/// Placements lost to failures per active job between two checks: a job of ten mean times between failures needs
+/// about 22,000 attempts. Our own choice.
 const LOSSES_PER_JOB: u64 = 10_000;
 
 /// The counts between two checks.
@@ -40,7 +41,7 @@ struct Look {
     stops: u64,
     done: usize,
     failures: u64,
-    /// A hash of the work that each active job has left if it loses its GPUs now.
+    /// A hash of the work that each active job would have left if it lost its GPUs now.
     work: u64,
 }
 
@@ -57,25 +58,25 @@ impl Default for Livelock {
     }
 }
 
-/// What servers will do from now on.
+/// Expected behaviour of the servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
     /// Failures so far.
     pub(crate) failures: u64,
     /// Whether failures go on for ever.
     pub(crate) is_endless: bool,
-    /// Whether servers will not come or go any more; under failures without end, whether all are up.
+    /// Whether servers will no longer fail or be repaired; under endless failures, whether all are up.
     pub(crate) is_settled: bool,
 }
 
 impl Livelock {
-    /// Whether it is time to look. Asked once per instant.
+    /// Returns whether a check is due. Called once per instant.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.stops >= self.next_look || self.losses >= self.next_loss_look
     }
 
-    /// Looks whether the run would never end.
+    /// Checks whether the run would never end.
     #[cold]
     pub(crate) fn look(&mut self, state: &State, outlook: Outlook) -> Result<(), EngineError> {
         let (waiting, running) = (state.lives().waiting(), state.lives().running());
@@ -95,7 +96,7 @@ impl Livelock {
         Ok(())
     }
 
-    /// Whether jobs undid each other's work, and nothing else happened, since the last look.
+    /// Returns whether, since the last check, jobs only undid each other's work.
     fn finds_livelock(&mut self, state: &State, active: u64, outlook: Outlook) -> bool {
         self.next_look = self.stops + STOPS_PER_JOB * active;
         let now = self.now(state, self.last, outlook);
@@ -107,7 +108,7 @@ impl Livelock {
         !is_spared && is_fruitless(state, last, now) && outlook.is_settled
     }
 
-    /// Whether failures without end undid all work since the last look, in a run without a limit.
+    /// Returns whether endless failures undid all work since the last check, in a run without a limit.
     fn finds_losses(&mut self, state: &State, active: u64, outlook: Outlook) -> bool {
         let config = state.config();
         let is_limited = config.until.is_some() || config.max_events.is_some();
@@ -131,14 +132,14 @@ impl Livelock {
     }
 }
 
-/// Whether no job finished, kept any work or ran on between two looks, and none is still to arrive.
+/// Returns whether between two checks no job finished, saved work or kept running, and no job is still to arrive.
 fn is_fruitless(state: &State, last: Look, now: Look) -> bool {
     let is_spared = now.done > last.done || now.work != last.work;
     !is_spared && state.lives().are_all_here() && !runs_on_since(state, last.time)
 }
 
-/// A hash of the work that each active job has left: as it is kept if the job loses its GPUs now, and where a job
-/// has run since an instant, or as several parts, as it is. It does not depend on which jobs run.
+/// A hash of the work that each active job has left: the saved amount, and also the present one for a forked job or
+/// one that has run since `since`. It does not depend on which jobs run.
 fn work_left(state: &State, since: SimTime) -> u64 {
     let lives = state.lives();
     let mix = |hash: u64, value: u64| (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -157,7 +158,7 @@ fn work_left(state: &State, since: SimTime) -> u64 {
     })
 }
 
-/// Whether a job holds its GPUs since an instant or before, and is not paused: it will end some day.
+/// Returns whether a job has held its GPUs since an instant and is not paused. Such a job will end.
 fn runs_on_since(state: &State, time: SimTime) -> bool {
     let running = state.lives().running().iter();
     let mut runs = running.filter_map(|at| state.run(JobId::new(at)));

@@ -10,7 +10,7 @@ use crate::traits::CopyGpus;
 use crate::watch::Causes;
 use gangline_model::{Infeasible, JobId, NANOS_PER_SECOND, SimTime, span_of_work};
 
-/// Everything that a run leaves behind.
+/// All results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
     /// First start, s; NaN if the job never started.
@@ -21,15 +21,15 @@ pub struct Output {
     pub jct_s: Vec<f64>,
     /// Time from the arrival to the first start, s; NaN if the job never started.
     pub queue_s: Vec<f64>,
-    /// Of the completion time, without GPUs, s; NaN if the job did not finish.
+    /// Time without GPUs between the arrival and the finish, s; NaN if the job did not finish.
     pub wait_s: Vec<f64>,
     /// Time holding GPUs, s.
     pub run_s: Vec<f64>,
-    /// Of that, without progress, s; empty = 0 for all.
+    /// Time holding GPUs without progress, s; empty = 0 for all.
     pub overhead_s: Vec<f64>,
     /// Run time lost to locality, s; empty = 0 for all.
     pub comm_s: Vec<f64>,
-    /// The same by tier: server, rack, network.
+    /// Run time lost to locality by tier: server, rack, network.
     pub comm_tier_s: [Vec<f64>; 3],
     /// Run time next to a co-runner, s; empty = 0 for all.
     pub share_s: Vec<f64>,
@@ -51,17 +51,17 @@ pub struct Output {
     pub dropped: Vec<Infeasible>,
     /// The segments table, if asked for.
     pub segments: Option<Segments>,
-    /// Why watched jobs waited; `None` in a run that watches none.
+    /// Reasons why watched jobs waited; `None` in a run that watches none.
     pub causes: Option<Causes>,
     /// The timeline table.
     pub timeline: Timeline,
     /// Summary keys and values, in a fixed order (`docs/reference/columns.md`).
     pub summary: Vec<(&'static str, f64)>,
-    /// How many GPUs each part of a forked job had.
+    /// Numbers of GPUs of the parts of forked jobs.
     pub copy_gpus: CopyGpus,
     /// Hash of the event log.
     pub log_hash: u64,
-    /// How the run ended.
+    /// Outcome of the run.
     pub outcome: Option<Outcome>,
 }
 
@@ -69,7 +69,7 @@ pub struct Output {
 const SHARES_REFUSED: &str = "shares_refused";
 
 impl Output {
-    /// Adds to the summary what the policy has counted: newcomers that waited although there was room beside others.
+    /// Adds the counters of the policy to the summary: arrived jobs that waited although they could have shared GPUs.
     pub fn note_counters(&mut self, counters: &[(&'static str, u64)]) {
         let counted = counters.iter().find(|entry| entry.0 == SHARES_REFUSED);
         let known = self
@@ -83,14 +83,14 @@ impl Output {
 }
 
 impl Engine {
-    /// Takes the results out. Columns of jobs are in job-index order.
+    /// Moves the results out. Columns of jobs are in the order of job indices.
     ///
     /// # Errors
-    /// [`EngineError::OutOfMemory`] if the tables of a run that was not over cannot be put in order.
+    /// [`EngineError::OutOfMemory`] if the tables of an interrupted run cannot be sorted.
     pub fn output(mut self) -> Result<Output, EngineError> {
         let outcome = self.outcome;
         let copy_gpus = self.motion.state.types().copy_gpus().unwrap_or_default();
-        // jobs that still run have held their GPUs up to now
+        // jobs that still run count as holding their GPUs up to now
         self.close(Outcome::Interrupted);
         self.motion.recorder.check_memory(self.motion.state.now())?;
         let rows = self.motion.state.jobs().len();
@@ -154,7 +154,7 @@ impl Engine {
             outcome,
         };
         let active_ns: Vec<f64> = state.iter().map(|job| job.active_ns() as f64).collect();
-        drop(state); // the largest of all columns, and the last ones are still to come
+        drop(state); // frees the largest columns before the last ones are made
         self.times(&mut output);
         self.fairness(&mut output, &active_ns);
         output.summary = self.summary(&output, &accounts);
@@ -166,7 +166,7 @@ impl Engine {
         at_s - self.motion.state.jobs().arrival(job).seconds()
     }
 
-    /// Completion times and what they consist of, to the nanosecond: the rest is noise of the floats.
+    /// Computes completion times and their components, rounded to the nanosecond to remove noise of the floats.
     fn times(&self, output: &mut Output) {
         for job in self.motion.state.jobs().ids() {
             let at = job.index();
@@ -179,15 +179,15 @@ impl Engine {
         }
     }
 
-    /// Slowdown against the isolated run, and rho = jct / time alone on a 1/n share. `active_ns`: the number of active
-    /// jobs, integrated over the life of each job.
+    /// Slowdown relative to the isolated run, and rho = jct / time alone on a 1/n share. `active_ns`: the number of
+    /// active jobs, integrated over the life of each job.
     fn fairness(&self, output: &mut Output, active_ns: &[f64]) {
         let state = &self.motion.state;
         let total = f64::from(state.cluster().gpus_total());
         for job in state.jobs().ids() {
             let at = job.index();
             let best_rate = state.types().best_rate(job);
-            // without a best rate its copies ran where the gang itself never could
+            // without a best rate, its copies ran on GPUs where the gang itself cannot run
             if output.status[at] != 0 || best_rate <= 0.0 {
                 output.ftf.push(f64::NAN);
                 output.slowdown.push(f64::NAN);
@@ -202,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// The jobs of which the summary's measures of jobs are, in index order.
+    /// Jobs that the summary's measures count, in index order.
     fn counted(&self) -> impl Iterator<Item = JobId> {
         let (jobs, window) = (
             self.motion.state.jobs(),
@@ -226,7 +226,7 @@ impl Engine {
             known.map(|&count| i64::from(count)).sum::<i64>() as f64
         };
         let arrival = |job: JobId| jobs.arrival(job).seconds();
-        // one column at a time: each is as long as the trace
+        // one column at a time, because each is as long as the trace
         let jct = |job: JobId| self.since_arrival(job, output.finish_s[job.index()]);
         let queue = |job: JobId| self.since_arrival(job, output.first_start_s[job.index()]);
         let (jct_mean, jct) = statistics(each(&jct), [0.5, 0.9, 0.95, 0.99, 1.0]);
@@ -246,7 +246,7 @@ impl Engine {
             .next();
         let last = output.finish_s.iter().copied().fold(f64::NAN, f64::max);
         let makespan = first.map_or(f64::NAN, |first| to_nanos(last - first));
-        // a run that was stopped has busy GPUs beyond its last finish
+        // a run that was stopped has busy GPUs after its last finish
         let until = self.motion.state.now().seconds();
         let length_s = first.map_or(f64::NAN, |first| to_nanos(until - first));
         let shares = self.shares(output, accounts, length_s);
@@ -298,7 +298,7 @@ impl Engine {
         summary
     }
 
-    /// What co-runners came to; `None` where GPUs are not shared. What the policy refused, it tells itself:
+    /// Totals of co-running; `None` where GPUs are not shared. The policy reports its refusals itself:
     /// [`Output::note_counters`].
     fn sharing(&self, accounts: &Accounts) -> Option<[(&'static str, f64); 6]> {
         let useful = accounts.useful.as_ref()?;
@@ -321,7 +321,7 @@ impl Engine {
         ])
     }
 
-    /// What the busy GPUs cost by the hour; `None` where none has a price.
+    /// Cost of the busy GPUs at their hourly prices; `None` if no GPU has a price.
     fn cost(&self) -> Option<f64> {
         let busy = &self.motion.recorder.totals.busy_by_type_ns;
         let types = self.motion.state.cluster().gpu_types().iter().zip(busy);
@@ -331,7 +331,7 @@ impl Engine {
         })
     }
 
-    /// How many jobs have a deadline, and how many of them finished by it; `None` where no job has one.
+    /// Number of jobs with a deadline, and number of those that met it; `None` if no job has one.
     fn deadlines(&self, output: &Output) -> Option<[(&'static str, f64); 2]> {
         let column = self.motion.state.jobs().columns().deadline.as_ref()?;
         let (mut all, mut met) = (0_u32, 0_u32);
@@ -339,7 +339,7 @@ impl Engine {
             let deadline = column[job.index()];
             if deadline != SimTime::NEVER {
                 all += 1;
-                // a job that did not finish has none: NaN
+                // a job that did not finish has NaN, which meets no deadline
                 met += u32::from(output.finish_s[job.index()] <= deadline.seconds());
             }
         }
@@ -349,8 +349,8 @@ impl Engine {
         ])
     }
 
-    /// Time-weighted shares of the cluster's GPU time between the first arrival and the end of the run: the
-    /// last finish, unless the run was stopped.
+    /// Time-weighted shares of the cluster's GPU time between the first arrival and the end of the run, which is the
+    /// last finish unless the run was stopped.
     fn shares(&self, output: &Output, accounts: &Accounts, length_s: f64) -> Shares {
         let totals = &self.motion.recorder.totals;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
@@ -388,7 +388,7 @@ impl Engine {
     }
 }
 
-/// How a job is reported: 0 finished, 1 dropped, 2 unfinished.
+/// Reported status of a job: 0 finished, 1 dropped, 2 unfinished.
 fn status_of(job: &JobState) -> u8 {
     match job.phase() {
         Phase::Finished => 0,
@@ -408,18 +408,18 @@ struct Shares {
     gpu_hours: f64,
 }
 
-/// A difference of two times, rounded to the nanosecond, of which both are multiples.
+/// Difference of two times, rounded to the nanosecond: both times are multiples of it.
 fn to_nanos(seconds: f64) -> f64 {
     (seconds * NANOS_PER_SECOND).round_ties_even() / NANOS_PER_SECOND
 }
 
-/// Arithmetic mean in index order, and quantiles; NaN of nothing.
+/// Arithmetic mean in index order, and quantiles; NaN for no values.
 fn statistics<const N: usize>(mut values: Vec<f64>, shares: [f64; N]) -> (f64, [f64; N]) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     (mean, shares.map(|share| quantile(&mut values, share)))
 }
 
-/// Quantile by linear interpolation between order statistics; NaN of nothing. Reorders `values`.
+/// Quantile by linear interpolation between order statistics; NaN for no values. Reorders `values`.
 ///
 /// # Examples
 /// ```
