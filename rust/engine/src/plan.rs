@@ -1,20 +1,20 @@
-//! A plan under construction: actions, timers, and a draft of the free GPUs to work places out on.
+//! A plan under construction: actions, timers, and a draft of the free GPUs for the search of placements.
 //!
-//! A job that is started or moved takes its GPUs off the draft, so that no job of the same plan finds them free; nothing
-//! else done to the one changes the other. What a policy takes and gives back on the draft ends with the decision.
+//! Starting or moving a job takes its GPUs off the draft, so no other job of the same plan finds them free. No other
+//! action changes the draft. The changes of a policy to the draft end with the decision.
 
 use crate::occupancy::{FreeIndex, Mark};
 use crate::state::State;
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms, TimerTag, Verb};
 
-/// A timer order.
+/// A request to set or cancel a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOrder {
     Arm(TimerTag, SimTime),
     Cancel(TimerTag),
 }
 
-/// Actions and timer orders of one decision; reused.
+/// Actions and timer requests of one decision; reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlanBuffer {
     pub(crate) actions: Vec<Action>,
@@ -28,7 +28,7 @@ impl PlanBuffer {
     }
 }
 
-/// What a policy fills.
+/// The plan that a policy fills.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub(crate) state: &'a State,
@@ -38,21 +38,21 @@ pub struct Plan<'a> {
 
 // Actions
 impl Plan<'_> {
-    /// Adds an action, checked with the whole plan when the policy has answered. At most one per part of a job. The draft
-    /// stays as it is.
+    /// Adds an action, at most one per part of a job. The engine checks it with the whole plan after the decision.
+    /// The draft does not change.
     #[inline]
     pub fn push(&mut self, action: Action) {
         self.buffer.actions.push(action);
     }
 
-    /// Starts a waiting job on these GPUs, at full batch; takes them on the draft.
+    /// Starts a waiting job on these GPUs at full batch, and takes them off the draft.
     #[inline]
     pub fn start(&mut self, job: JobId, gpus: GpuSet) {
         self.take(&gpus);
         self.push(Action::start(job, gpus));
     }
 
-    /// The same on terms of its own.
+    /// Like [`Self::start`], with explicit terms.
     #[inline]
     pub fn start_on(&mut self, job: JobId, gpus: GpuSet, terms: Terms) {
         self.take(&gpus);
@@ -65,34 +65,34 @@ impl Plan<'_> {
         self.push(Action::preempt(job));
     }
 
-    /// Moves a running job to other GPUs, which it takes on the draft; those that it leaves are given back there by
-    /// [`Self::release`]. To the GPUs it holds is free and changes nothing.
+    /// Moves a running job to other GPUs and takes them off the draft; [`Self::release`] returns the GPUs that it
+    /// leaves. Moving a job to the GPUs that it already holds costs nothing and changes nothing.
     #[inline]
     pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
         self.take(&gpus);
         self.push(Action::move_to(job, gpus));
     }
 
-    /// Leaves a running job where it is, on new terms.
+    /// Leaves a running job on its GPUs, with new terms.
     #[inline]
     pub fn keep(&mut self, job: JobId, terms: Terms) {
         self.push(Action::keep(job, terms));
     }
 
-    /// How often a job was started so far, without this plan. A move is no start.
+    /// Number of starts of a job so far, without this plan. A move is not a start.
     #[inline]
     pub fn starts(&self, job: JobId) -> u32 {
         self.state.lives().starts(job)
     }
 
-    /// Jobs that this plan starts, in their order.
+    /// Jobs that this plan starts, in the order of the plan.
     pub fn started(&self) -> impl Iterator<Item = JobId> {
         let starts = self.buffer.actions.iter();
         let starts = starts.filter(|action| matches!(action.verb, Verb::Start(_)));
         starts.map(|action| action.job)
     }
 
-    /// The actions so far, in their order.
+    /// Actions so far, in order.
     pub fn actions(&self) -> &[Action] {
         &self.buffer.actions
     }
@@ -102,7 +102,7 @@ impl Plan<'_> {
         self.buffer.actions.is_empty()
     }
 
-    /// Puts the preemptions first, in the order of a key.
+    /// Puts the preemptions first, sorted by a key.
     pub fn sort_preemptions<K: Ord>(&mut self, mut key: impl FnMut(JobId) -> K) {
         self.buffer
             .actions
@@ -127,31 +127,31 @@ impl Plan<'_> {
 
 // The draft
 impl Plan<'_> {
-    /// The draft: free GPUs as the policy left them.
+    /// The draft: the free GPUs after the policy's changes.
     #[inline]
     pub fn free(&mut self) -> &mut FreeIndex {
         self.free
     }
 
-    /// Free GPUs of a type on the draft.
+    /// Number of free GPUs of a type in the draft.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
         self.free.pool(gpu_type).free_total()
     }
 
-    /// Draft: takes GPUs; see [`FreeIndex::take`].
+    /// Takes GPUs off the draft; see [`FreeIndex::take`].
     #[inline]
     pub fn take(&mut self, gpus: &GpuSet) {
         self.free.take(gpus);
     }
 
-    /// Draft: gives back GPUs that are known to be held by no other job; see [`FreeIndex::give`].
+    /// Returns GPUs to the draft that no other job holds; see [`FreeIndex::give`].
     #[inline]
     pub fn give_back(&mut self, gpus: &GpuSet) {
         self.free.give(gpus);
     }
 
-    /// Draft: gives back the GPUs that a running job holds alone.
+    /// Returns to the draft the GPUs that a running job holds alone.
     #[inline]
     pub fn release(&mut self, job: JobId) {
         let state = self.state;
@@ -169,7 +169,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Remembers the draft.
+    /// Remembers the state of the draft.
     #[inline]
     pub fn mark(&self) -> Mark {
         self.free.mark()

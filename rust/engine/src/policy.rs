@@ -1,4 +1,4 @@
-//! The port that policies plug into. No concrete policy lives here (`ARCHITECTURE.md`).
+//! The trait that policies implement. This module contains no concrete policy (`ARCHITECTURE.md`).
 
 use crate::error::PolicyError;
 use crate::plan::Plan;
@@ -7,15 +7,15 @@ use crate::view::{Changes, ClusterView};
 use crate::watch::{Cause, Reason};
 use gangline_model::JobId;
 
-/// A scheduling policy. It sees a read-only view and fills a plan; only the engine changes state.
+/// A scheduling policy. It reads the state through a view and fills a plan; only the engine changes the state.
 pub trait Policy: Send {
-    /// What it needs of the engine. Read once, before the run.
+    /// Features that the policy needs from the engine. Read once, before the run.
     fn traits(&self) -> PolicyTraits {
         PolicyTraits::default()
     }
 
-    /// Called once, before the first event; `plan` may only be used to look at the empty cluster.
-    /// Returns the jobs that the policy could never place even there.
+    /// Called once, before the first event. `plan` may only be used to read the empty cluster. Returns the jobs that
+    /// the policy could never place.
     ///
     /// # Errors
     /// [`PolicyError`] if the policy cannot serve this trace or cluster.
@@ -25,7 +25,7 @@ pub trait Policy: Send {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError>;
 
-    /// Called once per instant that wakes it.
+    /// Called once at each instant that wakes the policy.
     ///
     /// # Errors
     /// [`PolicyError`] ends the run.
@@ -36,18 +36,18 @@ pub trait Policy: Send {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError>;
 
-    /// Why a job still waits after the decision just made; `None` where the tables of the run say it all. Asked only
-    /// of jobs that the run watches ([`crate::RunConfig::watch`]), and free to cost O(running jobs).
+    /// Returns why a job still waits after the decision just made; `None` if the tables of the run already show it.
+    /// Called only for jobs that the run watches ([`crate::RunConfig::watch`]), so it may cost O(running jobs).
     fn why(&self, _view: &ClusterView<'_>, _job: JobId) -> Option<Cause> {
         None
     }
 
-    /// Every reason that [`Self::why`] gives.
+    /// All reasons that [`Self::why`] can return.
     fn reasons(&self) -> Vec<&'static Reason> {
         Vec::new()
     }
 
-    /// Counters for the result's notes (name, value), such as demotions.
+    /// Counters for the notes of the result (name, value), such as demotions.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -1,13 +1,14 @@
 //! The event queue: a heap of small keys with lazy cancellation.
 //!
-//! Knows nothing of jobs or servers. Arrivals and round boundaries never enter it, so it holds what runs, the
-//! policy's timers and the failures to come, whatever the length of the trace. Push and pop cost O(log n). Four
-//! children to a node: half the levels of a binary heap, and siblings lie side by side. The order of events at one
-//! instant: `docs/concepts/simulated-second.md`.
+//! It does not depend on jobs or servers. Arrivals and round boundaries never enter it. It holds the events of
+//! running jobs, the policy's timers and future failures, so its size does not depend on the length of the trace.
+//! Push and pop cost O(log n). A node has four children: this halves the levels of a binary heap, and siblings are
+//! adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events at one instant.
 
 use gangline_model::SimTime;
 
-/// Class of an event; at one instant lower classes come first. Arrivals would be 2, but never enter the queue.
+/// Class of an event; at one instant lower classes come first. Class 2 is reserved for arrivals, which never enter
+/// the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventClass {
@@ -22,16 +23,16 @@ pub enum EventClass {
 /// Children of a node of the heap.
 const WIDTH: usize = 4;
 
-/// An event: when, what, whom. `generation` tells a live event from a cancelled one.
+/// An event with its time, class and subject. `generation` tells a live event from a cancelled one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Its instant.
     pub time: SimTime,
     /// Class in the upper 4 bits, sequence number of insertion in the lower 60.
     order: u64,
-    /// Whom it concerns.
+    /// The run, server or timer that it concerns.
     pub subject: u32,
-    /// Generation of the subject when the event was made.
+    /// Generation of the subject when the event was created.
     pub generation: u32,
 }
 
@@ -46,17 +47,17 @@ impl Event {
         }
     }
 
-    /// Time, class and insertion as one number: no two events of a queue have the same.
+    /// Time, class and insertion number as one number, unique in a queue.
     #[inline]
     fn key(&self) -> u128 {
         u128::from(self.time.0 as u64 ^ 1 << 63) << 64 | u128::from(self.order)
     }
 }
 
-/// Which of four events comes first.
+/// Returns the index of the earliest of four events.
 #[inline]
 fn earliest(events: &[Event]) -> usize {
-    // by time alone, in two pairs and then the winners, which costs no branch; equal times are rare
+    // compares times in two pairs and then the winners, without a branch; equal times are rare
     let at = [0, 1, 2, 3].map(|at: usize| events[at].time.0);
     let left = usize::from(at[1] < at[0]);
     let right = 2 + usize::from(at[3] < at[2]);
@@ -113,7 +114,7 @@ impl EventQueue {
         self.heap.first()
     }
 
-    /// The earliest event, if it is of an instant.
+    /// The earliest event, if it is at this instant.
     #[inline]
     pub(crate) fn peek_at(&self, time: SimTime) -> Option<Event> {
         self.peek().filter(|event| event.time == time).copied()
@@ -177,7 +178,7 @@ impl EventQueue {
         heap[at] = event;
     }
 
-    /// Number of events, cancelled ones included.
+    /// Number of events, including cancelled ones.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
@@ -193,36 +194,36 @@ impl EventQueue {
         self.heap.len().saturating_sub(self.stale)
     }
 
-    /// All events in no order, stale ones included.
+    /// All events in unspecified order, including stale ones.
     pub(crate) fn events(&self) -> &[Event] {
         &self.heap
     }
 
-    /// Says that one event in the queue has become stale.
+    /// Records that one event in the queue has become stale.
     #[inline]
     pub fn note_stale(&mut self) {
         self.stale += 1;
     }
 
-    /// Whether an event in the queue is known to be stale.
+    /// Returns whether the queue contains a stale event.
     #[inline]
     pub fn has_stale(&self) -> bool {
         self.stale > 0
     }
 
-    /// Says that a stale event was popped.
+    /// Records that a stale event was popped.
     #[inline]
     pub fn note_dropped(&mut self) {
         self.stale = self.stale.saturating_sub(1);
     }
 
-    /// Whether stale events are more than half of a queue that is worth the trouble.
+    /// Returns whether stale events are more than half of a queue large enough for compaction.
     #[inline]
     pub fn wants_compaction(&self) -> bool {
         self.stale > 64 && self.stale * 2 > self.heap.len()
     }
 
-    /// Removes the events for which `is_live` says no; amortised O(1) per event.
+    /// Removes the events for which `is_live` is false; amortised O(1) per event.
     pub fn compact(&mut self, mut is_live: impl FnMut(&Event) -> bool) {
         self.heap.retain(|event| is_live(event));
         self.stale = 0;

@@ -1,5 +1,5 @@
-//! What a run leaves behind besides the accounts of its jobs: segments, timeline, totals over time, and a hash of the
-//! event log.
+//! Results of a run other than the accounts of jobs: segments, timeline, totals over time, and a hash of the event
+//! log.
 
 use crate::accounts::Segment;
 use crate::config::TimelineMode;
@@ -9,11 +9,11 @@ use crate::state::State;
 use crate::timeline::{Timeline, TimelineWriter};
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 
-/// Collects what a run leaves behind.
+/// Collects these results.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
-    /// Segments recorded when memory ran out.
+    /// Number of segments recorded when memory ran out.
     out_of_memory: Option<usize>,
     timeline: TimelineWriter,
     pub(crate) hash: LogHash,
@@ -25,7 +25,7 @@ pub(crate) struct Recorder {
 pub(crate) struct Totals {
     pub(crate) last: SimTime,
     pub(crate) busy_gpu_ns: i128,
-    /// Of that, by GPU type; empty where GPUs have no price.
+    /// `busy_ns` by GPU type; empty where GPUs have no price.
     pub(crate) busy_by_type_ns: Vec<i128>,
     pub(crate) busy_server_ns: i128,
     pub(crate) up_gpu_ns: i128,
@@ -55,7 +55,7 @@ impl Recorder {
         }
     }
 
-    /// Gives back the memory of the tables, which the way out may need.
+    /// Frees the memory of the tables, which the error path may need.
     #[cold]
     fn run_out(&mut self) {
         let table = self.segments.take();
@@ -63,7 +63,7 @@ impl Recorder {
         self.timeline.clear();
     }
 
-    /// Refuses to go on when memory ran out.
+    /// Returns an error if memory ran out.
     #[inline]
     pub(crate) fn check_memory(&self, now: SimTime) -> Result<(), EngineError> {
         match self.out_of_memory {
@@ -103,7 +103,7 @@ impl Recorder {
         self.timeline.take()
     }
 
-    /// The run is over: the last row of the timeline, whatever the sampling, and the order of the segments.
+    /// Ends the run: writes the last row of the timeline regardless of sampling, and sorts the segments.
     pub(crate) fn finish(&mut self, state: &State) {
         if self.timeline.write_last(state).is_err() {
             self.run_out();
@@ -117,7 +117,7 @@ impl Recorder {
 }
 
 impl Totals {
-    /// Adds a time in which nothing changed.
+    /// Adds a time interval without changes.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     fn add(&mut self, state: &State, length: i128) {
@@ -141,7 +141,7 @@ impl Totals {
     }
 }
 
-/// What happened to a job, as the log has it. Numbers are part of golden hashes.
+/// An event of a job in the log. The numbers are part of golden hashes.
 #[derive(Clone, Copy)]
 pub(crate) enum Logged {
     Start = 1,
@@ -151,7 +151,7 @@ pub(crate) enum Logged {
     Failed = 4,
 }
 
-/// A 64-bit hash of every start, stop and finish in order: equal logs, equal hash.
+/// A 64-bit hash of every start, stop and finish in order. Equal logs have equal hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHash(pub u64);
 

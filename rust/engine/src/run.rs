@@ -1,5 +1,5 @@
-//! The loop: gather an instant, apply its events, ask the policy, check and commit its plan (`ARCHITECTURE.md`).
-//! To the end, or step by step: both give the same bytes.
+//! The loop: finds an instant, applies its events, calls the policy, checks and applies its plan (`ARCHITECTURE.md`).
+//! A run to the end and a run step by step give the same bytes.
 
 use crate::accounts::Accounts;
 use crate::apply::Overlay;
@@ -23,18 +23,18 @@ use crate::watch::Watch;
 use gangline_model::{Action, Infeasible, InfeasibleReason, JobId, ServerId, SimTime, TimerTag};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// Looks at the interrupt flag and reports progress at least once per so many events.
+/// Checks the interrupt flag and reports progress at least once per this number of events.
 const EVENTS_PER_LOOK: u64 = 4096;
-/// Reports progress at least once per so many decisions: some take long.
+/// Reports progress at least once per this number of decisions, because some take long.
 const DECISIONS_PER_REPORT: u64 = 16;
 
-/// Lends wall time to a run; results never depend on it.
+/// A source of wall time; results never depend on it.
 pub trait Stopwatch {
-    /// Nanoseconds since some fixed moment.
+    /// Nanoseconds since a fixed moment.
     fn nanos(&mut self) -> u64;
 }
 
-/// A stopwatch that stands still, for tests.
+/// A stopwatch that always reads 0, for tests.
 #[derive(Debug, Default)]
 pub struct Silent;
 
@@ -47,7 +47,7 @@ impl Stopwatch for Silent {
 /// Progress of a run and a way to stop it, shared with other threads.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// Set it to stop the run at its next look.
+    /// Set this to stop the run at its next check.
     pub interrupt: AtomicBool,
     /// Simulated time, ns.
     pub now_ns: AtomicI64,
@@ -55,14 +55,14 @@ pub struct Control {
     pub done: AtomicU64,
 }
 
-/// Why [`Engine::advance`] came back.
+/// Why [`Engine::advance`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// The policy has to be asked now.
+    /// A decision of the policy is due.
     Decision,
-    /// The time that was asked for has come, and no decision is due.
+    /// The requested time has come, and no decision is due.
     Time,
-    /// So many events have passed as were asked for.
+    /// The requested number of events has passed.
     Slice,
     /// The run is over.
     Done,
@@ -79,7 +79,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// One run. A clone goes on by itself from where the run is; it shares the world alone.
+/// One run. A clone continues independently from the same state; the two share only the world.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) motion: Motion,
@@ -91,7 +91,7 @@ pub struct Engine {
     pub(crate) buffer: PlanBuffer,
     pub(crate) next_round: Option<SimTime>,
     pub(crate) is_steady: bool,
-    /// Decisions without any action in a row, where nothing but rounds and timers was to come.
+    /// Consecutive decisions without an action while only rounds and timers were left.
     pub(crate) idle_wakes: u32,
     /// Failures and repairs since the last action.
     pub(crate) idle_changes: usize,
@@ -101,12 +101,12 @@ pub struct Engine {
     pub(crate) events: u64,
     pub(crate) decisions: u64,
     pub(crate) decision_nanos: Vec<u32>,
-    /// Only in runs that watch jobs.
+    /// Reasons of waiting, only in runs that watch jobs.
     pub(crate) watch: Option<Box<Watch>>,
 }
 
 impl Engine {
-    /// Sets a run up. `traits` are those of the policy that will be asked.
+    /// Sets up a run. `traits` are those of the policy that will decide.
     ///
     /// # Errors
     /// [`EngineError::Option`] for bad options, [`EngineError::Infeasible`] for jobs that can never run
@@ -189,10 +189,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Introduces the policy to the empty cluster. Call once, before the first step.
+    /// Lets the policy examine the empty cluster. Call it once, before the first step.
     ///
     /// # Errors
-    /// Those of [`Policy::start`], and [`EngineError::Infeasible`] for jobs it could never place.
+    /// Those of [`Policy::start`], and [`EngineError::Infeasible`] for jobs that the policy could never place.
     pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
         let mut index = self.motion.state.occupancy_mut().lend();
         let view = self.motion.view(self.traits.knowledge);
@@ -242,9 +242,9 @@ impl Engine {
         }
     }
 
-    /// Runs through about so many events, for callers that look around between slices. Slices of any
-    /// length give the same run; `None` = it goes on. Looks at the interrupt flag when it begins and after every
-    /// decision, for a decision may take long.
+    /// Runs through about this number of events, for callers that do other work between slices. The length of slices
+    /// does not change the run; `None` means that the run is not over. It checks the interrupt flag at the beginning
+    /// and after every decision, because a decision may take long.
     ///
     /// # Errors
     /// Those of [`Engine::run`].
@@ -285,7 +285,7 @@ impl Engine {
             .store(self.motion.state.lives().done() as u64, Ordering::Relaxed);
     }
 
-    /// Goes to the next instant that needs a decision, or to the end.
+    /// Advances to the next instant that needs a decision, or to the end.
     ///
     /// # Errors
     /// [`EngineError::Stalled`]; [`EngineError::Step`] if a decision is still due.
@@ -293,8 +293,8 @@ impl Engine {
         self.advance_for(u64::MAX, None)
     }
 
-    /// The same through about so many events at most, and not beyond an instant: what happens in it does happen, and
-    /// without a decision the run then stands there.
+    /// Like [`Self::advance`], through about this number of events, and not beyond an instant. Events of that instant
+    /// happen; without a decision the run then stops there.
     ///
     /// # Errors
     /// Those of [`Engine::advance`].
@@ -327,12 +327,12 @@ impl Engine {
         }
     }
 
-    /// Lets time pass up to an instant, if nothing happens up to then; whether that is so.
+    /// Advances time to an instant if nothing happens before or at it. Returns whether it did.
     fn stands_at(&mut self, to: SimTime) -> bool {
         if self.motion.state.lives().are_all_done() || self.is_past_limit(to) {
             return false;
         }
-        // to ask for the next instant may pass over rounds, which an event that comes in between would need
+        // finding the next instant may skip rounds, which a later external event would need
         let rounds = (self.next_round, self.is_steady);
         let next = self.next_instant();
         (self.next_round, self.is_steady) = rounds;
@@ -346,8 +346,8 @@ impl Engine {
         true
     }
 
-    /// Lets a caller outside look at the run and work on the draft of a plan, which [`Engine::lend_draft`] lent. Actions
-    /// of the plan are dropped: [`Engine::apply`] takes those to be carried out.
+    /// Gives an external caller the view, and a plan on the draft that [`Engine::lend_draft`] lent. Actions in that
+    /// plan are ignored; [`Engine::apply`] takes the actions to apply.
     pub fn draft<R>(
         &mut self,
         draft: &mut FreeIndex,
@@ -364,7 +364,7 @@ impl Engine {
         result
     }
 
-    /// Lends the draft of a plan; nothing but [`Engine::draft`] may be called until it is given back.
+    /// Lends the draft of a plan; only [`Engine::draft`] may be called until it is returned.
     pub fn lend_draft(&mut self) -> Box<FreeIndex> {
         self.motion.state.occupancy_mut().lend()
     }
@@ -374,30 +374,30 @@ impl Engine {
         self.motion.state.occupancy_mut().take_back(draft);
     }
 
-    /// Whether a decision is due.
+    /// Returns whether a decision is due.
     pub fn is_due(&self) -> bool {
         self.awaiting
     }
 
-    /// What the policy needs.
+    /// Traits of the policy.
     pub fn traits(&self) -> PolicyTraits {
         self.traits
     }
 
-    /// Decisions so far.
+    /// Number of decisions so far.
     pub fn decisions(&self) -> u64 {
         self.decisions
     }
 
-    /// What tells runs apart that have come equally far: the time, the decisions, and a hash of
-    /// what was done to all jobs.
+    /// A fingerprint of the history: the time, the number of decisions, and a hash of all events of jobs. Runs with
+    /// equal progress and different histories differ in it.
     pub fn trail(&self) -> (SimTime, u64, u64) {
         let state = &self.motion.state;
         let hash = self.motion.recorder.hash.0;
         (state.now(), self.decisions, hash)
     }
 
-    /// Asks the policy for the decision that is due and carries it out.
+    /// Calls the policy for the decision that is due, and applies its plan.
     ///
     /// # Errors
     /// Those of the policy and of its plan; [`EngineError::Step`] if no decision is due.
@@ -410,8 +410,7 @@ impl Engine {
         self.ask(policy, &mut Silent)
     }
 
-    /// Carries out a plan that was made outside, for the decision that is due. A timer without an instant is
-    /// cancelled.
+    /// Applies an external plan for the decision that is due. A timer without an instant is cancelled.
     ///
     /// # Errors
     /// [`EngineError::Plan`], with the state as before; [`EngineError::Step`] if no decision is due.
@@ -439,15 +438,16 @@ impl Engine {
         Ok(())
     }
 
-    /// What a policy that may know all would see now: the cluster, and the changes since the last decision.
+    /// The state as a policy with full knowledge would see it now: the cluster, and the changes since the last
+    /// decision.
     pub fn view(&self) -> (ClusterView<'_>, &Changes) {
         (self.motion.view(Knowledge::Remaining), &self.changes)
     }
 
-    /// Adds a failure (`up` = false) or repair at an instant after now, for step-by-step runs.
+    /// Adds a failure (`up` = false) or repair at a later instant, for step-by-step runs.
     ///
     /// # Errors
-    /// [`EngineError::Step`] if the instant does not lie after now or there is no such server.
+    /// [`EngineError::Step`] if the instant is not after now or the server does not exist.
     pub fn inject_capacity(
         &mut self,
         server: ServerId,
@@ -470,7 +470,7 @@ impl Engine {
         self.motion.state.now()
     }
 
-    /// Ends the run: closes what is open.
+    /// Ends the run and closes all open segments.
     pub(crate) fn close(&mut self, outcome: Outcome) {
         if self.outcome.is_some() {
             return;

@@ -1,12 +1,12 @@
-//! The segments table. Rows are pushed as segments end; when the run is over they are put in the order
-//! that readers are promised: by start, then job index, part and server. It is the one table that grows without
-//! bound, so that it asks for memory before it grows.
+//! The segments table. A row is added when a segment ends. At the end of the run the rows are sorted by start, job
+//! index, part and server, as documented. This table grows without bound, so it checks the available memory before it
+//! grows.
 
 use crate::accounts::Segment;
 use crate::memory::{SPARE_BYTES, is_available};
 use crate::state::State;
 
-/// Rows of the first allocation. Ours.
+/// Rows of the first allocation. Our own choice.
 const ROWS_AT_FIRST: usize = 256;
 
 /// Why a segment ended.
@@ -21,13 +21,13 @@ pub enum EndReason {
     Moved = 2,
     /// A server failed.
     Failed = 3,
-    /// The rate changed: a co-runner came or went, another sub-batch, another share of an up-link, a quota.
+    /// The rate changed: because of a co-runner, a sub-batch, the share of an up-link, or a quota.
     Retimed = 4,
     /// The run was stopped before the job was done.
     Stopped = 5,
 }
 
-/// The process cannot get the memory that a table needs.
+/// The process cannot allocate the memory that a table needs.
 #[derive(Debug)]
 pub(crate) struct NoMemory;
 
@@ -40,7 +40,7 @@ impl From<std::collections::TryReserveError> for NoMemory {
 /// The segments table: one row per segment and server.
 #[derive(Clone, Debug, Default)]
 pub struct Segments {
-    /// Job.
+    /// Job index.
     pub job: Vec<u32>,
     /// Number of the part; 0 unless the policy forks jobs.
     pub part: Vec<u16>,
@@ -54,7 +54,7 @@ pub struct Segments {
     pub gpu_mask: Vec<u64>,
     /// 0 server, 1 rack, 2 network.
     pub tier: Vec<u8>,
-    /// Iterations per second of the part, a whole gang.
+    /// Iterations per second of the part, which is a whole gang.
     pub rate: Vec<f64>,
     /// Samples per GPU and pass.
     pub sub_batch: Vec<u32>,
@@ -109,7 +109,7 @@ impl Segments {
         self.sort()
     }
 
-    /// Makes room for rows, each with this many co-runners; pushing them allocates nothing then.
+    /// Reserves memory for rows, each with this many co-runners. Pushing them then allocates nothing.
     #[inline]
     fn make_room(&mut self, rows: usize, co_runners: usize) -> Result<(), NoMemory> {
         if self.job.capacity() - self.job.len() < rows {
@@ -118,7 +118,7 @@ impl Segments {
         if co_runners > 0 {
             self.co_runners.try_reserve(rows * co_runners)?;
             if self.co_runners.len() + rows * co_runners > i32::MAX as usize {
-                return Err(NoMemory); // beyond what an offset can tell
+                return Err(NoMemory); // more co-runners than an offset can count
             }
         }
         Ok(())
@@ -139,7 +139,7 @@ impl Segments {
         self.tier.try_reserve(more)?;
         self.rate.try_reserve(more)?;
         self.sub_batch.try_reserve(more)?;
-        self.co_offset.try_reserve(more + 1)?; // one more than rows in the end
+        self.co_offset.try_reserve(more + 1)?; // there is one more offset than rows
         self.end_reason.try_reserve(more)?;
         self.job.try_reserve(more)?;
         if is_available(SPARE_BYTES) {
@@ -149,8 +149,8 @@ impl Segments {
         }
     }
 
-    /// Puts the rows in order of (start, job, part, server). No two rows are equal in all four: a part has one
-    /// segment at a time, and that one row per server. O(n log n) once per run that keeps segments.
+    /// Sorts the rows by (start, job, part, server). No two rows are equal in all four: a part has one segment at a
+    /// time, and one row per server. O(n log n), once per run that records segments.
     fn sort(&mut self) -> Result<(), NoMemory> {
         let key = |row: u32| {
             let at = row as usize;

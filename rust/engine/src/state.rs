@@ -1,8 +1,7 @@
-//! The state of a run, as it is at an instant. [`motion::Motion`] changes it; policies see it through
-//! [`crate::ClusterView`].
+//! The state of a run at an instant. [`motion::Motion`] changes it; policies see it through [`crate::ClusterView`].
 //!
-//! What owns what: [`Jobs`] where each job is in its life, [`Occupancy`] what is on which GPU, [`TypeTable`] which
-//! types a job may use, the records of running jobs ([`Run`]) their work and places.
+//! Its parts: [`Jobs`] stores the phase of each job, [`Occupancy`] the residents of each GPU, [`TypeTable`] the
+//! usable types of each job, and the records of running jobs ([`Run`]) their work and places.
 
 use crate::config::{RunConfig, World};
 use crate::estimates::{Estimate, Estimates, Past, noise};
@@ -36,9 +35,9 @@ pub struct State {
     config: RunConfig,
     features: Features,
     types: TypeTable,
-    /// Where gangs may change their size: the jobs that do.
+    /// The elastic jobs, where gangs may change their size.
     elastic: Option<Arc<ElasticTable>>,
-    /// Overhead of a restart beyond the run's, per GPU.
+    /// Additional overhead of a restart per GPU.
     restart_per_gpu: SimSpan,
     now: SimTime,
     lives: Jobs,
@@ -48,9 +47,9 @@ pub struct State {
     occupancy: Occupancy,
     /// Jobs to re-time at the end of the instant.
     touched: Vec<JobId>,
-    /// What finished jobs tell of those to come; `None` = policies are not told by it.
+    /// Estimates from finished jobs; `None` = policies do not use them.
     past: Option<Box<Past>>,
-    /// Up-links that jobs share; `None` = each job goes as if it were alone on them.
+    /// Up-links that jobs share; `None` = each job sends as if it were alone.
     uplinks: Option<Box<UpLinks>>,
 }
 
@@ -96,7 +95,7 @@ impl State {
         }
     }
 
-    // What it consists of
+    // Components
 
     #[inline]
     pub(crate) fn cluster(&self) -> &Arc<ClusterSpec> {
@@ -143,7 +142,7 @@ impl State {
         &self.occupancy
     }
 
-    /// For what has nothing to do with jobs: to lend the free-GPU index, to fail a server, to repair it.
+    /// For changes without jobs: lending the free-GPU index, failing a server, repairing it.
     #[inline]
     pub(crate) fn occupancy_mut(&mut self) -> &mut Occupancy {
         &mut self.occupancy
@@ -154,16 +153,16 @@ impl State {
         self.uplinks.as_deref()
     }
 
-    // The course of time
+    // Time
 
-    /// An instant begins.
+    /// Begins an instant.
     #[inline]
     pub(crate) fn begin_instant(&mut self, now: SimTime) {
         self.now = now;
         self.lives.begin_instant();
     }
 
-    /// The instant ends; whether jobs have to be re-timed before.
+    /// Ends the instant. Returns whether jobs must be re-timed first.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) -> bool {
@@ -185,12 +184,12 @@ impl State {
         self.lives.drop_all(jobs);
     }
 
-    /// Takes the lives of all jobs out, for the results, and the jobs left out.
+    /// Moves the states of all jobs out, for the results, with the jobs left out.
     pub(crate) fn take_lives(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
         self.lives.take()
     }
 
-    // Questions
+    // Queries
 
     /// GPUs of a part of the job on a server.
     #[inline]
@@ -202,21 +201,21 @@ impl State {
         }
     }
 
-    /// A job that lost its last GPUs waits again.
+    /// Requeues a job that lost its last GPUs.
     #[inline]
     fn requeue(&mut self, job: JobId) {
         let gang = self.types.gang(job);
         self.lives.requeue(job, gang);
     }
 
-    /// The running job's record.
+    /// The record of a running job.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&Run> {
         let record = self.lives.record(job)?;
         Some(&self.runs[record as usize])
     }
 
-    /// Number of the record of a job that is known to run.
+    /// Number of the record of a running job.
     #[inline]
     pub(crate) fn record_of(&self, job: JobId) -> usize {
         self.lives.record(job).expect("a running job") as usize
@@ -228,13 +227,13 @@ impl State {
         self.runs[record].job
     }
 
-    /// Whether an event of this generation is still that of the run in the record.
+    /// Returns whether an event of this generation belongs to the present run in the record.
     #[inline]
     pub(crate) fn is_live(&self, record: u32, generation: u32) -> bool {
         self.runs[record as usize].generation == generation
     }
 
-    /// Asks the memory for the record of a run that may end soon.
+    /// Prefetches the record of a run that may end soon.
     #[inline]
     pub(crate) fn prefetch_run(&self, record: u32) {
         if let Some(run) = self.runs.get(record as usize) {
@@ -242,20 +241,20 @@ impl State {
         }
     }
 
-    /// The same for the life of its job, when the run is the next to end.
+    /// Prefetches the state of its job, when the run is the next to end.
     #[inline]
     pub(crate) fn prefetch_end(&self, record: u32) {
         self.lives.prefetch(self.runs[record as usize].job);
     }
 
-    /// First start ever, if it has started.
+    /// First start of the job, if it has started.
     #[inline]
     pub(crate) fn first_start(&self, job: JobId) -> Option<SimTime> {
         let first = self.lives.get(job)?.first_start;
         (first != NOT_YET).then_some(first)
     }
 
-    /// Work left now, without changing anything.
+    /// Remaining work now, without changing the state.
     pub(crate) fn remaining_work(&self, job: JobId) -> f64 {
         let Some(state) = self.lives.get(job) else {
             return self.jobs.work(job);
@@ -271,7 +270,7 @@ impl State {
         }
     }
 
-    /// Isolated time for the work left: see [`crate::ClusterView::remaining`].
+    /// Isolated time for the remaining work; see [`crate::ClusterView::remaining`].
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
         let best = self.types.best_rate(job);
         match self.run(job) {
@@ -314,8 +313,8 @@ impl State {
         self.pass_bytes(job, sub_batch)
     }
 
-    /// Iteration time at a sub-batch over that at full batch, on so many servers of a type; without a number,
-    /// on as few as can be.
+    /// Iteration time at a sub-batch over that at full batch, on this number of servers of a type; without a number,
+    /// on the fewest possible.
     #[inline]
     pub(crate) fn inflation(
         &self,

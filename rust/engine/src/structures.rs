@@ -1,4 +1,4 @@
-//! Sets and trees that the index and the policies are built of, and a counter of what they look at.
+//! Sets and trees for the index and the policies, and a counter of their work.
 
 pub(crate) mod bits;
 pub(crate) mod trees;

@@ -1,4 +1,4 @@
-//! The timeline: a row whenever a count has changed, sampled or thinned if there would be too many.
+//! The timeline: one row per change of a count, sampled or thinned if there would be too many.
 
 use crate::config::TimelineMode;
 use crate::segments::NoMemory;
@@ -25,7 +25,7 @@ pub struct Timeline {
     pub busy_by_type: Vec<i32>,
 }
 
-/// Counts at an instant; two equal ones make one row.
+/// Counts at an instant; equal successive counts make one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     total: u32,
@@ -34,17 +34,17 @@ struct Counts {
     waiting: u32,
 }
 
-/// The timeline while it grows: one place to append to instead of one per column.
+/// The growing timeline, in one buffer instead of one per column.
 #[derive(Clone, Debug)]
 pub(crate) struct TimelineWriter {
     rows: Vec<(SimTime, Counts)>,
     /// Busy GPUs by type, row-major (rows, types).
     busy_by_type: Vec<u32>,
     mode: TimelineMode,
-    /// Least time between two rows.
+    /// Minimum time between two rows.
     gap: SimSpan,
     last_row: SimTime,
-    /// Whether a row was put off, because it came too soon after the last.
+    /// Whether a row is pending because it came too soon after the last one.
     pending: bool,
 }
 
@@ -74,13 +74,13 @@ impl TimelineWriter {
         }
     }
 
-    /// Gives back the memory of the rows.
+    /// Frees the memory of the rows.
     pub(crate) fn clear(&mut self) {
         self.rows = Vec::new();
         self.busy_by_type = Vec::new();
     }
 
-    /// Whether a row was put off.
+    /// Returns whether a row is pending.
     #[inline]
     pub(crate) fn has_put_off(&self) -> bool {
         self.pending
@@ -106,8 +106,7 @@ impl TimelineWriter {
         self.push(state, now, counts)
     }
 
-    /// Writes the row that was put off, if its time lies before `now`: what changed soon after the last row has stood
-    /// since.
+    /// Writes the pending row if its time is before `now`. The counts have not changed since.
     #[cold]
     pub(crate) fn write_due(&mut self, state: &State, now: SimTime) -> Result<(), NoMemory> {
         let due = self.last_row + self.gap;
@@ -122,7 +121,7 @@ impl TimelineWriter {
         self.push(state, due, counts)
     }
 
-    /// The last row of the run, whatever the sampling.
+    /// Writes the last row of the run, regardless of sampling.
     pub(crate) fn write_last(&mut self, state: &State) -> Result<(), NoMemory> {
         if !self.pending {
             return Ok(());
@@ -139,7 +138,7 @@ impl TimelineWriter {
         self.rows.try_reserve(1)?;
         self.busy_by_type.try_reserve(busy_by_type.len())?;
         self.rows.push((time, counts));
-        // most clusters have one type: less work than to copy a slice
+        // most clusters have one type, where this is faster than copying a slice
         for &busy in busy_by_type {
             self.busy_by_type.push(busy);
         }
@@ -149,7 +148,7 @@ impl TimelineWriter {
         Ok(())
     }
 
-    /// Doubles the sampling time and keeps the rows that it would have given.
+    /// Doubles the sampling time and keeps the rows that the new one would have given.
     #[cold]
     fn halve(&mut self, types: usize) {
         let count = self.rows.len() as i64;
@@ -159,15 +158,15 @@ impl TimelineWriter {
         self.last_row = self.rows[self.rows.len() - 1].0;
     }
 
-    /// Whether the last row says the same.
+    /// Returns whether the last row has the same counts.
     #[inline]
     fn ends_with(&self, counts: &Counts, busy_by_type: &[u32]) -> bool {
         let last = self.rows.last();
         last.is_some_and(|last| last.1 == *counts) && self.busy_by_type.ends_with(busy_by_type)
     }
 
-    /// Keeps at most one row per `gap`. What was put off is written `gap` after the row before it, so that at
-    /// any time the last row is out of date by less than `gap`. Whether the last row is put off still.
+    /// Keeps at most one row per `gap`. A pending row is written `gap` after the row before it, so the last row is
+    /// never out of date by `gap` or more. Returns whether the last row is still pending.
     fn thin(&mut self, gap: SimSpan, types: usize) -> bool {
         let mut kept = 0;
         let mut put_off = None;
@@ -175,7 +174,7 @@ impl TimelineWriter {
             let time = self.rows[row].0;
             let mut due = self.due(kept, gap);
             if let Some(held) = put_off.filter(|_| due < time) {
-                // a row was put off, so there is room for one
+                // a row was pending, so there is room for one
                 self.put(held, due, kept, types);
                 kept += 1;
                 due = self.due(kept, gap);
@@ -193,7 +192,7 @@ impl TimelineWriter {
         put_off.is_some()
     }
 
-    /// When the next row may come, after so many.
+    /// Time of the next row after this many rows.
     fn due(&self, kept: usize, gap: SimSpan) -> SimTime {
         match kept {
             0 => SimTime(i64::MIN),
@@ -201,14 +200,14 @@ impl TimelineWriter {
         }
     }
 
-    /// Puts the counts of a row at an instant to an earlier position.
+    /// Writes the counts of a row at an instant to an earlier position.
     fn put(&mut self, row: usize, time: SimTime, to: usize, types: usize) {
         self.rows[to] = (time, self.rows[row].1);
         self.busy_by_type
             .copy_within(row * types..(row + 1) * types, to * types);
     }
 
-    /// Takes the rows out.
+    /// Moves the rows out.
     pub(crate) fn take(&mut self) -> Timeline {
         let column = |of: fn(&Counts) -> u32| -> Vec<i32> {
             self.rows.iter().map(|row| of(&row.1) as i32).collect()
@@ -248,7 +247,7 @@ mod tests {
         rows
     }
 
-    /// What a reader of the table takes to be true at an instant.
+    /// The value that a reader of the table sees at an instant.
     fn busy_at(rows: &TimelineWriter, time: i64) -> u32 {
         let after = rows.rows.partition_point(|row| row.0.0 <= time);
         rows.rows[after - 1].1.busy

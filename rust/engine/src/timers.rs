@@ -1,15 +1,15 @@
-//! A policy's timers: exact events, cancelled lazily by generation. One live timer per tag.
+//! Timers of a policy: exact events, cancelled lazily by generation. One live timer per tag.
 
 use crate::queue::{EventClass, EventQueue};
 use gangline_model::{SimTime, TimerTag};
 use rustc_hash::FxHashMap;
 
-/// Timers by tag. A map from tag to slot is looked up, never iterated.
+/// Timers by tag. The map from tag to slot is never iterated.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
     slots: FxHashMap<TimerTag, u32>,
     tags: Vec<TimerTag>,
-    /// Odd = armed.
+    /// An odd number means that the timer is armed.
     generations: Vec<u32>,
     free: Vec<u32>,
     live: usize,
@@ -45,7 +45,7 @@ impl Timers {
         self.generations[slot as usize] == generation
     }
 
-    /// Takes a timer whose event has come.
+    /// Removes a timer whose event has come.
     pub(crate) fn fire(&mut self, slot: u32) -> TimerTag {
         let tag = self.tags[slot as usize];
         self.slots.remove(&tag);

@@ -1,4 +1,4 @@
-//! What a policy tells the engine about itself: what wakes it, what it may know, what it needs.
+//! Traits of a policy: the events that wake it, its knowledge, and the features that it needs.
 
 use gangline_model::SimSpan;
 use std::ops::BitOr;
@@ -18,10 +18,10 @@ impl WakeOn {
     pub const TIMER: Self = Self(8);
     /// A round boundary.
     pub const ROUND: Self = Self(16);
-    /// Arrivals, completions and changes of capacity: what most policies wait for.
+    /// Arrivals, completions and changes of capacity, which most policies need.
     pub const QUEUE: Self = Self(7);
 
-    /// Whether the two sets have a kind in common.
+    /// Returns whether the two sets have a kind in common.
     #[inline]
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -35,38 +35,38 @@ impl BitOr for WakeOn {
     }
 }
 
-/// What a policy may know of the work that is left.
+/// Knowledge of a policy about the remaining work of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Nothing: it sees only what has happened.
+    /// None: it sees only past events.
     Online,
-    /// How much work is left (through the run's estimates).
+    /// The remaining work, as the run's estimates give it.
     Remaining,
 }
 
-/// What a policy says about the next round.
+/// The policy's request for the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Ask again at the next round boundary.
+    /// Decide again at the next round boundary.
     Ask,
-    /// The plan would repeat until the next event that is not a round: skip the rounds up to it.
+    /// The plan would repeat until the next event that is not a round; skip the rounds before it.
     Steady,
 }
 
-/// How many GPUs a copy of a forked job has.
+/// Number of GPUs of a copy of a forked job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyGpus {
-    /// As many as the job asks for.
+    /// The gang size of the job.
     #[default]
     Gang,
-    /// All of its server, whatever the job asks for.
+    /// All GPUs of its server, regardless of the job.
     Server,
-    /// So many, whatever the job asks for.
+    /// This number, regardless of the job.
     Fixed(u32),
 }
 
 impl CopyGpus {
-    /// GPUs of a copy on a server of so many, of a job with such a gang.
+    /// GPUs of a copy on a server with `server_gpus` GPUs, for a job with this gang size.
     #[inline]
     pub fn on(self, server_gpus: u32, gang: u32) -> u32 {
         match self {
@@ -77,33 +77,33 @@ impl CopyGpus {
     }
 }
 
-/// What a policy needs of the engine, fixed for the run. A policy states what differs from the default.
+/// Features that a policy needs from the engine, fixed for the run. A policy states the differences from the default.
 #[expect(clippy::struct_excessive_bools, reason = "each is a need of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyTraits {
     /// The events that wake it; by default arrivals, completions and changes of capacity.
     pub wake_on: WakeOn,
-    /// `Some(R)`: it works in rounds, and boundaries at 0, R, 2R, ... are events of the run.
+    /// `Some(R)`: the policy works in rounds, and boundaries at 0, R, 2R, ... are events of the run.
     pub round: Option<SimSpan>,
-    /// Whether it may read how much work is left.
+    /// Its knowledge of the remaining work.
     pub knowledge: Knowledge,
-    /// Most jobs it puts on one GPU.
+    /// Maximum number of jobs that it puts on one GPU.
     pub max_share: u32,
-    /// Whether it builds gangs over several GPU types.
+    /// Whether its gangs may span several GPU types.
     pub mixes_types: bool,
-    /// Largest gang it serves; jobs with a larger one can never run.
+    /// Largest gang that it serves; jobs with a larger gang can never run.
     pub gang_max: Option<u32>,
     /// Whether its jobs may hold several parts at once.
     pub forks: bool,
-    /// How many GPUs each part has, under a policy that forks jobs.
+    /// Number of GPUs of each part, under a policy that forks jobs.
     pub copy_gpus: CopyGpus,
-    /// Whether it gives elastic jobs other numbers of GPUs than they ask for. Only explanations look at it.
+    /// Whether it may change the number of GPUs of elastic jobs. Only explanations use this.
     pub resizes: bool,
-    /// Overhead of every restart and move on top of the run's, per GPU of the gang.
+    /// Overhead of every restart and move per GPU of the gang, in addition to the run's overhead.
     pub restart_per_gpu: SimSpan,
-    /// Whether it reads how much of their speed jobs kept so far: [`ClusterView::kept_ns`].
+    /// Whether it uses the achieved share of the base rate so far: [`ClusterView::kept_ns`].
     pub watches_locality: bool,
-    /// Whether it needs what happened in one order: [`Changes::order`].
+    /// Whether it needs all events in one order: [`Changes::order`].
     pub orders_changes: bool,
 }
 

@@ -1,22 +1,23 @@
-//! Up-links of racks that jobs share (`docs/concepts/network.md`): which jobs send through which, and what
-//! locality that leaves. Knows nothing of time: the caller re-times the jobs whose locality changed.
+//! Up-links of racks that jobs share (`docs/concepts/network.md`): the jobs that send through each, and the resulting
+//! locality factors. This module does not handle time: the caller re-times the jobs whose locality changed.
 //!
-//! An up-link is *overloaded* when its jobs, each as if alone, would send more than it can carry. Jobs on no
-//! overloaded up-link go as if alone. A job stops rising at the first of its up-links that is full, and where an
-//! up-link is full follows from where its jobs stop elsewhere. Stops that agree at every up-link are a solution,
-//! and there is only one ([`Stop`]). So when something changes, new stops are worked out for the changed up-links
-//! alone, with those of all others as they are. An up-link where the new stops no longer agree is added, and so on.
-//! Cost of a start or stop: O(racks of the job), plus, where an up-link is overloaded before or after,
-//! O(n log n) in the up-links of the jobs that it slows or frees; at worst [`TURNS`] times that of all
-//! jobs that overloaded up-links tie together.
+//! An up-link is *overloaded* if its jobs would together send more than its capacity when each sends as if alone. A
+//! job that uses no overloaded up-link sends as if alone. The rates of all other jobs rise together; a job stops
+//! rising at the first of its up-links that is full. Where an up-link becomes full depends on where its jobs stop
+//! elsewhere. Stops that agree at every up-link are a solution, and the solution is unique ([`Stop`]).
+//!
+//! After a change, new stops are computed for the changed up-links alone, with the stops of all others fixed. An
+//! up-link at which the new stops disagree is added, and so on. A start or stop costs O(racks of the job). If an
+//! up-link is overloaded before or after, it also costs O(n log n) in the up-links of the jobs that it slows or
+//! frees; at worst this is [`TURNS`] times the cost for all jobs connected by overloaded up-links.
 
 use crate::work::looked;
 use gangline_model::{JobId, Load};
 use gangline_network::{Filling, Flows, MaxMin, Stop};
 use smallvec::SmallVec;
 
-/// Capacity of an up-link in the units in which demands are summed. Each demand is rounded down to a whole unit, so
-/// that sums are exact and do not depend on the order of starts and stops.
+/// Capacity of an up-link in the units of demands. Each demand is rounded down to a whole unit, so sums are exact and
+/// do not depend on the order of starts and stops.
 const WHOLE: u128 = 1 << 40;
 
 /// Shared up-links of all racks, with the running jobs that send through them.
@@ -27,29 +28,29 @@ pub(crate) struct UpLinks {
     links: Vec<UpLink>,
     /// By record of the running job.
     senders: Vec<Option<Sender>>,
-    /// Up-links of jobs that came or went since they were last shared.
+    /// Up-links of jobs that started or stopped since the last update.
     changed: Vec<u32>,
     scratch: Scratch,
 }
 
 #[derive(Clone, Debug)]
 struct UpLink {
-    /// Its jobs with their records, in job order.
+    /// Its jobs with their records, in order of job number.
     jobs: Vec<(JobId, u32)>,
-    /// Sum of their demands, in units of which [`WHOLE`] make an up-link.
+    /// Sum of their demands; [`WHOLE`] units are the capacity of the up-link.
     sum: u128,
     was_overloaded: bool,
     is_changed: bool,
-    /// Where it stops its jobs, when they were last shared.
+    /// Where it stopped its jobs in the last update.
     fill: Stop,
-    /// Place in the part that is being solved; [`NO_PLACE`] outside.
+    /// Index in the part that is being solved; [`NO_PLACE`] outside it.
     place: u32,
 }
 
 const NO_PLACE: u32 = u32::MAX;
 
-/// After so many turns the part being solved grows by all up-links that it is tied to, not only by those that do not
-/// fit.
+/// After this number of turns, the part being solved grows by all connected up-links, not only by those that
+/// disagree.
 const TURNS: u32 = 8;
 
 impl UpLink {
@@ -68,19 +69,19 @@ struct Sender {
     /// Locality without other jobs.
     alone: f64,
     locality: f64,
-    /// Where its rate ceased to rise.
+    /// Where its rate stopped rising.
     stop: Stop,
     is_seen: bool,
 }
 
-/// Buffers of a sharing, reused.
+/// Reused buffers of an update.
 #[derive(Debug, Default)]
 struct Scratch {
-    /// Jobs being solved, by record, with their stops before.
+    /// Jobs being solved, by record, with their previous stops.
     part: Vec<(u32, Stop)>,
     /// Overloaded up-links being solved, ascending.
     links: Vec<u32>,
-    /// Others through which a job of the part sends whose stop is another now.
+    /// Other up-links of jobs in the part whose stop has changed.
     doubtful: Vec<u32>,
     below: Vec<Stop>,
     flows: Flows,
@@ -88,14 +89,14 @@ struct Scratch {
 }
 
 impl Clone for Scratch {
-    /// What is in the buffers means nothing between two of them.
+    /// The contents of the buffers have no meaning between two updates.
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
 impl UpLinks {
-    /// Up-links of so many racks with a capacity in bytes/s.
+    /// Up-links of this many racks, each with a capacity in bytes/s.
     pub(crate) fn new(racks: u32, capacity: f64) -> Self {
         let link = UpLink {
             jobs: Vec::new(),
@@ -114,20 +115,20 @@ impl UpLinks {
         }
     }
 
-    /// Whether a job came or went since they were last shared.
+    /// Returns whether a job started or stopped since the last update.
     #[inline]
     pub(crate) fn is_out_of_date(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    /// Locality of the job of a record, if it sends through up-links.
+    /// Locality factor of the job of a record, if it sends through up-links.
     #[inline]
     pub(crate) fn locality(&self, record: u32) -> Option<f64> {
         let sender = self.senders.get(record as usize)?.as_ref()?;
         Some(sender.locality)
     }
 
-    /// A job sends through the up-links of `racks` (each named once) from now on.
+    /// Adds a job that sends through the up-links of `racks` (each named once).
     pub(crate) fn join(
         &mut self,
         record: u32,
@@ -160,7 +161,7 @@ impl UpLinks {
         });
     }
 
-    /// The job of a record sends no more; whether it did.
+    /// Removes the job of a record. Returns whether it was sending.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave(&mut self, record: u32) -> bool {
@@ -185,8 +186,8 @@ impl UpLinks {
         }
     }
 
-    /// Works out the localities anew where something changed; adds the jobs whose own is another now,
-    /// in job order.
+    /// Recomputes the locality factors after changes, and adds the jobs whose factor has changed to `moved`, in job
+    /// order.
     pub(crate) fn share(&mut self, moved: &mut Vec<JobId>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.part.clear();
@@ -227,14 +228,14 @@ impl UpLinks {
         sender.expect("up-links list senders only")
     }
 
-    /// An up-link becomes one of those being solved.
+    /// Adds an up-link to those being solved.
     fn admit(&mut self, rack: u32, scratch: &mut Scratch) {
         self.links[rack as usize].place = 0;
         scratch.links.push(rack);
         self.enlist(rack, scratch);
     }
 
-    /// The jobs of an up-link become some of those being solved.
+    /// Adds the jobs of an up-link to those being solved.
     fn enlist(&mut self, rack: u32, scratch: &mut Scratch) {
         let Self { links, senders, .. } = self;
         for &(_, record) in &links[rack as usize].jobs {
@@ -246,7 +247,7 @@ impl UpLinks {
         }
     }
 
-    /// Stops of the jobs and up-links of the part, with those of all other up-links as they are.
+    /// Computes the stops of the jobs and up-links of the part, with those of all other up-links fixed.
     fn solve(&mut self, scratch: &mut Scratch) {
         let Scratch {
             part,
@@ -279,7 +280,7 @@ impl UpLinks {
         }
     }
 
-    /// Adds the up-links at which the new stops do not fit; whether there are any.
+    /// Adds the up-links at which the new stops disagree. Returns whether there are any.
     fn widen(&mut self, turn: u32, scratch: &mut Scratch) -> bool {
         let before = scratch.links.len();
         scratch.doubtful.clear();
@@ -310,7 +311,7 @@ impl UpLinks {
         is_wider
     }
 
-    /// Whether an up-link stops its jobs where it did, given where others stop them.
+    /// Returns whether an up-link stops its jobs where it did, given the stops of the others.
     fn fits(&self, rack: u32, below: &mut Vec<Stop>) -> bool {
         let link = &self.links[rack as usize];
         let stops = link
@@ -331,7 +332,7 @@ impl UpLinks {
         filling.next(rack) == link.fill
     }
 
-    /// Adds every overloaded up-link that those of the part are tied to.
+    /// Adds every overloaded up-link that is connected to the part.
     fn admit_all(&mut self, scratch: &mut Scratch) {
         let mut next = 0;
         while let Some(&(record, _)) = scratch.part.get(next) {
@@ -345,7 +346,7 @@ impl UpLinks {
         }
     }
 
-    /// The part that was solved becomes what is; names the jobs whose locality is another.
+    /// Stores the solution of the part, and adds the jobs whose locality factor has changed to `moved`.
     fn close(&mut self, scratch: &Scratch, moved: &mut Vec<JobId>) {
         let first = moved.len();
         for &(record, before) in &scratch.part {
@@ -366,7 +367,7 @@ impl UpLinks {
         moved[first..].sort_unstable();
     }
 
-    /// The same jobs on empty up-links, shared at once: what step by step must agree with.
+    /// Recomputes the state of the same jobs from empty up-links at once, to check the stepwise updates.
     pub(crate) fn afresh(&self) -> Self {
         let mut fresh = Self::new(self.links.len() as u32, self.capacity);
         for (record, sender) in self.senders.iter().enumerate() {
@@ -454,15 +455,15 @@ mod tests {
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }
 
-    /// Record, job number, racks, demand in tenths (from 100 on no job comes), end of the instant.
+    /// Record, job number, racks, demand in tenths (no job from 100 on), end of the instant.
     fn step() -> impl Strategy<Value = (u32, u32, BTreeSet<u32>, u32, bool)> {
         let racks = prop::collection::btree_set(0..RACKS, 1..4);
         (0..12_u32, any::<u32>(), racks, 1..120_u32, any::<bool>())
     }
 
     proptest! {
-        /// Jobs come and go in any order, several in an instant: the result is as if all had come at once, and no
-        /// job whose locality is unchanged is named.
+        /// Jobs start and stop in any order, several in an instant. The result equals that of all jobs starting at
+        /// once, and no job with an unchanged locality factor is reported.
         #[test]
         fn step_by_step_is_as_at_once(
             steps in prop::collection::vec(step(), 1..60),
@@ -474,7 +475,7 @@ mod tests {
                 uplinks.leave(record);
                 if tenths < 100 {
                     let racks = racks.into_iter().collect();
-                    // distinct job numbers, in no order of the records
+                    // distinct job numbers, in a different order from the records
                     let job = JobId(job << 4 | record);
                     let demand = f64::from(tenths) / 10.0;
                     uplinks.join(record, job, racks, load(demand), 0.5);
@@ -491,14 +492,14 @@ mod tests {
                 for &(other, bits) in &after {
                     let is_same = before.contains(&(other, bits));
                     let (_, job) = jobs[jobs.partition_point(|entry| entry.0 < other)];
-                    // a job that has just come and keeps all is not named either
+                    // a job that has just started without a slowdown is not reported either
                     prop_assert!(!(is_same && other != record && moved.contains(&job)));
                 }
             }
         }
     }
 
-    /// Gangs over each rack and the next of a ring, and as many over racks 7 apart; demands of all sizes.
+    /// Gangs over each rack and the next one in a ring, and as many over racks at distance 7; demands of all sizes.
     fn ring(racks: u32, demand: impl Fn(u32) -> f64) -> UpLinks {
         let mut uplinks = UpLinks::new(racks, 10.0);
         for record in 0..2 * racks {
@@ -515,7 +516,7 @@ mod tests {
         1.0 + f64::from(record.wrapping_mul(2_654_435_761) >> 20) / 512.0
     }
 
-    /// Jobs looked at when, one after the other, every 13th of the first 600 leaves and comes back.
+    /// Number of jobs examined while every 13th of the first 600 jobs leaves and comes back, one after the other.
     fn looks_for_changes(uplinks: &mut UpLinks) -> u64 {
         let before = crate::work::looks();
         for record in (0..600).step_by(13) {
@@ -542,8 +543,8 @@ mod tests {
         assert_eq!(kept(&many), kept(&many.afresh()));
     }
 
-    /// Gangs over each rack and the next: each gets what the one before it and ten small ones leave,
-    /// which is a little more than that one has.
+    /// Gangs over each rack and the next one: each gets what the previous one and ten small jobs leave, which is
+    /// slightly more than the previous one has.
     fn chain(racks: u32) -> UpLinks {
         let mut uplinks = UpLinks::new(racks + 1, 10.0);
         let mut join = |record, racks: &[u32], demand| {

@@ -1,4 +1,4 @@
-//! All that a policy may look at: the cluster as it is now, and what happened since it was last asked.
+//! Everything that a policy can read: the present state of the cluster, and the changes since its last decision.
 
 use crate::accounts::Accounts;
 use crate::error::PolicyError;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// One thing that happened.
+/// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A job arrived.
@@ -28,27 +28,27 @@ pub enum Change {
     Down(ServerId),
 }
 
-/// What happened since the policy was last asked: what became of its plan, then the events, in their order.
+/// Changes since the last decision: the effects of its plan, then the events in order.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Jobs that the last plan started.
     pub started: Vec<JobId>,
-    /// Jobs that the last plan took all GPUs from: they wait again.
+    /// Jobs that lost all GPUs by the last plan and are waiting again.
     pub preempted: Vec<JobId>,
     /// Running jobs that the last plan gave other GPUs.
     pub moved: Vec<JobId>,
-    /// Jobs that may run at another rate: the last plan gave them other terms, a co-runner came, left or began to make
-    /// progress, their share of an up-link changed, or the next phase of an elastic job began. Where GPUs or up-links are
-    /// shared, jobs that were started or moved are among them. Some may be named twice. Like those started and moved,
-    /// some may have ended since.
+    /// Jobs whose rate may have changed: the last plan changed their terms, a co-runner started, left or began to
+    /// make progress, their share of an up-link changed, or the next phase of an elastic job began. Where GPUs or
+    /// up-links are shared, jobs that were started or moved are included. A job may appear twice. Jobs in this list,
+    /// in `started` and in `moved` may have ended since.
     pub retimed: Vec<JobId>,
     /// Jobs that arrived.
     pub arrived: Vec<JobId>,
     /// Jobs that finished.
     pub finished: Vec<JobId>,
-    /// Jobs that a failure evicted: they wait again.
+    /// Jobs that a failure evicted and that are waiting again.
     pub requeued: Vec<JobId>,
-    /// Parts that a failure ended while others of their jobs go on, by number.
+    /// Parts that a failure ended while other parts of their jobs continue, by number.
     pub parts_lost: Vec<(JobId, u16)>,
     /// Servers that came back.
     pub servers_up: Vec<ServerId>,
@@ -64,14 +64,14 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether servers failed or came back.
+    /// Returns whether servers failed or came back.
     #[inline]
     pub fn has_servers(&self) -> bool {
         !(self.servers_up.is_empty() && self.servers_down.is_empty())
     }
 
-    /// Whether a gang that did not fit may fit now: GPUs came free (a job ended or lost one of its servers, a
-    /// server came back), or a server failed (some rules cut gangs by the size of the largest server that is up).
+    /// Returns whether a gang that did not fit may fit now: GPUs became free (a job ended or lost a server, or a
+    /// server came back), or a server failed (some rules split gangs by the size of the largest server that is up).
     #[inline]
     pub fn has_room(&self) -> bool {
         !(self.finished.is_empty() && self.requeued.is_empty()) || self.has_servers()
@@ -94,7 +94,7 @@ impl Changes {
     }
 }
 
-/// What every policy may know of the jobs, for a policy that keeps it.
+/// Public facts about the jobs, for a policy that stores them.
 #[derive(Clone, Debug)]
 pub struct SharedFacts(Arc<JobTable>);
 
@@ -121,12 +121,12 @@ impl<'a> ClusterView<'a> {
         self.state.now()
     }
 
-    /// The cluster as described.
+    /// The cluster description.
     pub fn cluster(&self) -> &'a ClusterSpec {
         self.state.cluster()
     }
 
-    /// What every policy may know of the jobs of the trace. How much work they are, only the methods of the view tell,
+    /// Public facts about the jobs of the trace. The amount of work is available only through methods of the view,
     /// which check [`Knowledge`].
     #[inline]
     pub fn jobs(&self) -> &'a JobFacts {
@@ -138,12 +138,12 @@ impl<'a> ClusterView<'a> {
         self.state.config().seed
     }
 
-    /// Most jobs on one GPU in this run.
+    /// Maximum number of jobs on one GPU in this run.
     pub fn max_share(&self) -> u32 {
         self.state.features().max_share
     }
 
-    /// Progress between two checkpoints; without one a preempted job keeps all its progress.
+    /// Progress between two checkpoints. Without an interval, a preempted job keeps all its progress.
     pub fn checkpoint_interval(&self) -> Option<SimSpan> {
         self.state.config().checkpoint_interval
     }
@@ -166,7 +166,7 @@ impl<'a> ClusterView<'a> {
         self.state.occupancy().free_mask(server)
     }
 
-    /// Whether a server is up.
+    /// Returns whether a server is up.
     pub fn is_up(&self, server: ServerId) -> bool {
         self.state.occupancy().is_up(server)
     }
@@ -202,14 +202,14 @@ impl<'a> ClusterView<'a> {
         self.state.lives().running().iter().map(JobId::new)
     }
 
-    /// Where a job is in its life.
+    /// The phase of a job.
     #[inline]
     pub fn phase(&self, job: JobId) -> Phase {
         self.state.lives().phase(job).expect("a job of the trace")
     }
 
-    /// Prefetches the record of a job that may be started or stopped soon: of the many that wait, few are in a
-    /// cache.
+    /// Prefetches the record of a job that may be started or stopped soon. With many waiting jobs, few records are in
+    /// a cache.
     #[inline]
     pub fn prefetch(&self, job: JobId) {
         self.state.lives().prefetch(job);
@@ -227,19 +227,19 @@ impl<'a> ClusterView<'a> {
         there.residents(server, slot).iter().copied()
     }
 
-    /// GPUs of a type that are free, or hold one job and have at least `bytes` of memory left.
+    /// Number of GPUs of a type that are free, or that hold one job and have at least `bytes` of free memory.
     /// O(distinct amounts of free memory).
     pub fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         self.state.occupancy().open_gpus(gpu_type, bytes)
     }
 
-    /// Memory that is left on a GPU, in bytes; `None` where GPUs are not shared.
+    /// Free memory of a GPU, in bytes; `None` where GPUs are not shared.
     pub fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
         self.state.occupancy().free_bytes(server, slot)
     }
 
-    /// Co-runners of a running part by id, each with the number of GPUs that it shares and the slowdown factor that
-    /// it causes.
+    /// Co-runners of a running part by id, each with the number of shared GPUs and the slowdown factor that it
+    /// causes.
     pub fn partners(&self, job: JobId, part: &Part) -> SmallVec<[(JobId, u32, f64); 2]> {
         self.state.partners(job, &part.gpus)
     }
@@ -249,13 +249,13 @@ impl<'a> ClusterView<'a> {
         self.state.memory_bytes(job, sub_batch)
     }
 
-    /// Iteration time of the job at a sub-batch (0 = full batch) over that at full batch, on as few servers of a type
-    /// as can be.
+    /// Iteration time of the job at a sub-batch (0 = full batch) over that at full batch, on the fewest possible
+    /// servers of a type.
     pub fn inflation(&self, job: JobId, sub_batch: u32, gpu_type: GpuTypeId) -> f64 {
         self.state.inflation(job, sub_batch, gpu_type, None)
     }
 
-    /// The same on the GPUs of a placement.
+    /// Like [`Self::inflation`], on the GPUs of a placement.
     pub fn inflation_on(&self, job: JobId, sub_batch: u32, gpus: &GpuSet) -> f64 {
         let places = gpus.by_server();
         let gpu_type = self.state.occupancy().type_of(places[0].server);
@@ -263,7 +263,7 @@ impl<'a> ClusterView<'a> {
             .inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
-    /// Sub-batch of a running job as it counts for memory: 0 = full batch.
+    /// Sub-batch of a running job that determines its memory: 0 = full batch.
     pub fn sub_batch(&self, job: JobId) -> u32 {
         self.state.run(job).map_or(0, |run| run.only().sub_batch)
     }
@@ -273,36 +273,36 @@ impl<'a> ClusterView<'a> {
         self.state.pair_xi(job, co_runner, gpu_type)
     }
 
-    /// Class of a job beside others: two jobs of one class slow each third alike, and are slowed alike by it. 0 without
-    /// a table of slowdown factors.
+    /// Sharing class of a job. Jobs of one class cause the same slowdown, and are slowed equally by any co-runner. 0
+    /// without a table of slowdown factors.
     pub fn pair_class(&self, job: JobId) -> u32 {
         let table = self.state.config().interference.as_ref();
         table.map_or(0, |table| table.class(job))
     }
 
-    /// How fast the job goes on other numbers of GPUs, if it is elastic.
+    /// Model of the job's rates on other numbers of GPUs, if it is elastic.
     #[inline]
     pub fn elastic(&self, job: JobId) -> Option<&'a ElasticModel> {
         self.state.elastic_model(job)
     }
 
-    /// The noise phase that an elastic job is in; 0 for every other.
+    /// The present noise phase of an elastic job; 0 for every other job.
     pub fn noise_phase(&self, job: JobId) -> usize {
         self.state.noise_phase(job)
     }
 
-    /// Memory per GPU, in bytes, of an elastic job with passes of so many samples.
+    /// Memory per GPU, in bytes, of an elastic job with passes of `pass_batch` samples.
     pub fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         self.state.pass_bytes(job, pass_batch)
     }
 
-    /// First start ever, if it has started.
+    /// First start of the job, if it has started.
     #[inline]
     pub fn first_start(&self, job: JobId) -> Option<SimTime> {
         self.state.first_start(job)
     }
 
-    /// How often a job was started so far. A move is no start.
+    /// Number of starts of a job so far. A move is not a start.
     pub fn starts(&self, job: JobId) -> u32 {
         self.state.lives().starts(job)
     }
@@ -325,30 +325,31 @@ impl<'a> ClusterView<'a> {
         self.state.types().usable(job)
     }
 
-    /// GPUs of a part of the job on a server: its gang, unless the policy declares copies of another size.
+    /// GPUs of a part of the job on a server: its gang size, unless the policy declares another size of copies.
     #[inline]
     pub fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         self.state.gang_on(job, server)
     }
 
-    /// Base rate of a copy of the job on so many GPUs of a type, alone and consolidated, iterations per second.
+    /// Base rate of a copy of the job on this number of GPUs of a type, alone and consolidated, iterations per
+    /// second.
     pub fn copy_rate(&self, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
         let state = self.state;
         state.rates().of_copy(state.jobs(), job, gpu_type, gpus)
     }
 
-    /// Whether the job's rates are measured ones of the throughput table.
+    /// Returns whether the rates of the job were measured, in the throughput table.
     pub fn has_measured_rates(&self, job: JobId) -> bool {
         let state = self.state;
         state.rates().is_measured(state.jobs(), job)
     }
 
-    /// Whether the run goes without the job: it can never run here.
+    /// Returns whether the job is left out of the run because it can never run.
     pub fn is_dropped(&self, job: JobId) -> bool {
         self.state.lives().is_dropped(job)
     }
 
-    /// Types the job may use, by base rate descending, then index.
+    /// Types that the job may use, by base rate (descending), then by index.
     #[inline]
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
         let usable = self.state.types().usable(job);
@@ -365,25 +366,25 @@ impl<'a> ClusterView<'a> {
         self.state.overhead(job)
     }
 
-    /// Time without progress of every start or move of the job but its first start.
+    /// Time without progress of every start or move of the job except its first start.
     pub fn restart_overhead(&self, job: JobId) -> SimSpan {
         self.state.restart_overhead(job)
     }
 
-    /// Time with GPUs so far, with overhead.
+    /// Time with GPUs so far, including overhead.
     pub fn held(&self, job: JobId) -> SimSpan {
         let closed = self.state.lives().get(job).map_or(0, |job| job.run_ns);
         let open = self.run(job).map_or(0, |run| (self.now() - run.since).0);
         SimSpan(closed + open)
     }
 
-    /// Share of its base rate that the job kept so far, in 10^-12, summed over the nanoseconds with
-    /// progress. Needs [`crate::Policy::watches_locality`].
+    /// Integral of the achieved share of the base rate over the time with progress so far, in units of 10^-12 and
+    /// nanoseconds. Needs [`crate::PolicyTraits::watches_locality`].
     pub fn kept_ns(&self, job: JobId) -> i128 {
         self.accounts.kept_ns(self.state, job)
     }
 
-    /// Rate (iterations/s) that the job would have on these GPUs, beside their present residents; 0 if it cannot run.
+    /// Rate (iterations/s) that the job would have on these GPUs with their present residents; 0 if it cannot run.
     pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_if(job, gpus)
     }
@@ -393,14 +394,14 @@ impl<'a> ClusterView<'a> {
         self.state.rate_alone(job, gpus)
     }
 
-    /// Share of its base rate that a running gang keeps where it is, beside the others that send through the same
-    /// up-links; 1 without a network. `None` if it does not run.
+    /// Locality factor of a running gang on its GPUs, with the jobs that send through the same up-links; 1 without a
+    /// network. `None` if it does not run.
     #[inline]
     pub fn locality(&self, job: JobId) -> Option<f64> {
         self.run(job).map(|run| run.only().locality)
     }
 
-    /// Bytes of all gradients of the job's model; 0 if that is not known.
+    /// Bytes of all gradients of the job's model; 0 if unknown.
     pub fn grad_bytes(&self, job: JobId) -> f64 {
         let known = &self.state.config().grad_bytes;
         let label = self.jobs().model(job);
@@ -408,25 +409,25 @@ impl<'a> ClusterView<'a> {
         bytes.copied().unwrap_or(0.0)
     }
 
-    /// Whether gangs over racks slow each other down.
+    /// Returns whether gangs that span racks slow each other down.
     #[inline]
     pub fn shares_uplinks(&self) -> bool {
         self.state.uplinks().is_some()
     }
 
-    /// Share of its base rate that the gang keeps in a tier of a type, wherever that is.
+    /// Locality factor of the gang in a tier of a type, for any placement in that tier.
     pub fn locality_at(&self, job: JobId, gpu_type: GpuTypeId, tier: Tier) -> f64 {
         let gang = self.state.jobs().gang(job, gpu_type);
         self.network()
             .map_or(1.0, |model| model.at_tier(&gang, tier))
     }
 
-    /// What distance costs; `None` = nothing.
+    /// The locality model; `None` if distance costs nothing.
     pub fn network(&self) -> Option<&'a dyn LocalityModel> {
         self.state.config().locality.as_deref()
     }
 
-    /// Cluster, jobs and network of the run, for a policy that keeps them.
+    /// Cluster, jobs and network of the run, for a policy that stores them.
     pub fn shared(
         &self,
     ) -> (
@@ -448,7 +449,7 @@ impl<'a> ClusterView<'a> {
         self.state.rates().base(self.state.jobs(), job, gpu_type)
     }
 
-    /// All the work of the job, iterations.
+    /// Total work of the job, in iterations.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -457,7 +458,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.jobs().work(job))
     }
 
-    /// Isolated time for all the work of the job on its best type.
+    /// Isolated time for all work of the job on its best type.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -467,18 +468,18 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.duration(job))
     }
 
-    /// Whether policies are given exact durations in this run.
+    /// Returns whether policies see exact durations in this run.
     #[inline]
     pub fn tells_exactly(&self) -> bool {
         self.state.config().estimates.is_exact()
     }
 
-    /// Whether estimates come from finished jobs, so that there is none when the run starts.
+    /// Returns whether estimates come from finished jobs, so that none exists when the run starts.
     pub fn tells_by_history(&self) -> bool {
         matches!(self.state.config().estimates, Estimates::History(_))
     }
 
-    /// What the run tells of the duration of a job in place of the truth.
+    /// The run's estimate of the duration of a job.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -494,7 +495,7 @@ impl<'a> ClusterView<'a> {
         self.state.types().best_rate(job)
     }
 
-    /// Isolated time for the work that is left, by the best rate alone: what a factor on other times is worked out from.
+    /// Isolated time for the remaining work at the best rate, from which the factor on other times is computed.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -503,8 +504,8 @@ impl<'a> ClusterView<'a> {
         Ok(span_of_work(left, self.state.types().best_rate(job)))
     }
 
-    /// Time that the work that is left would take on the job's best type, in one place and alone. Of a job that
-    /// runs at that rate it is the time to its completion, to the nanosecond.
+    /// Time that the remaining work would take on the job's best type, in one place and alone. If the job runs at
+    /// that rate, this is the exact time to its completion in nanoseconds.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -514,7 +515,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.remaining_span(job))
     }
 
-    /// Work that is left, iterations.
+    /// Remaining work, in iterations.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -523,20 +524,20 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.remaining_work(job))
     }
 
-    /// Whether every job of this run goes at its best rate from the instant of its start to its end: one GPU
-    /// type, nothing that distance or a co-runner costs, no overhead. (Sub-batches and quotas are the policy's.)
+    /// Returns whether every job of this run has its best rate from its start to its end: one GPU type, no cost of
+    /// distance or co-runners, no overhead. (Sub-batches and quotas depend on the policy.)
     pub fn is_undisturbed(&self) -> bool {
         self.state.features().is_undisturbed
     }
 
-    /// Whether a running job goes at its isolated, consolidated best rate.
+    /// Returns whether a running job has its isolated, consolidated best rate.
     #[inline]
     pub fn is_at_best_rate(&self, job: JobId) -> bool {
         self.run(job)
             .is_some_and(|run| run.rate.to_bits() == self.state.types().best_rate(job).to_bits())
     }
 
-    /// When a running job will be done at its present rate.
+    /// Time at which a running job finishes at its present rate.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -546,9 +547,9 @@ impl<'a> ClusterView<'a> {
         Ok(self.run(job).map(Run::done_at))
     }
 
-    /// Isolated service, as the run tells it, of every job of the trace but those about to be dropped (ascending ids),
-    /// ascending: GPU-nanoseconds, or nanoseconds if `is_time`. The distribution that a policy may know
-    /// without knowing any single job.
+    /// Isolated service of every job of the trace except those about to be dropped (ascending ids), ascending:
+    /// GPU-nanoseconds, or nanoseconds if `is_time`, according to the run's estimates. A policy may know this
+    /// distribution without knowing any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let jobs = self.state.jobs();
         let service = |job: JobId| {

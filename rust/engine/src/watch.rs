@@ -1,5 +1,5 @@
-//! Why a job waits: asked of the policy after each decision, for the few jobs that a run watches. A run that watches
-//! none pays one comparison per decision.
+//! Reasons of waiting: after each decision the engine asks the policy about the few jobs that a run watches. A run
+//! without watched jobs pays one comparison per decision.
 
 use crate::state::State;
 use crate::state::jobs::Phase;
@@ -7,33 +7,32 @@ use crate::state::running::Run;
 use crate::traits::PolicyTraits;
 use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 
-/// A reason for which jobs wait: declared beside the policy that gives it, and told by its sentence wherever one is
-/// printed.
+/// A reason for which jobs wait. It is declared next to the policy that returns it, and printed as its sentence.
 ///
-/// In a sentence, `{policy}` is the name of the policy, `{others}` and `{some}` the jobs that causes name, `{until}` the
-/// instants, `{number}` the numbers, `{free}` what was free, `{meanwhile}` the same in brackets, `{rule}` the placement
-/// rule, `{when}` when the policy decides.
+/// In a sentence, `{policy}` is the name of the policy, `{others}` and `{some}` the jobs of the causes, `{until}` the
+/// instants, `{number}` the numbers, `{free}` the free GPUs, `{meanwhile}` the same in brackets, `{rule}` the
+/// placement rule, and `{when}` the time of the policy's decisions.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Its name, in tables: a word or two, at most 13 characters.
+    /// Its name in tables: one or two words, at most 13 characters.
     pub name: &'static str,
-    /// What it means, for the guide.
+    /// Its meaning, for the guide.
     pub meaning: &'static str,
     /// Its sentence.
     pub sentence: &'static str,
-    /// Its sentence where the cause lacks the job, instant or number that the other names, or where too few GPUs were
-    /// free; empty = the same.
+    /// Sentence for causes without the job, instant or number that `sentence` needs, or with too few free GPUs; empty
+    /// = the same sentence.
     pub otherwise: &'static str,
-    /// What the number of its causes counts.
+    /// Unit of the number in its causes.
     pub number: Counted,
     /// Whether the job no longer waits for it once enough GPUs are free.
     pub ends_when_free: bool,
 }
 
-/// What the number of a cause counts.
+/// Unit of the number in a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// There is none.
+    /// There is no number.
     Nothing,
     /// GPUs.
     Gpus,
@@ -43,7 +42,7 @@ pub enum Counted {
     Percent,
     /// The widest placement, as a [`Tier`](gangline_model::Tier).
     Tier,
-    /// Words of a policy that is not ours, which the policy keeps.
+    /// Text of a user's policy, which that policy stores.
     Words,
 }
 
@@ -62,7 +61,7 @@ impl Counted {
 }
 
 impl Reason {
-    /// A reason without a number, which lasts whatever is free.
+    /// A reason without a number, which also holds when enough GPUs are free.
     pub const fn new(name: &'static str, meaning: &'static str, sentence: &'static str) -> Self {
         Self {
             name,
@@ -74,19 +73,19 @@ impl Reason {
         }
     }
 
-    /// With a sentence for causes that lack what the first one names.
+    /// Sets the sentence for causes without these facts.
     #[must_use]
     pub const fn otherwise(self, otherwise: &'static str) -> Self {
         Self { otherwise, ..self }
     }
 
-    /// With a number.
+    /// Sets the unit of the number.
     #[must_use]
     pub const fn counts(self, number: Counted) -> Self {
         Self { number, ..self }
     }
 
-    /// No longer a reason once enough GPUs are free.
+    /// Marks a reason that ends once enough GPUs are free.
     #[must_use]
     pub const fn ends_when_free(self) -> Self {
         Self {
@@ -96,21 +95,21 @@ impl Reason {
     }
 }
 
-/// Why a job waits after a decision, as its policy says.
+/// The policy's reason why a job waits after a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The reason.
     pub reason: &'static Reason,
-    /// The other job that it is about.
+    /// The other job that the cause names.
     pub job: Option<JobId>,
-    /// A number, of what the reason says.
+    /// A number in the unit of the reason.
     pub number: Option<u32>,
-    /// Until when; `NEVER` = no instant is known.
+    /// End of the cause; `NEVER` if no instant is known.
     pub until: SimTime,
 }
 
 impl Cause {
-    /// A cause that names nothing.
+    /// A cause without a job, a number or an instant.
     pub fn new(reason: &'static Reason) -> Self {
         Self {
             reason,
@@ -120,7 +119,7 @@ impl Cause {
         }
     }
 
-    /// A cause that is about another job.
+    /// A cause that names another job.
     pub fn of(reason: &'static Reason, job: impl Into<Option<JobId>>) -> Self {
         Self {
             job: job.into(),
@@ -128,7 +127,7 @@ impl Cause {
         }
     }
 
-    /// With a number.
+    /// Adds a number.
     #[must_use]
     pub fn number(self, number: u32) -> Self {
         Self {
@@ -137,34 +136,35 @@ impl Cause {
         }
     }
 
-    /// With an instant.
+    /// Adds an instant.
     #[must_use]
     pub fn until(self, until: SimTime) -> Self {
         Self { until, ..self }
     }
 }
 
-/// What a watched job waited for from an instant on.
+/// The reason for which a watched job waits from an instant on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
-    /// From when on.
+    /// Start of the cause.
     pub since: SimTime,
-    /// The job that is watched.
+    /// The watched job.
     pub job: JobId,
-    /// Why; `None` = the policy does not say.
+    /// The cause; `None` if the policy gives none.
     pub cause: Option<Cause>,
-    /// GPUs that the other job held then, if the cause names one that ran.
+    /// GPUs that the other job held then, if the cause names a running job.
     pub held: Option<u32>,
 }
 
-/// What watched jobs waited for: a row per change, and one at each first decision of a wait. Sorted by time.
+/// Reasons for which watched jobs waited: one row per change, and one at the first decision of each wait. Sorted by
+/// time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
-    /// Why jobs waited, by time.
+    /// Reasons by time.
     pub rows: Vec<Waited>,
     /// When a server failed (false) or came back.
     pub capacity: Vec<(SimTime, ServerId, bool)>,
-    /// GPU types that each watched job can use, as a mask, and the fewest GPUs that it may get.
+    /// GPU types that each watched job can use, as a mask, and the fewest GPUs that it can run on.
     pub usable: Vec<(JobId, u64, u32)>,
     /// Whether the policy builds gangs over several GPU types.
     pub mixes_types: bool,
@@ -176,7 +176,7 @@ pub struct Causes {
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     job: JobId,
-    /// Whether the policy was asked since it began to wait, and what it said last.
+    /// Whether the policy was asked since the wait began, and its last answer.
     is_asked: bool,
     cause: Option<Cause>,
 }
@@ -203,7 +203,7 @@ impl Watch {
         }
     }
 
-    /// What was recorded of the jobs.
+    /// Moves the recorded causes out.
     pub(crate) fn into_causes(self, state: &State, traits: &PolicyTraits) -> Causes {
         let fewest = |job| {
             if traits.forks {
@@ -227,7 +227,7 @@ impl Watch {
         }
     }
 
-    /// Asks why the jobs wait, now that a plan is carried out.
+    /// Asks the policy why the watched jobs wait, after a plan is applied.
     #[cold]
     #[inline(never)]
     pub(crate) fn ask(&mut self, state: &State, why: impl Fn(JobId) -> Option<Cause>) {
@@ -250,7 +250,7 @@ impl Watch {
         }
     }
 
-    /// Notes that a server failed or came back.
+    /// Records that a server failed or came back.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_capacity(&mut self, now: SimTime, server: ServerId, up: bool) {
