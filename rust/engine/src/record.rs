@@ -25,7 +25,7 @@ pub(crate) struct Recorder {
 pub(crate) struct Totals {
     pub(crate) last: SimTime,
     pub(crate) busy_gpu_ns: i128,
-    /// `busy_ns` by GPU type; empty where GPUs have no price.
+    /// `busy_gpu_ns` by GPU type; empty where GPUs have no price.
     pub(crate) busy_by_type_ns: Vec<i128>,
     pub(crate) busy_server_ns: i128,
     pub(crate) up_gpu_ns: i128,

@@ -1,10 +1,9 @@
-//! The free-GPU index: questions about free GPUs in O(1) or O(log n).
+//! The free-GPU index: queries about free GPUs in O(1) or O(log n).
 //!
-//! One pool per GPU type. It mirrors the free masks of the servers. Policies plan on it as a *draft*:
-//! what they take and give back there is theirs alone, and [`super::Occupancy`] puts it right
-//! afterwards for every server that changed. Structures that only some rules need are built when
-//! they are first asked for and kept up to date from then on.
-//! Which questions placement rules ask: `docs/concepts/placement.md`.
+//! One pool per GPU type, with a copy of the free masks of the servers. Policies use it as a *draft*: they take and
+//! return GPUs there without changing the state, and afterwards [`super::Occupancy`] restores every server that
+//! changed. Structures that only some rules need are built on first use and kept up to date from then on.
+//! `docs/concepts/placement.md` lists the queries of placement rules.
 
 mod pool;
 mod racks;
@@ -18,19 +17,19 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// Changes since the last draft ended, in order: the server, and its free mask before a change of the draft; `None`
-    /// where a plan or an event changed it.
+    /// Changes since the last draft ended, in order: the server, and its free mask before a change of the draft;
+    /// `None` if a plan or an event made the change.
     changes: Vec<(ServerId, Option<u64>)>,
 }
 
-/// Where a server is: the pool of its type, and its position there.
+/// The pool of a server's type, and the server's position in it.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     gpu_type: GpuTypeId,
     local: u32,
 }
 
-/// A place to come back to: see [`FreeIndex::mark`].
+/// A state of the draft to return to: see [`FreeIndex::mark`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize);
 
@@ -73,7 +72,7 @@ impl FreeIndex {
         &self.pools[gpu_type.index()]
     }
 
-    /// The pool of a GPU type, for questions that may have to build a structure first.
+    /// The pool of a GPU type, for queries that may build a structure first.
     #[inline]
     pub fn pool_mut(&mut self, gpu_type: GpuTypeId) -> &mut TypePool {
         &mut self.pools[gpu_type.index()]
@@ -96,7 +95,7 @@ impl FreeIndex {
         self.places[server.index()].gpu_type
     }
 
-    /// Free mask of a server as the index has it; 0 when it is down.
+    /// Free mask of a server in the index; 0 if it is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
         let place = self.places[server.index()];
@@ -145,7 +144,7 @@ impl FreeIndex {
         self.pools[place.gpu_type.index()].set_mask(place.local as usize, mask)
     }
 
-    /// Draft: takes GPUs. Those that are not free, or on a server that is down, stay as they are.
+    /// Takes GPUs off the draft, except those that are not free or are on a server that is down.
     #[inline]
     pub fn take(&mut self, gpus: &GpuSet) {
         for &ServerGpus { server, mask } in gpus.by_server() {
@@ -155,7 +154,7 @@ impl FreeIndex {
         }
     }
 
-    /// Draft: gives GPUs back that no other job holds. Those on a server that is down stay as they are.
+    /// Returns GPUs to the draft that no other job holds, except those on a server that is down.
     #[inline]
     pub fn give(&mut self, gpus: &GpuSet) {
         for &ServerGpus { server, mask } in gpus.by_server() {
@@ -182,17 +181,17 @@ impl FreeIndex {
         }
     }
 
-    /// Notes a server whose free mask is another now, for [`Self::end_draft`].
+    /// Records a server whose free mask has changed, for [`Self::end_draft`].
     #[inline]
     pub(super) fn note_change(&mut self, server: ServerId) {
-        // the draft of a policy mostly took what the verb takes
+        // most often, the draft of the policy already took these GPUs
         if self.changes.last().is_none_or(|last| last.0 != server) {
             self.changes.push((server, None));
         }
     }
 
-    /// Ends a draft: every server that it changed, or that was noted since, gets the free mask that `free` tells, and
-    /// that is the state to come back to.
+    /// Ends a draft. Every server that the draft changed, or that was recorded since, gets the free mask that `free`
+    /// returns; later drafts return to this state.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
         let mut changes = std::mem::take(&mut self.changes);
@@ -203,13 +202,13 @@ impl FreeIndex {
         self.changes = changes;
     }
 
-    /// Sets the free mask of a server for good: [`Self::rollback`] does not undo it.
+    /// Sets the free mask of a server permanently: [`Self::rollback`] does not undo it.
     #[inline]
     pub fn sync(&mut self, server: ServerId, mask: u64) {
         self.replace(server, mask);
     }
 
-    /// Takes a server out of its pool, or puts it back with all its GPUs free.
+    /// Removes a server from its pool, or puts it back with all its GPUs free.
     pub fn set_up(&mut self, server: ServerId, up: bool) {
         let place = self.places[server.index()];
         self.pools[place.gpu_type.index()].set_up(place.local as usize, up);

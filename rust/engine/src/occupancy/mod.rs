@@ -1,9 +1,9 @@
-//! Which jobs are on which GPUs, and what is free: the one owner of that, with private fields.
+//! The only owner of the assignment of jobs to GPUs and of the free GPUs, with private fields.
 //!
-//! Four verbs change it: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
-//! [`Occupancy::repair`]; everything else asks. It knows jobs by number only: no rate, no time, no policy.
-//! The free-GPU index is part of it. A policy plans on the index, so it is lent for a decision
-//! ([`Occupancy::lend`]) and put right when it comes back, at the cost of what changed.
+//! Four methods change it: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and [`Occupancy::repair`];
+//! all others read. It knows jobs only by number, without rates, times or policies. It contains the free-GPU index. A
+//! policy plans on the index, so it is lent for a decision ([`Occupancy::lend`]). When it is returned, the changed
+//! entries are restored.
 
 mod free_index;
 mod sharing;
@@ -17,17 +17,17 @@ pub use free_index::{FreeIndex, Mark, TypePool};
 /// No resident.
 pub(crate) const NO_JOB: JobId = JobId(u32::MAX);
 
-/// The residents of a GPU; [`NO_JOB`] where there is none, and last.
+/// The residents of a GPU; empty places hold [`NO_JOB`] and come last.
 pub(crate) type Pair = [JobId; 2];
 
-/// A server, with all that a start or stop on it needs side by side.
+/// A server, with the data for a start or stop on it in one place.
 #[derive(Clone, Copy, Debug)]
 struct ServerState {
     /// Free slots; 0 if it is down.
     free: u64,
-    /// All its slots.
+    /// All slots.
     full: u64,
-    /// Number of its first GPU, GPUs counted over the whole cluster.
+    /// Number of its first GPU; GPUs are numbered over the whole cluster.
     gpu_base: u32,
     gpu_type: GpuTypeId,
     is_up: bool,
@@ -38,16 +38,17 @@ struct ServerState {
 pub(crate) struct Occupancy {
     servers: Vec<ServerState>,
     max_share: u32,
-    /// The residents of each GPU, in order of arrival on it: at most two ([`crate::RunConfig::max_share`]).
+    /// The residents of each GPU, in the order in which they started there: at most two
+    /// ([`crate::RunConfig::max_share`]).
     residents: Vec<Pair>,
-    /// What only runs with several jobs on a GPU need.
+    /// Data that only runs with several jobs on a GPU need.
     sharing: Option<Box<Sharing>>,
     busy_by_type: Vec<u32>,
     up_by_type: Vec<u32>,
     gpus_busy: u32,
     gpus_up: u32,
     busy_servers: u32,
-    /// `None` while it is lent.
+    /// `None` while the index is lent.
     index: Option<Box<FreeIndex>>,
 }
 
@@ -69,9 +70,9 @@ impl Occupancy {
         }
     }
 
-    // The verbs
+    // Changes
 
-    /// Puts a job on GPUs, with `bytes` of memory on each. The plan was checked: they have room.
+    /// Puts a job on GPUs, with `bytes` of memory on each. The checked plan guarantees that they have room.
     #[inline]
     pub(crate) fn take(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
@@ -92,7 +93,7 @@ impl Occupancy {
         }
     }
 
-    /// Takes a job off its GPUs; `bytes` is what it held on each.
+    /// Takes a job off its GPUs; `bytes` is the memory that it held on each.
     #[inline]
     pub(crate) fn give(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
@@ -116,7 +117,7 @@ impl Occupancy {
         }
     }
 
-    /// Takes a server out; its residents have left before.
+    /// Takes a server down, after its residents have left.
     pub(crate) fn fail(&mut self, id: ServerId) {
         self.update_index();
         let server = &mut self.servers[id.index()];
@@ -139,7 +140,7 @@ impl Occupancy {
         self.index().set_up(id, true);
     }
 
-    /// A running job holds another amount of memory on each of its GPUs.
+    /// Changes the amount of memory that a running job holds on each of its GPUs.
     pub(crate) fn resize(&mut self, gpus: &GpuSet, before: u64, after: u64) {
         for &ServerGpus { server, mask } in gpus.by_server() {
             let place = self.place(server, mask);
@@ -164,7 +165,7 @@ impl Occupancy {
         }
     }
 
-    /// Adds a resident to GPUs of which those of `free` have none yet.
+    /// Adds a resident to GPUs; the GPUs in `free` had none before.
     #[inline(never)]
     fn join(&mut self, job: JobId, place: Place, free: u64, bytes: u64) {
         let sharing = self.sharing.as_mut().expect("only shared runs come here");
@@ -176,7 +177,7 @@ impl Occupancy {
         }
     }
 
-    /// Removes a resident; the slots that are empty now.
+    /// Removes a resident. Returns the slots that are empty now.
     #[inline(never)]
     fn leave(&mut self, job: JobId, place: Place, bytes: u64) -> u64 {
         let sharing = self.sharing.as_mut().expect("only shared runs come here");
@@ -194,7 +195,7 @@ impl Occupancy {
 
     // The index
 
-    /// Lends the index for a decision, up to date. Nothing may change before it is returned.
+    /// Lends the up-to-date index for a decision. The state must not change before the index is returned.
     #[inline]
     #[expect(clippy::unnecessary_box_returns, reason = "lent by its pointer")]
     pub(crate) fn lend(&mut self) -> Box<FreeIndex> {
@@ -202,13 +203,13 @@ impl Occupancy {
         self.index.take().expect("one decision at a time")
     }
 
-    /// Takes the index back, with whatever a policy did to it.
+    /// Takes the index back, with the changes of the policy.
     #[inline]
     pub(crate) fn take_back(&mut self, index: Box<FreeIndex>) {
         self.index = Some(index);
     }
 
-    /// Puts the index right for every server that the draft of a policy or a verb changed.
+    /// Restores the index for every server that changed, in the policy's draft or in the state.
     #[inline]
     pub(crate) fn update_index(&mut self) {
         let Some(index) = &mut self.index else {
@@ -223,7 +224,7 @@ impl Occupancy {
         self.index.as_mut().expect("no decision is being made")
     }
 
-    // Questions
+    // Queries
 
     /// Number of servers.
     #[inline]
@@ -262,7 +263,7 @@ impl Occupancy {
         (self.servers[server.index()].gpu_base + slot) as usize
     }
 
-    /// Residents of a GPU, in order of arrival on it.
+    /// Residents of a GPU, in the order in which they started there.
     #[inline]
     pub(crate) fn residents(&self, server: ServerId, slot: u32) -> &[JobId] {
         let pair = &self.residents[self.gpu(server, slot)];
@@ -270,7 +271,7 @@ impl Occupancy {
         &pair[..count]
     }
 
-    /// The same of a GPU by its number ([`Self::gpu`]), for one comparison: equal residents, equal pairs.
+    /// Residents of a GPU by its number ([`Self::gpu`]), as one comparable value.
     #[inline]
     pub(crate) fn pair(&self, gpu: usize) -> Pair {
         self.residents[gpu]
@@ -287,7 +288,7 @@ impl Occupancy {
         found
     }
 
-    /// Those of the slots that have exactly one resident; all of them, where no GPU may have several.
+    /// The slots in `mask` with exactly one resident; all of them if no GPU may have several.
     #[inline]
     pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
         match &self.sharing {
@@ -303,14 +304,14 @@ impl Occupancy {
         sharing.map_or(0, |sharing| sharing.co_located(server))
     }
 
-    /// Those of the slots that have a resident.
+    /// The slots in `mask` with a resident.
     #[inline]
     pub(crate) fn held_mask(&self, server: ServerId, mask: u64) -> u64 {
         let state = &self.servers[server.index()];
         if state.is_up { mask & !state.free } else { 0 }
     }
 
-    /// GPUs of a type that are free, or hold one job and have at least `bytes` of memory left.
+    /// Number of GPUs of a type that are free, or that hold one job and have at least `bytes` of free memory.
     /// O(distinct amounts of free memory).
     pub(crate) fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let free = self.up(gpu_type) - self.busy(gpu_type);
@@ -318,7 +319,7 @@ impl Occupancy {
         free + shared.map_or(0, |sharing| sharing.half_full(gpu_type, bytes))
     }
 
-    /// Memory that is left on a GPU, in bytes; only where GPUs are shared.
+    /// Free memory of a GPU, in bytes; only where GPUs are shared.
     pub(crate) fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
         let sharing = self.sharing.as_ref()?;
         Some(sharing.free_bytes(self.gpu(server, slot), self.type_of(server)))
@@ -360,10 +361,10 @@ impl Occupancy {
         self.busy_servers
     }
 
-    /// Recounts everything from what each job says it holds: (job, GPUs, bytes on each).
+    /// Compares all counts with a recount from the GPUs that each job holds: (job, GPUs, bytes on each).
     ///
     /// # Panics
-    /// On the first count that is wrong, naming it.
+    /// If a count is wrong; the message names it.
     pub(crate) fn assert_holds<'a>(
         &mut self,
         cluster: &ClusterSpec,
@@ -426,7 +427,7 @@ impl Occupancy {
     }
 }
 
-/// Names the only resident of each of some GPUs of a server.
+/// Sets the only resident of some GPUs of a server.
 #[inline]
 fn set_residents(residents: &mut [Pair], base: usize, mask: u64, resident: JobId) {
     let mut rest = mask;

@@ -1,10 +1,10 @@
-//! What a run keeps of each GPU where several jobs may be on it: whether there are, and the memory they hold.
+//! Data about each GPU in runs where several jobs may share it: whether they do, and the memory that they hold.
 
 use crate::structures::bits::slots;
 use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
 use std::collections::BTreeMap;
 
-/// Memory and co-runners of every GPU, and the GPUs with one resident by free memory.
+/// Memory and co-runners of every GPU, and the GPUs with exactly one resident by free memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sharing {
     /// Slots with several residents, by server.
@@ -13,7 +13,7 @@ pub(super) struct Sharing {
     used: Vec<u64>,
     /// Memory of a GPU, by type.
     capacity: Vec<u64>,
-    /// By type: free memory -> GPUs with exactly one resident that have it. Few values: one per kind of job.
+    /// By type: number of GPUs with exactly one resident, by free memory. There are few values, one per kind of job.
     half_full: Vec<BTreeMap<u64, u32>>,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Sharing {
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) server: ServerId,
-    /// Number of the server's first GPU.
+    /// Number of the first GPU of the server.
     pub(super) base: u32,
     pub(super) gpu_type: GpuTypeId,
     pub(super) mask: u64,
@@ -53,7 +53,7 @@ impl Sharing {
         by_free.range(bytes..).map(|(_, count)| count).sum()
     }
 
-    /// A resident more on some GPUs, of which those of `free` have none yet.
+    /// Adds a resident to some GPUs; those in `free` had none before.
     #[inline]
     pub(super) fn join(&mut self, place: Place, free: u64, bytes: u64) {
         self.co_located[place.server.index()] |= place.mask & !free;
@@ -62,20 +62,20 @@ impl Sharing {
         });
     }
 
-    /// A resident less on some GPUs, of which those of `emptied` have none from now on.
+    /// Removes a resident from some GPUs; those in `emptied` have none afterwards.
     #[inline]
     pub(super) fn leave(&mut self, place: Place, emptied: u64, bytes: u64) {
         self.co_located[place.server.index()] &= !place.mask;
         self.change(place, (emptied, place.mask & !emptied), |used| used - bytes);
     }
 
-    /// A resident of some GPUs holds another amount of memory.
+    /// Changes the amount of memory that a resident of some GPUs holds.
     pub(super) fn resize(&mut self, place: Place, before: u64, after: u64) {
         let alone = place.mask & !self.co_located(place.server);
         self.change(place, (alone, alone), |used| used - before + after);
     }
 
-    /// Changes the memory that is used; `before` and `after` are the slots with one resident.
+    /// Changes the used memory; `before` and `after` are the slots with one resident.
     #[inline]
     fn change(&mut self, place: Place, (before, after): (u64, u64), change: impl Fn(u64) -> u64) {
         let capacity = self.capacity[place.gpu_type.index()];
@@ -98,7 +98,7 @@ impl Sharing {
         }
     }
 
-    /// Whether the jobs on a GPU hold no more memory than it has.
+    /// Returns whether the memory of a GPU is enough for its jobs.
     pub(super) fn fits(&self, gpu: usize, gpu_type: GpuTypeId) -> bool {
         self.used[gpu] <= self.capacity[gpu_type.index()]
     }

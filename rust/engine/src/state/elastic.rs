@@ -1,5 +1,5 @@
-//! Elastic jobs (`docs/concepts/elastic-jobs.md`): rates on any number of GPUs, and the noise phases of a run. Only
-//! runs with such jobs come here.
+//! Elastic jobs (`docs/concepts/elastic-jobs.md`): rates on any number of GPUs, and noise phases. Only runs with such
+//! jobs use this module.
 
 use crate::state::State;
 use crate::state::running::NewPart;
@@ -12,7 +12,7 @@ impl State {
         self.elastic.as_ref()?.get(job)
     }
 
-    /// Whether a job may hold so many GPUs, which are not its gang.
+    /// Returns whether a job may hold this number of GPUs, which differs from its gang size.
     #[cold]
     pub(crate) fn may_have(&self, job: JobId, gpus: u32) -> bool {
         self.elastic_model(job).is_some_and(|model| {
@@ -21,7 +21,8 @@ impl State {
         })
     }
 
-    /// Whether an action may give a job so many GPUs, which are not its gang: a batch that is not named must be possible.
+    /// Returns whether an action may give a job a number of GPUs other than its gang size. If it names no batch, the
+    /// job's own batch must be possible.
     #[cold]
     pub(crate) fn may_take(&self, action: &Action, gpus: &GpuSet) -> bool {
         let (count, spans) = (gpus.gpus(), gpus.by_server().len() > 1);
@@ -41,7 +42,8 @@ impl State {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// Rate of an elastic job with so much left, at a batch that a plan names; `None` if its model has no such batch.
+    /// Rate of an elastic job with this remaining work, at a batch that a plan names; `None` if its model has no such
+    /// batch.
     pub(crate) fn elastic_rate(
         &self,
         job: JobId,
@@ -56,7 +58,7 @@ impl State {
         Some(rate * self.speed_on(gpus))
     }
 
-    /// Base rate of an elastic job that holds these GPUs with so much left.
+    /// Base rate of an elastic job on these GPUs with this remaining work.
     pub(crate) fn elastic_base_at(
         &self,
         job: JobId,
@@ -90,7 +92,7 @@ impl State {
         self.elastic_base_at(run.job, &part.gpus, passes, run.left)
     }
 
-    /// What an elastic job has left when its next noise phase begins; 0 = none does.
+    /// Remaining work of an elastic job at the start of its next noise phase; 0 if there is none.
     #[cold]
     pub(super) fn next_knot(&self, record: usize) -> f64 {
         let run = &self.runs[record];
@@ -99,12 +101,12 @@ impl State {
             .map_or(0.0, |model| model.knot(work, model.phase(work, run.left)))
     }
 
-    /// The noise phase that a job is in.
+    /// The present noise phase of a job.
     pub(crate) fn noise_phase(&self, job: JobId) -> usize {
         let Some(model) = self.elastic_model(job) else {
             return 0;
         };
-        // work is settled at each knot, so between two settlements the phase stands
+        // work is settled at each phase change, so the phase is constant in between
         let left = match self.run(job) {
             Some(run) => run.left,
             None => self.lives.get(job).map_or(0.0, |state| state.remaining),
@@ -112,7 +114,7 @@ impl State {
         model.phase(self.jobs.work(job), left)
     }
 
-    /// Memory per GPU of an elastic job with passes of so many samples, which may be more than in the trace.
+    /// Memory per GPU of an elastic job with passes of this many samples, which may be more than in the trace.
     pub(crate) fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         let full = self.jobs.memory_bytes(job);
         let batch = self.jobs.batch_size(job);

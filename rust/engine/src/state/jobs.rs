@@ -1,10 +1,10 @@
-//! Where each job is in its life: the one place that says which jobs wait and which run.
+//! The phase of each job: the only place that knows which jobs wait and which run.
 
 use crate::structures::bits::{BitSet, slots};
 use gangline_model::{Infeasible, JobId, SimTime};
 use prefetch_index::prefetch_index;
 
-/// Where a job is in its life.
+/// Phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
@@ -14,36 +14,37 @@ pub enum Phase {
     Waiting,
     /// Holding GPUs.
     Running,
-    /// Its work is done.
+    /// Finished all its work.
     Finished,
-    /// Left out of the run: it could never run.
+    /// Left out of the run, because it could never run.
     Dropped,
 }
 
-/// A job that has not started: its first start.
+/// Value of the first start of a job that has not started.
 pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
 
-/// What every event of a job needs, in one cache line instead of one per column. Made when the job arrives, so that
-/// a run does not touch the memory of jobs to come.
+/// The data that every event of a job needs, in one cache line. Created at the arrival of the job, so that a run does
+/// not touch the memory of future jobs.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct JobState {
-    /// Work left when it waits; while it runs, what it would have left if it lost all its parts now.
+    /// Remaining work of a waiting job; for a running job, the work that it would have left if it lost all its parts
+    /// now.
     pub(crate) remaining: f64,
     pub(crate) first_start: SimTime,
     pub(crate) finish: SimTime,
-    /// Time it has held GPUs, up to the last settlement.
+    /// Time with GPUs, up to the last settlement.
     pub(crate) run_ns: i64,
     active_at_arrival: ActiveTime,
     active_at_finish: ActiveTime,
     /// Record of the running job, or its phase.
     place: u32,
-    /// How often it was preempted.
+    /// Number of preemptions.
     pub(crate) preemptions: u32,
 }
 
-/// Integral of the number of active jobs over time, ns. Below 2^95: fewer than 2^32 jobs for less than 2^63 ns. In
-/// three words, as an i128 would take 16 bytes and an alignment of 16.
+/// Integral of the number of active jobs over time, ns. Below 2^95: fewer than 2^32 jobs for less than 2^63 ns.
+/// Stored as three words, because an i128 would take 16 bytes with an alignment of 16.
 #[derive(Clone, Copy, Debug)]
 struct ActiveTime([u32; 3]);
 
@@ -60,13 +61,13 @@ impl ActiveTime {
     }
 }
 
-// values of `JobState::place` that are no record: `Jobs::start` makes sure that no record is as large
+// values of `JobState::place` that are not a record: `Jobs::start` checks that records are smaller
 const WAITING: u32 = u32::MAX;
 const FINISHED: u32 = u32::MAX - 1;
 const DROPPED: u32 = u32::MAX - 2;
 
 impl JobState {
-    /// A job that has come and waits; `active_ns` is the integral of active jobs so far.
+    /// A job that has just arrived; `active_ns` is the integral of active jobs so far.
     #[inline]
     pub(crate) fn arrived(work: f64, active_ns: i128) -> Self {
         Self {
@@ -111,37 +112,37 @@ impl JobState {
     }
 }
 
-/// The jobs of a run, as far as they have arrived.
+/// The jobs of a run that have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Jobs {
-    /// By job, up to the last that has arrived; those left out of the run stand among them.
+    /// States by job, up to the last one that has arrived, including those left out of the run.
     states: Vec<JobState>,
     waiting: BitSet,
     running: BitSet,
     demand: Demand,
-    /// The first job that arrived at the present instant: demand counts it when the instant ends.
+    /// The first job that arrived at the present instant; demand counts it at the end of the instant.
     newest: usize,
-    /// How often each job lost all its GPUs before it was done, moves not counted; empty until one does.
+    /// Number of times each job lost all its GPUs before it was done, without moves; empty until the first loss.
     losses: Vec<u32>,
     /// Jobs that are left out of the run, ascending.
     dropped: Vec<Infeasible>,
-    /// How many of them have had their turn to arrive.
+    /// Number of them whose arrival has passed.
     dropped_seen: usize,
     count: usize,
     done: usize,
 }
 
-/// A gang that waits: its size, and the GPU types that it may use.
+/// A waiting gang: its size, and the GPU types that it may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gang<'a> {
     pub(crate) gpus: u32,
     pub(crate) usable: u64,
-    /// Its least size by GPU type, where copies have other sizes than the gang.
+    /// Its minimum size by GPU type, where the size of copies differs from that of the gang.
     pub(crate) least: Option<&'a [u32]>,
 }
 
 impl Gang<'_> {
-    /// Fewest GPUs of a usable type that it could start on.
+    /// Minimum number of GPUs of a usable type on which it could start.
     #[inline]
     fn on(&self, gpu_type: u32) -> u32 {
         self.least
@@ -165,16 +166,16 @@ impl Jobs {
         }
     }
 
-    // The verbs
+    // Changes
 
-    /// An instant begins: what arrives from now on is new.
+    /// Begins an instant: jobs that arrive from now on are new.
     #[inline]
     pub(crate) fn begin_instant(&mut self) {
         self.newest = self.states.len();
     }
 
-    /// The instant ends: jobs that arrived in it and wait count as demand from now on. Those that started at once
-    /// were never counted.
+    /// Ends the instant: jobs that arrived in it and still wait count as demand. Those that started at once were
+    /// never counted.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn end_instant<'g>(&mut self, gang: impl Fn(JobId) -> Gang<'g>) {
@@ -185,7 +186,7 @@ impl Jobs {
         }
     }
 
-    /// Leaves jobs out of the run; those left out before stay out.
+    /// Leaves jobs out of the run, in addition to those left out before.
     pub(crate) fn drop_all(&mut self, jobs: Vec<Infeasible>) {
         let mut fresh = jobs;
         fresh.retain(|entry| !self.is_dropped(entry.job));
@@ -195,7 +196,7 @@ impl Jobs {
         self.skip_dropped();
     }
 
-    /// Passes over jobs that are next to arrive but were left out of the run.
+    /// Skips the next jobs to arrive that were left out of the run.
     #[inline]
     fn skip_dropped(&mut self) {
         while let Some(entry) = self.dropped.get(self.dropped_seen)
@@ -206,7 +207,7 @@ impl Jobs {
         }
     }
 
-    /// The next job arrives.
+    /// Records the arrival of the next job.
     #[inline]
     pub(crate) fn arrive(&mut self, work: f64, active_ns: i128) -> JobId {
         let job = self.next();
@@ -216,7 +217,7 @@ impl Jobs {
         job
     }
 
-    /// A waiting job holds a record from now on; its work left.
+    /// Gives a waiting job a record. Returns its remaining work.
     #[inline]
     pub(crate) fn start<'g>(
         &mut self,
@@ -243,7 +244,7 @@ impl Jobs {
         state.remaining
     }
 
-    /// A job that lost its GPUs waits again.
+    /// Requeues a job that lost its GPUs.
     #[inline]
     pub(crate) fn requeue(&mut self, job: JobId, gang: Gang<'_>) {
         self.states[job.index()].place = WAITING;
@@ -252,7 +253,7 @@ impl Jobs {
         self.demand.add(gang);
     }
 
-    /// A job waits again, and not only until the move under way is over.
+    /// Counts a job that waits again, unless it is only being moved.
     #[inline]
     pub(crate) fn note_loss(&mut self, job: JobId) {
         if self.losses.is_empty() {
@@ -261,7 +262,7 @@ impl Jobs {
         self.losses[job.index()] += 1;
     }
 
-    /// A running job is done; `active_ns` is the integral of active jobs so far.
+    /// Records that a running job is done; `active_ns` is the integral of active jobs so far.
     #[inline]
     pub(crate) fn finish(&mut self, job: JobId, now: SimTime, active_ns: i128) {
         self.running.remove(job.index());
@@ -273,10 +274,10 @@ impl Jobs {
         self.done += 1;
     }
 
-    // Questions
+    // Queries
 
-    /// The next job to arrive: as they arrive in order, and have a life from then on, the first without one. Those that
-    /// are left out of the run are passed over.
+    /// The next job to arrive: jobs arrive in order and then have a state, so it is the first one without a state.
+    /// Jobs that are left out of the run are skipped.
     #[inline]
     pub(crate) fn next(&self) -> JobId {
         JobId::new(self.states.len())
@@ -294,7 +295,7 @@ impl Jobs {
         self.done
     }
 
-    /// Whether nothing is left to do.
+    /// Returns whether all jobs are done.
     #[inline]
     pub(crate) fn are_all_done(&self) -> bool {
         self.done == self.count
@@ -310,13 +311,14 @@ impl Jobs {
         &self.running
     }
 
-    /// Idle GPUs of the types on which a waiting gang would fit if they were together; `idle` tells those of a type.
+    /// Number of idle GPUs of types on which a waiting gang would fit if they were together; `idle` returns those of
+    /// a type.
     #[inline]
     pub(crate) fn fragmented(&self, idle: impl Fn(usize) -> u32) -> u32 {
         self.demand.fragmented(idle)
     }
 
-    /// How often a job was started so far. A move is no start.
+    /// Number of starts of a job so far. A move is not a start.
     pub(crate) fn starts(&self, job: JobId) -> u32 {
         let losses = self.losses.get(job.index()).copied();
         let has_gpus = self
@@ -331,13 +333,13 @@ impl Jobs {
         self.states.get(job.index())
     }
 
-    /// State of a job that is known to have arrived.
+    /// State of a job that has arrived, for changes.
     #[inline]
     pub(crate) fn of(&mut self, job: JobId) -> &mut JobState {
         &mut self.states[job.index()]
     }
 
-    /// Where a job is in its life; `None` if there is no such job.
+    /// Phase of a job; `None` if the job does not exist.
     #[inline]
     pub(crate) fn phase(&self, job: JobId) -> Option<Phase> {
         match self.states.get(job.index()) {
@@ -354,7 +356,7 @@ impl Jobs {
         found.is_ok()
     }
 
-    /// Whether a job has come and holds no GPUs.
+    /// Returns whether a job has arrived and holds no GPUs.
     #[inline]
     pub(crate) fn is_waiting(&self, job: JobId) -> bool {
         self.get(job).is_some_and(|state| state.place == WAITING)
@@ -366,14 +368,14 @@ impl Jobs {
         self.get(job)?.record()
     }
 
-    /// Asks the memory for the record of a job.
+    /// Prefetches the record of a job.
     #[inline]
     pub(crate) fn prefetch(&self, job: JobId) {
         prefetch_index(&self.states, job.index());
     }
 
-    /// Takes everything out, for the results: all states (a job that has not arrived counts as one that has just
-    /// come), and the jobs left out.
+    /// Moves everything out for the results: the states of all jobs (a job that has not arrived looks like one that
+    /// has just arrived), and the jobs left out.
     pub(crate) fn take(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
         let mut states = std::mem::take(&mut self.states);
         states.resize(self.count, JobState::arrived(0.0, 0));
@@ -381,7 +383,7 @@ impl Jobs {
     }
 }
 
-/// Gang sizes of waiting jobs, per GPU type: whether the idle GPUs, if they were together, could serve one.
+/// Sizes of waiting gangs by GPU type, to determine whether the idle GPUs together could serve one.
 #[derive(Clone, Debug)]
 struct Demand {
     types: Vec<TypeDemand>,
@@ -389,7 +391,7 @@ struct Demand {
 
 #[derive(Clone, Debug)]
 struct TypeDemand {
-    /// Gang size -> number of waiting gangs.
+    /// Number of waiting gangs, by size.
     counts: Vec<u32>,
     sizes: BitSet,
     /// Smallest waiting gang; `u32::MAX` if there is none.

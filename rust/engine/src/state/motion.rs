@@ -1,8 +1,8 @@
-//! What moves the running jobs: starts and stops, the re-timing of the jobs that a change touches, and the events of a
-//! run (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
+//! Changes to running jobs: starts and stops, re-timing of the jobs that a change touches, and the events of a run
+//! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
 //!
-//! How work goes on is said in `running.rs`, how fast in `rates.rs`. What jobs held and lost is not its business: it
-//! tells the accounts which segments end. Cost: O(touched jobs x their GPUs).
+//! `running.rs` computes the progress of work, and `rates.rs` the rates. The accounts record the GPU time that jobs
+//! held and lost; this module notifies them of completed segments. Cost: O(touched jobs x their GPUs).
 
 use crate::accounts::{Accounts, Segment};
 use crate::occupancy::NO_JOB;
@@ -17,7 +17,7 @@ use crate::view::ClusterView;
 use gangline_model::{GpuSet, JobId, Shape, SimTime, Terms, Tier};
 use smallvec::SmallVec;
 
-/// The state of a run with all that follows its changes: events to come, accounts, records.
+/// The state of a run and the structures that follow its changes: future events, accounts, records.
 #[derive(Clone, Debug)]
 pub(crate) struct Motion {
     pub(crate) state: State,
@@ -38,7 +38,7 @@ impl Motion {
 
     // Work and segments
 
-    /// Brings the work that is left up to now.
+    /// Updates the remaining work to the present instant.
     #[inline]
     fn settle(&mut self, record: usize) {
         let state = &mut self.state;
@@ -60,7 +60,7 @@ impl Motion {
         }
     }
 
-    /// Closes the present segment of a part at `now`. The work is settled by itself.
+    /// Closes the present segment of a part at `now`. The caller settles the work.
     #[inline]
     fn close_segment(&mut self, record: usize, at: usize, reason: EndReason) {
         let now = self.state.now;
@@ -85,7 +85,7 @@ impl Motion {
         self.recorder.segment(&self.state, segment, reason);
     }
 
-    /// A part keeps its GPUs without progress: its quota is used up.
+    /// Pauses a part that has used up its quota: it keeps its GPUs without progress.
     #[cold]
     fn pause(&mut self, record: usize, at: usize) {
         self.close_segment(record, at, EndReason::Retimed);
@@ -94,7 +94,7 @@ impl Motion {
         part.rate = 0.0;
     }
 
-    /// Tells the accounts whether a part has a co-runner from now on.
+    /// Notifies the accounts whether a part has a co-runner from now on.
     #[inline]
     fn note_sharing(&mut self, record: usize, at: usize, is_shared: bool) {
         let run = &mut self.state.runs[record];
@@ -105,8 +105,8 @@ impl Motion {
 
     // The events of a run
 
-    /// The event of a run has come: `true` if its work is done, else an overhead was over or a quota used up, and the
-    /// run goes on.
+    /// Handles the event of a run. Returns `true` if its work is done; otherwise an overhead has ended or a quota is
+    /// used up, and the run continues.
     #[inline]
     pub(crate) fn step(&mut self, record: usize) -> bool {
         if self.state.runs[record].ends_next() {
@@ -137,7 +137,7 @@ impl Motion {
             self.cross_knot(record);
             return;
         }
-        // what is left is exact: no time is converted back
+        // the remaining work is exact: no time is converted back
         let left = run.left - run.parts[0].quota;
         self.settle(record);
         self.pause(record, 0);
@@ -147,11 +147,11 @@ impl Motion {
         run.finish = SimTime::NEVER;
     }
 
-    /// The next noise phase of an elastic job begins: from now on it goes at another rate. Its event is spent.
+    /// Begins the next noise phase of an elastic job, with another rate. Its event has been removed from the queue.
     #[cold]
     fn cross_knot(&mut self, record: usize) {
         let run = &self.state.runs[record];
-        // what is left is exact: no time is converted back
+        // the remaining work is exact: no time is converted back
         let (knot, quota) = (run.knot, run.parts[0].quota - (run.left - run.knot));
         self.settle(record);
         self.close_segment(record, 0, EndReason::Retimed);
@@ -177,7 +177,7 @@ impl Motion {
         }
     }
 
-    /// Pushes the next event of a run, whose work is settled.
+    /// Adds the next event of a run, whose work is settled, to the queue.
     #[inline]
     fn schedule(&mut self, record: usize) {
         let state = &mut self.state;
@@ -190,7 +190,7 @@ impl Motion {
         }
     }
 
-    /// As [`Self::schedule`], for a run whose event may be in the queue.
+    /// Like [`Self::schedule`], for a run whose event may be in the queue.
     #[inline]
     fn reschedule(&mut self, record: usize) {
         let run = &mut self.state.runs[record];
@@ -201,9 +201,9 @@ impl Motion {
         self.schedule(record);
     }
 
-    // Arrive, start, stop
+    // Arrivals, starts, stops
 
-    /// The next job arrives.
+    /// Records the arrival of the next job.
     #[inline]
     pub(crate) fn arrive(&mut self) -> JobId {
         let state = &mut self.state;
@@ -262,7 +262,7 @@ impl Motion {
         }
     }
 
-    /// A running job gets a further part.
+    /// Gives a running job a further part.
     #[cold]
     fn add_part(&mut self, record: usize, new: NewPart<'_>, pace: Pace) {
         self.settle(record);
@@ -282,7 +282,7 @@ impl Motion {
         }
     }
 
-    /// Puts a gang over racks on their up-links; whether it sends anything through them.
+    /// Adds a gang that spans racks to their up-links. Returns whether it sends through them.
     #[cold]
     #[inline(never)]
     fn send(&mut self, record: usize) -> bool {
@@ -308,7 +308,7 @@ impl Motion {
         true
     }
 
-    /// Ends a part that its job did not outlive. A job without parts waits again.
+    /// Ends a part of a job that is not done. A job without parts waits again.
     pub(crate) fn drop_part(&mut self, record: usize, at: usize, reason: EndReason) {
         let run = &self.state.runs[record];
         let (job, is_last) = (run.job, !run.is_forked());
@@ -326,7 +326,7 @@ impl Motion {
         }
     }
 
-    /// A job is done: takes the GPUs from all its parts, by server; each is logged.
+    /// Ends a job that is done: takes the GPUs from all its parts, by server, and logs each.
     #[inline]
     pub(crate) fn end_run(&mut self, record: usize) -> JobId {
         let Run { job, ref parts, .. } = self.state.runs[record];
@@ -348,7 +348,7 @@ impl Motion {
         job
     }
 
-    /// A quota that is used up when its job is done ends with the job: no pause.
+    /// Drops the quotas that are used up exactly at the end of the job, so that it does not pause.
     #[cold]
     fn drop_quotas(&mut self, record: usize) {
         for part in &mut self.state.runs[record].parts {
@@ -358,7 +358,7 @@ impl Motion {
         }
     }
 
-    /// The run is over: closes what a running job has open.
+    /// Closes the open segments of a running job at the end of the run.
     pub(crate) fn close_run(&mut self, job: JobId) {
         let record = self.state.record_of(job);
         self.settle(record);
@@ -368,7 +368,7 @@ impl Motion {
         }
     }
 
-    /// Adds what happens to a part to the hash of the log.
+    /// Adds an event of a part to the hash of the log.
     #[inline]
     pub(crate) fn log_part(&mut self, record: usize, at: usize, what: Logged) {
         let run = &self.state.runs[record];
@@ -388,8 +388,8 @@ impl Motion {
         }
     }
 
-    /// Takes the GPUs from a part; the job goes on with the others, or has none left: what becomes of it then, the
-    /// caller says. The next event of the run, if it is in the queue, dies by generation.
+    /// Takes the GPUs from a part. The job continues with its other parts; the caller handles a job without parts.
+    /// The next event of the run, if it is in the queue, becomes stale through its generation.
     #[inline]
     fn end_part(&mut self, record: usize, at: usize, reason: EndReason) {
         self.settle(record);
@@ -419,7 +419,7 @@ impl Motion {
         }
     }
 
-    /// Whether a part that ends so loses its work since its last safe point.
+    /// Returns whether a part that ends for this reason loses its work since its last safe point.
     #[inline]
     fn falls_back(&self, reason: EndReason) -> bool {
         matches!(reason, EndReason::Failed)
@@ -427,7 +427,7 @@ impl Motion {
                 && matches!(reason, EndReason::Preempted | EndReason::Moved))
     }
 
-    /// Gives back the record of a run whose only part has left its GPUs.
+    /// Frees the record of a run whose only part has left its GPUs.
     #[inline]
     fn free_run(&mut self, record: usize, reason: EndReason) {
         let falls_back = self.falls_back(reason);
@@ -448,7 +448,7 @@ impl Motion {
         }
     }
 
-    /// Removes one of several parts, which has left its GPUs, from a run.
+    /// Removes one of several parts from a run, after it has left its GPUs.
     #[cold]
     fn drop_one_of(&mut self, record: usize, at: usize, reason: EndReason) {
         let falls_back = self.falls_back(reason);
@@ -462,9 +462,9 @@ impl Motion {
         }
     }
 
-    // Go on otherwise
+    // Changes in place
 
-    /// Lets a part go on where it is, on new terms.
+    /// Lets a part continue on its GPUs with new terms.
     pub(crate) fn keep(&mut self, record: usize, at: usize, terms: &Terms) {
         let state = &mut self.state;
         let run = &mut state.runs[record];
@@ -477,7 +477,7 @@ impl Motion {
             state.occupancy.resize(&gpus, before, after);
             if state.features.resizes {
                 state.runs[record].parts[at].accum = terms.accum;
-                self.set_base(record); // the new rate comes when it is re-timed
+                self.set_base(record); // the new rate is set when it is re-timed
             }
         }
         if terms.overhead.is_some() || terms.quota.is_some() {
@@ -490,7 +490,7 @@ impl Motion {
         }
     }
 
-    /// Gives a part another quota or a pause from now on, and its rate back if it was paused at its quota.
+    /// Gives a part another quota or a pause from now on. A part that was paused at its quota gets its rate back.
     #[cold]
     fn renew(&mut self, record: usize, at: usize, terms: &Terms) {
         self.settle(record);
@@ -518,7 +518,7 @@ impl Motion {
         self.reschedule(record);
     }
 
-    /// Shares the up-links anew and re-times all touched jobs, in job-index order; once per instant. Adds these jobs to
+    /// Updates the up-links and re-times all touched jobs, in job-index order; once per instant. Adds these jobs to
     /// `retimed`.
     pub(crate) fn retime_touched(&mut self, retimed: &mut Vec<JobId>) {
         let first = retimed.len();
@@ -541,8 +541,8 @@ impl Motion {
         self.state.touched = touched;
     }
 
-    /// Gives the parts of a job the rates that their places, co-runners and links leave them now. Where nothing
-    /// changes, no segment ends.
+    /// Sets the rates of the parts of a job according to their places, co-runners and up-links. Parts whose rate does
+    /// not change keep their segment.
     fn retime(&mut self, record: usize) {
         let mut is_changed = false;
         for at in 0..self.state.runs[record].parts.len() {
@@ -553,7 +553,7 @@ impl Motion {
         }
     }
 
-    /// Whether the part has another rate from now on.
+    /// Sets the rate of a part. Returns whether it has changed.
     fn retime_part(&mut self, record: usize, at: usize) -> bool {
         let speed = self.state.speed_now(record, at);
         self.note_sharing(record, at, speed.is_shared);
@@ -573,7 +573,7 @@ impl Motion {
         true
     }
 
-    /// Opens a segment of a part at this speed.
+    /// Opens a segment of a part at this rate.
     fn set_speed(&mut self, record: usize, at: usize, speed: Speed) {
         let run = &self.state.runs[record];
         let others = if self.state.config.segments && speed.is_shared {
@@ -615,7 +615,7 @@ impl Motion {
     fn touch_residents(&mut self, gpus: &GpuSet) {
         for one in gpus.by_server() {
             let held = self.state.occupancy.held_mask(one.server, one.mask);
-            // the GPUs of a gang mostly have the same jobs on them
+            // the GPUs of a gang mostly have the same residents
             let mut last = [NO_JOB; 2];
             let base = self.state.occupancy.gpu(one.server, 0);
             for slot in slots(held) {

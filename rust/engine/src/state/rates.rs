@@ -1,5 +1,5 @@
-//! How fast a part goes (`docs/concepts/jobs-and-rates.md`, `sharing.md`, `parts.md`): base rate, locality factor,
-//! slowdown factor of its co-runners. Pure questions; `motion.rs` acts on the answers.
+//! The rate of a part (`docs/concepts/jobs-and-rates.md`, `sharing.md`, `parts.md`): base rate, locality factor, and
+//! slowdown factor of its co-runners. Read-only; `motion.rs` applies the rates.
 
 use crate::config::GangXi;
 use crate::occupancy::NO_JOB;
@@ -12,13 +12,13 @@ use gangline_model::{
 use smallvec::SmallVec;
 
 impl State {
-    /// GPU types of a set, each once per run of equal entries.
+    /// GPU types of a set, each once per sequence of equal entries.
     fn types_on<'a>(&'a self, gpus: &'a GpuSet) -> impl Iterator<Item = GpuTypeId> + 'a {
         let type_of = |one: &ServerGpus| self.occupancy.type_of(one.server);
         gpus.by_server().iter().map(type_of)
     }
 
-    /// Whether a set lies on several GPU types.
+    /// Returns whether a set spans several GPU types.
     #[inline]
     fn is_mixed(&self, gpus: &GpuSet) -> bool {
         if !self.types.mixes() {
@@ -29,7 +29,7 @@ impl State {
         types.any(|other| Some(other) != first)
     }
 
-    /// Base rate of the gang on a set: the type's, or gpus x the slowest per-GPU rate over mixed types.
+    /// Base rate of the gang on a set: that of its type, or gpus x the slowest per-GPU rate over mixed types.
     #[inline]
     pub(crate) fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
@@ -45,12 +45,12 @@ impl State {
         gang * each.fold(f64::INFINITY, f64::min)
     }
 
-    /// Locality factor of the gang on a set; over mixed types that of the type with the worst.
+    /// Locality factor of the gang on a set; over mixed types, that of the worst type.
     #[inline]
     pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match &self.config.locality {
             None => 1.0,
-            Some(_) if self.elastic_model(job).is_some() => 1.0, // its own model counts distance
+            Some(_) if self.elastic_model(job).is_some() => 1.0, // its own model includes distance
             Some(model) => self.locality_by(model.as_ref(), job, gpus),
         }
     }
@@ -69,7 +69,8 @@ impl State {
         on(self.occupancy.type_of(gpus.by_server()[0].server))
     }
 
-    /// The type of a set with the smallest locality factor, of equal ones the first: the type that paces the gang.
+    /// The type of a set with the smallest locality factor, or the first of several: it determines the rate of the
+    /// gang.
     pub(crate) fn slowest_type(&self, job: JobId, gpus: &GpuSet) -> GpuTypeId {
         let first = self.occupancy.type_of(gpus.by_server()[0].server);
         let (Some(model), true) = (&self.config.locality, self.is_mixed(gpus)) else {
@@ -91,7 +92,7 @@ impl State {
         }
     }
 
-    /// Slowdown factor of a gang on the GPUs that it holds, and whether it has a co-runner at all.
+    /// Slowdown factor of a gang on the GPUs that it holds, and whether it has a co-runner.
     #[inline]
     pub(crate) fn xi_now(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
         let is_shared_there =
@@ -103,8 +104,8 @@ impl State {
         }
     }
 
-    /// Slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value tells whether
-    /// it has a co-runner at all.
+    /// Slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value is whether it
+    /// has a co-runner.
     fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
         if !self.features.shares {
             return (1.0, false);
@@ -113,7 +114,7 @@ impl State {
         let mut is_shared = false;
         for one in gpus.by_server() {
             let gpu_type = self.occupancy.type_of(one.server);
-            // the GPUs of a gang mostly have the same jobs on them
+            // the GPUs of a gang mostly have the same residents
             let (mut last, mut xi) = ([NO_JOB; 2], 1.0_f64);
             let base = self.occupancy.gpu(one.server, 0);
             for slot in slots(one.mask) {
@@ -129,7 +130,7 @@ impl State {
                         if self.is_harmless(other, one.server) {
                             continue;
                         }
-                        // a pair that may not share was refused with the plan
+                        // a plan with a pair that may not share was refused
                         let pair_xi = self.pair_xi(job, other, gpu_type);
                         xi = xi.max(pair_xi.unwrap_or(f64::INFINITY));
                     }
@@ -144,15 +145,14 @@ impl State {
         }
     }
 
-    /// Whether a job does nothing on a server yet that could slow its co-runners down.
+    /// Returns whether a job cannot slow its co-runners down on a server yet.
     #[inline]
     fn is_harmless(&self, job: JobId, server: ServerId) -> bool {
         let begins = |run: &Run| run.resident_on(server).progress_start > self.now;
         self.features.starts_quietly && self.run(job).is_some_and(begins)
     }
 
-    /// Co-runners of a gang, each with the number of GPUs that it shares and the slowdown factor that it causes
-    /// there, by id.
+    /// Co-runners of a gang by id, each with the number of shared GPUs and the slowdown factor that it causes.
     pub(crate) fn partners(&self, job: JobId, gpus: &GpuSet) -> SmallVec<[(JobId, u32, f64); 2]> {
         let mut found: SmallVec<[(JobId, u32, f64); 2]> = SmallVec::new();
         for one in gpus.by_server() {
@@ -172,7 +172,7 @@ impl State {
         found
     }
 
-    /// Rate the job would have on these GPUs beside their present residents; 0 if it cannot run there.
+    /// Rate that the job would have on these GPUs with their present residents; 0 if it cannot run there.
     pub(crate) fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         if gpus.is_empty() {
             return 0.0;
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// Rate the job would have on these GPUs alone.
+    /// Rate that the job would have on these GPUs alone.
     pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
         if self.features.resizes
             && let Some(rate) = self.elastic_base_at(job, gpus, None, self.remaining_work(job))
@@ -196,7 +196,7 @@ impl State {
         self.base_on(job, gpus) * locality
     }
 
-    /// Locality of a part as the up-links leave it now.
+    /// Present locality factor of a part, including the up-links.
     #[inline]
     pub(crate) fn locality_now(&self, record: usize, part: &Part) -> f64 {
         match &self.uplinks {
@@ -207,7 +207,7 @@ impl State {
         }
     }
 
-    /// Memory of a part on each of its GPUs, where that counts.
+    /// Memory of a part on each of its GPUs, where GPUs are shared.
     #[inline]
     pub(crate) fn bytes_of(&self, job: JobId, sub_batch: u32) -> u64 {
         if self.features.shares {
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    /// How fast a part will go that starts now, alone on its GPUs.
+    /// Rate of a part that starts now, alone on its GPUs.
     #[inline]
     pub(super) fn pace_of(&self, job: JobId, new: &NewPart<'_>) -> Pace {
         let gpus = &*new.gpus;
@@ -250,19 +250,19 @@ impl State {
         }
     }
 
-    /// What a sub-batch costs a part on these GPUs.
+    /// Factor on the iteration time of a part on these GPUs because of a sub-batch.
     #[inline]
     fn inflation_of(&self, job: JobId, gpus: &GpuSet, batch: (u32, Option<u32>)) -> f64 {
         let (sub_batch, accum) = batch;
         if accum.is_some() {
-            return 1.0; // its base rate is that of its batch
+            return 1.0; // its base rate already includes the batch
         }
         let places = gpus.by_server();
         let gpu_type = self.occupancy.type_of(places[0].server);
         self.inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
-    /// How fast a part goes where it is, beside the residents of now.
+    /// Rate of a part on its GPUs with their present residents.
     #[inline]
     pub(super) fn speed_now(&self, record: usize, at: usize) -> Speed {
         let run = &self.runs[record];
@@ -273,7 +273,7 @@ impl State {
         }
     }
 
-    /// How fast a part goes where it is, at a slowdown factor of its co-runners, if there are any.
+    /// Rate of a part on its GPUs with a given slowdown factor, if it has co-runners.
     #[inline]
     pub(super) fn speed_with(&self, record: usize, at: usize, xi: f64) -> Speed {
         let run = &self.runs[record];

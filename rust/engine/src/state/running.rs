@@ -1,10 +1,10 @@
-//! The records of running jobs, and how their work goes on between two changes
+//! The records of running jobs, and the progress of their work between two changes
 //! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`).
 //!
-//! Work is one number per job. It is *settled* when something about the job changes, and from then on is a straight
-//! line up to the next event of the job: its end, the end of a part's overhead or of a part's quota.
-//! A running job holds *parts*: one in the ordinary case, which needs no allocation, several where a policy forks
-//! jobs (`docs/concepts/parts.md`). What concerns the work is one number per job; what concerns a place belongs to a part.
+//! Work is one number per job. It is *settled* when a property of the job changes. Then it decreases linearly up to
+//! the next event of the job: its completion, or the end of a part's overhead or quota. A running job holds *parts*:
+//! usually one, which needs no allocation, or several if the policy forks jobs (`docs/concepts/parts.md`). The work
+//! belongs to the job, and the placement to the part.
 
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, ServerId, SimSpan, SimTime, Tier, span_of_work,
@@ -22,13 +22,13 @@ pub(crate) type Parts = SmallVec<[Part; 1]>;
 pub struct Part {
     /// Its GPUs.
     pub gpus: GpuSet,
-    /// Start of the present segment (place, rate and terms stand since then).
+    /// Start of the present segment; place, rate and terms are constant since then.
     pub segment_start: SimTime,
     /// When progress starts or started: start plus overhead.
     pub progress_start: SimTime,
-    /// Its own rate, iterations per second, once it makes progress; 0 while it is paused at its quota.
+    /// Rate of the part in iterations per second, once it makes progress; 0 while it is paused at its quota.
     pub rate: f64,
-    /// Base rate of the gang here.
+    /// Base rate of the gang on these GPUs.
     pub(crate) base: f64,
     /// Locality factor.
     pub locality: f64,
@@ -36,9 +36,9 @@ pub struct Part {
     pub xi: f64,
     /// Iteration time at its sub-batch over that at full batch.
     pub inflation: f64,
-    /// Iterations that it may still do, at the last settlement; infinite without a quota.
+    /// Iterations left in its quota at the last settlement; infinite without a quota.
     pub(crate) quota: f64,
-    /// What a failure of its server would lose; kept only under policies that fork jobs.
+    /// Work that a failure of its server would lose; kept only under policies that fork jobs.
     pub(crate) at_risk: AtRisk,
     /// Number of the part.
     pub number: u16,
@@ -50,21 +50,21 @@ pub struct Part {
     pub accum: Option<u32>,
     /// Tier of its placement.
     pub tier: Tier,
-    /// What only runs with shared GPUs or with segments keep.
+    /// Details that only runs with shared GPUs or with segments keep.
     pub(crate) details: Option<Box<PartDetails>>,
 }
 
-/// The work of a part since its last safe point: its start or move, a pause in place, or a checkpoint.
+/// Work of a part since its last safe point: its start or move, a pause in place, or a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtRisk {
     pub(crate) work: f64,
-    /// What was left of the job at the safe point, if no other part has done or lost work since: then what is
-    /// left after a loss is known to the last digit.
+    /// Remaining work of the job at the safe point, if no other part has done or lost work since. Then the remaining
+    /// work after a loss is exact.
     pub(crate) left: Option<f64>,
 }
 
 impl AtRisk {
-    /// A safe point with so much left.
+    /// A safe point with this remaining work.
     #[inline]
     pub(crate) fn safe(left: f64) -> Self {
         Self {
@@ -74,12 +74,12 @@ impl AtRisk {
     }
 }
 
-/// What is kept of a part only where GPUs are shared or segments are written.
+/// Details of a part that are kept only where GPUs are shared or segments are recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartDetails {
-    /// Until when its time with a co-runner is counted; `NEVER` while it has none.
+    /// Instant up to which its time with a co-runner is counted; `NEVER` while it has none.
     pub(crate) shared_since: SimTime,
-    /// Whether it started at this instant: its co-runners are known when all have started.
+    /// Whether it started at this instant. Its co-runners are known only after all starts.
     pub(crate) is_new: bool,
     /// Sub-batch when the segment opened.
     pub(crate) segment_sub_batch: u32,
@@ -91,18 +91,18 @@ pub(crate) struct PartDetails {
 #[derive(Debug)]
 pub(crate) struct NewPart<'a> {
     pub(crate) number: u16,
-    /// The part gets these and leaves those that its record had before.
+    /// The part takes these GPUs and leaves here those of the reused record.
     pub(crate) gpus: &'a mut GpuSet,
-    /// 0 = full batch.
+    /// 0 means the full batch.
     pub(crate) sub_batch: u32,
-    /// With it, a batch of an elastic job.
+    /// With `sub_batch`, a batch of an elastic job.
     pub(crate) accum: Option<u32>,
     pub(crate) overhead: SimSpan,
-    /// Infinite = none.
+    /// Infinite means no quota.
     pub(crate) quota: f64,
 }
 
-/// How fast a part goes when it starts.
+/// Rate of a part at its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) gpu_type: GpuTypeId,
@@ -114,7 +114,7 @@ pub(crate) struct Pace {
     pub(crate) has_details: bool,
 }
 
-/// What a part makes of its base rate where it is now.
+/// Components of the present rate of a part.
 #[derive(Clone, Copy)]
 pub(crate) struct Speed {
     pub(crate) locality: f64,
@@ -125,7 +125,7 @@ pub(crate) struct Speed {
     pub(crate) is_shared: bool,
 }
 
-/// What the next event of a run is.
+/// Kind of the next event of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextStep {
     /// Its work is done.
@@ -134,12 +134,12 @@ enum NextStep {
     Change,
 }
 
-/// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
+/// No run continues after this instant, about 285 years: just before nanoseconds would overflow.
 pub(crate) const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
-/// When a job is done that would take longer than time can tell: after all that can happen.
+/// Completion time of a job that would finish after the horizon: later than every possible event.
 const BEYOND: SimTime = SimTime(HORIZON.0 + 1);
 
-/// When work that begins at an instant ends; beyond all time where it takes longer than time has.
+/// End of work that begins at an instant; [`BEYOND`] if it would be after the horizon.
 #[inline]
 fn end_of(from: SimTime, work: f64, rate: f64) -> SimTime {
     let span = span_of_work(work, rate);
@@ -150,7 +150,7 @@ fn end_of(from: SimTime, work: f64, rate: f64) -> SimTime {
 }
 
 impl Part {
-    /// Starts it now; `left` is what is left of its job.
+    /// Starts the part now; `left` is the remaining work of its job.
     #[inline]
     pub(crate) fn fill(&mut self, new: NewPart<'_>, pace: Pace, now: SimTime, left: f64) {
         let NewPart {
@@ -185,7 +185,7 @@ impl Part {
         }
     }
 
-    /// When its quota is used up if it makes progress from an instant on; `NEVER` without a quota.
+    /// Instant at which its quota is used up if it makes progress from `from` on; `NEVER` without a quota.
     #[inline]
     fn quota_end(&self, from: SimTime) -> SimTime {
         if self.quota.is_finite() {
@@ -195,7 +195,7 @@ impl Part {
         }
     }
 
-    /// The last checkpoint that it has taken since an instant, at a multiple of the interval of its progress.
+    /// The last checkpoint that it has taken since an instant, at a multiple of the checkpoint interval.
     #[inline]
     fn last_checkpoint(
         &self,
@@ -222,29 +222,29 @@ impl Part {
         self.progress(self.segment_start, now)
     }
 
-    /// Whether it will stop, or has stopped, at a quota.
+    /// Returns whether it will stop, or has stopped, at a quota.
     pub fn has_quota(&self) -> bool {
         self.quota < f64::INFINITY
     }
 
-    /// Whether it has used up its quota.
+    /// Returns whether it has used up its quota.
     #[inline]
     pub fn is_paused(&self) -> bool {
         self.quota <= 0.0
     }
 
-    /// Share of its base rate that distance leaves, to the nearest 10^-12, in that unit: exact for decimals.
+    /// Its locality factor in units of 10^-12, rounded to the nearest: exact for decimals.
     pub(crate) fn kept(&self) -> i128 {
         (self.locality * 1e12).round() as i128
     }
 
-    /// Share of its base rate that it really has, alone on none of its GPUs or not.
+    /// The share of its base rate that it achieves, including co-runners.
     pub(crate) fn useful(&self) -> f64 {
         self.locality / (self.inflation * self.xi)
     }
 }
 
-/// A running job. An unused record keeps its last part, so that a start needs no other memory.
+/// A running job. An unused record keeps its last part, so a start allocates no memory.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Run {
@@ -254,21 +254,21 @@ pub struct Run {
     pub(crate) generation: u32,
     /// Sum of the rates of its parts, iterations per second.
     pub rate: f64,
-    /// When it will be done, or its rate will change by itself.
+    /// Time at which it will be done, or at which its rate will change without an external event.
     pub finish: SimTime,
     /// Its last start or move.
     pub started: SimTime,
-    /// The last settlement: when `left` was evaluated.
+    /// The last settlement, at which `left` was computed.
     pub(crate) since: SimTime,
     /// Work left at the last settlement.
     pub(crate) left: f64,
-    /// Work left when the next noise phase of an elastic job begins; 0 = none does.
+    /// Remaining work at the start of the next noise phase of an elastic job; 0 if there is none.
     pub(crate) knot: f64,
     pub(crate) is_touched: bool,
 }
 
 impl Default for Run {
-    /// A record that no job has yet.
+    /// A record without a job.
     fn default() -> Self {
         Self {
             parts: SmallVec::from_buf([Part::default()]),
@@ -312,7 +312,7 @@ impl Default for Part {
 const LINE: usize = 64;
 
 impl Run {
-    /// Asks the memory for all cache lines of the record.
+    /// Prefetches all cache lines of the record.
     #[inline]
     pub(crate) fn prefetch(&self) {
         let first = 0_usize.wrapping_sub(offset_of!(Self, is_touched));
@@ -327,13 +327,13 @@ impl Run {
         &self.parts
     }
 
-    /// The only part of a job that is not forked; the first of one that is.
+    /// The only part of a job that is not forked, or the first part of a forked job.
     #[inline]
     pub fn only(&self) -> &Part {
         &self.parts[0]
     }
 
-    /// The part of a number.
+    /// The part with a given number.
     #[inline]
     pub fn part(&self, number: u16) -> Option<&Part> {
         self.parts.iter().find(|part| part.number == number)
@@ -351,27 +351,27 @@ impl Run {
         self.only().gpu_type
     }
 
-    /// Whether its next event is in the queue, be it beyond all time. It is not before the run has a rate, nor while
-    /// all its parts are paused.
+    /// Returns whether its next event is in the queue, even beyond the end of time. There is none before the run has
+    /// a rate, and none while all its parts are paused.
     #[inline]
     pub(crate) fn has_event(&self) -> bool {
         self.rate > 0.0
     }
 
-    /// Whether it holds several parts.
+    /// Returns whether it holds several parts.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         self.parts.len() > 1
     }
 
-    /// Position of the part of a number.
+    /// Position of the part with a given number.
     #[inline]
     pub(crate) fn position(&self, number: u16) -> Option<usize> {
         self.parts.iter().position(|part| part.number == number)
     }
 
-    /// The earliest start of progress of a part that is not paused, but not before `from`: from then on the rate
-    /// counts. `NEVER` if all are paused.
+    /// The earliest start of progress of a part that is not paused, but not before `from`; the rate applies from then
+    /// on. `NEVER` if all are paused.
     #[inline]
     pub(crate) fn progress_from(&self, from: SimTime) -> SimTime {
         let open = self.parts.iter().filter(|part| !part.is_paused());
@@ -395,10 +395,10 @@ impl Run {
     }
 }
 
-// How the work goes on
+// Progress of the work
 impl Run {
-    /// Brings the work of the only part up to now. What the job would have left if it fell back to a checkpoint, if
-    /// the part has taken one since.
+    /// Settles the work of the only part at the present instant. Returns the work that the job would have left after
+    /// falling back to a checkpoint, if the part has taken one since.
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -415,8 +415,8 @@ impl Run {
         Some((before - part.rate * (last - from).seconds()).max(0.0))
     }
 
-    /// The same under a policy that forks jobs: the work of all parts adds up, and each knows what of its own is at
-    /// risk. A part whose quota is used up now has done exactly that, and is to be paused: their positions.
+    /// Settles the work under a policy that forks jobs: the work of all parts adds up, and each part records its own
+    /// work at risk. Returns the positions of the parts that must be paused because their quotas are used up exactly.
     #[inline(never)]
     pub(crate) fn settle_parts(
         &mut self,
@@ -460,7 +460,7 @@ impl Run {
         used_up
     }
 
-    /// Whether the next event of the run is its end.
+    /// Returns whether the next event of the run is its end.
     #[inline]
     pub(crate) fn ends_next(&self) -> bool {
         match &self.parts[..] {
@@ -469,14 +469,14 @@ impl Run {
         }
     }
 
-    /// Whether the next event of a run with one part is the end of its overhead.
+    /// Returns whether the next event of a run with one part is the end of its overhead.
     #[inline]
     pub(crate) fn begins_next(&self) -> bool {
         self.finish <= self.parts[0].progress_start
     }
 
-    /// When the job will be done at its present rate, or stops at its quota. Its next event may come before: the end
-    /// of its overhead, or of a phase of an elastic job.
+    /// Instant at which the job finishes at its present rate, or stops at its quota. Its next event may be earlier:
+    /// the end of its overhead, or of a phase of an elastic job.
     #[inline]
     pub fn done_at(&self) -> SimTime {
         match &self.parts[..] {
@@ -488,7 +488,7 @@ impl Run {
         }
     }
 
-    /// The rate of all parts together from now on, and when the next event of the run is; its work is settled.
+    /// Returns the total rate of all parts, and the instant of the next event of the run, whose work is settled.
     /// `starts_quietly`: the end of an overhead is an event.
     #[inline]
     pub(crate) fn next_event(&self, now: SimTime, starts_quietly: bool) -> (f64, SimTime) {
@@ -516,7 +516,7 @@ impl Run {
         (rate, next)
     }
 
-    /// The next event of the run, from its last settlement: when, and what.
+    /// Returns the time and the kind of the next event of the run, from its last settlement.
     fn next_step(&self) -> (SimTime, NextStep) {
         let from = self.progress_from(self.since);
         let (mut rate, mut quotas) = (0.0, 0.0);

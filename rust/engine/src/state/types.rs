@@ -1,4 +1,4 @@
-//! Which GPU types a job may use, in which order, and how fast it is at best: worked out once per run.
+//! The GPU types that each job may use, their order, and the best rates, computed once per run.
 
 use crate::config::World;
 use crate::state::jobs::Gang;
@@ -6,7 +6,7 @@ use crate::traits::{CopyGpus, PolicyTraits};
 use gangline_model::{GpuTypeId, Infeasible, InfeasibleReason, JobId};
 use smallvec::SmallVec;
 
-/// GPU types a job may use, as bits: one mask for all jobs, or one each.
+/// Usable GPU types as bits: one mask for all jobs, or one per job.
 #[derive(Clone, Debug)]
 enum Usable {
     Uniform(u64),
@@ -27,15 +27,15 @@ impl Usable {
 #[derive(Clone, Debug)]
 pub(crate) struct TypeTable {
     world: World,
-    /// Types on which a placement may lie.
+    /// Types that a placement may use.
     usable: Usable,
-    /// Types that hold the whole gang, where that is another question: under policies that mix types.
+    /// Types that can hold the whole gang, where these differ: under policies that mix types.
     whole: Option<Usable>,
-    /// Types by base rate descending, then index: row 0 for jobs without a row in the rate table.
+    /// Types by base rate (descending), then index. Row 0 is for jobs without a row in the rate table.
     orders: Vec<SmallVec<[GpuTypeId; 4]>>,
     mixes_types: bool,
     copy_gpus: CopyGpus,
-    /// Least GPUs of a copy of each job on each type (jobs, types); empty where copies are whole gangs.
+    /// Minimum number of GPUs of a copy of each job on each type (jobs, types); empty where copies are whole gangs.
     least: Vec<u32>,
 }
 
@@ -87,7 +87,7 @@ impl TypeTable {
         }
     }
 
-    /// The job as demand for GPUs.
+    /// The job as a demand for GPUs.
     #[inline]
     pub(crate) fn gang(&self, job: JobId) -> Gang<'_> {
         let jobs = &self.world.jobs;
@@ -99,13 +99,13 @@ impl TypeTable {
         }
     }
 
-    /// How many GPUs a copy has, where that differs from the gang.
+    /// Number of GPUs of a copy, where it differs from the gang size.
     #[inline]
     pub(crate) fn copy_gpus(&self) -> Option<CopyGpus> {
         (self.copy_gpus != CopyGpus::Gang).then_some(self.copy_gpus)
     }
 
-    /// Whether gangs may lie on several types.
+    /// Returns whether gangs may span several types.
     #[inline]
     pub(crate) fn mixes(&self) -> bool {
         self.mixes_types
@@ -117,7 +117,7 @@ impl TypeTable {
         self.usable.of(job)
     }
 
-    /// All types by base rate of the job descending, then index.
+    /// All types by base rate of the job (descending), then index.
     #[inline]
     pub(crate) fn order(&self, job: JobId) -> &[GpuTypeId] {
         let row = match &self.world.jobs.columns().rate_class {
@@ -127,7 +127,7 @@ impl TypeTable {
         &self.orders[row]
     }
 
-    /// Base rate of the whole gang, consolidated and alone, where it is highest. The same under every policy
+    /// Base rate of the whole gang, consolidated and alone, on its fastest type. It does not depend on the policy
     /// (`docs/concepts/jobs-and-rates.md`).
     #[inline]
     pub(crate) fn best_rate(&self, job: JobId) -> f64 {
@@ -164,7 +164,7 @@ impl TypeTable {
         if self.copy_gpus != CopyGpus::Gang {
             let nowhere = |job: &JobId| self.usable(*job) == 0;
             let reason = |job| {
-                // what does not depend on the number of GPUs is true of copies as well
+                // reasons that do not depend on the number of GPUs hold for copies as well
                 let of_any = [InfeasibleReason::NoType, InfeasibleReason::Memory];
                 let of_gang = jobs.infeasible(job, cluster, rates, true);
                 let reason = of_gang.filter(|why| of_any.contains(why));
@@ -180,7 +180,7 @@ impl TypeTable {
                 .map(|reason: InfeasibleReason| Infeasible { job, reason })
         };
         if let Usable::Uniform(_) = self.usable {
-            // only the gang size can rule a job out, so nearly all are settled by one comparison
+            // only the gang size can exclude a job, so one comparison is enough for nearly all
             let most = cluster.gpus_total();
             let large = |job: &JobId| jobs.gpus(*job) > most;
             return jobs.ids().filter(large).filter_map(find).collect();
@@ -189,7 +189,8 @@ impl TypeTable {
     }
 }
 
-/// Fewest GPUs of a copy of the job on each type, on a server where it fits and makes progress; `u32::MAX` = none.
+/// Minimum number of GPUs of a copy of the job on each type, on a server where it fits and makes progress; `u32::MAX`
+/// if there is none.
 fn least_copies(world: &World, copy_gpus: CopyGpus, job: JobId) -> Vec<u32> {
     let World {
         cluster,
@@ -211,8 +212,8 @@ fn least_copies(world: &World, copy_gpus: CopyGpus, job: JobId) -> Vec<u32> {
     least
 }
 
-/// Rate of a gang that no single type holds: over types in order of their rate until together they hold it, at the
-/// pace of the slowest. 0 if all of them do not.
+/// Rate of a gang that no single type can hold. It uses types in the order of their rates until they hold it, at the
+/// pace of the slowest type. 0 if all types together cannot hold it.
 fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>) -> f64 {
     let gang = world.jobs.gpus(job);
     let mut gpus = 0;
@@ -225,7 +226,7 @@ fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>
     0.0
 }
 
-/// Types by base rate descending, then index: row 0 for jobs without a row in the rate table.
+/// Types by base rate (descending), then index. Row 0 is for jobs without a row in the rate table.
 fn type_orders(world: &World) -> Vec<SmallVec<[GpuTypeId; 4]>> {
     let World {
         cluster,

@@ -20,8 +20,8 @@ pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
 pub struct BitSet {
     /// The members.
     words: Vec<u64>,
-    /// Bit `i` of level 0 says that word `i` is not 0, bit `i` of level `k + 1` the same of level `k`; the
-    /// last level is one word.
+    /// Bit `i` of level 0 is set if word `i` is not 0; bit `i` of level `k + 1` is set if word `i` of level `k` is
+    /// not 0. The last level is one word.
     upper: Vec<Vec<u64>>,
     len: usize,
 }
@@ -192,7 +192,7 @@ impl BitSet {
         None
     }
 
-    /// The words, or one of the levels over them.
+    /// The words, or one of the levels above them.
     fn level(&self, depth: usize) -> &[u64] {
         match depth {
             0 => &self.words,

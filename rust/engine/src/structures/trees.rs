@@ -1,4 +1,5 @@
-//! Two small trees over an array of counts: the leftmost count that is at least `x`, and the entry of the `i`-th unit.
+//! Two small trees over an array of counts: one finds the leftmost count that is at least `x`, the other the entry
+//! with the `i`-th unit.
 
 use crate::structures::work::looked;
 
@@ -104,7 +105,7 @@ impl MaxTree {
     }
 }
 
-/// Prefix sums of counts: finds the entry that holds the `i`-th unit in O(log n).
+/// Prefix sums of counts: finds the entry with the `i`-th unit in O(log n).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fenwick {
     sums: Vec<u32>,
@@ -137,7 +138,7 @@ impl Fenwick {
         }
     }
 
-    /// How many units the entries before one have.
+    /// Number of units in the entries before `at`.
     ///
     /// # Examples
     /// ```
@@ -156,7 +157,7 @@ impl Fenwick {
         sum
     }
 
-    /// The entry that holds unit `index` (from 0), and how many of its own units come before.
+    /// The entry with unit `index` (from 0), and how many units of that entry come before it.
     ///
     /// # Examples
     /// ```

@@ -1,14 +1,14 @@
-//! How much the index looks at, for tests of cost: a clock would measure the machine's other work as well.
+//! A counter of the index's work, for tests of cost: a clock would also measure other work of the machine.
 //!
-//! Counts words of bit sets, nodes of trees and entries of lists, by thread, where debug assertions are on;
-//! nothing elsewhere.
+//! Counts the words of bit sets, nodes of trees and entries of lists that are read, per thread, if debug assertions
+//! are on. Otherwise it counts nothing.
 
 #[cfg(debug_assertions)]
 thread_local! {
     static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts so many looks.
+/// Adds to the counter.
 #[cfg(debug_assertions)]
 #[inline]
 pub(crate) fn looked(times: usize) {
@@ -20,7 +20,7 @@ pub(crate) fn looked(times: usize) {
 #[inline]
 pub(crate) fn looked(_times: usize) {}
 
-/// Looks of this thread so far.
+/// Counter of this thread so far.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! The pool of one GPU type: which servers have how many free GPUs.
+//! The pool of one GPU type: its servers by number of free GPUs.
 
 use super::racks::Racks;
 use super::servers::{Servers, largest, smallest};
@@ -12,9 +12,9 @@ use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 pub struct TypePool {
     servers: Vec<ServerId>,
     slots: Vec<Slots>,
-    /// Number of free GPUs -> the servers that have that many. The set for 0 stays empty: it is never asked for.
+    /// The servers with each number of free GPUs. The set for 0 stays empty, because it is never used.
     pub(super) buckets: Vec<BitSet>,
-    /// Bit `f` is set when a server has `f` free GPUs, `f` = 1..=63; bit 0 stands for 64.
+    /// Bit `f` is set if a server has `f` free GPUs, `f` = 1..=63; bit 0 stands for 64.
     bucket_mask: u64,
     free_total: u32,
     up_total: u32,
@@ -29,17 +29,17 @@ pub struct TypePool {
 /// One server of the pool.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
-    /// Free ones.
+    /// Free slots.
     mask: u64,
     rack: u32,
-    /// Number of free ones.
+    /// Number of free slots.
     free: u8,
-    /// Number of all.
+    /// Number of slots.
     size: u8,
     up: bool,
 }
 
-/// What only some rules need: built when first asked for, kept up to date from then on.
+/// Structures that only some rules need: built on first use, kept up to date from then on.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     racks: Option<Racks>,
@@ -49,7 +49,7 @@ struct Extras {
     by_gpu: Option<Fenwick>,
     /// Servers with a free GPU.
     some_free: Option<BitSet>,
-    /// Per number of GPUs asked about: 1 for each server that has at least that many free.
+    /// For each number of GPUs used in a query: 1 for each server with at least that many free.
     at_least: Vec<(u32, Fenwick)>,
 }
 
@@ -208,7 +208,7 @@ impl TypePool {
         }
     }
 
-    /// Wholly free servers of the largest size.
+    /// Number of completely free servers of the largest size.
     #[inline]
     pub fn whole_total(&self) -> u32 {
         if self.size_max == 0 {
@@ -232,8 +232,8 @@ impl TypePool {
         set.next_from(from)
     }
 
-    /// The server that holds the `index`-th free GPU in (server, slot) order, and how many free
-    /// GPUs of that server come before it.
+    /// The server with the `index`-th free GPU in (server, slot) order, and the number of its free GPUs before that
+    /// one.
     pub fn nth_free(&mut self, index: u32) -> Option<(usize, u32)> {
         if index >= self.free_total {
             return None;
@@ -297,7 +297,7 @@ impl TypePool {
         self.by_rack().next_from(gpus, 0)
     }
 
-    /// The rack that follows `rack` in the order of free GPUs, then index.
+    /// The rack after `rack` in the order of free GPUs, then index.
     pub fn rack_after(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -306,7 +306,7 @@ impl TypePool {
         racks.next_from(racks.free[rack], rack + 1)
     }
 
-    /// The rack that follows `rack` in the order of free GPUs descending, then index.
+    /// The rack after `rack` in the order of free GPUs (descending), then index.
     pub fn rack_emptier(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -333,8 +333,8 @@ impl TypePool {
         racks.servers(rack, &self.buckets)
     }
 
-    /// The lowest-index rack with `whole` wholly free servers of the largest size and, beside them,
-    /// one server with at least `rest` (below that size) free.
+    /// The lowest-index rack with `whole` completely free servers of the largest size and one further server with at
+    /// least `rest` (below that size) free.
     pub fn rack_whole_first(&mut self, whole: u32, rest: u32) -> Option<usize> {
         if self.size_max == 0 {
             return None;
@@ -344,8 +344,8 @@ impl TypePool {
         racks.whole_first(self.size_max, &self.buckets, (whole, rest))
     }
 
-    /// Of the racks of [`Self::rack_whole_first`], the one with the fewest wholly free servers of
-    /// the largest size, then the fewest free GPUs, then the lowest index.
+    /// Among the racks of [`Self::rack_whole_first`], the one with the fewest completely free servers of the largest
+    /// size, then the fewest free GPUs, then the lowest index.
     pub fn rack_whole_best(&mut self, whole: u32, rest: u32) -> Option<usize> {
         if self.size_max == 0 {
             return None;

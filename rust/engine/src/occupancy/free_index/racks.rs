@@ -1,8 +1,8 @@
-//! Free GPUs by rack: the part of the index that is built when a rule first asks about racks.
+//! Free GPUs by rack: the part of the index that is built when a rule first queries racks.
 //!
-//! Servers are numbered rack by rack, so a rack is a range of positions and one set per number of
-//! free GPUs serves all racks. Where the cluster lists its servers rack by rack, as most do, these
-//! sets are those of the pool itself and cost nothing.
+//! Servers are numbered rack by rack, so a rack is a range of positions, and one set per number of free GPUs serves
+//! all racks. If the cluster lists its servers rack by rack, as most do, these sets are those of the pool and cost
+//! nothing.
 
 use super::servers::Servers;
 use crate::structures::bits::BitSet;
@@ -11,7 +11,7 @@ use crate::structures::work::looked;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-/// Up to so many racks are looked through one by one: a scan of 1 kB costs less than keeping them in order.
+/// Up to this many racks are scanned one by one: a scan of 1 kB costs less than keeping them sorted.
 const FEW_RACKS: usize = 256;
 /// Largest range of keys that is kept as a set of bits (2 MB).
 const DENSE_KEYS: usize = 1 << 24;
@@ -27,7 +27,7 @@ pub(super) struct Racks {
     by_free: FreeOrder,
     by_rack: Option<MaxTree>,
     whole: Option<WholeOrder>,
-    /// Whether more than `free` is to be kept up to date.
+    /// Whether structures other than `free` must be kept up to date.
     has_others: bool,
 }
 
@@ -40,10 +40,10 @@ struct Numbering {
     buckets: Vec<BitSet>,
 }
 
-/// What a rack has to offer to rules that want idle servers.
+/// Key of a rack for rules that look for idle servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WholeKey {
-    /// Wholly free servers of the largest size.
+    /// Number of completely free servers of the largest size.
     whole: u32,
     /// Most free GPUs on one of its other servers.
     other: u32,
@@ -57,7 +57,7 @@ struct WholeOrder {
     size: u32,
     keys: Vec<WholeKey>,
     order: BTreeSet<WholeKey>,
-    /// `whole` and `other` packed into one number: leftmost rack that is good enough.
+    /// `whole` and `other` packed into one number, to find the leftmost rack with enough of both.
     by_rack: MaxTree,
 }
 
@@ -95,8 +95,8 @@ impl Racks {
         racks
     }
 
-    /// Notes that a server of the rack went from `old` to `new` free GPUs; `buckets` are the
-    /// pool's, already up to date.
+    /// Records that the free GPUs of a server of the rack changed from `old` to `new`; `buckets` are those of the
+    /// pool, already up to date.
     #[inline]
     pub(super) fn change(
         &mut self,
@@ -144,7 +144,7 @@ impl Racks {
         }
     }
 
-    /// Whether a server of the rack is in a set of servers.
+    /// Returns whether a set of servers contains a server of the rack.
     #[inline]
     fn has(&self, rack: usize, set: &BitSet) -> bool {
         let (start, end) = (self.starts[rack] as usize, self.starts[rack + 1] as usize);
@@ -160,14 +160,14 @@ impl Racks {
         }
     }
 
-    /// Bit per number of free GPUs that a server of the rack has, see [`super::servers::smallest`].
+    /// One bit per number of free GPUs that occurs in the rack, see [`super::servers::smallest`].
     fn mask(&self, rack: usize, pool: &[BitSet]) -> u64 {
         let sets = self.buckets(pool).iter().enumerate().skip(1);
         sets.filter(|(_, set)| self.has(rack, set))
             .fold(0, |mask, (free, _)| mask | 1 << (free % 64))
     }
 
-    /// Most free GPUs, below `size`, that a server of the rack has.
+    /// Most free GPUs, below `size`, of a server in the rack.
     fn other(&self, rack: usize, size: u32, pool: &[BitSet]) -> u32 {
         let sets = self.buckets(pool);
         let most = (1..size)
@@ -201,7 +201,7 @@ impl Racks {
         next.map(|(_, rack)| rack)
     }
 
-    /// The rack that follows in the order of free GPUs descending, then index.
+    /// The next rack in the order of free GPUs (descending), then index.
     pub(super) fn emptier(&self, rack: usize) -> Option<usize> {
         let next = self.by_free.emptier(&self.free, (self.free[rack], rack));
         next.map(|(_, rack)| rack)
@@ -230,7 +230,7 @@ impl Racks {
         self.whole.as_ref().expect("just built")
     }
 
-    /// Forgets what depends on the size of the largest up server.
+    /// Drops the structures that depend on the size of the largest up server.
     pub(super) fn forget_whole(&mut self) {
         self.whole = None;
     }
@@ -264,7 +264,7 @@ impl Racks {
         let mut next = order.range(least..).next();
         let count = next?.whole;
         let mut best: Option<&WholeKey> = None;
-        // of equal `whole`, one candidate for each value of `other`: at most 64
+        // for equal `whole`, one candidate for each value of `other`: at most 64
         while let Some(key) = next.filter(|key| key.whole == count) {
             if best.is_none_or(|best| (key.free, key.rack) < (best.free, best.rack)) {
                 best = Some(key);
@@ -279,7 +279,7 @@ impl Racks {
         best.map(|key| key.rack as usize)
     }
 
-    /// Compares with a freshly built one; for tests and invariant checks.
+    /// Compares with a newly built one; for tests and invariant checks.
     pub(super) fn assert_equals(&self, fresh: &mut Self, size: u32, buckets: &[BitSet]) {
         assert_eq!(self.free, fresh.free, "free GPUs by rack");
         assert_eq!(
@@ -364,11 +364,11 @@ fn packed(whole: u32, other: u32) -> u32 {
     whole * 64 + other
 }
 
-/// Racks ordered by (free GPUs, index): up to [`FEW_RACKS`] in no order, more as a set of bits where the range of
-/// keys is small, else as a tree. Questions are handed the free GPUs of all racks.
+/// Racks ordered by (free GPUs, index). Up to [`FEW_RACKS`] racks are not sorted. More are kept as a set of bits if
+/// the range of keys is small, and otherwise as a tree. Queries get the free GPUs of all racks.
 #[derive(Clone, Debug)]
 enum FreeOrder {
-    /// Nothing is kept.
+    /// No structure.
     Few,
     Dense {
         keys: BitSet,
@@ -383,13 +383,13 @@ fn few(free: u32, rack: usize) -> u32 {
     free << FEW_RACKS.ilog2() | rack as u32
 }
 
-/// The same descending with free GPUs: the greater key comes first.
+/// Key for the descending order: the greater key comes first.
 #[inline]
 fn few_down(free: u32, rack: usize) -> u32 {
     few(free, FEW_RACKS - 1 - rack)
 }
 
-/// Free GPUs and rack of such a key.
+/// Free GPUs and rack of a descending key.
 #[inline]
 fn of_few_down(key: u32) -> (u32, usize) {
     let (free, place) = of_few(key);
@@ -459,9 +459,9 @@ impl FreeOrder {
         match self {
             Self::Few => {
                 looked(all.len());
-                // not `few(free, rack)`: one past the last of 256 racks carries into the free GPUs
+                // not `few(free, rack)`: for the last of 256 racks, the next index carries into the free GPUs
                 let from = few(free, 0) + rack as u32;
-                // no branch inside, so that the compiler looks at several at a time
+                // no branch in the loop, so that the compiler can vectorise it
                 let later = |key| if key >= from { key } else { u32::MAX };
                 let least = all_few(all, few).map(later).min()?;
                 (least != u32::MAX).then(|| of_few(least))
@@ -479,7 +479,7 @@ impl FreeOrder {
         }
     }
 
-    /// The first rack in the order of free GPUs descending, then index.
+    /// The first rack in the order of free GPUs (descending), then index.
     fn fullest(&self, all: &[u32]) -> Option<(u32, usize)> {
         let most = match self {
             Self::Few => {
@@ -492,12 +492,12 @@ impl FreeOrder {
         self.next_from(all, (most, 0))
     }
 
-    /// The rack that follows in that order.
+    /// The next rack in that order.
     fn emptier(&self, all: &[u32], (free, rack): (u32, usize)) -> Option<(u32, usize)> {
         if let Self::Few = self {
             looked(all.len());
             let end = few_down(free, rack);
-            // no branch inside, as above
+            // no branch in the loop, as above
             let earlier = |key| if key < end { key + 1 } else { 0 };
             let next = all_few(all, few_down).map(earlier).max()?;
             return next.checked_sub(1).map(of_few_down);
@@ -508,7 +508,7 @@ impl FreeOrder {
         }
     }
 
-    /// Most free GPUs of a rack, of those with fewer than `free`.
+    /// The most free GPUs of a rack among those with fewer than `free`.
     fn most_below(&self, all: &[u32], free: u32) -> Option<u32> {
         match self {
             Self::Few => all.iter().copied().filter(|&other| other < free).max(),
@@ -567,7 +567,7 @@ mod tests {
                 sorted_down.sort_unstable_by_key(|&(free, rack)| (Reverse(free), rack));
                 for order in &mut orders {
                     order.change(rack, (before, after));
-                    // from a rack, and from behind the last one
+                    // from a rack, and from after the last one
                     for from in [(before, rack), (before, racks)] {
                         let later = sorted.iter().find(|&&key| key >= from);
                         prop_assert_eq!(order.next_from(&free, from), later.copied());

@@ -2,19 +2,19 @@
 
 use crate::structures::bits::BitSet;
 
-/// Servers of a rack or of a type as the index has them now; positions are those of the pool.
+/// Servers of a rack or of a type in the present state of the index; positions are those of the pool.
 ///
-/// Every question costs O(log n) per server found, times the number of different free counts (at
-/// most 64, in practice one to eight).
+/// Every query costs O(log n) per server found, times the number of different free counts (at most 64, in practice
+/// one to eight).
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
-    /// Number of free GPUs -> the servers that have that many.
+    /// The servers with each number of free GPUs.
     pub(super) buckets: &'a [BitSet],
-    /// Bit per free count that occurs, see [`smallest`].
+    /// One bit per free count that occurs, see [`smallest`].
     pub(super) mask: u64,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Where servers are numbered rack by rack: that number -> position in the pool.
+    /// Where servers are numbered rack by rack: their positions in the pool by that number.
     pub(super) order: Option<&'a [u32]>,
 }
 
@@ -36,8 +36,7 @@ impl<'a> Servers<'a> {
         largest(self.mask, 64)
     }
 
-    /// The server with the fewest free GPUs that has at least `gpus`, and how many it has; lowest
-    /// index.
+    /// The server with the fewest free GPUs that has at least `gpus`, and its number of free GPUs; lowest index.
     pub fn best_fit(&self, gpus: u32) -> Option<(usize, u32)> {
         let free = smallest(self.mask, gpus)?;
         self.next(free, self.start)
@@ -60,7 +59,7 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// Servers with at least `gpus` free, in index order, each with its free GPUs.
+    /// Servers with at least `gpus` free, in index order, each with its number of free GPUs.
     pub fn at_least(&self, gpus: u32) -> impl Iterator<Item = (usize, u32)> + use<'a> {
         let servers = *self;
         let mut from = servers.start;
@@ -74,7 +73,7 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// Servers by free GPUs descending, then index; those without a free GPU are left out.
+    /// Servers by free GPUs (descending), then index, without those that have no free GPU.
     pub fn descending(&self) -> impl Iterator<Item = (usize, u32)> + use<'a> {
         let servers = *self;
         counts(servers.mask).flat_map(move |free| servers.with_free(free).map(move |at| (at, free)))

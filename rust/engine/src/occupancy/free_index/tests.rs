@@ -1,10 +1,10 @@
-//! The index against a recount after random changes, and each question against a scan.
+//! Compares the index with a recount after random changes, and each query with a scan.
 
 use super::*;
 use gangline_model::{GpuType, RackId, Server};
 use gangline_rng::{Purpose, Stream};
 
-/// Draws for the walks below; independent of the code under test.
+/// Random draws for the tests below, independent of the code under test.
 struct Dice {
     stream: Stream,
     thrown: u32,
@@ -33,7 +33,7 @@ fn gpu_type(name: &str) -> GpuType {
     }
 }
 
-/// Servers of `sizes` (drawn), two types, `racks` racks; listed rack by rack if `sorted`.
+/// Servers with random `sizes`, two types and `racks` racks; listed rack by rack if `sorted`.
 fn cluster(
     dice: &mut Dice,
     count: usize,
@@ -54,8 +54,8 @@ fn cluster(
     ClusterSpec::new(vec![gpu_type("a"), gpu_type("b")], servers).expect("a valid cluster")
 }
 
-/// Asks everything once, so that every lazy structure exists from then on, and compares the answers
-/// with scans over the free counts.
+/// Makes every query once, so that every lazy structure exists from then on, and compares the answers with scans over
+/// the free counts.
 fn compare_with_scans(pool: &mut TypePool, gpus: u32) {
     let free: Vec<u32> = (0..pool.servers().len())
         .map(|at| pool.mask(at).count_ones())
@@ -179,7 +179,7 @@ fn compare_whole_with_scans(pool: &mut TypePool, free: &[u32], of: &[Vec<usize>]
     assert_eq!(pool.whole_total(), (0..of.len()).map(count).sum());
 }
 
-/// One random change; `masks` is the plain copy of the state.
+/// One random change; `masks` is a plain copy of the state.
 fn step(index: &mut FreeIndex, cluster: &ClusterSpec, dice: &mut Dice, masks: &mut [Option<u64>]) {
     let at = dice.below(masks.len());
     let server = ServerId::new(at);
@@ -233,7 +233,7 @@ fn equals_a_recount_after_random_changes() {
             if changes % gap == 0 {
                 let gpus = 1 + dice.below(sizes.iter().max().copied().unwrap_or(1) as usize + 2);
                 for pool in &mut index.pools {
-                    // structures are built half way: those built early are kept up to date
+                    // structures are built half way through, so that early ones are kept up to date
                     if changes > 3000 {
                         compare_with_scans(pool, gpus as u32);
                     }
@@ -321,7 +321,7 @@ fn a_giant_rack_among_many_does_not_need_a_giant_table() {
 
 #[test]
 fn a_walk_over_256_racks_ends_behind_the_last() {
-    // the largest number of racks that lie in no order; odd counts of free GPUs
+    // the largest number of racks that are kept unsorted; odd counts of free GPUs
     let server = |rack| Server {
         gpu_type: GpuTypeId(0),
         gpus: if rack == 255 { 5 } else { 3 },
