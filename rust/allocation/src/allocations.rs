@@ -1,4 +1,4 @@
-//! The allocator of runs: an objective, solved for the jobs of each ask and made ready for rounds.
+//! The allocator of runs: solves an objective for the jobs of each request, and prepares the shares for rounds.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::answer::{Answer, PairTime};
@@ -14,15 +14,16 @@ use gangline_model::{GpuType, GpuTypeId, JobId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shares are rounded to it: wider than the slack of the second stage, so that neither it nor a last bit reorders jobs.
+/// Shares are rounded to this grid. It is wider than the slack of the second stage, so that neither the slack nor
+/// floating-point noise changes the order of jobs.
 const GRID: f64 = 1e-8;
-/// Smaller shares are none. The second stage buys slivers of dear types with what it may give up; a sliver is a claim all
-/// the same, the first one on a type that is served first.
+/// Smaller shares are set to 0. The second stage may use its slack for tiny shares of scarce types, and each of these
+/// would be a claim, even the first one on a type that is served first.
 const LEAST_SHARE: f64 = 1e-6;
-/// Missed weight above this is no noise of a solver.
+/// A missed weight above this is more than solver noise.
 const MISSED: f64 = 1e-9;
 
-/// What the programs of a run are for, and how they are solved.
+/// The purpose of the programs of a run, and their settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Programs {
     /// Allocations.
@@ -37,30 +38,30 @@ pub enum Programs {
 /// Counts and notes of the solves of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// What they are for; none where nothing is solved.
+    /// The purpose of the programs; `None` if nothing is solved.
     pub of: Option<Programs>,
-    /// Allocations or auctions by method; that of closed forms has no name.
+    /// Number of allocations or auctions by method; closed forms have an empty name.
     pub allocations: BTreeMap<String, u64>,
-    /// Programs that were solved.
+    /// Number of programs solved.
     pub programs: u64,
     /// Evaluations and simplex steps.
     pub iterations: u64,
-    /// Wall time.
+    /// Wall time in ns.
     pub nanos: u64,
-    /// Allocations that an equal split took the place of.
+    /// Number of allocations replaced by an equal split.
     pub fallbacks: u64,
-    /// Allocations in which programs had to do what prices could not.
+    /// Number of allocations in which the price method failed and programs were solved instead.
     pub prices_failed: u64,
-    /// Allocations with a program that had to be solved in another way.
+    /// Number of allocations with a program that needed a second method.
     pub retried: u64,
-    /// Allocations that miss a deadline; none where there are no deadlines.
+    /// Number of allocations that miss a deadline; `None` if there are no deadlines.
     pub missing_deadlines: Option<u64>,
     /// Jobs whose deadline has passed.
     pub dropped_deadlines: u64,
 }
 
 impl Tally {
-    /// Counts an allocation or auction by this method, its programs and steps, and its wall time.
+    /// Counts an allocation or auction with its method, its numbers of programs and steps, and its wall time.
     pub fn add(&mut self, of: Programs, method: &str, [programs, steps]: [u32; 2], nanos: u64) {
         self.of = Some(of);
         *self.allocations.entry(method.to_owned()).or_default() += 1;
@@ -70,13 +71,13 @@ impl Tally {
     }
 }
 
-/// Solver, clock and counters that a policy is given.
+/// Solver, clock and counters that a policy gets from outside the core.
 pub struct Outside {
-    /// Solves what the methods of this crate do not know.
+    /// Solves the programs for which this crate has no method.
     pub solver: Box<dyn Solver>,
-    /// Measures how long allocations take.
+    /// Measures the time of allocations.
     pub clock: Box<dyn Stopwatch + Send>,
-    /// Where they are counted.
+    /// Counts the allocations.
     pub tally: Arc<Mutex<Tally>>,
 }
 
@@ -97,7 +98,7 @@ impl Outside {
     }
 }
 
-/// How allocations are made in a run.
+/// Settings of the allocations in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InRuns {
     /// The name of the policy, for messages.
@@ -106,13 +107,13 @@ pub struct InRuns {
     pub objective: Objective,
     /// How programs are solved.
     pub settings: Settings,
-    /// Whether an allocation that fails is replaced by an equal split.
+    /// Whether an equal split replaces an allocation that fails.
     pub falls_back: bool,
-    /// The reference type by its name, if the objective knows one rate of each job: that on this type.
+    /// Name of the reference type, if the objective uses only the rate of each job on this type.
     pub reference: Option<String>,
 }
 
-/// Shares by an objective.
+/// Shares that optimise an objective.
 pub struct Allocations {
     given: InRuns,
     facts: Facts,
@@ -122,12 +123,12 @@ pub struct Allocations {
     passed: BTreeSet<JobId>,
 }
 
-/// Shares of jobs as rounds use them, and how they were found.
+/// Shares of jobs for rounds, with the solution behind them.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Rounded shares.
     pub shares: Shares,
-    /// What the classes of the jobs get; nothing if no job can run.
+    /// Solution for the classes of the jobs; empty if no job can run.
     pub answer: Answer,
 }
 
@@ -163,7 +164,7 @@ impl Allocations {
         tally.dropped_deadlines = self.passed.len() as u64;
     }
 
-    /// An equal split, counted, if it may take the place of what failed.
+    /// Returns an equal split, and counts it, if it may replace the failed allocation.
     fn instead(
         &mut self,
         ask: &Ask,
@@ -270,7 +271,7 @@ impl Allocator for Allocations {
 }
 
 impl Allocations {
-    /// The ask without deadlines that have passed, whose jobs are remembered.
+    /// The request without deadlines that have passed; the jobs of these are stored.
     fn ahead(&mut self, ask: &Ask) -> Ask {
         let mut ahead = ask.clone();
         for (job, left_s) in ask.jobs.iter().zip(&mut ahead.time_left_s) {
@@ -284,7 +285,7 @@ impl Allocations {
 }
 
 impl Objective {
-    /// Solves an ask, for rounds; `lost_s` is what [`Service`] says, or empty.
+    /// Solves a request for rounds; `lost_s` comes from [`Service`], or is empty.
     ///
     /// # Errors
     /// [`SolverError`] if no optimum is found or a number is out of range.
@@ -318,7 +319,7 @@ impl Objective {
         })
     }
 
-    /// The classes of an ask and the class of each job, if it can run; `left` is the work left as it counts.
+    /// The classes of a request, and the class of each job that can run; `left` is the remaining work to use.
     pub fn classes(&self, ask: &Ask, left: &[f64], lost_s: &[f64]) -> (Table, ClassOf) {
         let can_be_met = |left: &f64| *left > 0.0 && left.is_finite();
         let has_deadlines = ask.time_left_s.iter().any(can_be_met);
@@ -327,7 +328,7 @@ impl Objective {
     }
 }
 
-/// The shares of each job on the grid: small ones are none, and all where a job has no row.
+/// Shares of each job on the grid: small ones are 0, and so are all shares of a job without a row.
 fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     let rounded: Vec<f64> = shares
         .iter()
@@ -342,8 +343,8 @@ fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     found
 }
 
-/// The share of each job beside each kind. The time of two classes is split evenly over the jobs of each; a pair of one
-/// class takes two of its jobs.
+/// Shares of each job with each kind. The time of two classes is split evenly among the jobs of each; a pair within
+/// one class uses two of its jobs.
 fn pair_shares(
     together: &[PairTime],
     table: &Table,
@@ -375,7 +376,7 @@ fn pair_shares(
     found
 }
 
-/// A share on the grid; small ones are none.
+/// Rounds a share to the grid; small ones become 0.
 fn rounded(share: f64) -> f64 {
     let cells = share / GRID;
     if cells < LEAST_SHARE / GRID {

@@ -1,6 +1,7 @@
-//! The port through which rounds get their shares: arrays of the active jobs in, shares out.
+//! The interface through which rounds get shares: it takes arrays of the active jobs and returns shares.
 //!
-//! What computes them is not known here. An allocator may keep memory of earlier asks; jobs are named by their ids.
+//! It does not depend on the method that computes them. An allocator may remember earlier requests; jobs are
+//! identified by their ids.
 
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId, JobId, SimTime};
@@ -8,7 +9,7 @@ use gangline_model::{GpuType, GpuTypeId, JobId, SimTime};
 /// The active jobs, in order of their ids; tables are row by row, `jobs x types`.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
-    /// The round that asks.
+    /// Time of the round.
     pub now: SimTime,
     /// Seed of the run.
     pub seed: u64,
@@ -18,17 +19,17 @@ pub struct Ask {
     pub rates: Vec<f64>,
     /// GPUs of each gang.
     pub gangs: Vec<f64>,
-    /// Weights.
+    /// Weights of the jobs.
     pub weights: Vec<f64>,
-    /// Work left as the run tells it; empty for a policy that may not know it.
+    /// Remaining work according to the run's estimates; empty for a policy that may not know it.
     pub remaining: Vec<f64>,
-    /// Work that is really left, where the run tells something else; else empty.
+    /// True remaining work, where estimates differ from it; otherwise empty.
     pub true_remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
     /// Seconds to the deadline, infinite for none; empty if no job of the trace has one.
     pub time_left_s: Vec<f64>,
-    /// The type on which a job runs by its share; a job that only fills a gap has none.
+    /// The type on which a job runs through its share; `None` for a job that only fills a gap.
     pub running: Vec<Option<GpuTypeId>>,
     /// GPUs of each type on servers that are up.
     pub capacity: Vec<f64>,
@@ -40,24 +41,24 @@ pub struct Ask {
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
-    /// Rate of a job of one kind beside one of another, `kinds x kinds x types`; 0 if they may not share.
+    /// Rate of a job of one kind with one of another, `kinds x kinds x types`; 0 if they may not share.
     pub pair_rates: Vec<f64>,
 }
 
 /// Share of a job's time on the same GPUs as another job, or as any job of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairShare {
-    /// Place of the job in the ask.
+    /// Row of the job in the request.
     pub row: usize,
-    /// Kind of the other, as in the ask; its row if the policy pairs single jobs.
+    /// Kind of the other job, as in the request; its row if the policy pairs single jobs.
     pub beside: u32,
-    /// Where.
+    /// GPU type on which they share.
     pub gpu_type: GpuTypeId,
     /// Fraction of time.
     pub share: f64,
 }
 
-/// What each job gets.
+/// Shares of all jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
     /// Time alone, `jobs x types`.
@@ -66,9 +67,9 @@ pub struct Shares {
     pub pair_shares: Vec<PairShare>,
 }
 
-/// Gives each job a share of its time on each type.
+/// Gives each job a share of its time on each GPU type.
 pub trait Allocator: Send {
-    /// Meets the GPU types of the cluster, once, before the first ask.
+    /// Receives the GPU types of the cluster, once, before the first request.
     ///
     /// # Errors
     /// [`PolicyError`] if it cannot serve this cluster.
@@ -80,10 +81,10 @@ pub trait Allocator: Send {
     /// Shares of the active jobs, `jobs x types`, each in 0..=1.
     ///
     /// # Errors
-    /// [`PolicyError`] if there are none; the run ends.
+    /// [`PolicyError`] if no shares can be found; the run ends.
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError>;
 
-    /// The same where jobs may share GPUs; none does unless the allocator knows how.
+    /// Like [`Self::allocate`], where jobs may share GPUs. By default no jobs share.
     ///
     /// # Errors
     /// Those of [`Self::allocate`].

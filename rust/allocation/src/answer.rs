@@ -1,4 +1,4 @@
-//! What an allocation gives to classes of jobs, in terms of no method.
+//! The result of an allocation for classes of jobs, independent of the method.
 
 use super::choose::Pair;
 use super::space::{Plan, Space, Spent};
@@ -6,26 +6,26 @@ use super::space::{Plan, Space, Spent};
 /// Two classes sharing GPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairTime {
-    /// The two; one class twice for two of its jobs.
+    /// The two classes; the same class twice for two of its jobs.
     pub classes: [usize; 2],
-    /// Where.
+    /// GPU type on which they share.
     pub gpu_type: usize,
     /// Job-seconds per second.
     pub time: f64,
 }
 
-/// What classes get.
+/// Result for the classes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Time of classes that share GPUs; none of it is 0.
+    /// Time of classes that share GPUs, without zeros.
     pub together: Vec<PairTime>,
-    /// In the objective's own terms.
+    /// Value of the objective, in its own unit.
     pub objective: f64,
     /// Water filling: the level of each class.
     pub levels: Vec<f64>,
-    /// What had to be left out.
+    /// Deadlines and failures of methods.
     pub notes: Notes,
     /// Name of the method; empty for a closed form.
     pub method: String,
@@ -35,21 +35,21 @@ pub struct Answer {
     pub iterations: u32,
 }
 
-/// What an allocation could not do, or not at once.
+/// Deadlines that an allocation misses, and methods that failed on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Notes {
-    /// Deadlines that have passed.
+    /// Number of deadlines that have passed.
     pub passed: f64,
     /// Weight of the deadlines that are missed.
     pub missed: f64,
-    /// Whether programs had to do what prices could not.
+    /// Whether the price method failed and programs were solved instead.
     pub prices_failed: bool,
-    /// Whether a program had to be solved in another way.
+    /// Whether a program needed a second method.
     pub is_retry: bool,
 }
 
 impl Answer {
-    /// A plan that is this good.
+    /// The answer for a plan with this objective.
     pub(crate) fn of(space: &Space<'_>, plan: Plan, objective: f64) -> Self {
         Self {
             together: together(&space.pairs, &plan.together),
@@ -59,7 +59,7 @@ impl Answer {
         }
     }
 
-    /// The same with what the solves took.
+    /// Adds the statistics of the solves.
     pub(crate) fn by(mut self, spent: Spent) -> Self {
         self.method = spent.method;
         self.programs = spent.programs;
@@ -69,7 +69,7 @@ impl Answer {
     }
 }
 
-/// Pairs that have time.
+/// Pairs with a positive time.
 fn together(pairs: &[Pair], times: &[f64]) -> Vec<PairTime> {
     let used = pairs.iter().zip(times).filter(|(_, time)| **time > 0.0);
     used.map(|(pair, &time)| PairTime {

@@ -1,68 +1,72 @@
-//! The best plan above floors, exactly: a simplex method that knows the shape of these programs.
+//! The best plan above floors, exactly: a simplex method for the structure of these programs.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `x[c,k]` | shares | time of one job of class c on type k |
 //! | `n_c`, `s_c` | `members`, `gangs` | jobs of the class, GPUs of a job |
 //! | `W_k` | `capacity` | GPUs of a type |
-//! | `f_c` | `floors` | least `rates . x` of a job |
+//! | `f_c` | `floors` | minimum of `rates . x` for a job |
 //! | `y[a,b,k]` | pair | time that jobs of classes a and b spend together on type k |
 //! | `t` | level | all floors rise to `f (1 + t)` |
 //! | `q` | `prices` | multipliers of the linking rows |
 //!
-//! Maximises `sum n gains . x` subject to `sum_k x <= 1`, `rates . x >= f` for each class, and `sum n s x <= W` for each
-//! type. A class has two rows of its own, so that two of its columns are always basic (its keys). Only as many other
-//! columns are basic as there are linking rows, one per type: prices come from a system of that size, and a step costs
-//! nothing that grows with the classes. Which of them gain is found by a look at all, O(classes x types), and each of these is
-//! asked again at the prices of then, so that looks are few. It always starts from nothing: equal programs give equal bits,
-//! whatever was solved before.
+//! Maximises `sum n gains . x` subject to `sum_k x <= 1`, `rates . x >= f` for each class, and `sum n s x <= W` for
+//! each type. Each class has two rows of its own, so two of its columns are always basic (its keys). The number of
+//! other basic columns equals the number of linking rows, one per type. Prices therefore come from a system of that
+//! size, and the cost of a step does not grow with the number of classes.
 //!
-//! A pair has entries in the rows of two classes, and the level in those of all; neither can be a key. Where a key leaves
-//! the basis and no other column of its class can take its place, it stays, pinned to 0: a linking row says so. There are
-//! never more pins than basic pairs and levels.
+//! A scan over all columns, O(classes x types), finds those with a gain. Each of them is priced again with the
+//! current prices before the next scan, so scans are rare. The method always starts without earlier results: equal
+//! programs give equal bits.
+//!
+//! A pair has entries in the rows of two classes, and the level in those of all classes, so neither can be a key. If
+//! a key leaves the basis and no other column of its class can replace it, it stays and is pinned to 0 by a linking
+//! row. There are never more pins than basic pairs and levels.
 
 use super::model::SolverError;
 use super::square::{Links, Square};
 use smallvec::{SmallVec, smallvec};
 
-/// A reduced cost up to this is none; the largest gain of a class is 1.
+/// A reduced cost up to this counts as 0; the largest gain of a class is 1.
 const OPTIMAL: f64 = 1e-11;
-/// Nor, while floors rise, is one up to this part of the largest price.
+/// While floors rise, a reduced cost up to this part of the largest price also counts as 0.
 const ROUNDING: f64 = 1e-14;
-/// A pivot below this is noise.
+/// A pivot below this counts as noise.
 const PIVOT: f64 = 1e-9;
-/// What all types together may lack after the first phase, as parts of them.
+/// Shortage over all types that remains allowed after the first phase, relative to their GPUs.
 const LACKING: f64 = 1e-11;
-/// Steps without progress after which the first possible column is taken; what cycles even so ends at the limit of steps.
+/// Steps without progress after which the first improving column is taken. If it still cycles, the limit of steps
+/// ends it.
 const STALLED: u32 = 40;
-/// A floor whose multiplier is above this part of the largest limits the level; one below it is asked again in the next rise.
+/// A floor whose multiplier is above this part of the largest one limits the level; a floor below it is tested again
+/// in the next rise.
 const LIMITS: f64 = 1e-3;
-/// What a second objective may give up of the first: below what any comparison looks at, above noise.
+/// Part of the first objective that a second one may give up: below the precision of every comparison, above noise.
 const SLACK: f64 = 1e-9;
 
 /// Time of two classes on the same GPUs, or of two jobs of one class.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    /// The two.
+    /// The two classes.
     pub classes: [usize; 2],
-    /// Where.
+    /// GPU type on which they share.
     pub gpu_type: usize,
-    /// Rate of a job of each beside the other.
+    /// Rate of a job of each class with the other.
     pub rates: [f64; 2],
-    /// What both together count while they run.
+    /// Gain per unit of time of both together.
     pub gain: f64,
-    /// What they count in the next objective.
+    /// Gain in the next objective.
     pub then: f64,
 }
 
 /// A program; tables are row by row, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct Choose<'a> {
-    /// What the floors ask for; 0 where a class cannot run.
+    /// Rates that the floors refer to; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// What a share counts.
+    /// Gain per unit of each share.
     pub gains: &'a [f64],
-    /// What is maximised among the optima, if anything.
+    /// Objective that chooses among the optima, if any.
     pub then: Option<&'a [f64]>,
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -70,48 +74,48 @@ pub struct Choose<'a> {
     pub members: &'a [f64],
     /// GPUs of each type.
     pub capacity: &'a [f64],
-    /// Least rate of a job of each class.
+    /// Minimum rate of a job of each class.
     pub floors: &'a [f64],
-    /// Prices of all GPUs of each type from which the first plan is made; empty for none.
+    /// Prices of all GPUs of each type, from which the first plan is made; empty for none.
     pub prices: &'a [f64],
     /// Classes that may share GPUs.
     pub pairs: &'a [Pair],
-    /// Whether all floors rise together as far as they can: then this is the first objective, and `gains` the next.
+    /// Whether all floors rise together as far as possible. That is then the first objective, and `gains` the next.
     pub rises: bool,
 }
 
-/// The plan, and the steps that it took.
+/// The plan, and the number of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
     /// Job-seconds per second of each pair.
     pub together: Vec<f64>,
-    /// The first objective: what the gains add up to, or by what part of themselves all floors rise.
+    /// Value of the first objective: the sum of gains, or the factor by which all floors rise.
     pub value: f64,
-    /// What part of 1 the floor of each class has in the limit on their level: no plan reaches floors whose quotients by
-    /// these, weighted so, add up to more than 1 and the level. Empty unless floors rise.
+    /// Weight of the floor of each class in the limit of their level. No plan reaches floors whose quotients by
+    /// these, weighted so, add up to more than 1 plus the level. Empty unless floors rise.
     pub weights: Vec<f64>,
     /// Simplex steps.
     pub steps: u32,
 }
 
-/// A basic column beside the keys: of a class, or of a linking row.
+/// A basic column other than the keys: of a class, or of a linking row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Extra {
     Own(usize, usize),
-    /// Of a pair.
+    /// The column of a pair.
     Pair(usize),
-    /// What all floors rise.
+    /// The common level of all floors.
     Level,
-    /// What is left of a linking row.
+    /// The slack of a linking row.
     Left(usize),
-    /// What it lacks, in the first phase only.
+    /// The shortage in a linking row, in the first phase only.
     Lacks(usize),
 }
 
 impl Extra {
-    /// Its place in an order of all columns.
+    /// Its position in a total order of columns.
     fn place(self) -> (usize, usize) {
         match self {
             Self::Left(link) | Self::Lacks(link) => (0, link),
@@ -127,41 +131,41 @@ type Rows = [f64; 2];
 struct Simplex<'a> {
     problem: &'a Choose<'a>,
     types: usize,
-    /// Linking rows but those of pins.
+    /// Number of linking rows without pins.
     links: usize,
-    /// Classes of each pair, and what its column has in their rows.
+    /// Classes of each pair, and the entries of its column in their rows.
     sides: Vec<[(usize, Rows); 2]>,
-    /// Jobs in a unit of each pair: those of its smaller class.
+    /// Number of jobs in a unit of each pair: those of its smaller class.
     units: Vec<f64>,
-    /// Rates over floors.
+    /// Rates divided by floors.
     scaled: Vec<f64>,
-    /// Objective of a share, all members together, then of pairs and of the level; none in the first phase.
+    /// Objective of a share of all members together, then of pairs and of the level; empty in the first phase.
     cost: Vec<f64>,
-    /// GPUs of all members over those of the type, then of pairs and of the level; 0 where a class cannot run.
+    /// GPUs of all members relative to those of the type, then of pairs and of the level; 0 where a class cannot run.
     held: Vec<f64>,
-    /// What counts for the objective that is kept.
+    /// Gains of the objective that must be kept.
     kept: Vec<f64>,
     right: Links,
     keys: Vec<[usize; 2]>,
     /// Inverse of the two key columns, row by row.
     inverse: Vec<[Rows; 2]>,
-    /// How fast the level lifts the floor of each class; 0 where it does not.
+    /// Rate at which the level raises the floor of each class; 0 where it does not.
     rises: Vec<f64>,
-    /// Classes that have a floor.
+    /// Whether each class has a floor.
     has_floor: Vec<bool>,
-    /// The rates that scaled ones of 1 stood for at first.
+    /// Original rates that a scaled rate of 1 stands for.
     units_of_rates: Vec<f64>,
-    /// Keys (class, place) that are held at 0.
+    /// Keys (class, place) that are fixed at 0.
     pins: SmallVec<[(usize, usize); 8]>,
     extras: SmallVec<[Extra; 6]>,
-    /// Inverse of the working basis, and the multipliers of the linking rows that follow from it.
+    /// Inverse of the working basis, with the resulting multipliers of the linking rows.
     working: Square,
     prices: Links,
-    /// A reduced cost up to this is none.
+    /// A reduced cost up to this counts as 0.
     noise: f64,
-    /// The part of the largest price up to which one is none too; 0 where floors stay.
+    /// Part of the largest price up to which a reduced cost also counts as 0; 0 where floors are fixed.
     rounding: f64,
-    /// What the keys alone leave of the linking rows.
+    /// What remains of the linking rows after the keys.
     residual: Links,
     is_first_phase: bool,
     steps: u32,
@@ -171,7 +175,7 @@ impl Choose<'_> {
     /// Solves to a vertex.
     ///
     /// # Errors
-    /// [`SolverError`] if no plan reaches the floors, or rounding stands in the way.
+    /// [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
     pub fn solve(&self) -> Result<Chosen, SolverError> {
         let mut simplex = Simplex::new(self, self.then.is_some() || self.rises)?;
         simplex.reach_floors()?;
@@ -206,25 +210,25 @@ impl Choose<'_> {
     }
 }
 
-/// How fast the levels of classes rise while some of them can rise no further.
+/// Rates at which the levels of classes rise, given which of them can rise no further.
 pub(crate) type Speeds<'a> = &'a dyn Fn(&[bool]) -> Vec<f64>;
 
-/// What floors reached that rose as far as they could.
+/// Result of raising floors as far as possible.
 pub(crate) struct Filled {
     /// Level of each class.
     pub levels: Vec<f64>,
-    /// How often the floors rose.
+    /// Number of rises.
     pub rises: u32,
-    /// The plan of most gains that reaches them, if it was asked for, and simplex steps.
+    /// The plan with the largest gain that reaches the levels, if requested, and the simplex steps.
     pub plan: Chosen,
 }
 
 impl Choose<'_> {
-    /// Raises all floors together, then those that can rise further, until none can; with `speeds`, each as fast as they
-    /// say. Then, if it `chooses`, takes of all plans that reach the levels one of most gains.
+    /// Raises all floors together, then those that can rise further, until none can. With `speeds`, floors rise at
+    /// those rates. Then, if it `chooses`, it takes the plan with the largest gain among those that reach the levels.
     ///
     /// # Errors
-    /// [`SolverError`] if no plan reaches the floors, or rounding stands in the way.
+    /// [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
     pub(crate) fn fill(
         &self,
         speeds: Option<Speeds<'_>>,
@@ -268,15 +272,15 @@ impl Choose<'_> {
     }
 }
 
-/// How far the floors of classes have risen.
+/// Present levels of the classes.
 struct Water {
-    /// In units of the floor at first, or of the largest rate where there was none.
+    /// In units of the first floor, or of the largest rate where there was no floor.
     reached: Vec<f64>,
     /// Classes that can rise no further.
     done: Vec<bool>,
 }
 
-/// What is maximised.
+/// Objective to maximise.
 #[derive(Clone, Copy, Debug)]
 enum Objective {
     Level,
@@ -285,7 +289,7 @@ enum Objective {
 }
 
 impl Choose<'_> {
-    /// What the gains of a plan add up to.
+    /// Sum of the gains of a plan.
     fn total(&self, plan: &Chosen) -> f64 {
         let types = self.capacity.len();
         let alone = plan.shares.iter().zip(self.gains).enumerate();
@@ -409,7 +413,7 @@ impl<'a> Simplex<'a> {
         self.held.push(gpus / problem.capacity[pair.gpu_type]);
     }
 
-    /// An objective with its largest entry at 1.
+    /// An objective, scaled so that its largest entry is 1.
     fn objective(&self, which: Objective) -> Vec<f64> {
         let problem = self.problem;
         let gains = match which {
@@ -435,7 +439,7 @@ impl<'a> Simplex<'a> {
         whole.into_iter().map(|own| own / largest).collect()
     }
 
-    /// The vertex of a class that is best at the given prices.
+    /// The best vertex of a class at given prices.
     fn first_keys(&self, class: usize, wanted: &[f64]) -> Result<[usize; 2], SolverError> {
         let (time, surplus) = (self.types, self.types + 1);
         let at = class * self.types;
@@ -477,7 +481,7 @@ impl<'a> Simplex<'a> {
         })
     }
 
-    /// The two rows of a class in a column: time, and the floor.
+    /// Entries of a column in the two rows of a class: time and floor.
     fn own_rows(&self, class: usize, column: usize) -> Rows {
         if column < self.types {
             return [1.0, self.scaled[class * self.types + column]];
@@ -489,7 +493,7 @@ impl<'a> Simplex<'a> {
         }
     }
 
-    /// Rows of each class in which a column has entries.
+    /// Calls `visit` for each class in whose rows a column has entries, with these entries.
     #[inline]
     fn each_class(&self, extra: Extra, mut visit: impl FnMut(usize, Rows)) {
         match extra {
@@ -509,7 +513,7 @@ impl<'a> Simplex<'a> {
         }
     }
 
-    /// Place of a column in objectives, and its type; none if it is only what is left of a row.
+    /// Index of a column in the objectives, and its type; `None` for slacks.
     #[inline]
     fn at(&self, extra: Extra) -> Option<(usize, usize)> {
         let own = self.scaled.len();
@@ -539,7 +543,7 @@ impl<'a> Simplex<'a> {
         self.at(extra).map_or(0.0, |(at, _)| self.cost[at])
     }
 
-    /// Entries in the rows of a class in terms of its keys.
+    /// Expresses entries in the rows of a class through its keys.
     #[inline]
     fn by_keys(&self, class: usize, rows: Rows) -> Rows {
         let inverse = &self.inverse[class];
@@ -569,7 +573,7 @@ impl<'a> Simplex<'a> {
         [1.0, f64::from(u8::from(self.has_floor[class]))]
     }
 
-    /// What a class's keys take of the linking rows if none of its other columns is basic.
+    /// Adds what the keys of a class use of the linking rows if none of its other columns is basic.
     fn add_keys(&self, class: usize, times: f64, into: &mut [f64]) {
         let right = self.right_of(class);
         for (key, row) in self.keys[class].iter().zip(&self.inverse[class]) {
@@ -586,7 +590,7 @@ impl<'a> Simplex<'a> {
         self.residual = residual;
     }
 
-    /// What the keys alone leave of all linking rows, pins at the end.
+    /// What remains of all linking rows after the keys, with the pins at the end.
     fn left_by_keys(&self) -> Links {
         let mut left = self.residual.clone();
         for &(class, place) in &self.pins {
@@ -595,7 +599,7 @@ impl<'a> Simplex<'a> {
         left
     }
 
-    /// A column in the linking rows, once the keys have made room for it in the rows of its classes; and its cost.
+    /// A column in the linking rows after the keys of its classes have adjusted to it, and its cost.
     fn reduced(&self, extra: Extra) -> (Links, f64) {
         let mut links: Links = smallvec![0.0; self.links + self.pins.len()];
         let mut cost = self.cost_of(extra);
@@ -621,7 +625,7 @@ impl<'a> Simplex<'a> {
         (links, cost)
     }
 
-    /// Inverts the working basis; sets the multipliers that follow.
+    /// Inverts the working basis and updates the multipliers.
     fn invert_working(&mut self) -> Result<(), SolverError> {
         let reduced = self.extras.iter().map(|&extra| self.reduced(extra));
         let (columns, costs): (SmallVec<[Links; 6]>, Links) = reduced.unzip();
@@ -632,7 +636,7 @@ impl<'a> Simplex<'a> {
         Ok(())
     }
 
-    /// What a column with this place and type adds to the objective beyond what it takes of the linking rows, at the present prices.
+    /// Gain of a column, given by its index and type, minus the price of its use of linking rows.
     #[inline]
     fn worth(&self, (at, gpu_type): (usize, usize)) -> f64 {
         let mut worth = self.cost[at] - self.prices[gpu_type] * self.held[at];
@@ -664,7 +668,7 @@ impl<'a> Simplex<'a> {
         [row(0), row(1)]
     }
 
-    /// The column of a class that gains most.
+    /// The column of a class with the largest gain.
     fn best_of(&self, class: usize) -> Option<(f64, Extra)> {
         let (own, [time, floor]) = (class * self.types, self.duals(class));
         let mut best = (self.noise, None);
@@ -691,7 +695,7 @@ impl<'a> Simplex<'a> {
         is_key(0) || is_key(1) || self.extras.contains(&Extra::Own(class, column))
     }
 
-    /// What a pair or the level gains if these are the multipliers of the classes.
+    /// Gain of a pair or the level, given the multipliers of the classes.
     fn gain_of(&self, extra: Extra, duals: impl Fn(usize) -> Rows) -> Option<(f64, Extra)> {
         let mut gain = self.at(extra).map_or(0.0, |at| self.worth(at));
         self.each_class(extra, |class, rows| {
@@ -701,7 +705,7 @@ impl<'a> Simplex<'a> {
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// The pairs that gain, the best for each first class; and the level.
+    /// Pairs with a gain, the best for each first class, and the level.
     fn shared_offers(&self) -> Vec<(f64, Extra)> {
         if self.sides.is_empty() && !self.problem.rises {
             return Vec::new();
@@ -729,13 +733,13 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// What is left of a linking row, if that gains.
+    /// The slack of a linking row, if it has a gain.
     fn left_of(&self, link: usize) -> Option<(f64, Extra)> {
         let (gain, extra) = (-self.prices[link], Extra::Left(link));
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Columns that gain, at most one of each class and one of its pairs: those that gain most first.
+    /// Columns with a gain, at most one of each class and one of its pairs, largest gain first.
     fn offers(&self) -> Vec<(f64, Extra)> {
         let classes = (0..self.keys.len()).filter_map(|class| self.best_of(class));
         let links = (0..self.links).filter_map(|link| self.left_of(link));
@@ -745,8 +749,8 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// For each class with an entry in a column that moves, in order: the values of its keys, and how fast they fall as
-    /// the entering column rises and the extras fall.
+    /// For each class with an entry in a column that moves, in order: the values of its keys, and how fast they fall
+    /// as the entering column rises and the other basic columns fall.
     fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {
@@ -762,7 +766,7 @@ impl<'a> Simplex<'a> {
                 falls: [0.0; 2],
             })
             .collect();
-        // a column visits its classes in order, mostly one after the other
+        // columns visit their classes in order, mostly in sequence
         let find = |moves: &[Move], next: usize, class: usize| {
             if moves.get(next).is_some_and(|own| own.class == class) {
                 return next;
@@ -795,8 +799,8 @@ impl<'a> Simplex<'a> {
         moves
     }
 
-    /// Steps to the optimum of the present objective. Prices are cheap and a look at all classes is not: each class
-    /// that offers a gain is asked again before the next look.
+    /// Takes steps to the optimum of the present objective. Prices are cheap and a scan of all classes is not, so
+    /// each class with a gain is priced again before the next scan.
     fn run(&mut self) -> Result<(), SolverError> {
         let most = 100 * (self.keys.len() + self.links) as u32 + 1_000;
         let (before, mut still) = (self.steps, 0);
@@ -807,7 +811,7 @@ impl<'a> Simplex<'a> {
                 return Ok(());
             }
             if still > STALLED {
-                // the first that gains, whatever it gains
+                // the first column with a gain of any size
                 offers.sort_by_key(|(_, extra)| extra.place());
                 offers.truncate(1);
             }
@@ -830,12 +834,12 @@ impl<'a> Simplex<'a> {
         }
     }
 
-    /// Brings a column into the basis; how far it went.
+    /// Brings a column into the basis. Returns its new value.
     fn step(&mut self, entering: Extra) -> Result<f64, SolverError> {
         let (column, _) = self.reduced(entering);
         let falls = self.working.times(&column);
         let values = self.working.times(&self.left_by_keys());
-        // (how far, size of the pivot, what leaves): the nearest; of equally near ones the largest pivot
+        // (distance, size of the pivot, leaving column): the smallest distance, then the largest pivot
         let mut leaving: Option<(f64, f64, Leaving)> = None;
         let mut offer = |value: f64, fall: f64, leaves: Leaving| {
             if fall > PIVOT {
@@ -872,7 +876,7 @@ impl<'a> Simplex<'a> {
         Ok(far)
     }
 
-    /// Another basic column of the class becomes the key wherever one can, instead of a pinned one.
+    /// Replaces a pinned key by another basic column of its class where possible.
     fn unpin(&mut self) -> Result<(), SolverError> {
         let mut pin = 0;
         while let Some(&(class, place)) = self.pins.get(pin) {
@@ -898,13 +902,13 @@ impl<'a> Simplex<'a> {
             self.invert_keys(class)?;
             self.add_keys(class, -1.0, &mut residual);
             self.residual = residual;
-            // the last extra, which entered, takes the place of the one that became a key
+            // the last extra, which has just entered, takes the position of the one that became a key
             self.extras.swap_remove(at);
         }
         Ok(())
     }
 
-    /// A first plan that lacks no GPUs.
+    /// Finds a first plan that uses no more GPUs than there are.
     fn reach_floors(&mut self) -> Result<(), SolverError> {
         if !self.is_first_phase {
             return Ok(());
@@ -924,9 +928,10 @@ impl<'a> Simplex<'a> {
         self.invert_working()
     }
 
-    /// Lifts floors to the present level; those that limit it rise no more.
+    /// Raises floors to the present level; those that limit it rise no more.
     ///
-    /// No plan lifts these together, weighted by their multipliers, above the level: all that reach it leave them there.
+    /// No plan raises these floors together, weighted by their multipliers, above the level: every plan that reaches
+    /// it leaves them there.
     fn lift(&mut self, water: &mut Water) -> Result<(), SolverError> {
         let rising = (0..self.keys.len()).filter(|&class| self.rises[class] > 0.0);
         let weight = |class: usize| -self.duals(class)[1] * self.rises[class];
@@ -947,7 +952,7 @@ impl<'a> Simplex<'a> {
             let [_, before] = self.right_of(class);
             let risen = before + self.rises[class] * height;
             water.done[class] = weight > LIMITS * most;
-            // what rounding leaves of a full type is no floor
+            // rounding errors at a full type are not a floor
             if risen > PIVOT {
                 times[class] = risen;
                 water.reached[class] *= risen;
@@ -960,7 +965,7 @@ impl<'a> Simplex<'a> {
                 *speed = 0.0;
             }
         }
-        // the level is at 0 again, and so is what a class that limits it has above its floor: one takes the other's place
+        // the level is 0 again, and so is the slack of a limiting class above its floor: the slack replaces the level
         self.extras[level] = Extra::Own(first, self.types + 1);
         self.unpin()?;
         self.invert_working()
@@ -986,7 +991,7 @@ impl<'a> Simplex<'a> {
         Ok(())
     }
 
-    /// How fast each floor rises from now on, the one that doubles first in one unit of the level.
+    /// Sets how fast each floor rises: the fastest doubles in one unit of the level.
     fn set_speeds(&mut self, water: &Water, speeds: Option<Speeds<'_>>) {
         let Some(speeds) = speeds else { return };
         let speeds = speeds(&water.done);
@@ -1014,12 +1019,12 @@ impl<'a> Simplex<'a> {
             .collect();
     }
 
-    /// From now on the plan keeps what it reaches.
+    /// Adds a row that keeps the value that the plan has reached.
     fn keep(&mut self, objective: Objective) -> Result<(), SolverError> {
         self.kept = self.objective(objective);
         self.right[self.types] = 0.0;
         self.set_residual();
-        // its own row is the last; what is left of it is basic since the start
+        // its own row is the last; its slack is basic from the start
         self.invert_working()?;
         let values = self.working.times(&self.left_by_keys());
         let place = self
@@ -1057,7 +1062,7 @@ impl<'a> Simplex<'a> {
                 Extra::Level => plan.value = value,
                 _ => {}
             }
-            value >= -1e-7 // as HiGHS does
+            value >= -1e-7 // the tolerance of HiGHS
         };
         let mut is_fine = true;
         for (&extra, &value) in self.extras.iter().zip(&values) {
@@ -1092,7 +1097,7 @@ fn minus(rows: Rows, times: f64, other: Rows) -> Rows {
 
 type Moves = SmallVec<[Move; 7]>;
 
-/// What a class's keys hold, and how fast they fall.
+/// Values of the keys of a class, and how fast they fall.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     class: usize,
@@ -1100,7 +1105,7 @@ struct Move {
     falls: Rows,
 }
 
-/// What a scaled rate of 1 is: the floor, or the largest rate where there is none.
+/// Original value of a scaled rate of 1: the floor, or the largest rate if there is no floor.
 fn rate_unit(rates: &[f64], floor: f64) -> f64 {
     let largest = rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     if floor > 0.0 { floor } else { largest }

@@ -1,7 +1,7 @@
-//! Groups equal rows: jobs that an allocation cannot tell apart share one set of variables.
+//! Groups equal rows: jobs that look the same to an allocation share one set of variables.
 //!
-//! Equal means equal bits. One pass over the rows with an open hash table of class numbers, which is
-//! asked and never walked: O(rows), and the classes are numbered by their first row.
+//! Equal means equal bits. One pass over the rows with an open hash table of class numbers, which is never iterated.
+//! O(rows), and classes are numbered by their first row.
 
 /// Part of each row: `width` words per row, row after row.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct RowPart<'a> {
     pub width: usize,
 }
 
-/// Which class each row is in; classes are numbered by their first row.
+/// Class of each row; classes are numbered by their first row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowClasses {
     /// Class of each row.
@@ -76,7 +76,7 @@ impl<'a> RowPart<'a> {
     }
 }
 
-/// Multiplies and folds each word in; the constant is the golden ratio in 64 bits.
+/// Hash of a row; the constant is the golden ratio in 64 bits.
 fn digest(parts: &[RowPart<'_>], row: usize) -> u64 {
     let mut digest = 0_u64;
     for word in parts.iter().flat_map(|part| part.row(row)) {

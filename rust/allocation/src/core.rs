@@ -1,4 +1,5 @@
-//! The programs of allocations by the methods of this crate: prices for an objective, a simplex method for the plan.
+//! Solves the programs of allocations with the methods of this crate: prices for an objective, a simplex method for
+//! the plan.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
@@ -9,17 +10,17 @@ use super::rho::Fairness;
 use super::space::{Method, Plan, Space, Spent, Water};
 use super::trials::SAME;
 
-/// Evaluations of the price method.
+/// Maximum number of evaluations of the price method.
 pub(crate) const EVALUATIONS: u32 = 1_000;
-/// Gap of prices where no plan is chosen afterwards.
+/// Gap of the price method if no plan is chosen afterwards.
 const GAP: f64 = 1e-9;
 
-/// Solves without help from outside.
+/// Solves without an external solver.
 #[derive(Default)]
 pub(crate) struct Core {
-    /// What solves took.
+    /// Statistics of the solves.
     pub spent: Spent,
-    /// Prices alone: the plan that they end at, whatever it is worth. There are no pairs then.
+    /// Whether the plan of the price method is used as it is. Then there are no pairs.
     pub is_prices: bool,
 }
 
@@ -44,7 +45,7 @@ impl Core {
         Ok(plan)
     }
 
-    /// The plan of most worth that reaches the floors.
+    /// The plan with the largest worth that reaches the floors.
     fn above(
         &mut self,
         space: &Space<'_>,
@@ -198,7 +199,7 @@ impl Method for Core {
         }
         let floors = found.levels.iter().zip(water.worth);
         let floors: Vec<f64> = floors.map(|(level, worth)| level / worth).collect();
-        // of two plans to begin with, the one that takes fewer GPUs
+        // of two possible first plans, the one with fewer GPUs
         let plan = self.above(space, &floors, space.capacity)?;
         Ok((found.levels, plan))
     }

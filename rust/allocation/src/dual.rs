@@ -1,31 +1,31 @@
-//! Max-min by prices: as many unknowns as GPU types, whatever the number of jobs.
+//! Max-min fairness by prices: one unknown per GPU type, for any number of jobs.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | `a[c,k]` | `rates` | what time on type k counts for a job of class c |
+//! | `a[c,k]` | `rates` | value of time on type k for a job of class c |
 //! | `s_c`, `n_c` | `gangs`, `members` | GPUs of a job, jobs of the class |
 //! | `W_k` | `capacity` | GPUs of a type |
 //! | `p_k` | `prices` | price of all GPUs of a type |
 //! | `z` | `z` | the smallest `a . x` |
 //!
-//! Given prices, the best z maximises `z - cost of z`, a concave function of one number whose slope
-//! falls at the corners of the classes' hulls: the z where the slopes add up to 1 is found by selection,
-//! in O(classes x types). That plan has a value and leaves or lacks GPUs: a cut for the prices, a column
-//! for the master. The value at any prices bounds z from above, the best mix of plans from below.
-//! 20 to 40 evaluations bring both together, from 100 to 100,000 classes (measured).
+//! Given prices, the best z maximises `z - cost of z`. This is a concave function of one number whose slope falls at
+//! the corners of the classes' hulls. The z at which the slopes add up to 1 is found by selection, in O(classes x
+//! types). The resulting plan has a value and leaves or lacks GPUs; this is a cut for the prices and a column for the
+//! master. The value at any prices bounds z from above, and the best mix of plans from below. 20 to 40 evaluations
+//! close the gap, from 100 to 100,000 classes (measured).
 
 use super::frontier::{Corner, Hulls, edge_price, reach};
 use super::master::{Master, Mix};
 use super::model::SolverError;
 
-/// Trial prices lie this far from the best ones towards the master's: ours, measured; damps swings.
+/// Trial prices lie at this part of the way from the best ones to the master's. Our own choice, measured; it damps
+/// oscillation.
 const STEP: f64 = 0.7;
 
 /// A max-min program; tables are row by row, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxMin<'a> {
-    /// What a unit of time counts; 0 where a class cannot run. Each class has a positive entry on a type
-    /// with GPUs.
+    /// Value of a unit of time; 0 where a class cannot run. Each class has a positive entry on a type with GPUs.
     pub rates: &'a [f64],
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -35,24 +35,24 @@ pub struct MaxMin<'a> {
     pub capacity: &'a [f64],
 }
 
-/// What the price method found.
+/// Result of the price method.
 #[derive(Clone, Debug)]
 pub struct PriceSolution {
     /// Objective that the shares reach.
     pub z: f64,
-    /// No plan reaches more than this.
+    /// Upper bound of the objective.
     pub bound: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
     /// Prices that prove the bound, each of all GPUs of a type.
     pub prices: Vec<f64>,
-    /// Plans that were looked at.
+    /// Number of plans evaluated.
     pub evaluations: u32,
 }
 
-/// Demands that are met up to this part are met.
+/// A demand counts as met if at most this part is missing.
 const MET: f64 = 1e-10;
-/// Evaluations after which rounding stands in the way of a close gap, and the gap that is then enough.
+/// Number of evaluations after which rounding errors may prevent a close gap, and the gap that is then enough.
 const FEW: u32 = 60;
 const WIDE_GAP: f64 = 1e-9;
 
@@ -98,25 +98,25 @@ impl MaxMin<'_> {
     }
 }
 
-/// When a search by prices is over.
+/// When a search by prices ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
-    /// Both bounds are this close.
+    /// The bounds are this close.
     Gap(f64),
-    /// All of the demand can be met; or prices say that it cannot, and half of how far it is from that at least.
+    /// It is known whether the demand can be met; if it cannot, the bounds are also within half of the shortage.
     Known,
 }
 
-/// What part of a demand can be met.
+/// The part of a demand that can be met.
 #[derive(Clone, Debug)]
 pub(crate) struct Met {
-    /// The part that the mix of plans meets.
+    /// The part of the demand that the mix of plans meets.
     pub z: f64,
-    /// No plan meets more.
+    /// Upper bound of that part.
     pub bound: f64,
     /// Prices that prove the bound.
     pub prices: Vec<f64>,
-    /// Plans that were looked at.
+    /// Number of plans evaluated.
     pub evaluations: u32,
     mix: Mix,
     plans: Vec<Plan>,
@@ -125,36 +125,36 @@ pub(crate) struct Met {
 }
 
 impl Met {
-    /// Whether all of the demand is met.
+    /// Returns whether the whole demand is met.
     pub(crate) fn is_all(&self) -> bool {
         self.z >= 1.0 - MET
     }
 }
 
-/// Classes, and the GPUs that they compete for; prices say what is cheap.
+/// Classes, and the GPUs for which they compete at given prices.
 pub(crate) struct Market<'a> {
     problem: &'a MaxMin<'a>,
-    /// (type, rate) of what a class can use, slowest first, class by class.
+    /// (type, rate) of the types that a class can use, slowest first, class by class.
     entries: Vec<(u32, f64)>,
     ends: Vec<usize>,
     /// Largest rate of each class.
     pub fastest: Vec<f64>,
-    /// Share per GPU of a type under an equal split, at most all of the time in total; and the rate that it gives.
+    /// Share per GPU of a type under an equal split, at most all of the time in total, and the resulting rate.
     equal: Vec<f64>,
     pub split: Vec<f64>,
-    /// At the prices of the last plan.
+    /// Hulls at the prices of the last plan.
     pub hulls: Hulls,
     /// Corners of one plan: (part of the demand, slope), reused.
     corners: Vec<(f64, f64)>,
 }
 
-/// The cheapest shares at some prices.
+/// The cheapest shares at given prices.
 #[derive(Clone, Debug)]
 struct Plan {
     prices: Vec<f64>,
     /// The part of the demand that is met, in equal splits.
     z: f64,
-    /// z minus what the shares cost plus what all GPUs are worth.
+    /// z minus the cost of the shares plus the value of all GPUs.
     bound: f64,
     left: Vec<f64>,
 }
@@ -204,9 +204,9 @@ impl<'a> Market<'a> {
         Ok(market)
     }
 
-    /// The largest part of a demand, in steps per second of a job of each class, that can be met.
+    /// The largest part of a demand that can be met, in steps per second of a job of each class.
     ///
-    /// Starts at `prices` if there are any, and again without them where rounding stands in the way.
+    /// Starts at `prices` if there are any, and again without them if rounding errors prevent a solution.
     pub(crate) fn most(
         &mut self,
         demand: &[f64],
@@ -228,7 +228,7 @@ impl<'a> Market<'a> {
         until: Until,
         evaluations: u32,
     ) -> Result<Met, SolverError> {
-        // in units of what an equal split meets, all numbers are about 1
+        // in units of what an equal split meets, so that all numbers are about 1
         let parts = self.split.iter().zip(demand).map(|(own, all)| own / all);
         let reference = parts.fold(f64::INFINITY, f64::min);
         let unit: Vec<f64> = demand.iter().map(|all| 1.0 / (all * reference)).collect();
@@ -277,12 +277,12 @@ impl<'a> Market<'a> {
                     unit,
                 });
             }
-            // A damped trial that brought nothing is followed by an undamped one, which must.
+            // After a damped trial without improvement, an undamped one must improve.
             let step = if lower || rose { STEP } else { 1.0 };
             let trials = best_prices.iter().zip(&mix.prices);
             prices = trials
                 .zip(self.problem.capacity)
-                // nothing is sold where there are no GPUs
+                // types without GPUs have price 0
                 .map(|((best, new), gpus)| if *gpus > 0.0 { best + step * (new - best) } else { 0.0 })
                 .collect();
         }
@@ -322,7 +322,7 @@ impl<'a> Market<'a> {
         shares
     }
 
-    /// Hulls of all classes at some prices, each of all GPUs of a type.
+    /// Computes the hulls of all classes at given prices, each of all GPUs of a type.
     pub(crate) fn set_hulls(&mut self, prices: &[f64]) {
         self.hulls.clear();
         let mut start = 0;
@@ -342,13 +342,13 @@ impl<'a> Market<'a> {
         &self.entries[start..self.ends[class]]
     }
 
-    /// What an equal split leaves of each type, as a part of it.
+    /// The part of each type that an equal split leaves free.
     fn left_of_split(&self) -> Vec<f64> {
         let problem = self.problem;
         let gangs = problem.gangs.iter().zip(problem.members);
         let held = self.equal.iter().zip(gangs);
         let held: f64 = held.map(|(share, (gang, jobs))| share * gang * jobs).sum();
-        // Types without GPUs have nothing to leave; classes do not use types they cannot run on.
+        // types without GPUs have nothing left; classes do not use types on which they cannot run
         let left = |gpus: &f64| {
             if *gpus > 0.0 {
                 (1.0 - held).max(0.0)
@@ -359,14 +359,14 @@ impl<'a> Market<'a> {
         problem.capacity.iter().map(left).collect()
     }
 
-    /// All GPUs are worth what an equal split reaches, each type in proportion to its GPUs.
+    /// Prices at which all GPUs are worth what an equal split reaches, in proportion to the GPUs of each type.
     fn first_prices(&self) -> Vec<f64> {
         let capacity = self.problem.capacity;
         let gpus: f64 = capacity.iter().sum();
         capacity.iter().map(|own| own / gpus).collect()
     }
 
-    /// The plan that is best at some prices; `unit` is the part of the demand per step per second.
+    /// The best plan at given prices; `unit` is the part of the demand per step per second.
     fn plan(&mut self, prices: &[f64], unit: &[f64]) -> Plan {
         let problem = self.problem;
         self.set_hulls(prices);

@@ -1,17 +1,18 @@
-//! Which of the plans that a heterogeneity-agnostic policy cannot tell apart: the even one.
+//! The even plan among those that are equal for a heterogeneity-agnostic policy.
 //!
-//! To a policy that knows no rates all types on which a job can run are alike, so that any split of the job's time over
-//! them is an optimum. A vertex would send a job to one type, perhaps the slowest, for as long as it lives. Here each
-//! job's time goes to its types in proportion to their GPUs: what a mean rate over the cluster stands for. Only where types
-//! would overflow, as some jobs cannot run everywhere, is time moved to others, along the shortest way.
+//! A policy without rates treats all types on which a job can run as equal, so any split of the job's time among them
+//! is an optimum. A vertex would send a job to one type, perhaps the slowest, for its whole life. Here the time of
+//! each job is divided among its types in proportion to their GPUs, which corresponds to a mean rate over the
+//! cluster. If types would overflow because some jobs cannot run everywhere, time moves to others along a shortest
+//! path.
 
 use super::program::within;
 use std::collections::VecDeque;
 
-/// What is left over of a type by rounding, as a part of its GPUs.
+/// Part of the GPUs of a type that rounding may leave over.
 const NOISE: f64 = 1e-12;
 
-/// Classes of jobs and where they can run; tables are row by row, `classes x types`.
+/// Classes of jobs, and where they can run; tables are row by row, `classes x types`.
 pub struct Spread<'a> {
     /// Rates; 0 where a class cannot run.
     pub rates: &'a [f64],
@@ -24,7 +25,7 @@ pub struct Spread<'a> {
 }
 
 impl Spread<'_> {
-    /// Splits the time of each class evenly over its types; how much time it has does not change.
+    /// Splits the time of each class evenly among its types without changing its total.
     ///
     /// # Examples
     /// ```
@@ -54,7 +55,7 @@ impl Spread<'_> {
                 }
             }
         }
-        // each way fills a type, empties one or uses up a step of it
+        // each path fills a type, empties one, or exhausts one of its steps
         for _ in 0..4 * types.pow(3) {
             let Some((way, amount)) = self.way_out(shares) else {
                 break;
@@ -78,19 +79,20 @@ impl Spread<'_> {
         self.rates[at] > 0.0 && self.capacity[gpu_type] > 0.0
     }
 
-    /// GPUs that a class holds on a type, on average.
+    /// Mean number of GPUs that a class holds on a type.
     fn held(&self, shares: &[f64], class: usize, gpu_type: usize) -> f64 {
         let share = shares[class * self.capacity.len() + gpu_type];
         share * self.gangs[class] * self.members[class]
     }
 
-    /// GPUs that could go from a type to another.
+    /// Number of GPUs that could move from one type to another.
     fn movable(&self, shares: &[f64], from: usize, to: usize) -> f64 {
         let classes = (0..self.gangs.len()).filter(|&class| self.can(class, to));
         classes.map(|class| self.held(shares, class, from)).sum()
     }
 
-    /// The shortest way from the first type that overflows to one with GPUs to spare, and how many go along it.
+    /// The shortest path from the first type that overflows to one with spare GPUs, and the number of GPUs that move
+    /// along it.
     fn way_out(&self, shares: &[f64]) -> Option<(Vec<usize>, f64)> {
         let types = self.capacity.len();
         let over: Vec<f64> = (0..types)
@@ -126,7 +128,7 @@ impl Spread<'_> {
         None
     }
 
-    /// Moves so many GPUs from a type to another, the same part of each class that can use both.
+    /// Moves a number of GPUs from one type to another, in the same proportion for each class that can use both.
     fn shift(&self, shares: &mut [f64], from: usize, to: usize, amount: f64) {
         let part = (amount / self.movable(shares, from, to)).min(1.0);
         for class in 0..self.gangs.len() {
@@ -146,7 +148,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Any plan that fits, spread: the time of each class stays, it fits, and it is even where all can run anywhere.
+        /// Spreads any plan that fits: each class keeps its time, the plan fits, and it is even where all jobs can
+        /// run anywhere.
         #[test]
         fn it_keeps_time_and_fits(
             classes in prop::collection::vec((1_u32..9, 1_u32..5, prop::collection::vec((any::<bool>(), 0.0_f64..1.0), 5)), 1..8),
@@ -186,7 +189,8 @@ mod tests {
 
     #[test]
     fn only_what_does_not_fit_is_moved() {
-        // two types of one GPU, one of the two jobs is bound to the first: the other gives way as far as it has to
+        // two types with one GPU each; one of the two jobs can use only the first, so the other moves as far as
+        // necessary
         let ones = [1.0, 1.0];
         let spread = Spread {
             rates: &[1.0, 1.0, 1.0, 0.0],
@@ -204,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_way_may_lead_over_other_types() {
-        // each job has two types but the first, which is bound: room is on the third type, two steps from the first
+        // each job can use two types; the first is restricted to one; the free GPUs are on the third type, two steps
+        // away
         let (gangs, members) = ([1.0; 3], [1.0; 3]);
         let spread = Spread {
             rates: &[1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0],
@@ -225,8 +230,8 @@ mod tests {
 
     #[test]
     fn a_type_with_room_gets_no_more_than_fits() {
-        // Two jobs are bound to the first type and fill it. Of the next, a quarter moves to each of the others, and the
-        // last job, whose types have room for that, stays as it is.
+        // Two jobs can use only the first type and fill it. A quarter of the next job moves to each of the other
+        // types. The last job, whose types have enough room, does not move.
         let ones = [1.0; 3];
         let spread = Spread {
             rates: &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0],
@@ -241,8 +246,8 @@ mod tests {
 
     #[test]
     fn the_shortest_way_is_taken() {
-        // The first and the third type are full of jobs that are bound to them. The second has room for what the next job
-        // has to give up; the last job, which could make room on the third, stays as it is.
+        // The first and the third type are full of jobs that can use nothing else. The second has room for the time
+        // that the next job must give up. The last job, which could make room on the third, does not move.
         let ones = [1.0; 4];
         let spread = Spread {
             rates: &[

@@ -1,36 +1,36 @@
-//! What an objective knows besides the jobs.
+//! Facts that an objective needs in addition to the jobs.
 use gangline_model::words;
 
-/// The rates that an objective knows.
+/// The rates that an objective uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Those of each type.
+    /// The rates on each type.
     Own,
-    /// Of each job the mean over all GPUs, wherever it can run.
+    /// For each job, the mean rate over all GPUs, wherever it can run.
     Mean,
-    /// Of each job that on this type, wherever it can run.
+    /// For each job, its rate on this type, wherever it can run.
     Reference(usize),
 }
 
 words! {
     /// How an entity divides its weight.
     pub enum Inside {
-        /// Among all its jobs that can rise, by their weights.
+        /// Among all its jobs that can still rise, by their weights.
         Fairness = "fairness",
-        /// All to the first job that can rise.
+        /// All to the first job that can still rise.
         Fifo = "fifo",
     }
 }
 
-/// What an objective has to know besides the jobs.
+/// Facts that an objective needs in addition to the jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Prices per GPU-hour and type.
+    /// Price per GPU-hour of each type.
     pub prices: Vec<f64>,
-    /// The type whose rates stand for all.
+    /// The type whose rates are used on all types.
     pub reference: Option<usize>,
     /// How each entity divides its weight.
     pub inside: Vec<Inside>,
-    /// Types by name.
+    /// Types in the order of their names.
     pub by_name: Vec<usize>,
 }

@@ -1,7 +1,7 @@
 //! The cheapest way to reach a rate when GPU time has a price.
 //!
-//! A class has a point (rate, cost) for each type and one for idling; mixing them in time reaches the
-//! lower convex hull. Between two adjacent points of the hull, cost grows by a constant price per rate.
+//! A class has a point (rate, cost) for each type and one for idling. Mixing them over time reaches the lower convex
+//! hull. Between two adjacent points of the hull, the cost grows at a constant price per rate.
 
 /// One end of a hull edge.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl Hulls {
 
     /// Adds the hull of points in ascending order of rate.
     ///
-    /// Of two types with the same rate the cheaper stays; at the same cost, the first.
+    /// Of two types with the same rate, the cheaper one is kept; at the same cost, the first.
     pub(crate) fn push(&mut self, points: impl Iterator<Item = Corner>) {
         let hull = &mut self.corners;
         let start = hull.len();
@@ -63,7 +63,7 @@ impl Hulls {
     }
 }
 
-/// Whether the price per rate is larger after `middle` than before it.
+/// Returns whether the price per rate is larger after `middle` than before it.
 fn turns_up(left: Corner, middle: Corner, right: Corner) -> bool {
     (middle.cost - left.cost) * (right.rate - middle.rate)
         < (right.cost - middle.cost) * (middle.rate - left.rate)
@@ -75,7 +75,7 @@ pub(crate) fn edge_price(hull: &[Corner], end: usize) -> f64 {
     (right.cost - left.cost) / (right.rate - left.rate)
 }
 
-/// The edge that reaches `rate` and how far along it that is: (end corner, weight of the end).
+/// The edge that contains `rate`, and the position on it: (end corner, weight of the end).
 pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate >= rate)
@@ -85,7 +85,7 @@ pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     (end, weight.clamp(0.0, 1.0))
 }
 
-/// The least cost of a rate, and of more of it.
+/// Minimum cost of a rate, and of an additional unit of it.
 pub(crate) fn cost_of(hull: &[Corner], rate: f64) -> (f64, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate > rate)
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_dear_type_between_two_others_is_never_used() {
-        // Half of (4, 4) gives 2 for 2; the type that gives 2 for 3 is left out.
+        // half of (4, 4) gives a rate of 2 at cost 2; the type with cost 3 is left out
         assert_eq!(corners(&[(2.0, 3.0), (4.0, 4.0)]), [(0.0, 0.0), (4.0, 4.0)]);
         assert_eq!(
             corners(&[(2.0, 1.0), (4.0, 4.0)]),

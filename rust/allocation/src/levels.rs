@@ -1,8 +1,9 @@
-//! Water filling: levels rise together, a class that cannot rise stays, the others go on.
+//! Water filling: levels rise together; a class that cannot rise stops, and the others continue.
 //!
-//! One simplex method from the first rise to the last, which goes on where it stood. Its multipliers follow from a vertex and
-//! not from a search, so they are exact to rounding however many decades lie between rates or weights. The classes with
-//! the largest ones limit the level; one with a small multiplier rises on, and if it cannot, the next rise tells.
+//! One simplex method runs from the first rise to the last and continues from its last basis. Its multipliers come
+//! from a vertex and not from a search, so they are exact to rounding, even if rates or weights span many orders of
+//! magnitude. The classes with the largest multipliers limit the level. A class with a small multiplier continues; if
+//! it cannot rise, the next rise shows it.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::model::SolverError;
@@ -11,7 +12,7 @@ use super::program::DEAR;
 /// Water filling; tables are row by row, `classes x types`.
 #[derive(Clone, Copy)]
 pub struct Filling<'a> {
-    /// The level that all of the time on a type gives; 0 where a class cannot run.
+    /// Level that a class reaches with all of its time on a type; 0 where a class cannot run.
     pub rates: &'a [f64],
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -19,30 +20,30 @@ pub struct Filling<'a> {
     pub members: &'a [f64],
     /// GPUs of each type.
     pub capacity: &'a [f64],
-    /// Classes that may share GPUs; rates are levels here, too.
+    /// Classes that may share GPUs; their rates are levels as well.
     pub pairs: &'a [Pair],
-    /// How fast levels rise, one beside the other, while these classes can rise no further; 0 for one that has to wait.
+    /// Relative speeds at which levels rise, given which classes can rise no further; 0 for a class that must wait.
     pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
-    /// Whether speeds stay the same as long as a class can rise.
+    /// Whether the speed of a class is constant while it can rise.
     pub is_even: bool,
 }
 
-/// What was found.
+/// Result of water filling.
 #[derive(Clone, Debug)]
 pub struct Levels {
     /// Level of each class.
     pub levels: Vec<f64>,
-    /// How often levels rose.
+    /// Number of rises.
     pub rises: u32,
     /// Simplex steps.
     pub steps: u32,
-    /// The plan that gets most out of what the levels leave, if there are pairs or speeds change; nothing else reaches
-    /// levels that only pairs do.
+    /// The plan that makes the most of what the levels leave, if there are pairs or speeds change. Only this method
+    /// reaches levels that need pairs.
     pub plan: Option<Chosen>,
 }
 
 impl Filling<'_> {
-    /// Fills.
+    /// Fills the levels.
     ///
     /// # Errors
     /// [`SolverError`] if a table is wrong or the simplex method does not end.
@@ -91,9 +92,10 @@ impl Filling<'_> {
         })
     }
 
-    /// A height that all reach if each is on the one type where that takes the smallest part of the GPUs.
+    /// A level that all classes reach if each uses only the type on which this needs the smallest part of the GPUs.
     ///
-    /// A type gives a class at least a part of its equal split, one by the number of types: half of that is asked for.
+    /// A type gives a class at least part of its equal split, one divided by the number of types; half of that is
+    /// requested.
     fn first_height(&self, speed: &[f64]) -> f64 {
         let jobs: f64 = self.members.iter().sum();
         let gpus: f64 = self.capacity.iter().sum();

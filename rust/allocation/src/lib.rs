@@ -1,8 +1,9 @@
-//! Allocations: which job gets which share of the time of which GPU type.
+//! Allocations: the share of time that each job gets on each GPU type.
 //!
-//! An [`Objective`] is stated once, over classes of equal jobs, and solved by the methods of this crate where they know its
-//! program: prices for its value, a simplex method for the best plan that keeps it. Any other program goes row by row to
-//! a [`Solver`] outside. Closed forms are here too. An [`Allocator`] is asked by the round policies and knows none of this.
+//! An [`Objective`] is stated once, over classes of equal jobs. The methods of this crate solve the programs that
+//! they support: prices for the value, and a simplex method for the best plan with that value. All other programs go
+//! row by row to an external [`Solver`]. Closed forms are here as well. The round policies call an [`Allocator`] and
+//! do not depend on any of this.
 #![forbid(unsafe_code)]
 
 mod allocations;

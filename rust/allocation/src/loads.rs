@@ -1,25 +1,25 @@
-//! The most even division of work among GPU types: the loads that a trace offers to each type.
+//! The most even division of work among GPU types: the load that a trace offers to each type.
 
 use super::class::{RowPart, group_rows};
 use super::model::{Algorithm, How, Model, Rows, Solver, SolverError};
 
-/// Equal ratios of rates can differ in the digits after these.
+/// Equal ratios of rates can differ in digits after these.
 const DIGITS: f64 = 1e12;
-/// A multiplier above this is no rounding; those of one program add up to 1.
+/// A multiplier above this is more than a rounding error; those of one program add up to 1.
 const BINDING: f64 = 1e-7;
 
-/// Work of jobs whose rates stand in the same ratio between the types.
+/// Work of jobs whose rates have the same ratios between the types.
 struct Class<'a> {
-    /// GPU-seconds on each type over the least of them; infinite where they cannot run.
+    /// GPU-seconds on each type relative to their minimum; infinite where the jobs cannot run.
     ratios: &'a [f64],
-    /// The least GPU-seconds of all of them.
+    /// Sum of the minimum GPU-seconds of all of them.
     work: f64,
 }
 
-/// The load of each type at the most even division; none if some work fits nowhere.
+/// The load of each type under the most even division; `None` if some work fits nowhere.
 ///
-/// `need` has the GPU-seconds of each job on each type, infinite where it cannot run, `jobs x types`; `work` its least
-/// over the types, and `capacity` the GPU-seconds of each type.
+/// `need` contains the GPU-seconds of each job on each type, infinite where it cannot run, `jobs x types`; `work`
+/// their minimum over the types; and `capacity` the GPU-seconds of each type.
 ///
 /// # Errors
 /// [`SolverError`] if a program does not end at an optimum.
@@ -77,7 +77,7 @@ pub fn even_loads(
     }
 }
 
-/// Each type takes work of the only class at its speed for it.
+/// Every type works on the only class, at its own speed.
 fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
     let usable = class.ratios.iter().zip(capacity);
     let usable = usable.filter(|(ratio, _)| ratio.is_finite());
@@ -89,10 +89,10 @@ fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The loads of the types where the largest is least, then the second largest, and so on.
+/// The loads of the types with the smallest maximum, then the smallest second largest load, and so on.
 ///
-/// Each program lowers the largest load of the types that are left; those whose row has a multiplier have that load in
-/// every optimum, and keep it.
+/// Each program minimises the largest load of the remaining types. Types whose row has a multiplier have that load in
+/// every optimum, and are fixed.
 fn by_programs(
     classes: &[Class<'_>],
     capacity: &[f64],
@@ -107,7 +107,7 @@ fn by_programs(
         let usable = need.enumerate().filter(|(_, own)| own.is_finite());
         cells.extend(usable.map(|(kind, own)| (at, kind, own / capacity[kind])));
     }
-    // so that the least load is about 1
+    // scales the minimum load to about 1
     let unit = sum(&least) / sum(capacity);
     let mut loads = vec![0.0; types];
     let mut is_free = vec![false; types];
@@ -136,14 +136,14 @@ fn by_programs(
             }
         }
         if !is_known {
-            break; // nothing is left to be lowered
+            break; // no load can be lowered further
         }
     }
     Ok(loads)
 }
 
-/// The program that lowers the largest load of the types that are free; its columns are the part of a class on a type,
-/// then that load in units.
+/// The program that minimises the largest load of the free types. Its columns are the part of each class on each
+/// type, then the load in units.
 fn lowering(
     cells: &[(usize, usize, f64)],
     classes: usize,
@@ -178,8 +178,8 @@ fn lowering(
     }
 }
 
-/// A sum in eight parts, and of halves where there are many numbers: few digits are lost, and none is another than those of
-/// the columns in Python.
+/// A sum in eight parts, recursively over halves of long arrays. It loses few digits and gives the same digits as the
+/// sums of columns in Python.
 fn sum(values: &[f64]) -> f64 {
     let (whole, rest) = values.split_at(values.len() - values.len() % 8);
     if whole.is_empty() {

@@ -1,14 +1,14 @@
-//! The small program that mixes plans: as many rows as GPU types and one, a column per plan.
+//! The small program that mixes plans: one row per GPU type and one more, and a column per plan.
 //!
-//! Each plan reaches some z and leaves (or lacks) a part of each type. Which mix lacks nothing and
-//! reaches most? Its row duals are the next prices. A dense primal simplex, warm by construction: a
+//! Each plan reaches some z and leaves (or lacks) a part of each type. The program finds the mix that lacks nothing
+//! and has the largest z. Its row duals are the next prices. It is a dense primal simplex method that starts warm: a
 //! new column never makes the present mix infeasible. Ties go to the lowest index.
 
-/// Below this a reduced cost or a level is noise; every number here is about 1.
+/// A reduced cost or a level below this counts as noise; every number here is about 1.
 const NOISE: f64 = 1e-11;
-/// Below this a pivot is: plans that differ by a rounding error would make a basis that is hardly one.
+/// A pivot below this counts as noise: plans that differ by a rounding error would give a nearly singular basis.
 const PIVOT: f64 = 1e-9;
-/// Pivots of the largest gain before the rule that cannot cycle takes over.
+/// Number of pivots by largest gain before the rule that cannot cycle.
 const FREE_PIVOTS: usize = 200;
 
 /// Mixes plans.
@@ -18,9 +18,9 @@ pub(crate) struct Master {
     types: usize,
     /// Objective of each plan.
     values: Vec<f64>,
-    /// What each plan leaves of each type, as a part of its capacity; and the 1 of its weight.
+    /// The part of each type that each plan leaves, and the entry 1 of its weight.
     columns: Vec<Vec<f64>>,
-    /// Variables in the basis: below `types` what is left of a type, then plans.
+    /// Variables in the basis: slacks of types below `types`, then plans.
     basis: Vec<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Master {
         self.values.len() - 1
     }
 
-    /// Finds the best mix; `None` if the pivots do not end, which is a broken invariant.
+    /// Finds the best mix; `None` if the pivots do not end, which would be a bug.
     pub(crate) fn solve(&mut self) -> Option<Mix> {
         let variables = self.types + self.values.len();
         for pivot in 0..FREE_PIVOTS + 100 * variables {
@@ -120,7 +120,7 @@ impl Master {
             .collect()
     }
 
-    /// The variable that gains most, or the first that gains at all.
+    /// The variable with the largest gain, or the first with a gain.
     fn entering(&self, duals: &[f64], first: bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for var in 0..self.types + self.values.len() {
@@ -131,7 +131,7 @@ impl Master {
                 let priced = self.columns[plan].iter().zip(duals);
                 self.values[plan] - priced.map(|(entry, y)| entry * y).sum::<f64>()
             };
-            let is_basic = || self.basis.contains(&var); // whose gain is a rounding error
+            let is_basic = || self.basis.contains(&var); // a basic variable has only a rounding error as its gain
             if gain > NOISE && !is_basic() && best.is_none_or(|(_, most)| gain > most) {
                 best = Some((var, gain));
                 if first {
@@ -142,7 +142,8 @@ impl Master {
         best.map(|(var, _)| var)
     }
 
-    /// Of the basic variables that reach 0 first, up to noise, the one with the largest pivot; or the lowest.
+    /// Among the basic variables that reach 0 first, up to noise, the one with the largest pivot, or with the lowest
+    /// index.
     fn leaving(&self, levels: &[f64], direction: &[f64], lowest: bool) -> Option<usize> {
         let falls = || levels.iter().zip(direction).enumerate();
         let falls = || falls().filter(|(_, (_, slope))| **slope > PIVOT);
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn two_plans_are_mixed_until_nothing_lacks() {
-        // The first leaves half, the second lacks a whole: two parts to one.
+        // the first plan leaves half, the second lacks one whole: the mix has two parts of the first
         let mut master = Master::new(1.0, &[0.5]);
         master.add(4.0, &[-1.0]);
         let mix = master.solve().expect("the first plan lacks nothing");

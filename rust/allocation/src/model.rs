@@ -1,42 +1,42 @@
-//! One linear program as plain arrays, and the port to whatever solves it.
+//! A linear program as plain arrays, and the interface to its solver.
 //!
-//! A [`Solver`] knows neither jobs nor objectives. Everything that it sees is scaled to about 1, because its tolerances
-//! are absolute.
+//! A [`Solver`] does not depend on jobs or objectives. All numbers that it gets are scaled to about 1, because its
+//! tolerances are absolute.
 
 use super::allocator::Ask;
 use super::facts::Facts;
 use gangline_model::SimTime;
 use thiserror::Error;
 
-/// Why there is no allocation.
+/// Reasons why there is no allocation.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SolverError {
-    /// A table has the wrong size or an entry that is no number.
+    /// A table has the wrong size or an entry that is not a number.
     #[error("{what}: expected {expected}")]
     Input {
         /// The table.
         what: &'static str,
-        /// What it should hold.
+        /// The expected contents.
         expected: &'static str,
     },
-    /// The bounds did not meet in time.
+    /// The bounds did not converge in time.
     #[error("gap {gap:.1e} after {evaluations} evaluations")]
     Gap {
         /// (bound - z) / z.
         gap: f64,
-        /// Plans that were looked at.
+        /// Number of plans evaluated.
         evaluations: u32,
     },
     /// The simplex method did not end at an optimum.
     #[error("no optimum after {steps} simplex steps")]
     Steps {
-        /// Steps that were made.
+        /// Number of steps.
         steps: u32,
     },
     /// No class limits a level that should have a limit.
     #[error("no job at its bottleneck with {left} left")]
     Bottleneck {
-        /// Classes that could still rise.
+        /// Number of classes that could still rise.
         left: usize,
     },
     /// A gang where only jobs with one GPU can be served.
@@ -47,24 +47,24 @@ pub enum SolverError {
         /// Its GPUs.
         gpus: u32,
     },
-    /// What solves it outside has failed, in its own words.
+    /// An external solver has failed, with its message.
     #[error("{0}")]
     Outside(String),
 }
 
-/// Rows `lower <= A x <= upper`; entries are (row, column, value), and one that stands twice counts twice.
+/// Rows `lower <= A x <= upper`. Entries are (row, column, value); repeated entries are added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
-    /// Entries, in the order in which they are added up.
+    /// Entries, in the order of summation.
     pub entries: Vec<(usize, usize, f64)>,
-    /// Left sides.
+    /// Lower bounds of the rows.
     pub lower: Vec<f64>,
-    /// Right sides.
+    /// Upper bounds of the rows.
     pub upper: Vec<f64>,
 }
 
 impl Rows {
-    /// Puts other rows under these.
+    /// Appends other rows.
     #[must_use]
     pub fn above(mut self, below: Rows) -> Self {
         let first = self.lower.len();
@@ -109,35 +109,36 @@ impl Rows {
 /// One linear program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
-    /// What a unit of each column adds to the objective.
+    /// Objective per unit of each column.
     pub cost: Vec<f64>,
-    /// Least value of each column.
+    /// Lower bound of each column.
     pub lower: Vec<f64>,
-    /// Largest value of each column.
+    /// Upper bound of each column.
     pub upper: Vec<f64>,
     /// Constraints.
     pub rows: Rows,
-    /// Whether the objective is to be large, not small.
+    /// Whether the objective is maximised.
     pub maximise: bool,
     /// Whether every column is a whole number.
     pub is_integer: bool,
 }
 
-/// Another objective, from the vertex of the optimum before it.
+/// A further objective, solved from the optimal vertex of the one before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Next {
-    /// What a unit of each column adds to it.
+    /// Objective per unit of each column.
     pub cost: Vec<f64>,
-    /// What is kept of the objectives before it.
+    /// How the earlier objectives are kept.
     pub keeps: Keeps,
 }
 
-/// What a later objective keeps of those before it.
+/// How a later objective keeps the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keeps {
-    /// That part of the first objective, which is the value of the last column.
+    /// This part of the first objective, which is the value of the last column, is kept.
     LastColumn(f64),
-    /// All: columns and rows that have a multiplier stay where they are, as they do in every optimum.
+    /// Earlier objectives are kept exactly: columns and rows with a multiplier are fixed, as they are in every
+    /// optimum.
     Bounds,
 }
 
@@ -154,73 +155,73 @@ pub struct Solution {
     pub iterations: u32,
 }
 
-/// How a program is to be solved.
+/// Settings of a solve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct How {
-    /// By which method.
+    /// Method of solving.
     pub algorithm: Algorithm,
     /// Wall time of each solve.
     pub time_limit_s: f64,
-    /// Of the solver's own random numbers.
+    /// Seed of the solver's own random numbers.
     pub seed: u32,
 }
 
 /// A method of solving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// By its number of rows; another way where rounding stands in the way.
+    /// Chosen by the number of rows, with a second method if rounding errors prevent a solution.
     Auto,
-    /// Dual simplex and nothing else.
+    /// Only dual simplex.
     Simplex,
-    /// Interior point with crossover and nothing else.
+    /// Only the interior point method, with crossover.
     InteriorPoint,
 }
 
-/// The optima of one program, and how they were found.
+/// The optima of one program and its further objectives, with the method.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Solved {
-    /// One for the program and one for each of the next objectives.
+    /// One solution for the program, and one for each further objective.
     pub solutions: Vec<Solution>,
     /// Name of the method.
     pub method: String,
-    /// Whether it is not the first that was tried.
+    /// Whether the first method failed and another one was used.
     pub is_retry: bool,
 }
 
 /// Solves linear programs.
 pub trait Solver: Send {
-    /// The optimum of a program, and of further objectives.
+    /// Solves a program and its further objectives.
     ///
     /// # Errors
-    /// [`SolverError`] if any of them does not end at an optimum.
+    /// [`SolverError`] if one of them does not end at an optimum.
     fn solve(&mut self, model: &Model, then: &[Next], how: How) -> Result<Solved, SolverError>;
 
-    /// Hears of what has no answer, before the error goes on.
+    /// Called with a failed problem before the error is returned.
     fn failed(&mut self, failed: &Failed<'_>, error: &SolverError) {
         let _ = (failed, error);
     }
 }
 
-/// What has no answer.
+/// A problem without a solution.
 #[derive(Clone, Copy, Debug)]
 pub enum Failed<'a> {
     /// An allocation.
     Allocation {
-        /// The ask.
+        /// The request.
         ask: &'a Ask,
-        /// What [`Service`](super::Service) said, or empty.
+        /// Result of [`Service`](super::Service), or empty.
         lost_s: &'a [f64],
-        /// What the objective knew besides.
+        /// Facts that the objective used.
         facts: &'a Facts,
     },
     /// An auction.
     Auction {
-        /// When.
+        /// Instant of the auction.
         now: SimTime,
     },
 }
 
-/// Stands where no solver was given; says so when it is asked.
+/// Placeholder where no solver was given; every solve returns an error.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSolver;
 

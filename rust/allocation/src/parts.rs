@@ -1,15 +1,16 @@
-//! One allocation as several small ones: jobs and GPUs are dealt into equal parts, each is solved alone.
+//! Splits one allocation into several small ones: jobs and GPUs are dealt into equal parts, and each part is solved
+//! alone.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use gangline_engine::PolicyError;
 use gangline_rng::{Purpose, Stream};
 
-/// Shares of all jobs from so many parts, but never more parts than jobs.
+/// Shares of all jobs from `parts` parts, but at most one part per job.
 ///
-/// Jobs are put in a random order, the same at each allocation of a run, and dealt in turn. GPUs of a type
-/// are all alike, so that any equal deal is a deal at random: each part gets the same fraction of each type.
-/// The parts are solved one after the other and their answers put together in order of jobs: no number of
-/// threads can change them.
+/// Jobs are put in a random order, the same in each allocation of a run, and dealt in turn. GPUs of a type are alike,
+/// so every equal deal is equivalent to a random one: each part gets the same fraction of each type. The parts are
+/// solved one after the other, and their answers are merged in the order of jobs. The number of threads cannot change
+/// them.
 ///
 /// # Errors
 /// Those of the allocator.
@@ -52,7 +53,7 @@ fn whole(allocator: &mut dyn Allocator, ask: &Ask) -> Result<Shares, PolicyError
     })
 }
 
-/// Places of the jobs of each part.
+/// Rows of the jobs in each part.
 fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
     let stream = Stream::new(ask.seed, Purpose::Policy);
     let mut order: Vec<usize> = (0..ask.jobs.len()).collect();
@@ -67,11 +68,11 @@ fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
     dealt
 }
 
-/// The ask of some of the jobs.
+/// The request for some of the jobs.
 fn part_of(ask: &Ask, part: &[usize], parts: usize) -> Ask {
     fn some<T: Copy>(column: &[T], part: &[usize]) -> Vec<T> {
         if column.is_empty() {
-            return Vec::new(); // a column that this policy does not have
+            return Vec::new(); // a column that this policy does not use
         }
         part.iter().map(|&at| column[at]).collect()
     }

@@ -1,26 +1,27 @@
-//! Max-min in two stages: the largest smallest rate by prices, then the best plan that keeps it, at a vertex.
+//! Max-min fairness in two stages: the largest minimum rate by prices, then the best plan that keeps it, at a vertex.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
 use super::model::SolverError;
 
-/// The second stage may give up this part of the first: below what any comparison looks at, above noise.
+/// Part of the first objective that the second stage may give up: below the precision of every comparison, above
+/// noise.
 const SLACK: f64 = 1e-9;
-/// A class that meets the objective in less than this part of its time is asked for no more than that.
+/// A class that meets the objective in less than this part of its time gets this part as its floor.
 const LEAST_TIME: f64 = 1e-8;
-/// Gap of the prices: plans are mixed until nothing is better, so both bounds mostly meet to the last digits.
+/// Gap of the prices: plans are mixed until nothing is better, so the bounds usually agree to the last digits.
 const GAP: f64 = 1e-13;
-/// Prices are to outweigh gains in the first plan of the second stage.
+/// Factor by which prices outweigh gains in the first plan of the second stage.
 pub(crate) const DEAR: f64 = 1e4;
 
-/// A max-min program and what chooses among its optima; tables are row by row, `classes x types`.
+/// A max-min program with the choice among its optima; tables are row by row, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoStages<'a> {
     /// Rates; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// What a unit of the rate of each class counts.
+    /// Factor of the rate of each class in the objective.
     pub measure: &'a [f64],
-    /// What it counts in the second stage.
+    /// Factor of the rate in the second stage.
     pub worth: &'a [f64],
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -28,11 +29,11 @@ pub struct TwoStages<'a> {
     pub members: &'a [f64],
     /// GPUs of each type.
     pub capacity: &'a [f64],
-    /// Classes that may share GPUs, in order of the first; what a pair gains is its worth.
+    /// Classes that may share GPUs, sorted by the first; the gain of a pair is its worth.
     pub pairs: &'a [Pair],
 }
 
-/// What was found.
+/// Result of both stages.
 #[derive(Clone, Debug)]
 pub struct Staged {
     /// The smallest `measure x rate`.
@@ -41,9 +42,9 @@ pub struct Staged {
     pub shares: Vec<f64>,
     /// Job-seconds per second of each pair.
     pub together: Vec<f64>,
-    /// What part of 1 each class has in the limit on z, if there are pairs.
+    /// Weight of each class in the limit of z, if there are pairs; they add up to 1.
     pub weights: Vec<f64>,
-    /// Plans that the prices looked at, and simplex steps.
+    /// Number of plans that the prices evaluated, plus simplex steps.
     pub iterations: u32,
 }
 
@@ -93,7 +94,7 @@ impl TwoStages<'_> {
         let packs = !self.pairs.is_empty();
         let chosen = self.second_stage(&floors, &prices, packs)?;
         Ok(Staged {
-            // prices know nothing of pairs: what they found is where floors begin to rise
+            // prices do not include pairs: their result is where floors begin to rise
             z: if packs {
                 z * (1.0 - SLACK) * (1.0 + chosen.value)
             } else {
@@ -106,8 +107,8 @@ impl TwoStages<'_> {
         })
     }
 
-    /// The plan of most worth above floors, which may give up next to nothing of them, or above what they can rise to
-    /// together; prices say where GPUs are scarce.
+    /// The plan with the largest worth above floors. It may fall below them by a negligible part, or the floors first
+    /// rise together as far as they can. Prices show where GPUs are scarce.
     pub(crate) fn second_stage(
         &self,
         floors: &[f64],
@@ -142,7 +143,7 @@ impl TwoStages<'_> {
         Ok(chosen)
     }
 
-    /// The objective that a plan reaches, the prices that prove it, and plans looked at.
+    /// The objective that a plan reaches, the prices that prove it, and the number of plans evaluated.
     fn first_stage(
         &self,
         measure: &[f64],
@@ -184,7 +185,7 @@ pub(crate) fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Moves a plan, and the time of its pairs, inside its bounds, where it was off by rounding.
+/// Moves a plan and the time of its pairs inside the bounds that rounding errors may have exceeded.
 pub fn within(
     shares: &mut [f64],
     together: &mut [f64],

@@ -1,9 +1,9 @@
-//! Pairs at random, kept while they are good (the packing of Gandiva as Gavel compares with it).
+//! Random pairs of jobs, kept while they gain (the packing of Gandiva in the comparisons of Gavel).
 //!
-//! While the active jobs want no more GPUs than there are, no jobs share. Else jobs without a partner are
-//! put in a random order, and each takes the first one after it that has its gang size and can share with
-//! it somewhere. Time is split equally over jobs alone and pairs. At each allocation a pair is undone whose
-//! relative speeds add up to less than 1 on every type: that is not known before it was tried.
+//! While the active jobs need no more GPUs than there are, no jobs share. Otherwise, jobs without a partner are put
+//! in a random order. Each takes the first one after it with the same gang size that can share with it on some type.
+//! Time is split equally over single jobs and pairs. A pair is dissolved at the next allocation if its relative
+//! speeds add up to less than 1 on every type. This is known only after it was tried.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::split::EqualSplit;
@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 /// Pairs of jobs, kept from one allocation to the next.
 #[derive(Clone, Debug, Default)]
 pub struct RandomPairs {
-    /// Both ways.
+    /// Partner of each job, in both directions.
     partner: BTreeMap<JobId, JobId>,
-    /// Allocations so far: each has its own draws.
+    /// Number of allocations so far; each has its own draws.
     asks: u32,
 }
 
@@ -43,7 +43,7 @@ impl Allocator for RandomPairs {
 }
 
 impl RandomPairs {
-    /// Undoes pairs of which one has ended, and those that are worse than taking turns everywhere.
+    /// Dissolves pairs with a job that has ended, and pairs that are slower than taking turns on every type.
     fn undo(&mut self, ask: &Ask) {
         let row = |job: &JobId| ask.jobs.binary_search(job).ok();
         self.partner.retain(|job, other| {
@@ -52,7 +52,7 @@ impl RandomPairs {
         });
     }
 
-    /// Gives partners to the jobs that have none. A scan goes to the end only for a job that fits no other.
+    /// Finds partners for the jobs without one. A scan reaches the end only for a job that fits no other.
     fn pair(&mut self, ask: &Ask, turn: u32) {
         let draws = Stream::new(ask.seed, Purpose::Policy);
         let draw = |job: JobId| draws.draw(u64::from(job.0), turn, 0).uniform_u64();
@@ -73,7 +73,7 @@ impl RandomPairs {
         }
     }
 
-    /// An equal split over jobs alone and pairs.
+    /// An equal split over single jobs and pairs.
     fn split(&self, ask: &Ask) -> Shares {
         let count = ask.jobs.len() - self.partner.len() / 2;
         let mut shares = Shares {
@@ -115,7 +115,7 @@ fn fits(ask: &Ask, a: usize, b: usize) -> bool {
     types(ask).any(|gpu_type| gain(ask, a, b, gpu_type) > 0.0)
 }
 
-/// Sum of the relative speeds of two jobs side by side; 0 if they cannot share.
+/// Sum of the relative speeds of two jobs that share; 0 if they cannot.
 fn gain(ask: &Ask, a: usize, b: usize, gpu_type: usize) -> f64 {
     let types = ask.capacity.len();
     let alone = |row: usize| ask.rates[row * types + gpu_type];
@@ -135,7 +135,7 @@ fn gain(ask: &Ask, a: usize, b: usize, gpu_type: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Jobs of two kinds on two GPUs of one type; kind 1 cannot share with its like.
+    /// Jobs of two kinds on two GPUs of one type; kind 1 cannot share with its own kind.
     fn ask(jobs: &[u32], kinds: &[u32], beside: f64) -> Ask {
         Ask {
             seed: 5,
@@ -167,7 +167,7 @@ mod tests {
     fn pairs_share_time_equally_with_a_job_alone() {
         let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1, 2], &[0, 1, 1], 1.8));
         let shares = shares.expect("no error");
-        // 2 GPUs over one pair and one alone: all of its time for each
+        // 2 GPUs for one pair and one single job: each has all of its time
         assert_eq!(shares.pair_shares.len(), 2, "the two of kind 1 never share");
         let first = shares.pair_shares[0];
         assert_eq!((first.row, first.share.to_bits()), (0, 1.0_f64.to_bits()));

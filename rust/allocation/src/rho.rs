@@ -1,4 +1,4 @@
-//! Finish-time fairness by prices: the least rho at which every job can end in time.
+//! Finish-time fairness by prices: the smallest rho at which every job can finish in time.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -6,11 +6,11 @@
 //! | `D_c` | `fair_s` | seconds from arrival to the end under an equal split |
 //! | `rho` | `rho` | the largest `(t + r / rate) / D` |
 //!
-//! A rho asks each class for the rate `r / (rho D - t)`. The least rho is found from below, where no job could be faster if
-//! it were alone: rates that are out of reach cost more than all GPUs are worth, at prices that max-min finds; the least rho
-//! whose rates are not too dear at these prices is the next trial. The cost is a convex curve of rho, so this is Newton's
-//! method and never goes too far: no plan has a smaller rho than any trial, and the first trial that can be met is the
-//! optimum.
+//! A given rho requires the rate `r / (rho D - t)` from each class. The smallest rho is approached from below,
+//! starting where no job could be faster alone. Rates that are out of reach cost more than all GPUs are worth, at
+//! prices that max-min finds. The smallest rho whose rates are affordable at these prices is the next trial. The cost
+//! is a convex function of rho, so this is Newton's method and never overshoots: no plan has a smaller rho than any
+//! trial, and the first feasible trial is the optimum.
 
 use super::choose::Pair;
 use super::dual::{Market, MaxMin, Until};
@@ -18,11 +18,11 @@ use super::frontier::cost_of;
 use super::model::SolverError;
 use super::search::affordable;
 
-/// Trials; 3 to 8 are usual.
+/// Maximum number of trials; 3 to 8 are usual.
 pub(crate) const TRIALS: u32 = 100;
-/// Both ends of rho closer than this are one.
+/// Two values of rho closer than this count as equal.
 const CLOSE: f64 = 1e-8;
-/// No class is asked for less than this part of its fastest rate: a program could not tell it from zero.
+/// Minimum rate of a class relative to its fastest: a program could not distinguish less from zero.
 const LEAST_TIME: f64 = 1e-8;
 
 /// A program; tables are row by row, `classes x types`.
@@ -44,27 +44,27 @@ pub struct Fairness<'a> {
     pub fair_s: &'a [f64],
 }
 
-/// What was found.
+/// Result.
 #[derive(Clone, Debug)]
 pub struct Fair {
     /// The largest rho of the plan.
     pub rho: f64,
-    /// No plan has a smaller one.
+    /// Lower bound of rho over all plans.
     pub bound: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// The rates that rho asks for, of one job of each class; the plan reaches them.
+    /// The rates that rho requires from one job of each class; the plan reaches them.
     pub asked: Vec<f64>,
-    /// Prices of all GPUs of each type that prove it.
+    /// Prices of all GPUs of each type that prove the bound.
     pub prices: Vec<f64>,
-    /// Max-min programs that were looked at.
+    /// Number of max-min programs.
     pub programs: u32,
-    /// Plans that these looked at.
+    /// Number of plans that these evaluated.
     pub evaluations: u32,
 }
 
 impl Fairness<'_> {
-    /// Solves.
+    /// Finds the smallest rho.
     ///
     /// # Errors
     /// [`SolverError`] if a table is wrong or the price method does not converge.
@@ -133,7 +133,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// The largest rate of a job of each class, alone or beside another.
+    /// The largest rate of a job of each class, alone or with another.
     pub(crate) fn fastest(&self, pairs: &[Pair]) -> Vec<f64> {
         let rows = self.rates.chunks_exact(self.capacity.len());
         let mut fastest: Vec<f64> = rows
@@ -168,7 +168,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// The largest rho at these rates.
+    /// The largest rho at given rates.
     pub(crate) fn largest(&self, rates: &[f64]) -> f64 {
         let each = self.age_s.iter().zip(self.remaining).zip(self.fair_s);
         let rho = each.zip(rates);
@@ -176,12 +176,12 @@ impl Fairness<'_> {
         rho.fold(0.0, f64::max)
     }
 
-    /// The rate that a rho asks for, and how that changes with rho.
+    /// The rate that a rho requires, and its derivative with respect to rho.
     pub(crate) fn rate(&self, class: usize, rho: f64, fastest: f64) -> (f64, f64) {
         let (left, fair) = (self.remaining[class], self.fair_s[class]);
         let rate = left / (rho * fair - self.age_s[class]);
         if rate > fastest || rate < 0.0 {
-            (fastest, 0.0) // what is left may drown in the age
+            (fastest, 0.0) // the remaining time may be lost in the rounding of the age
         } else if rate < LEAST_TIME * fastest {
             (LEAST_TIME * fastest, 0.0)
         } else {
@@ -189,14 +189,14 @@ impl Fairness<'_> {
         }
     }
 
-    /// The rates that a rho asks for.
+    /// The rates that a rho requires.
     pub(crate) fn asked(&self, rho: f64, fastest: &[f64]) -> Vec<f64> {
         let each = fastest.iter().enumerate();
         each.map(|(class, &fastest)| self.rate(class, rho, fastest).0)
             .collect()
     }
 
-    /// The least rho whose rates cost no more than all GPUs are worth.
+    /// The smallest rho whose rates cost no more than all GPUs are worth.
     fn affordable(&self, market: &mut Market<'_>, prices: &[f64], dear: f64, cheap: f64) -> f64 {
         market.set_hulls(prices);
         let worth: f64 = prices.iter().sum();

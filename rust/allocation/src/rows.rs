@@ -1,38 +1,38 @@
-//! The programs of allocations row by row, for a solver outside: any of them, at any size.
+//! The programs of allocations row by row, for an external solver: all objectives, at any size.
 //!
-//! An activity is one column: job-seconds per second that a class, or a pair of classes, spends on one GPU type. It holds
-//! GPUs, uses up the time of its classes, and gives them rate. Columns are measured in a typical size and rows are scaled
-//! to about 1.
+//! An activity is one column: job-seconds per second that a class, or a pair of classes, spends on one GPU type. It
+//! holds GPUs, uses the time of its classes, and gives them rate. Columns are in units of a typical size, and rows
+//! are scaled to about 1.
 
 use super::model::{How, Keeps, Model, Next, Rows, Solution, Solver, SolverError};
 use super::rho::Fairness;
 use super::space::{Method, Plan, Space, Spent, Water};
 use super::split::equal_split;
 
-/// What a later stage may give up of an earlier one: below what any comparison looks at, above noise.
+/// Part of an earlier stage that a later one may give up: below the precision of every comparison, above noise.
 const SLACK: f64 = 1e-9;
-/// A class that meets the objective in less than this part of its time is asked for no more than that: its row would have
-/// entries so large that the last bits of a share are seen in them.
+/// A class that meets the objective in less than this part of its time gets this part as its floor. Otherwise its row
+/// would have such large entries that the last bits of a share would matter.
 pub(crate) const LEAST_TIME: f64 = 1e-8;
-/// Levels below this part of an equal split are compared absolutely.
+/// Levels below this part of an equal split are compared by their absolute difference.
 const LEAST_LEVEL: f64 = 1e-3;
-/// A part of all multipliers above this proves a bottleneck.
+/// A class with more than this part of all multipliers is a bottleneck.
 const BINDING: f64 = 1e-6;
-/// Two trials of rho closer than this are one.
+/// Two trials of rho closer than this count as equal.
 const SAME_RHO: f64 = 1e-9;
 
 /// An entry: row, column, value.
 type Entry = (usize, usize, f64);
 
-/// Solves by a solver outside.
+/// Solves with an external solver.
 pub(crate) struct ByRows<'a> {
     /// The solver.
     pub solver: &'a mut dyn Solver,
-    /// How it is to go about it.
+    /// Settings of the solver.
     pub how: How,
     /// Whether one of the optima is chosen by its worth.
     pub chooses: bool,
-    /// What solves took.
+    /// Statistics of the solves.
     pub spent: Spent,
 }
 
@@ -60,7 +60,7 @@ impl ByRows<'_> {
         })
     }
 
-    /// Both stages of max-min in units of `reference`: each as times, and the multipliers of the first.
+    /// Both stages of max-min, in units of `reference`: the times of each, and the multipliers of the first.
     fn stages(
         &mut self,
         sums: &Activities<'_, '_>,
@@ -100,7 +100,7 @@ impl ByRows<'_> {
         ])
     }
 
-    /// The largest total of gains, above floors if there are any, and above a least total of other gains.
+    /// The largest total gain, above floors and above a minimum of other gains if these are given.
     pub(crate) fn best(
         &mut self,
         sums: &Activities<'_, '_>,
@@ -147,7 +147,7 @@ impl Method for ByRows<'_> {
             let [first, last, multipliers] = self.stages(&sums, &asked, reference)?;
             reached = smallest(&first);
             let is_lowered = asked.iter().zip(measure).any(|(asked, own)| asked < own);
-            // else the least time was that of an objective which turned out to be too small
+            // otherwise the minimum time belonged to an objective that was too small
             if reached <= 2.0 * reference || !is_lowered {
                 let weights = multipliers.iter().zip(asked.iter().zip(measure));
                 return Ok(Plan {
@@ -224,7 +224,7 @@ impl Method for ByRows<'_> {
             let (model, heights) = sums.rise(water.worth, &typical, &filled, &speeds);
             let found = self.run_alone(&model)?;
             times = sums.times(&found.x);
-            // the levels are those of a plan, to the last bit: the next program has one to begin with
+            // the levels are those of a plan, to the last bit, so the next program has a feasible start
             let reached = levels_of(&times);
             let wanted = || speeds.iter().enumerate().filter(|own| *own.1 > 0.0);
             let rise = wanted().fold(f64::INFINITY, |least, (class, speed)| {
@@ -236,7 +236,7 @@ impl Method for ByRows<'_> {
             for (own, reached) in filled.iter_mut().zip(&reached) {
                 *own = own.min(*reached);
             }
-            // a row with a multiplier is tight in every plan that lowers no level: its class is stuck
+            // a row with a multiplier is tight in every plan that lowers no level: its class cannot rise
             let first = found.row_dual.len() - classes;
             let force = |class: usize| found.row_dual[first + class].abs() / heights[class];
             let all: f64 = wanted().map(|(class, speed)| force(class) * speed).sum();
@@ -263,19 +263,19 @@ impl Method for ByRows<'_> {
 
 /// The columns of a program: classes alone, then pairs.
 pub(crate) struct Activities<'a, 'b> {
-    /// The plans that there are.
+    /// The set of feasible plans.
     pub space: &'a Space<'b>,
-    /// Class and type of each activity alone, as a cell of tables.
+    /// Class and type of each single activity, as a cell index of tables.
     cells: Vec<usize>,
     /// Type of each activity.
     kinds: Vec<usize>,
-    /// GPUs held, of each.
+    /// GPUs that each activity holds.
     gangs: Vec<f64>,
-    /// Jobs of a class that are busy, by class.
+    /// Busy jobs of a class, by class.
     time: Vec<Entry>,
-    /// Steps per second that a class gains, by class.
+    /// Steps per second of a class, by class.
     pub rate: Vec<Entry>,
-    /// A typical size of each.
+    /// Typical size of each activity.
     pub unit: Vec<f64>,
 }
 
@@ -292,7 +292,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect();
         let pairs = || (cells.len()..).zip(&space.pairs);
         for (at, pair) in pairs() {
-            // two jobs of one class: their time counts twice and both rates are its own
+            // two jobs of one class: their time counts twice, and both rates belong to the class
             let [one, other] = pair.classes;
             let is_inside = one == other;
             time.push((one, at, if is_inside { 2.0 } else { 1.0 }));
@@ -335,14 +335,14 @@ impl<'a, 'b> Activities<'a, 'b> {
         self.unit.len()
     }
 
-    /// Entries with rows multiplied by a number of the class, and columns in their units.
+    /// Entries with rows multiplied by a number per class, and columns in their units.
     pub(crate) fn scaled(&self, entries: &[Entry], by_class: &[f64]) -> Vec<Entry> {
         let each = entries.iter();
         each.map(|&(class, at, value)| (class, at, value * by_class[class] * self.unit[at]))
             .collect()
     }
 
-    /// A program over these columns and some more that are at least 0.
+    /// A program over these columns, plus some columns that are at least 0.
     pub(crate) fn model(&self, cost: Vec<f64>, rows: Rows, more: usize) -> Model {
         let columns = self.count() + more;
         Model {
@@ -379,7 +379,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         held.above(at_most(self.scaled(&self.time, &each), classes))
     }
 
-    /// Rows that ask for a least rate of each class; a floor of 0 needs none.
+    /// Rows for the minimum rate of each class; a floor of 0 has none.
     pub(crate) fn floors(&self, floors: &[f64]) -> Rows {
         let quickest = self.space.fastest_alone();
         let reference = |class: usize| floors[class].max(LEAST_TIME * quickest[class]);
@@ -397,7 +397,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         }
     }
 
-    /// The program that raises levels together, and the units of its last rows, one of each class.
+    /// The program that raises levels together, and the units of its last rows, one per class.
     fn rise(
         &self,
         worth: &[f64],
@@ -435,7 +435,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         (model, heights)
     }
 
-    /// The activities of an equal split over the jobs: a plan to begin with.
+    /// The activities of an equal split over the jobs, as a first plan.
     pub(crate) fn spread(&self) -> Vec<f64> {
         let space = self.space;
         let jobs: f64 = space.members.iter().sum();
@@ -463,7 +463,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         rates
     }
 
-    /// Times of a solution, moved inside their bounds: off by at most a solver's tolerance before.
+    /// Times of a solution, moved inside the bounds, which it may exceed by the tolerance of the solver.
     pub(crate) fn times(&self, x: &[f64]) -> Vec<f64> {
         let space = self.space;
         let each = x.iter().zip(&self.unit);
@@ -491,7 +491,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect()
     }
 
-    /// What each class and pair gets.
+    /// Result for each class and pair.
     pub(crate) fn plan(&self, times: &[f64]) -> Plan {
         let types = self.space.capacity.len();
         let mut shares = vec![0.0; self.space.rates.len()];
@@ -505,7 +505,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         }
     }
 
-    /// What a unit of each activity counts if a step per second of each class counts so much.
+    /// Value of a unit of each activity, given the value of a step per second of each class.
     pub(crate) fn by_rate(&self, worth: &[f64]) -> Vec<f64> {
         let mut gains = vec![0.0; self.count()];
         for &(class, at, rate) in &self.rate {
@@ -524,7 +524,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         each.map(|(gain, unit)| gain * unit).collect()
     }
 
-    /// Gains by column with the largest at 1, and so many columns more that count nothing.
+    /// Gains by column, scaled so that the largest is 1, and `more` columns without gain.
     pub(crate) fn costs(&self, gains: &[f64], more: usize) -> Vec<f64> {
         in_unit(self.scaled_costs(gains), more)
     }
@@ -551,14 +551,14 @@ fn in_unit(costs: Vec<f64>, more: usize) -> Vec<f64> {
     costs
 }
 
-/// The cost of the column after so many.
+/// A cost of 1 for the column after `count` others.
 fn last_of(count: usize) -> Vec<f64> {
     let mut cost = vec![0.0; count];
     cost.push(1.0);
     cost
 }
 
-/// Entries in rows that are numbered without those that have none, and how many have some.
+/// Entries with rows renumbered without empty rows, and the number of rows left.
 fn without_gaps(entries: Vec<Entry>, rows: usize) -> (Vec<Entry>, usize) {
     let mut place = vec![usize::MAX; rows];
     for &(row, _, _) in &entries {

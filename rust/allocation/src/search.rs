@@ -1,12 +1,12 @@
-//! Where levels that are too dear become affordable: the step that price searches have in common.
+//! The common step of price searches: the point at which levels that are too expensive become affordable.
 
-/// Newton steps and halvings; 3 to 10 are usual.
+/// Maximum number of Newton steps and halvings; 3 to 10 are usual.
 const STEPS: u32 = 100;
 
-/// The point nearest to `dear` that is not too dear, between it and `cheap`, which is not.
+/// The point nearest to `dear` that is affordable, between it and `cheap`, which is affordable.
 ///
-/// `over` tells how much too dear a point is, and how that grows. Newton's method, which halves the interval where it would
-/// leave it: on a convex curve it never does.
+/// `over` returns how much a point is too expensive, and the derivative. Newton's method, which halves the interval
+/// where it would leave it; on a convex curve this never happens.
 pub(crate) fn affordable(
     mut dear: f64,
     mut cheap: f64,
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn both_directions_find_the_crossing() {
-        // 1 / x is 0.5 at 2, from either side of it
+        // 1 / x is 0.5 at 2, approached from both sides
         let falling = |x: f64| (1.0 / x - 0.5, -1.0 / (x * x));
         assert!((affordable(0.1, 100.0, falling) - 2.0).abs() < 1e-14);
         let rising = |x: f64| (x.powi(3) - 8.0, 3.0 * x * x);

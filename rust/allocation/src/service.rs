@@ -1,33 +1,33 @@
-//! What finish-time fairness remembers of each job.
+//! Service history of each job, for finish-time fairness.
 
 use super::allocator::Ask;
 use super::split::equal_split;
 
-/// A job whose end is a rounding error away still counts as work.
+/// A job that is done except for a rounding error still counts as work.
 pub(crate) const LEAST_STEPS: f64 = 1e-9;
 
 /// Seconds that an equal split would have taken for the steps that each job has done, at the rates of each earlier
-/// allocation. Jobs keep what they have: an ask may be about some of the active jobs only.
+/// allocation. Jobs keep their history: a request may contain only some of the active jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Service {
-    /// By job.
+    /// History by job.
     books: Vec<Book>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Book {
     lost_s: f64,
-    /// Steps that were left at the last ask, and the rate of an equal split then; 0 before the first ask.
+    /// Remaining steps at the last request, and the rate of an equal split then; 0 before the first request.
     left: f64,
     rate: f64,
 }
 
 impl Service {
-    /// Counts the steps since the last ask, and returns the seconds so far of each job of this one.
+    /// Counts the steps since the last request, and returns the seconds so far of each job in this one.
     pub fn count(&mut self, ask: &Ask) -> Vec<f64> {
         let jobs = ask.jobs.len() as f64;
         let rows = ask.rates.chunks_exact(ask.capacity.len());
-        // steps that are done, whatever was foretold of those to come
+        // counts true steps, regardless of estimates
         let left = if ask.true_remaining.is_empty() {
             &ask.remaining
         } else {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn it_adds_up_at_the_rates_of_each_allocation() {
-        // 6 steps at one per second, then 3 at a half, as there are two jobs: 6 s, and 6 s more
+        // 6 steps at one per second, then 3 at one half, because there are two jobs: 6 s, and 6 s more
         let mut service = Service::default();
         let mut count = |jobs: &[u32], remaining: &[f64]| {
             let ones = vec![1.0; jobs.len()];
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(count(&[7], &[10.0]), [0.0]);
         assert_eq!(count(&[7, 9], &[4.0, 8.0]), [6.0, 0.0]);
         assert_eq!(count(&[9, 7], &[8.0, 1.0]), [0.0, 12.0]);
-        // a job is remembered while others are asked about; lost work is no negative time
+        // a job keeps its history while it is in no request; lost work does not give negative time
         assert_eq!(count(&[9], &[8.0]), [0.0]);
         assert_eq!(count(&[7], &[2.0]), [12.0]);
     }

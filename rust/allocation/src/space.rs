@@ -1,7 +1,7 @@
-//! What all objectives have in common: the plans that there are, and the two ways to find the best of them.
+//! Common to all objectives: the set of feasible plans, and two methods to find the best of them.
 //!
-//! A plan gives each class time alone on each type, and each pair of classes time together; no class has more time than
-//! its jobs have, and no type is held by more GPUs than it has.
+//! A plan gives each class time alone on each type, and each pair of classes common time. No class uses more time
+//! than its jobs have, and no type is used by more GPUs than it has.
 
 use super::choose::Pair;
 use super::model::SolverError;
@@ -9,11 +9,11 @@ use super::rho::Fairness;
 use super::table::Table;
 use std::borrow::Cow;
 
-/// The plans that there are; tables are row by row, `classes x types`.
+/// The set of feasible plans; tables are row by row, `classes x types`.
 pub(crate) struct Space<'a> {
-    /// Rates as the objective sees them; 0 where a class cannot run.
+    /// Rates that the objective uses; 0 where a class cannot run.
     pub rates: Cow<'a, [f64]>,
-    /// What the rate of each class counts in the choice among optima.
+    /// Value of the rate of each class in the choice among optima.
     pub worth: Vec<f64>,
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -26,8 +26,8 @@ pub(crate) struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
-    /// The plans of classes at rates as they are seen; `counts` says of which worth, class and type what a step per second
-    /// counts in the objective and in the choice among optima.
+    /// The plans of classes at the given rates. From worth, class and type, `counts` returns the value of a step per
+    /// second in the objective and in the choice among optima.
     pub(crate) fn of(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -46,7 +46,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// The same if an objective counts what the choice among its optima does.
+    /// Like `of`, for an objective that counts the same as the choice among its optima.
     pub(crate) fn plain(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -81,58 +81,58 @@ impl<'a> Space<'a> {
     }
 }
 
-/// The best plan by some objective.
+/// The best plan for an objective.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    /// The objective.
+    /// Value of the objective.
     pub z: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
     /// Job-seconds per second of each pair.
     pub together: Vec<f64>,
-    /// Of max-min: what part of 1 each class has in the limit on z; empty if it was not asked for.
+    /// For max-min: weight of each class in the limit of z; they add up to 1. Empty if not requested.
     pub weights: Vec<f64>,
 }
 
-/// What solves took.
+/// Statistics of solves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Spent {
-    /// Programs.
+    /// Number of programs.
     pub programs: u32,
     /// Evaluations and simplex steps.
     pub iterations: u32,
     /// Name of the last method.
     pub method: String,
-    /// Whether a program had to be solved in another way.
+    /// Whether a program needed a second method.
     pub is_retry: bool,
 }
 
 impl Spent {
-    /// The same by a method of this name.
+    /// The same statistics with a method name.
     pub(crate) fn named(mut self, method: &str) -> Self {
         method.clone_into(&mut self.method);
         self
     }
 }
 
-/// Water filling, as objectives ask for it.
+/// Parameters of water filling.
 pub(crate) struct Water<'a> {
     /// Level per rate of each class.
     pub worth: &'a [f64],
     /// As in [`Filling`](super::levels::Filling).
     pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
-    /// Whether speeds stay the same as long as a class can rise.
+    /// Whether the speed of a class is constant while it can rise.
     pub is_even: bool,
 }
 
 /// Finds best plans.
 pub(crate) trait Method {
-    /// The largest z such that `measure x rate` of each class is at least z; and of the plans that reach it, one of most
-    /// worth.
+    /// The largest z such that `measure x rate` of each class is at least z; among the plans that reach it, one with
+    /// the largest worth.
     fn max_min(&mut self, space: &Space<'_>, measure: &[f64]) -> Result<Plan, SolverError>;
 
-    /// The largest sum of gains, and of the plans that reach it one of most in the next; both by class and type, of pairs
-    /// as they say.
+    /// The largest sum of gains; among the plans that reach it, one with the largest sum of the next gains. Gains are
+    /// by class and type; pairs have their own.
     fn most(
         &mut self,
         space: &Space<'_>,
@@ -140,14 +140,14 @@ pub(crate) trait Method {
         then: Option<&[f64]>,
     ) -> Result<Plan, SolverError>;
 
-    /// The least rho, and of the plans that reach it one of most worth.
+    /// The smallest rho; among the plans that reach it, one with the largest worth.
     fn least_rho(
         &mut self,
         space: &Space<'_>,
         fairness: &Fairness<'_>,
     ) -> Result<Plan, SolverError>;
 
-    /// The level of each class, and of the plans that reach them one of most worth.
+    /// The level of each class; among the plans that reach them, one with the largest worth.
     fn fill(
         &mut self,
         space: &Space<'_>,

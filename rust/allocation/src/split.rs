@@ -3,7 +3,7 @@
 use super::allocator::{Allocator, Ask};
 use gangline_engine::PolicyError;
 
-/// An equal split: (GPUs of the type / jobs) / gang, a row at most 1.
+/// An equal split: (GPUs of the type / jobs) / gang, at most 1 per row.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ impl Allocator for EqualSplit {
     }
 }
 
-/// The shares of a gang under an equal split over so many jobs.
+/// The shares of a gang under an equal split over `jobs` jobs.
 pub(crate) fn equal_split(capacity: &[f64], jobs: f64, gang: f64) -> impl Iterator<Item = f64> {
     let shares = move || capacity.iter().map(move |gpus| gpus / jobs / gang);
     let total: f64 = shares().sum();

@@ -1,4 +1,4 @@
-//! Small square matrices: as many rows as linking rows of a program.
+//! Small square matrices, with one row per linking row of a program.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -13,9 +13,9 @@ pub(crate) struct Square {
 }
 
 impl Square {
-    /// The inverse of a matrix that is given by its columns; none if it is singular.
+    /// The inverse of a matrix that is given by its columns; `None` if it is singular.
     ///
-    /// Elimination with row pivots.
+    /// Gaussian elimination with row pivots.
     pub(crate) fn inverse(columns: &[Links]) -> Option<Self> {
         let size = columns.len();
         let mut left = Self::filled(size, |row, column| columns[column][row]);
@@ -90,7 +90,7 @@ impl Square {
         }
     }
 
-    /// Takes a multiple of another row from a row.
+    /// Subtracts a multiple of one row from another.
     fn subtract(&mut self, row: usize, times: f64, other: usize) {
         for column in 0..self.size {
             let own = self.cells[other * self.size + column];

@@ -1,7 +1,8 @@
-//! Classes of equal jobs: what an objective cannot tell apart shares one set of variables.
+//! Classes of equal jobs: jobs that an objective cannot distinguish share one set of variables.
 //!
-//! Jobs whose rows are equal bit for bit are interchangeable: the average of their shares is as good and as feasible as
-//! the shares themselves. The size of a program then depends on the number of kinds of jobs, not on the number of jobs.
+//! Jobs whose rows are equal bit for bit are interchangeable: the average of their shares is as good and as feasible
+//! as the shares themselves. The size of a program therefore depends on the number of kinds of jobs, not on the
+//! number of jobs.
 
 use super::allocator::Ask;
 use super::choose::Pair;
@@ -9,14 +10,14 @@ use super::class::{RowPart, group_rows};
 use super::facts::Seen;
 use gangline_model::GpuTypeId;
 
-/// What tells jobs apart besides their rates, their gang and, where they may share GPUs, their kind.
+/// Facts that distinguish jobs, in addition to their rates, their gang and, where they may share GPUs, their kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Weights.
     Weights,
     /// Work left.
     Remaining,
-    /// Age and what was lost.
+    /// Age and time lost.
     Ages,
     /// Entities.
     Entities,
@@ -35,19 +36,19 @@ pub struct Table {
     pub members: Vec<f64>,
     /// Weights.
     pub weights: Vec<f64>,
-    /// Steps left, > 0; empty for programs that do not look at it, as the next three.
+    /// Remaining steps, > 0; empty for programs that do not use them, like the next three.
     pub remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
-    /// Seconds that an equal split would have taken for the steps done so far; empty for none.
+    /// Seconds that an equal split would have taken for the steps done so far; empty if not needed.
     pub lost_s: Vec<f64>,
-    /// Seconds to the deadline, infinite for none; empty for none at all.
+    /// Seconds to the deadline, infinite for none; empty if no job has one.
     pub time_left_s: Vec<f64>,
-    /// The type on which a class runs by its share.
+    /// The type on which a class runs through its share.
     pub running: Vec<Option<usize>>,
     /// GPUs of each type.
     pub capacity: Vec<f64>,
-    /// Jobs over which an equal split divides, those included that can run nowhere at present.
+    /// Number of jobs that an equal split divides by, including those that cannot run anywhere at present.
     pub jobs: f64,
     /// Entity of each class; empty for none.
     pub entities: Vec<u32>,
@@ -57,9 +58,9 @@ pub struct Table {
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
-    /// As in an ask.
+    /// As in the request.
     pub pair_rates: Vec<f64>,
-    /// The first job of each class, as a row of the ask.
+    /// The first job of each class, as a row of the request.
     pub first: Vec<usize>,
 }
 
@@ -67,8 +68,9 @@ pub struct Table {
 pub type ClassOf = Vec<Option<usize>>;
 
 impl Table {
-    /// One row per class of jobs that can run. `left` is the work left and `lost_s` what [`Service`](super::Service) says,
-    /// of each job, or empty; `in_order` are entities whose jobs have turns.
+    /// One row per class of jobs that can run. `left` is the remaining work and `lost_s` the result of
+    /// [`Service`](super::Service) for each job, or empty; `in_order` lists the entities that serve their jobs in
+    /// order.
     pub(crate) fn of(
         ask: &Ask,
         left: &[f64],
@@ -145,7 +147,7 @@ impl Table {
         (table, row_of)
     }
 
-    /// One over the rate of each class averaged over all GPUs.
+    /// The inverse of the rate of each class averaged over all GPUs.
     pub(crate) fn fair(&self) -> Vec<f64> {
         let gpus: f64 = self.capacity.iter().sum();
         let rows = self.rates.chunks_exact(self.capacity.len());
@@ -167,7 +169,7 @@ impl Table {
             .collect()
     }
 
-    /// The rates that are known.
+    /// The rates that an objective uses.
     pub(crate) fn seen(&self, seen: Seen) -> Vec<f64> {
         match seen {
             Seen::Own => self.rates.clone(),
@@ -189,8 +191,9 @@ impl Table {
             .collect()
     }
 
-    /// Classes that gain by sharing GPUs, at rates in the unit of those `seen`; `counts` says what a step per second of a
-    /// class on a type counts in both objectives. Where two relative speeds add up to at most 1, alternating is as good.
+    /// Classes that gain by sharing GPUs, at rates in the unit of those `seen`. `counts` returns the value of a step
+    /// per second of a class on a type in both objectives. Pairs whose relative speeds add up to at most 1 are left
+    /// out, because alternating is as good.
     pub(crate) fn pairs(
         &self,
         seen: &[f64],

@@ -1,19 +1,19 @@
-//! Finish-time fairness by max-min programs: where some classes share GPUs, of which prices know nothing.
+//! Finish-time fairness by max-min programs, where some classes share GPUs: the price method does not support pairs.
 //!
-//! Each trial of rho is a program whose floors rise or fall together as far as they can; the multipliers of the floors take
-//! the place of the prices.
+//! Each trial of rho is a program whose floors rise or fall together as far as they can; the multipliers of the
+//! floors replace the prices.
 
 use super::model::SolverError;
 use super::rho::{Fairness, TRIALS};
 use super::search::affordable;
 use super::space::{Method, Plan, Space};
 
-/// Two trials closer than this, as a part of rho, are one.
+/// Two trials closer than this, relative to rho, count as equal.
 pub(crate) const SAME: f64 = 1e-11;
 
 impl Fairness<'_> {
-    /// The least rho by max-min programs, whose multipliers say which rho no plan can reach; `cheap` is one that a plan
-    /// reaches. Trials that differ by less than the part `same` are one.
+    /// The smallest rho by max-min programs, whose multipliers show which rho no plan can reach; `cheap` is one that
+    /// a plan reaches. Trials that differ by less than the part `same` count as equal.
     ///
     /// # Errors
     /// As [`Self::solve`].
@@ -50,7 +50,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// The measure in which a plan has to reach 1 for a rho.
+    /// The factors under which a plan must reach 1 for a given rho.
     pub(crate) fn measure(&self, space: &Space<'_>, rho: f64) -> Vec<f64> {
         let asked = self.asked(rho, &self.fastest(&space.pairs));
         asked.into_iter().map(|own| 1.0 / own).collect()

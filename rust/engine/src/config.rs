@@ -74,10 +74,7 @@ pub enum TimelineMode {
 /// Options of a run. `Default` is a run without overheads, failures or segments, where GPUs are shared only if the
 /// policy shares them.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent switches"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct RunConfig {
     /// Time without progress after a restart or move.
     pub restart: SimSpan,

@@ -1,8 +1,8 @@
-//! What a policy may ask for. The engine checks it and carries it out (`docs/concepts/simulated-second.md`).
+//! Actions of a policy. The engine checks and applies them (`docs/concepts/simulated-second.md`).
 
 use crate::{GpuSet, JobId, SimSpan};
 
-/// One step of a plan: what becomes of one part of one job. At most one action per part.
+/// One step of a plan, for one part of one job. A plan has at most one action per part.
 ///
 /// # Examples
 /// ```
@@ -18,9 +18,9 @@ pub struct Action {
     pub job: JobId,
     /// Number of the part; 0 unless the policy forks jobs.
     pub part: u16,
-    /// What to do.
+    /// The change.
     pub verb: Verb,
-    /// How.
+    /// The terms of the change.
     pub terms: Terms,
 }
 
@@ -29,26 +29,26 @@ pub struct Action {
 pub enum Verb {
     /// Give these GPUs to a part that holds none.
     Start(GpuSet),
-    /// Take all GPUs from a part; it keeps the progress it has made.
+    /// Take all GPUs from a part; it keeps its progress.
     Preempt,
-    /// Move a part to these GPUs. To the GPUs it holds it is the same as [`Verb::Keep`].
+    /// Move a part to these GPUs. A move to the GPUs that it already holds is the same as [`Verb::Keep`].
     Move(GpuSet),
-    /// Leave a part where it is, on new terms.
+    /// Leave a part on its GPUs, with new terms.
     Keep,
 }
 
-/// Terms on which a part holds its GPUs from now on. `None` = as it is, or the default for a start.
+/// Terms on which a part holds its GPUs from now on. `None` means unchanged, or the default for a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Terms {
     /// Samples per GPU and pass; a start without it uses the job's own batch size.
     pub sub_batch: Option<u32>,
-    /// Passes beyond the first, for an elastic job; `sub_batch` then is the samples per GPU and pass of any batch
-    /// that its model allows.
+    /// Passes beyond the first, for an elastic job. `sub_batch` is then the number of samples per GPU and pass of any
+    /// batch that its model allows.
     pub accum: Option<u32>,
     /// Time without progress from now on. A start or move without it costs the run's overhead.
     pub overhead: Option<SimSpan>,
-    /// Iterations that the part may do; then it keeps its GPUs without progress. Infinite = no quota, as is a
-    /// start or move without it.
+    /// Number of iterations that the part may do; afterwards it keeps its GPUs without progress. Infinite means no
+    /// quota, which is also the default for a start or move.
     pub quota: Option<f64>,
 }
 
@@ -67,7 +67,7 @@ pub enum ActionKind {
     Quota,
     /// [`Verb::Keep`] with an overhead, or with nothing.
     Keep,
-    /// A timer order, named by the id of its tag.
+    /// A timer request, named by the id of its tag.
     Timer,
 }
 
@@ -88,7 +88,7 @@ impl Action {
         Self::new(job, Verb::Start(gpus))
     }
 
-    /// Take all GPUs from a running job; it waits with the progress it has.
+    /// Take all GPUs from a running job; it waits and keeps its progress.
     #[inline]
     pub fn preempt(job: JobId) -> Self {
         Self::new(job, Verb::Preempt)
@@ -100,13 +100,13 @@ impl Action {
         Self::new(job, Verb::Move(gpus))
     }
 
-    /// Leave a running job where it is, on new terms.
+    /// Leave a running job on its GPUs, with new terms.
     #[inline]
     pub fn keep(job: JobId, terms: Terms) -> Self {
         Self::new(job, Verb::Keep).with(terms)
     }
 
-    /// The same action on these terms.
+    /// The same action with these terms.
     #[inline]
     #[must_use]
     pub fn with(mut self, terms: Terms) -> Self {
@@ -122,7 +122,7 @@ impl Action {
         self
     }
 
-    /// The GPUs that a start or move names.
+    /// The GPUs of a start or move.
     #[inline]
     pub fn gpus(&self) -> Option<&GpuSet> {
         match &self.verb {
@@ -131,7 +131,7 @@ impl Action {
         }
     }
 
-    /// Whether the part gives up the GPUs it holds, as far as the plan itself tells.
+    /// Returns whether the part gives up the GPUs that it holds, according to the plan alone.
     #[inline]
     pub fn releases(&self) -> bool {
         matches!(self.verb, Verb::Preempt | Verb::Move(_))
@@ -164,12 +164,12 @@ impl std::fmt::Display for ActionKind {
     }
 }
 
-/// Name of a policy's timer: a kind of the policy's own (0 to 7) and an id, usually a job index.
-/// Arming a tag again replaces its timer.
+/// Name of a policy's timer: a kind that the policy chooses (0 to 7), and an id, usually a job index. Setting a timer
+/// with the same tag replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerTag {
-    /// What the timer is for; 0 to 7, chosen by the policy.
+    /// Purpose of the timer; 0 to 7, chosen by the policy.
     pub kind: u8,
-    /// The job or other thing that it concerns.
+    /// The job or other object that it concerns.
     pub id: u32,
 }

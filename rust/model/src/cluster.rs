@@ -1,4 +1,4 @@
-//! The cluster as described: GPU types, servers, racks. Immutable.
+//! Description of a cluster: GPU types, servers, racks. Immutable.
 
 use crate::{GpuSet, GpuTypeId, ModelError, RackId, ServerId};
 
@@ -26,7 +26,7 @@ pub struct Server {
     pub rack: RackId,
 }
 
-/// How far apart the GPUs of a set are.
+/// Distance between the GPUs of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Tier {
@@ -49,7 +49,7 @@ pub struct ClusterSpec {
 }
 
 impl ClusterSpec {
-    /// Checks and keeps a description.
+    /// Checks and stores a description.
     ///
     /// # Errors
     /// [`ModelError::Cluster`] or [`ModelError::Server`]: no type, no server, more than 64 types, an
@@ -126,7 +126,7 @@ impl ClusterSpec {
         self.servers[server.index()]
     }
 
-    /// One more than the largest rack index.
+    /// The largest rack index plus one.
     pub fn racks(&self) -> u32 {
         self.racks
     }
@@ -141,13 +141,13 @@ impl ClusterSpec {
         &self.gpus_by_type
     }
 
-    /// Mask with the lowest `gpus` bits of a server set.
+    /// Mask of all slots of a server.
     #[inline]
     pub fn full_mask(&self, server: ServerId) -> u64 {
         u64::MAX >> (64 - self.servers[server.index()].gpus)
     }
 
-    /// Tier of a set of GPUs; that of the empty set is `Server`.
+    /// Tier of a set of GPUs; `Server` for the empty set.
     pub fn tier(&self, gpus: &GpuSet) -> Tier {
         let parts = gpus.by_server();
         let Some((first, rest)) = parts.split_first() else {

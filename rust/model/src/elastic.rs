@@ -1,8 +1,8 @@
-//! Elastic jobs (`docs/concepts/elastic-jobs.md`): how fast a job goes on any number of GPUs and at any batch, and
-//! how much its progress is worth. Goodput = throughput x statistical efficiency.
+//! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch, and the
+//! value of its progress. Goodput = throughput x statistical efficiency.
 //!
-//! Everything that a policy compares is worked out before the run, per class of jobs, GPU count, one or several
-//! servers, and noise phase; a question during the run is an index.
+//! Everything that a policy compares is computed before the run, per class of jobs, GPU count, one or several
+//! servers, and noise phase. A query during the run is a table lookup.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -13,9 +13,9 @@
 
 use crate::{JobId, ModelError, StepFit};
 
-/// Total batches that are tried for the best configuration. As in the public code of Pollux.
+/// Number of total batches tried for the best configuration. As in the public code of Pollux.
 const CANDIDATES: i32 = 50;
-/// Below this, a batch share counts as whole. As in the public code of Pollux.
+/// A batch share closer to a whole number than this counts as whole. As in the public code of Pollux.
 const ROUNDING: f64 = 1e-8;
 
 fn is_sound(fit: &StepFit) -> bool {
@@ -24,10 +24,10 @@ fn is_sound(fit: &StepFit) -> bool {
     are_times && times[0] + times[1] > 0.0 && (1.0..=10.0).contains(&fit.gamma)
 }
 
-/// Gradient noise from a point of the progress on.
+/// Gradient noise from some progress on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoisePhase {
-    /// Share of the work that is done when the phase begins, in [0, 1); 0 for the first.
+    /// Share of the work that is done at the start of the phase, in [0, 1); 0 for the first phase.
     pub progress: f64,
     /// Squared norm of the gradient.
     pub grad_sqr: f64,
@@ -55,7 +55,7 @@ impl NoisePhase {
     }
 }
 
-/// What the jobs of a class have in common: model, limits, and the size that the trace gives them.
+/// Properties that the jobs of a class share: model, limits, and their size in the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ElasticClass {
     /// Times of a step.
@@ -64,32 +64,32 @@ pub struct ElasticClass {
     pub init_batch: u32,
     /// Largest total batch.
     pub max_batch: u32,
-    /// Fewest samples per GPU and pass.
+    /// Minimum number of samples per GPU and pass.
     pub min_pass_batch: u32,
-    /// Most samples per GPU and pass.
+    /// Maximum number of samples per GPU and pass.
     pub max_pass_batch: u32,
-    /// Fewest GPUs.
+    /// Minimum number of GPUs.
     pub min_gpus: u32,
-    /// Most GPUs.
+    /// Maximum number of GPUs.
     pub max_gpus: u32,
-    /// GPUs of the trace.
+    /// Number of GPUs in the trace.
     pub gpus: u32,
-    /// Samples per GPU of the trace.
+    /// Samples per GPU in the trace.
     pub batch_size: u32,
-    /// Whether the GPUs of the trace fit on one server of the cluster.
+    /// Whether the GPUs in the trace fit on one server of the cluster.
     pub fits_server: bool,
     /// Noise phases by progress.
     pub phases: Vec<NoisePhase>,
 }
 
-/// A batch on some GPUs, and how fast the job goes with it.
+/// A batch on some GPUs, with the resulting rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Configuration {
     /// Samples per GPU and pass.
     pub pass_batch: u32,
     /// Passes beyond the first.
     pub accum: u32,
-    /// Iterations of the initial batch per second that the progress is worth; 0 = not possible.
+    /// Progress per second, in iterations of the initial batch; 0 = not possible.
     pub rate: f64,
 }
 
@@ -139,7 +139,7 @@ impl ElasticClass {
         })
     }
 
-    /// Samples per GPU and pass, and passes beyond the first, for so many samples per GPU.
+    /// Samples per GPU and pass, and passes beyond the first, for `share` samples per GPU.
     fn passes(&self, gpus: u32, share: f64) -> (u32, u32) {
         let mut accum = ((share / f64::from(self.max_pass_batch) - ROUNDING).ceil() - 1.0).max(0.0);
         if gpus == 1 && share > f64::from(self.init_batch) {
@@ -184,7 +184,7 @@ impl ElasticClass {
         all.filter(|one| self.is_allowed(one)).collect()
     }
 
-    /// The batch of the trace, on any number of GPUs.
+    /// The batch in the trace, on any number of GPUs.
     fn traced(&self, gpus: u32, spans: bool) -> Candidate {
         let total = f64::from(self.gpus) * f64::from(self.batch_size);
         self.candidate(gpus, spans, self.passes(gpus, total / f64::from(gpus)))
@@ -207,7 +207,7 @@ pub struct ElasticModel {
     class: ElasticClass,
     /// Best configurations: (phases, GPU counts, one or several servers).
     best: Vec<Configuration>,
-    /// The same with the total batch of the trace.
+    /// Configurations with the total batch in the trace, in the same order.
     frozen: Vec<Configuration>,
 }
 
@@ -252,13 +252,13 @@ impl ElasticModel {
         (phase * self.class.max_gpus as usize + gpus as usize - 1) * 2 + spans
     }
 
-    /// The best configuration on so many GPUs of one or of several servers.
+    /// The best configuration on this number of GPUs of one or several servers.
     #[inline]
     pub fn best(&self, phase: usize, gpus: u32, spans: bool) -> Configuration {
         self.best[self.at(phase, gpus, spans)]
     }
 
-    /// The configuration with the total batch of the trace.
+    /// The configuration with the total batch in the trace.
     #[inline]
     pub fn frozen(&self, phase: usize, gpus: u32, spans: bool) -> Configuration {
         self.frozen[self.at(phase, gpus, spans)]
@@ -272,7 +272,7 @@ impl ElasticModel {
         known.then(|| class.configuration(&one, &class.phases[phase]).rate)
     }
 
-    /// Rate over the whole of the work, as the trace has it: consolidated, at its own batch.
+    /// Mean rate over all of the work as in the trace: consolidated, at its own batch.
     pub fn mean_rate(&self) -> f64 {
         let class = &self.class;
         let rate = |phase| self.frozen(phase, class.gpus, !class.fits_server).rate;
@@ -287,7 +287,7 @@ impl ElasticModel {
         1.0 / time
     }
 
-    /// Work left when a phase begins.
+    /// Remaining work at the start of a phase.
     fn left_at(&self, phase: usize, work: f64) -> f64 {
         let progress = self
             .class
@@ -297,7 +297,7 @@ impl ElasticModel {
         work * (1.0 - progress)
     }
 
-    /// The phase in which a job of so much work is that has so much left.
+    /// The phase of a job, given its total and its remaining work.
     pub fn phase(&self, work: f64, left: f64) -> usize {
         let later = 1..self.class.phases.len();
         later
@@ -305,7 +305,7 @@ impl ElasticModel {
             .count()
     }
 
-    /// Work left when the phase after this one begins; 0 if it is the last.
+    /// Remaining work at the start of the next phase; 0 if this is the last.
     pub fn knot(&self, work: f64, phase: usize) -> f64 {
         self.left_at(phase + 1, work)
     }
@@ -314,13 +314,13 @@ impl ElasticModel {
 /// The elastic jobs of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ElasticTable {
-    /// Model of each job; `u32::MAX` = none: its gang is fixed.
+    /// Class of each job; `u32::MAX` means that its gang size is fixed.
     row: Vec<u32>,
     models: Vec<ElasticModel>,
 }
 
 impl ElasticTable {
-    /// Checks the classes and works out their tables. `row` holds the class of each job, `u32::MAX` = not elastic.
+    /// Checks the classes and computes their tables. `row` holds the class of each job, `u32::MAX` = not elastic.
     ///
     /// # Errors
     /// [`ModelError::Table`] naming the first bad class, or a row that does not exist.
@@ -340,7 +340,7 @@ impl ElasticTable {
         Ok(Self { row, models })
     }
 
-    /// Number of jobs that the table is for.
+    /// Number of jobs in the table.
     pub fn jobs(&self) -> usize {
         self.row.len()
     }

@@ -1,9 +1,9 @@
-//! What can be wrong with a description, before any run.
+//! Errors of descriptions, found before any run.
 
 use crate::JobId;
 use thiserror::Error;
 
-/// A cluster, a job table or a rate table that cannot be right.
+/// An invalid cluster, job table or rate table.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ModelError {
     /// A time that is not finite or too large.
@@ -15,7 +15,7 @@ pub enum ModelError {
     /// A cluster with something missing or out of range.
     #[error("cluster: {what}")]
     Cluster {
-        /// What is wrong, in words.
+        /// Description of the problem.
         what: String,
     },
     /// A server with a bad value.
@@ -23,7 +23,7 @@ pub enum ModelError {
     Server {
         /// Index of the server.
         server: u32,
-        /// What is wrong, in words.
+        /// Description of the problem.
         what: String,
     },
     /// A job with a bad value.
@@ -35,7 +35,7 @@ pub enum ModelError {
         field: &'static str,
         /// The offending value.
         value: f64,
-        /// What would be right.
+        /// The expected value.
         expected: &'static str,
     },
     /// Columns of unequal length.
@@ -55,10 +55,10 @@ pub enum ModelError {
         key: String,
         /// The offending value.
         value: String,
-        /// What would be right.
+        /// The expected value.
         expected: String,
     },
-    /// Jobs of several GPUs whose model the network does not know.
+    /// Jobs with several GPUs whose model is not in the network description.
     #[error(
         "network: no model {} ({count} {} of several GPUs); add it to `network.models`, or name a \
          `network.default_model`",
@@ -68,7 +68,7 @@ pub enum ModelError {
     UnknownModel {
         /// The first ten of them.
         jobs: Vec<JobId>,
-        /// How many there are.
+        /// Number of such jobs.
         count: usize,
         /// Label of the first one.
         label: Option<String>,
@@ -91,9 +91,9 @@ pub enum ModelError {
     /// A rate, locality or interference table with a bad value.
     #[error("{table}: {what}")]
     Table {
-        /// Which table.
+        /// Name of the table.
         table: &'static str,
-        /// What is wrong, in words.
+        /// Description of the problem.
         what: String,
     },
 }

@@ -1,26 +1,26 @@
-//! Which jobs can run on a cluster, and where.
+//! The jobs that can run on a cluster, and where.
 
 use crate::{ClusterSpec, GpuTypeId, JobFacts, JobId, RateTable};
 
-/// Why a job can never run on a cluster.
+/// Reason why a job can never run on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum InfeasibleReason {
-    /// More GPUs than exist of every allowed type.
+    /// The job needs more GPUs than exist of every allowed type.
     TooManyGpus = 1,
     /// Rate 0 on every allowed type.
     NoRate = 2,
-    /// More memory per GPU than any allowed type has.
+    /// The job needs more memory per GPU than any allowed type has.
     Memory = 3,
     /// No allowed GPU type exists in this cluster.
     NoType = 4,
     /// The policy's placement rule has no place for it on the empty cluster.
     Placement = 5,
-    /// A larger gang than the policy serves.
+    /// The gang is larger than the policy serves.
     Gang = 6,
-    /// More GPUs than exist of all allowed types together, where a gang may mix types.
+    /// The job needs more GPUs than exist of all allowed types together, where a gang may mix types.
     TooManyTogether = 7,
-    /// No copy of it fits on a server of an allowed type and makes progress there.
+    /// No copy of the job fits on a server of an allowed type and makes progress there.
     NoCopy = 8,
 }
 
@@ -47,13 +47,13 @@ impl InfeasibleReason {
 pub struct Infeasible {
     /// The job.
     pub job: JobId,
-    /// Why.
+    /// The reason.
     pub reason: InfeasibleReason,
 }
 
 impl JobFacts {
-    /// Types the job can use here: allowed, with memory for its full batch, a rate above 0 and, unless
-    /// gangs may mix types, at least as many GPUs as its gang.
+    /// Types that the job can use on this cluster: allowed, with memory for its full batch, with a rate above 0 and,
+    /// unless gangs may mix types, with at least as many GPUs as its gang.
     pub fn usable_types(
         &self,
         job: JobId,
@@ -77,8 +77,8 @@ impl JobFacts {
         usable
     }
 
-    /// Why the job can never run on this cluster, or `None` if it can.
-    /// `mixes_types` tells whether the policy builds gangs over several GPU types.
+    /// Returns why the job can never run on this cluster, or `None` if it can. `mixes_types` says whether the policy
+    /// builds gangs over several GPU types.
     pub fn infeasible(
         &self,
         job: JobId,

@@ -114,8 +114,8 @@ const ONES: [u8; 256] = {
     ones
 };
 
-/// Number of set bits of `mask`. Most servers have at most 8 slots, and a wheel that runs on every x86-64
-/// processor may not use the instruction that counts bits.
+/// Number of set bits of `mask`. Most servers have at most 8 slots, and a wheel for all x86-64 processors may not use
+/// the population count instruction.
 ///
 /// # Examples
 /// ```

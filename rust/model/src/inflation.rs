@@ -1,55 +1,56 @@
-//! What smaller batches per pass cost each job, resolved before the run.
+//! Cost of smaller batches per pass for each job, computed before the run.
 
 use crate::{GpuTypeId, JobId, ModelError, StepFit};
 
-/// Iteration time in several passes over that in one, per class of jobs, GPU type and spread of the gang.
+/// Ratio of the iteration time in several passes to that in one pass, per class of jobs, GPU type and spread of the
+/// gang.
 ///
-/// A class has the model, the batch and the gang size in common.
+/// The jobs of a class share the model, the batch and the gang size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inflations {
     /// GPUs of the largest server of each type.
     largest: Vec<u32>,
     /// Class of each job; `u32::MAX` = none.
     of_job: Vec<u32>,
-    /// `rows[class][type]`; `None` = not known.
+    /// `rows[class][type]`; `None` = unknown.
     rows: Vec<Option<Row>>,
 }
 
-/// Of 1, 2, ... passes up to the batch: on one server, and on several.
+/// Ratios for 1, 2, ... passes up to the batch: on one server, and on several.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
-    /// Whether a server of the type holds the gang.
+    /// Whether the gang fits on a server of the type.
     is_inside: bool,
     inside: Vec<f64>,
     across: Vec<f64>,
 }
 
-/// What jobs of one class are.
+/// Properties of the jobs of one class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InflationClass {
     /// Samples per GPU, >= 1.
     pub batch_size: u32,
     /// Gang size, >= 1.
     pub gpus: u32,
-    /// Per GPU type; `None` = not known.
+    /// Per GPU type; `None` = unknown.
     pub times: Vec<Option<IterationTimes>>,
 }
 
-/// Where the iteration times of a class come from.
+/// Source of the iteration times of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IterationTimes {
     /// A fit.
     Fit(StepFit),
-    /// Measurements: the time in 1, 2, ... passes over that in one, at least 1; NaN = not known.
+    /// Measured ratios of the time in 1, 2, ... passes to that in one pass, at least 1; NaN = unknown.
     Ratios(Vec<f64>),
 }
 
 impl Inflations {
-    /// Works out the table, given the GPUs of the largest server of each type.
+    /// Computes the table from the GPUs of the largest server of each type.
     ///
     /// # Errors
-    /// [`ModelError::Table`] if a job names a class that does not exist, a class has not one entry per type, or an
-    /// iteration would take no time or no finite one.
+    /// [`ModelError::Table`] if a job names a class that does not exist, if a class does not have one entry per type,
+    /// or if an iteration time is zero or not finite.
     pub fn new(
         of_job: Vec<u32>,
         classes: &[InflationClass],
@@ -100,7 +101,7 @@ impl Inflations {
                     .iter()
                     .flat_map(|row| row.inside.iter().chain(&row.across));
                 if values.any(is_bad) {
-                    return fail("an iteration takes no time, or no finite one".to_owned());
+                    return fail("an iteration time is 0 or not finite".to_owned());
                 }
                 rows.push(row);
             }
@@ -112,13 +113,13 @@ impl Inflations {
         })
     }
 
-    /// Whether the table is for so many jobs and GPU types.
+    /// Returns whether the table has this number of jobs and GPU types.
     pub fn covers(&self, jobs: usize, types: usize) -> bool {
         self.of_job.len() == jobs && self.largest.len() == types
     }
 
-    /// Iteration time in so many passes over that in one; `None` = not known for this job there. Without a number of
-    /// servers, that of a gang on as few as can be.
+    /// Ratio of the iteration time in `passes` passes to that in one pass; `None` if unknown for this job and type.
+    /// Without a number of servers, it is that of a gang on the fewest possible.
     #[inline]
     pub fn of(
         &self,
@@ -140,7 +141,7 @@ impl Inflations {
     }
 }
 
-/// At least 1: more passes are never taken for faster.
+/// At least 1: more passes never count as faster.
 fn of_passes(fit: &StepFit, class: &InflationClass, servers: u32) -> Vec<f64> {
     let batch = class.batch_size;
     let whole_s = fit.step_s(class.gpus, servers, batch, 0);

@@ -1,8 +1,9 @@
-//! How long an iteration of a gang takes: compute passes of a sub-batch, and one synchronisation that overlaps the last.
+//! The iteration time of a gang: compute passes of a sub-batch, and one synchronisation that overlaps the last pass.
 
-/// Compute and communication times that overlap: 1 = not at all, larger = more, infinitely = the longer one decides.
+/// Time of two overlapping activities. With exponent 1 they do not overlap; with a larger one they overlap more; with
+/// an infinite one only the longer counts.
 ///
-/// The p-norm of two times >= 0 for p >= 1. Scaled by the longer one, so that no power overflows.
+/// This is the p-norm of two times >= 0 for p >= 1, scaled by the longer time so that no power overflows.
 ///
 /// # Examples
 /// ```
@@ -43,23 +44,23 @@ pub fn accumulated(passes: u32, compute_s: f64, sync_s: f64, p: f64) -> f64 {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepFit {
-    /// Of a pass: in all, and per sample.
+    /// Seconds of a pass: constant part, and part per sample.
     pub pass_s: [f64; 2],
-    /// Of a synchronisation over several servers: in all, and per GPU above two.
+    /// Seconds of a synchronisation over several servers: constant part, and part per GPU above two.
     pub servers_s: [f64; 2],
-    /// Of a synchronisation inside one server: in all, and per GPU above two.
+    /// Seconds of a synchronisation inside one server: constant part, and part per GPU above two.
     pub server_s: [f64; 2],
-    /// How far the synchronisation overlaps with the pass before it.
+    /// Overlap of the synchronisation with the pass before it.
     pub gamma: f64,
 }
 
 impl StepFit {
-    /// Seconds of a pass over so many samples per GPU.
+    /// Seconds of a pass over this number of samples per GPU.
     pub fn pass(&self, samples: u32) -> f64 {
         self.pass_s[0] + self.pass_s[1] * f64::from(samples)
     }
 
-    /// Seconds of a synchronisation of so many GPUs on so many servers; none for one GPU.
+    /// Seconds of a synchronisation over these GPUs and servers; 0 for one GPU.
     pub fn sync(&self, gpus: u32, servers: u32) -> f64 {
         let [all, per_gpu] = match (gpus, servers) {
             (..=1, _) => return 0.0,
@@ -69,7 +70,7 @@ impl StepFit {
         all + per_gpu * f64::from(gpus - 2)
     }
 
-    /// Seconds of an iteration with so many samples per GPU and pass, and so many passes beyond the first.
+    /// Seconds of an iteration with these samples per GPU and pass, and these passes beyond the first.
     pub fn step_s(&self, gpus: u32, servers: u32, samples: u32, extra_passes: u32) -> f64 {
         let sync_s = self.sync(gpus, servers);
         accumulated(extra_passes + 1, self.pass(samples), sync_s, self.gamma)

@@ -3,18 +3,18 @@
 use crate::{GpuTypeId, JobId, ModelError, SimSpan, SimTime};
 use std::ops::Deref;
 
-/// Columns of a job table. Optional columns may be left out; then every job has the default.
+/// Columns of a job table. A missing optional column means that every job has the default.
 #[derive(Clone, Debug, Default)]
 pub struct JobColumns {
     /// Arrival instants, ascending.
     pub arrival: Vec<SimTime>,
     /// Gang sizes, 1 to 2^15.
     pub gpus: Vec<u32>,
-    /// Iterations, or reference seconds where only a duration is known; positive.
+    /// Iterations, or reference seconds if only a duration is known; positive.
     pub work: Vec<f64>,
     /// Iterations per second on a GPU of speed 1 (default 1: work is in reference seconds).
     pub ref_rate: Option<Vec<f64>>,
-    /// Row in the rate table; `u32::MAX` = none, the type's speed counts.
+    /// Row in the rate table; `u32::MAX` = none, so the speed of the type applies.
     pub rate_class: Option<Vec<u32>>,
     /// Allowed GPU types: bit `t` = type `t`; default all.
     pub allowed_types: Option<Vec<u64>>,
@@ -26,9 +26,9 @@ pub struct JobColumns {
     pub model_labels: Vec<String>,
     /// Samples per GPU; 0 = unknown.
     pub batch_size: Option<Vec<u32>>,
-    /// Whose the jobs are.
+    /// Owners of the jobs.
     pub labels: Labels,
-    /// What their users asked for beside GPUs.
+    /// Requests of users other than GPUs.
     pub requests: Requests,
     /// Weight; default 1.
     pub weight: Option<Vec<f64>>,
@@ -39,28 +39,28 @@ pub struct JobColumns {
 /// One label of each job.
 #[derive(Clone, Debug, Default)]
 pub struct Label {
-    /// Place in `names`; `u32::MAX` = none.
+    /// Index in `names`; `u32::MAX` = none.
     pub codes: Option<Vec<u32>>,
     /// The names.
     pub names: Vec<String>,
 }
 
 impl Label {
-    /// Name of a job's label, if it has one.
+    /// Name of a job's label, if there is one.
     #[inline]
     pub fn of(&self, job: JobId) -> Option<&str> {
         let code = self.codes.as_ref()?[job.index()];
         self.names.get(code as usize).map(String::as_str)
     }
 
-    /// Whether any job has one.
+    /// Returns whether any job has the label.
     pub fn is_used(&self) -> bool {
         let codes = self.codes.as_deref().unwrap_or_default();
         codes.iter().any(|&code| code != u32::MAX)
     }
 }
 
-/// Whose the jobs are, in the words of schedulers.
+/// Owners of the jobs, in the terms of schedulers.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     /// The user.
@@ -69,44 +69,44 @@ pub struct Labels {
     pub vc: Label,
     /// The account, which pays for the job.
     pub account: Label,
-    /// The partition that the job was sent to.
+    /// The partition to which the job was submitted.
     pub partition: Label,
     /// The quality of service.
     pub qos: Label,
 }
 
-/// What users ask of a scheduler beside GPUs.
+/// Requests of users other than GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// How long the job may run; [`SimSpan::ZERO`] = as long as it takes.
+    /// Maximum run time of the job; [`SimSpan::ZERO`] = unlimited.
     pub time_limit: Option<Vec<SimSpan>>,
     /// Priority; default 0.
     pub priority: Option<Vec<f64>>,
-    /// By how much the user lowers the priority; default 0.
+    /// Amount by which the user lowers the priority; default 0.
     pub nice: Option<Vec<i32>>,
 }
 
-/// A gang as a locality model knows it.
+/// A gang as a locality model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gang {
     /// Model label of the job, if any.
     pub model: Option<u32>,
     /// Samples per GPU; 0 = unknown.
     pub batch_size: u32,
-    /// GPU type of the gang (its first server's, where types mix).
+    /// GPU type of the gang (that of its first server, if types mix).
     pub gpu_type: GpuTypeId,
     /// Gang size.
     pub gpus: u32,
 }
 
-/// What every policy may know of the jobs: every column but the work.
+/// Facts about the jobs that every policy may know: all columns except the work.
 #[derive(Clone, Debug)]
 pub struct JobFacts {
-    /// With an empty column of work.
+    /// The column of work is empty.
     columns: JobColumns,
 }
 
-/// A validated job table: [`JobFacts`], and how much work each job is.
+/// A validated job table: [`JobFacts`], and the work of each job.
 #[derive(Clone, Debug)]
 pub struct JobTable {
     facts: JobFacts,
@@ -123,7 +123,7 @@ impl Deref for JobTable {
 }
 
 impl JobTable {
-    /// Checks and keeps the columns.
+    /// Checks and stores the columns.
     ///
     /// # Errors
     /// [`ModelError::Length`] for columns of unequal length, [`ModelError::Job`] for the first bad
@@ -212,7 +212,7 @@ impl JobFacts {
         (0..self.len() as u32).map(JobId)
     }
 
-    /// The columns themselves; that of the work is empty.
+    /// The columns; that of the work is empty.
     pub fn columns(&self) -> &JobColumns {
         &self.columns
     }
@@ -245,7 +245,7 @@ impl JobFacts {
             .map(String::as_str)
     }
 
-    /// The job's gang on a GPU type, as a locality model knows it.
+    /// The job's gang on a GPU type, as a locality model sees it.
     #[inline]
     pub fn gang(&self, job: JobId, gpu_type: GpuTypeId) -> Gang {
         Gang {
@@ -265,21 +265,21 @@ impl JobFacts {
             .map_or(0, |column| column[job.index()])
     }
 
-    /// How long the job may run, if its user said so.
+    /// Maximum run time of the job, if its user set one.
     #[inline]
     pub fn time_limit(&self, job: JobId) -> Option<SimSpan> {
         let limit = self.columns.requests.time_limit.as_ref()?[job.index()];
         (limit > SimSpan::ZERO).then_some(limit)
     }
 
-    /// Priority that the job was given; 0 if none.
+    /// Priority of the job; 0 by default.
     #[inline]
     pub fn priority(&self, job: JobId) -> f64 {
         let priority = self.columns.requests.priority.as_ref();
         priority.map_or(0.0, |column| column[job.index()])
     }
 
-    /// By how much the user lowers the priority.
+    /// Amount by which the user lowers the priority.
     #[inline]
     pub fn nice(&self, job: JobId) -> i32 {
         let nice = self.columns.requests.nice.as_ref();
@@ -295,7 +295,7 @@ impl JobFacts {
             .map_or(0, |column| column[job.index()])
     }
 
-    /// GPU types the job allows: bit `t` = type `t`.
+    /// GPU types that the job allows: bit `t` = type `t`.
     #[inline]
     pub fn allowed_types(&self, job: JobId) -> u64 {
         self.columns
@@ -304,7 +304,7 @@ impl JobFacts {
             .map_or(u64::MAX, |column| column[job.index()])
     }
 
-    /// Whether jobs differ in nothing but gang and work: no types, memory or rates of their own.
+    /// Returns whether jobs differ only in gang and work, without types, memory or rates of their own.
     pub fn is_uniform(&self) -> bool {
         self.columns.allowed_types.is_none()
             && self.columns.ref_rate.is_none()

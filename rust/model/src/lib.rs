@@ -1,7 +1,7 @@
-//! What a cluster, a job, a rate and a plan are.
+//! Descriptions of clusters, jobs, rates and plans.
 //!
-//! Types and their checks only: no randomness, no threads, no files, no clock. Everything here is
-//! immutable once built; the engine holds the state that changes.
+//! Only types and their checks: no randomness, no threads, no files, no clock. Everything here is immutable after
+//! construction; the engine holds the state that changes.
 #![forbid(unsafe_code)]
 
 mod action;

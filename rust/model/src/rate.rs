@@ -1,7 +1,6 @@
-//! How fast a gang goes (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, slowdown by co-runners.
+//! The rate of a gang (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, slowdown by co-runners.
 //!
-//! The three are ports: a table serves each of them here, other models plug in without touching the
-//! engine.
+//! Each of the three has a table here. Other models can be added without changing the engine.
 
 use crate::{
     ClusterSpec, ElasticTable, Extent, Gang, GpuTypeId, JobFacts, JobId, ModelError, Shape, Tier,
@@ -22,7 +21,7 @@ pub struct RateTable {
 pub struct CopyRates {
     /// Row of each job; `u32::MAX` = none.
     pub row: Vec<u32>,
-    /// Sizes 1, 2, ... up to this one.
+    /// Largest gang size; the sizes are 1, 2, ... up to it.
     pub sizes: usize,
     /// Row-major (rows, sizes, types); a rate of 0 means "cannot run there".
     pub rates: Vec<f64>,
@@ -47,7 +46,7 @@ impl RateTable {
     /// Adds measured rates: row-major (classes, types); a rate of 0 means "cannot run there".
     ///
     /// # Errors
-    /// [`ModelError::Table`] if the length is no multiple of the types or a rate is negative or not
+    /// [`ModelError::Table`] if the length is not a multiple of the number of types, if a rate is negative or not
     /// finite, or if a job names a row that does not exist.
     pub fn with_classes(mut self, classes: Vec<f64>, jobs: &JobFacts) -> Result<Self, ModelError> {
         let types = self.speeds.len();
@@ -59,7 +58,7 @@ impl RateTable {
         };
         if !classes.len().is_multiple_of(types) {
             return fail(format!(
-                "{} rates are no rows of {types} types",
+                "{} rates do not form rows of {types} types",
                 classes.len()
             ));
         }
@@ -82,7 +81,7 @@ impl RateTable {
     /// Adds measured rates of gangs of every size.
     ///
     /// # Errors
-    /// [`ModelError::Table`] if the rates are no whole rows, or a job names a row that does not exist.
+    /// [`ModelError::Table`] if the rates do not form whole rows, or if a job names a row that does not exist.
     pub fn with_copies(mut self, copies: CopyRates, jobs: &JobFacts) -> Result<Self, ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {
@@ -107,7 +106,7 @@ impl RateTable {
         Ok(self)
     }
 
-    /// Adds how fast elastic jobs go on any number of GPUs. Their base rate stays that of the trace's own size.
+    /// Adds the rates of elastic jobs on any number of GPUs. Their base rate stays that of the size in the trace.
     ///
     /// # Errors
     /// [`ModelError::Table`] if the table is for another number of jobs.
@@ -132,13 +131,13 @@ impl RateTable {
         self.elastic.as_ref()
     }
 
-    /// Relative speed of a type for what is not measured on it.
+    /// Relative speed of a type, for jobs without measured rates.
     pub fn speed(&self, gpu_type: GpuTypeId) -> f64 {
         self.speeds[gpu_type.index()]
     }
 
-    /// Base rate of a copy of the job on so many GPUs of a type: the job's own if that is its gang; else that of the
-    /// table for jobs that have a row there, and in proportion to the GPUs for all others.
+    /// Base rate of a copy of the job on this number of GPUs of a type. For the gang size, it is the job's own rate.
+    /// Otherwise it comes from the table if the job has a row there, and is proportional to the GPUs if not.
     pub fn of_copy(&self, jobs: &JobFacts, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
         let (base, gang) = (self.base(jobs, job, gpu_type), jobs.gpus(job));
         if gpus == gang {
@@ -158,7 +157,7 @@ impl RateTable {
         copies.rates[at * self.speeds.len() + gpu_type.index()]
     }
 
-    /// Whether the job's rates are those of the table.
+    /// Returns whether the job's rates come from the table.
     pub fn is_measured(&self, jobs: &JobFacts, job: JobId) -> bool {
         let classes = jobs.columns().rate_class.as_ref();
         classes.is_some_and(|classes| classes[job.index()] != u32::MAX)
@@ -182,10 +181,10 @@ impl RateTable {
     }
 }
 
-/// What a gang over several racks asks of the up-link of each of them.
+/// Demand of a gang that spans racks on the up-link of each of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Bytes that it sends through each per iteration, > 0.
+    /// Bytes that it sends through each up-link per iteration, > 0.
     pub bytes: f64,
     /// Seconds of compute per iteration.
     pub compute_s: f64,
@@ -194,7 +193,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Locality of the gang at a rate of so many bytes/s, given its locality alone.
+    /// Locality factor of the gang at a rate of `rate` bytes/s, given its locality factor alone.
     #[inline]
     pub fn locality(&self, alone: f64, rate: f64) -> f64 {
         if rate >= self.demand {
@@ -206,10 +205,10 @@ impl Load {
 
 /// Locality factor of a placement, in (0, 1]; pure and deterministic.
 pub trait LocalityModel: Send + Sync + std::fmt::Debug {
-    /// Factor that multiplies the base rate of a gang on GPUs of a shape.
+    /// Factor on the base rate of a gang on GPUs of a shape.
     fn locality(&self, gang: &Gang, shape: Shape) -> f64;
 
-    /// The shape that stands for a tier where no placement is given.
+    /// The representative shape of a tier, where no placement is given.
     fn canonical(&self, gpu_type: GpuTypeId, gpus: u32, tier: Tier) -> Shape {
         let _ = gpu_type;
         let (server, rack) = (gpus, gpus);
@@ -221,19 +220,19 @@ pub trait LocalityModel: Send + Sync + std::fmt::Debug {
         self.locality(gang, self.canonical(gang.gpu_type, gang.gpus, tier))
     }
 
-    /// Bytes/s that the jobs of the run may send through the up-link of a rack; `None` = each job goes as
-    /// if alone.
+    /// Bytes/s that the jobs of the run may send together through the up-link of a rack; `None` = each job sends as
+    /// if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         None
     }
 
-    /// What a gang on GPUs of a shape asks of up-links; `None` = nothing.
+    /// Demand of a gang on GPUs of a shape on up-links; `None` = no demand.
     fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
         let _ = (gang, shape);
         None
     }
 
-    /// Bytes of the largest gradient tensor of a model over all its bytes, if known.
+    /// Ratio of the bytes of the largest gradient tensor of a model to all its bytes, if known.
     fn skew(&self, model: Option<u32>) -> Option<f64> {
         let _ = model;
         None
@@ -284,12 +283,12 @@ impl LocalityModel for TierTable {
     }
 }
 
-/// Slowdown factors by co-runners, resolved before the run: per GPU type a square over classes of jobs that are
-/// alike to others and to which others are alike. A pair that may not share has no factor.
+/// Slowdown factors by co-runners, computed before the run: one square table per GPU type over classes of jobs with
+/// equal factors. A pair that may not share has no factor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interference {
     classes: usize,
-    /// Class of each job; empty = all jobs are of one.
+    /// Class of each job; empty = all jobs are in one class.
     of_job: Vec<u32>,
     /// `xi[type][slowed class][co-runner's class]`, row-major; NaN both ways = may not share.
     xi: Vec<f64>,
@@ -303,13 +302,13 @@ impl Interference {
     /// [`ModelError::Table`] if `xi` is not a finite number >= 1.
     pub fn constant(xi: f64, types: usize) -> Result<Self, ModelError> {
         if xi.is_nan() {
-            return Err(bad_interference(format!("factor {xi} is no number")));
+            return Err(bad_interference(format!("factor {xi} is not a number")));
         }
         Self::build(Vec::new(), 1, vec![xi; types])
     }
 
-    /// A table: the class of each job, and `xi[type][slowed class][co-runner's class]`, row-major; NaN in one of the
-    /// two directions of a pair = the two may not share.
+    /// A table: the class of each job, and `xi[type][slowed class][co-runner's class]`, row-major. NaN in one of the
+    /// two directions of a pair means that the two may not share.
     ///
     /// # Errors
     /// [`ModelError::Table`] on a wrong length, a class that does not exist, or a factor that is neither NaN nor

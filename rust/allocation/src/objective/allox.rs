@@ -1,15 +1,16 @@
 //! `AlloX`: an assignment of waiting jobs with one GPU to places in the queues of the types.
 //!
-//! A job that is k-th from the end of a queue delays k jobs by its own duration, so the mean completion time is a sum
-//! over (job, type, place) and its best assignment is a linear program whose vertices are whole.
+//! A job that is k-th from the end of a queue delays k jobs by its own duration, including itself. The mean
+//! completion time is therefore a sum over (job, type, place), and its best assignment is a linear program with
+//! integral vertices.
 
 use super::super::answer::Answer;
 use super::super::model::{Algorithm, Model, Rows, SolverError};
 use super::super::rows::ByRows;
 use super::super::table::Table;
 
-/// Assigns the oldest waiting jobs; the objective is the sum of their completion times. Rows are in order of arrival, and
-/// jobs that run keep their type. Of the jobs at one place of a type's queues the oldest start first.
+/// Assigns the oldest waiting jobs; the objective is the sum of their completion times. Rows are in order of arrival,
+/// and running jobs keep their type. Among the jobs at one place of a type's queues, the oldest start first.
 pub(super) fn solve(
     table: &Table,
     alpha: f64,
@@ -65,10 +66,10 @@ pub(super) fn solve(
     Ok(answer)
 }
 
-/// Type and place from the end of its queue, of each job.
+/// Type of each job, and its place counted from the end of the queue.
 type Places = Vec<(usize, usize)>;
 
-/// The sum of completion times, and where jobs stand; with so many places that the last one is empty.
+/// The sum of completion times, and the places of jobs. There are enough places that the last one stays empty.
 fn assign(
     spans: &[Vec<Option<f64>>],
     free: &[f64],
@@ -137,7 +138,7 @@ fn with_levels(
     let mut places = vec![(0, 0); jobs];
     let mut total = 0.0;
     let x = found.first().map_or(&[][..], |own| own.x.as_slice());
-    // vertices of an assignment are whole
+    // vertices of an assignment are integral
     for (at, own) in columns.iter().enumerate().filter(|own| x[own.0] > 0.5) {
         places[own.0] = (own.1, own.2);
         total += model.cost[at];
@@ -147,8 +148,8 @@ fn with_levels(
 
 /// The jobs at the heads of a type's queues, oldest first at each place.
 ///
-/// With n jobs at place k from the end there are n queues of at least k jobs; less those at the next place, so many have
-/// exactly k, and their heads stand at place k.
+/// With n jobs at place k from the end, n queues have at least k jobs. Subtracting those at the next place gives the
+/// number of queues with exactly k jobs, whose heads are at place k.
 fn heads(places: &[(usize, usize)], kind: usize) -> Vec<usize> {
     let at = |place: usize| {
         let each = places.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Allocations that need no solver: an equal split, first come first served.
+//! Allocations without a solver: an equal split, and first come, first served.
 
 use super::super::allocator::{Allocator, Ask};
 use super::super::answer::Answer;
@@ -42,8 +42,8 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
     rows.map(|(rates, x)| rates.iter().zip(x).map(|(rate, x)| rate * x).sum())
 }
 
-/// All of its fastest type with room for each job, in order of arrival; the first job that fits nowhere
-/// ends the walk, a job that cannot run on its pick is passed over. All jobs are placed anew each time.
+/// Gives each job, in order of arrival, all of its time on its fastest type with room. The first job that fits
+/// nowhere ends the walk; a job that cannot run on its chosen type is skipped. All jobs are placed anew each time.
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FastestFirst {
-    /// Types by name: of equally fast ones the first is taken.
+    /// Types in the order of their names: of equally fast ones the first is taken.
     by_name: Vec<usize>,
 }
 

@@ -1,6 +1,6 @@
-//! Throughput per money, with deadlines.
+//! Throughput per dollar, subject to deadlines.
 //!
-//! Stage 1 misses as little weight of deadlines as possible; stage 2 gets the most steps per second and price at that.
+//! Stage 1 minimises the weight of missed deadlines; stage 2 then maximises the steps per second and price.
 
 use super::super::answer::{Answer, Notes};
 use super::super::model::{Keeps, Next, Rows, SolverError};
@@ -9,10 +9,10 @@ use super::super::rows::{Activities, ByRows, LEAST_TIME, total};
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// Missed weight above this is no noise of a solver.
+/// A missed weight above this is more than solver noise.
 const MISSED: f64 = 1e-9;
 
-/// The objective is the sum of rate over price, without a look at deadlines.
+/// The objective is the sum of rate over price, without deadlines.
 pub(super) fn solve(
     table: &Table,
     prices: &[f64],
@@ -31,7 +31,7 @@ pub(super) fn solve(
     })
 }
 
-/// The same where deadlines can still be met.
+/// Like `solve`, with deadlines that can still be met.
 pub(super) fn with_deadlines(
     table: &Table,
     prices: &[f64],
@@ -57,7 +57,7 @@ pub(super) fn with_deadlines(
     Ok(answer)
 }
 
-/// Misses the least weight; of all such plans the best by each gain in turn.
+/// Minimises the missed weight, then maximises each gain in turn.
 fn in_turn(
     table: &Table,
     sums: &Activities<'_, '_>,
@@ -67,7 +67,7 @@ fn in_turn(
     let ahead = table.deadlines();
     let (count, late) = (sums.count(), ahead.len());
     let quickest = sums.space.fastest_alone();
-    // all members of a class miss alike
+    // all members of a class miss their deadlines equally
     let weights: Vec<f64> = ahead
         .iter()
         .map(|(class, _)| table.weights[*class] * table.members[*class])
@@ -77,7 +77,7 @@ fn in_turn(
     for (at, &(class, left_s)) in ahead.iter().enumerate() {
         place[class] = at;
         let least = table.remaining[class] / left_s;
-        // entries of a row that asks for next to no time are too large for a solver
+        // a row that needs almost no time would have entries too large for a solver
         inverse[class] = 1.0 / least.max(LEAST_TIME * quickest[class]);
     }
     let met = sums.scaled(&sums.rate, &inverse).into_iter();
@@ -108,7 +108,7 @@ fn in_turn(
     let (Some(first), Some(last)) = (found.first(), found.last()) else {
         return Ok((0.0, vec![0.0; count]));
     };
-    // as the solver counts it: what the plan adds up to has noise where a deadline asks for little
+    // the missed weight from the solver's columns: the sum over the plan is noisy where a deadline needs little
     let missed = first.x[count..].iter().zip(&weights);
     let missed = missed.map(|(part, weight)| part.max(0.0) * weight).sum();
     Ok((missed, sums.times(&last.x[..count])))

@@ -1,4 +1,4 @@
-//! Finish-time fairness: the largest rho is as small as possible.
+//! Finish-time fairness: minimises the largest rho.
 
 use super::super::answer::Answer;
 use super::super::facts::Seen;
@@ -8,7 +8,7 @@ use super::super::space::{Method, Space};
 use super::super::split::equal_split;
 use super::super::table::Table;
 
-/// The objective is rho: age and time left over the time that an equal split would have taken.
+/// The objective is rho: age plus remaining time, divided by the time that an equal split would have taken.
 pub(super) fn solve(
     table: &Table,
     seen: Seen,

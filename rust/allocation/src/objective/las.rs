@@ -1,11 +1,11 @@
-//! Max-min fairness: the smallest rate per fair share and weight is as large as possible.
+//! Max-min fairness: maximises the smallest rate per fair share and weight.
 
 use super::super::answer::Answer;
 use super::super::model::SolverError;
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// The objective is the ratio `s rate / (w prop)`; an agnostic variant knows a rate of 1 wherever a job can run.
+/// The objective is the ratio `s rate / (w prop)`; an agnostic variant uses a rate of 1 wherever a job can run.
 pub(super) fn solve(
     table: &Table,
     is_agnostic: bool,

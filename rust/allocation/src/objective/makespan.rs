@@ -6,7 +6,7 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// The objective is the time until the last job would end, in seconds.
+/// The objective is the end of the last job, in seconds.
 pub(super) fn solve(
     table: &Table,
     seen: Seen,
@@ -19,8 +19,8 @@ pub(super) fn solve(
     Ok(Answer::of(&space, plan, objective))
 }
 
-/// What part of the time to the makespan each class needs at the least: all its work on its fastest type. A job that
-/// needs all of it cannot catch up a round that it misses, and the makespan grows by it.
+/// The minimum part of the time to the makespan that each class must run: all its remaining work on its fastest type.
+/// A job that needs all of that time cannot make up for a missed round, which increases the makespan.
 pub(super) fn urgency(table: &Table, seen: Seen, makespan_s: f64) -> Vec<f64> {
     let rates = table.seen(seen);
     let rows = rates.chunks_exact(table.capacity.len());

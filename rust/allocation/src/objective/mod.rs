@@ -1,5 +1,5 @@
-//! What an allocation is to be best in: one file per objective, with its rows, what is chosen among its optima, and what
-//! tells jobs apart.
+//! Objectives of allocations: one file each, with its rows, its choice among optima, and the facts that distinguish
+//! jobs.
 
 mod allox;
 mod closed;
@@ -22,15 +22,15 @@ use gangline_model::words;
 
 pub use closed::FastestFirst;
 
-/// Programs of more rows are left to prices, or to the solver outside.
+/// Programs with more rows are solved by prices or by an external solver.
 const ROWS_MAX: usize = 10_000;
 
-/// What the objectives of the parts of a program make of all of them.
+/// How the objectives of parts combine to that of the whole program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfParts {
-    /// The least of them; more is better.
+    /// Their minimum; more is better.
     Least,
-    /// The largest of them; less is better.
+    /// Their maximum; less is better.
     Largest,
     /// Their sum; more is better.
     Sum,
@@ -47,85 +47,85 @@ impl OfParts {
     }
 }
 
-/// What an allocation is to be best in.
+/// Objective of an allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objective {
-    /// Max-min of rate per fair share and weight; agnostic variants know only where a job can run.
+    /// Max-min of rate per fair share and weight; agnostic variants use only where a job can run.
     Las {
         /// Whether rates are unknown.
         is_agnostic: bool,
     },
     /// The smallest makespan.
     Makespan {
-        /// The rates that it knows.
+        /// The rates that it uses.
         seen: Seen,
-        /// In runs: what the share of a job with much slack counts, beside 1 for a job without.
+        /// In runs: weight of the share of a job with much slack, compared with 1 for a job without slack.
         slack_weight: f64,
     },
-    /// The least maximum of rho.
+    /// The smallest maximum of rho.
     Ftf {
-        /// The rates that it knows.
+        /// The rates that it uses.
         seen: Seen,
     },
-    /// Max-min, and again for jobs that can still rise; agnostic variants know only where a job can run.
+    /// Lexicographic max-min; agnostic variants use only where a job can run.
     WaterFilling {
         /// Whether rates are unknown.
         is_agnostic: bool,
-        /// How each entity divides its weight; one for all if there is only one.
+        /// How each entity divides its weight; a single entry applies to all.
         inside: Vec<Inside>,
     },
-    /// Most steps per second, per fair share if proportional.
+    /// Maximum total steps per second, relative to fair shares if proportional.
     MaxSum {
-        /// Whether rates are measured in fair shares.
+        /// Whether rates are relative to fair shares.
         is_proportional: bool,
     },
-    /// Most steps per second and unit of price; deadlines first.
+    /// Maximum steps per second and unit of price; deadlines come first.
     Cost {
-        /// Per GPU-hour and type.
+        /// Price per GPU-hour of each type.
         prices: Vec<f64>,
-        /// Whether all deadlines are forgotten where one cannot be met.
+        /// Whether all deadlines are ignored if one cannot be met.
         drops_all: bool,
     },
-    /// The least sum of completion times of jobs with one GPU.
+    /// Minimum sum of completion times of jobs with one GPU.
     Allox {
-        /// Share of the jobs, oldest first, that an assignment looks at.
+        /// Share of the jobs, oldest first, that an assignment includes.
         alpha: f64,
     },
     /// An equal split.
     Isolated,
-    /// First come first served on the fastest type with room.
+    /// First come, first served on the fastest type with room.
     FifoPerf {
-        /// Types by name: of equally fast ones the first is taken; empty for the order that they have.
+        /// Types in the order of their names; of equally fast ones the first is taken. Empty for their own order.
         by_name: Vec<usize>,
     },
 }
 
 words! {
-    /// Who solves.
+    /// Choice of the solver.
     #[derive(Default)]
     pub enum Choice {
-        /// The methods of this crate; the solver outside for what they do not know.
+        /// The methods of this crate, or the external solver for programs that they do not support.
         #[default]
         Auto = "auto",
-        /// The simplex method of the solver outside.
+        /// The simplex method of the external solver.
         Simplex = "simplex",
-        /// The interior point of the solver outside.
+        /// The interior point method of the external solver.
         InteriorPoint = "ipx",
-        /// Prices alone, where they can; else the solver outside.
+        /// Only prices where possible, otherwise the external solver.
         Dual = "dual",
     }
 }
 
-/// How an allocation is made.
+/// Settings of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Who solves.
+    /// Choice of the solver.
     pub solver: Choice,
     /// Whether one of several optima is chosen by its worth.
     pub chooses: bool,
-    /// Wall time of each solve outside.
+    /// Wall time of each external solve.
     pub time_limit_s: f64,
-    /// Of the solver's own random numbers.
+    /// Seed of the solver's own random numbers.
     pub seed: u32,
 }
 
@@ -141,7 +141,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The same for a solver outside.
+    /// The same settings for an external solver.
     pub fn how(self) -> How {
         How {
             algorithm: match self.solver {
@@ -156,7 +156,7 @@ impl Settings {
 }
 
 impl Objective {
-    /// The same with what it has to know.
+    /// The same objective with the facts that it needs.
     #[must_use]
     pub fn with(mut self, facts: &Facts) -> Self {
         match &mut self {
@@ -173,7 +173,7 @@ impl Objective {
         self
     }
 
-    /// Solves for classes of jobs.
+    /// Solves the objective for classes of jobs.
     ///
     /// # Errors
     /// [`SolverError`] if no optimum is found or a number is out of range.
@@ -251,7 +251,7 @@ impl Objective {
         Ok(answer)
     }
 
-    /// Solves by a method.
+    /// Solves the objective with one method.
     fn by(&self, table: &Table, method: &mut dyn Method) -> Result<Answer, SolverError> {
         match self {
             Self::Las { is_agnostic } => las::solve(table, *is_agnostic, method),
@@ -272,7 +272,7 @@ impl Objective {
         }
     }
 
-    /// Whether the methods of this crate know the program.
+    /// Returns whether the methods of this crate support the program.
     fn is_of_core(&self, table: &Table, is_large: bool) -> bool {
         match self {
             Self::WaterFilling { .. } => true,
@@ -282,7 +282,7 @@ impl Objective {
         }
     }
 
-    /// Whether prices alone can solve it.
+    /// Returns whether prices alone can solve it.
     fn is_of_prices(&self) -> bool {
         matches!(
             self,
@@ -290,12 +290,12 @@ impl Objective {
         )
     }
 
-    /// Whether nothing is solved.
+    /// Returns whether it needs no solver.
     pub fn is_closed_form(&self) -> bool {
         matches!(self, Self::Isolated | Self::FifoPerf { .. })
     }
 
-    /// What the objectives of parts make; none if it is no program that can be dealt into parts.
+    /// How the objectives of parts combine; `None` if the program cannot be split into parts.
     pub fn of_parts(&self) -> Option<OfParts> {
         match self {
             Self::Las { .. } | Self::WaterFilling { .. } => Some(OfParts::Least),
@@ -305,7 +305,7 @@ impl Objective {
         }
     }
 
-    /// Whether it is a heterogeneity-agnostic variant, to which all types are alike.
+    /// Returns whether it is a heterogeneity-agnostic variant, which treats all types equally.
     pub fn is_agnostic(&self) -> bool {
         match self {
             Self::Las { is_agnostic } | Self::WaterFilling { is_agnostic, .. } => *is_agnostic,
@@ -314,17 +314,17 @@ impl Objective {
         }
     }
 
-    /// Whether equal splits of earlier allocations count.
+    /// Returns whether equal splits of earlier allocations are needed.
     pub(crate) fn counts_service(&self) -> bool {
         matches!(self, Self::Ftf { .. })
     }
 
-    /// Whether deadlines count.
+    /// Returns whether deadlines are used.
     pub(crate) fn looks_at_deadlines(&self) -> bool {
         matches!(self, Self::Cost { .. })
     }
 
-    /// What tells jobs apart; `has_deadlines` says whether one can still be met.
+    /// The facts that distinguish jobs; `has_deadlines` says whether a deadline can still be met.
     pub(crate) fn told(&self, has_deadlines: bool) -> &'static [Told] {
         match self {
             Self::Las { .. } | Self::Isolated => &[Told::Weights],
@@ -337,7 +337,7 @@ impl Objective {
         }
     }
 
-    /// Whether the jobs of an entity have turns.
+    /// Returns whether an entity serves its jobs in order.
     pub(crate) fn is_in_order(&self, entity: u32) -> bool {
         match self {
             Self::WaterFilling { inside, .. } => {
@@ -347,7 +347,7 @@ impl Objective {
         }
     }
 
-    /// What the shares of each class count in rounds.
+    /// Weights of the shares of each class in rounds.
     pub(crate) fn weights(&self, table: &Table, answer: &Answer) -> Vec<f64> {
         match self {
             Self::Makespan { seen, slack_weight } if *slack_weight < 1.0 => {
@@ -359,7 +359,7 @@ impl Objective {
     }
 }
 
-/// An answer whose shares are numbers.
+/// Returns an answer if its shares are numbers.
 fn finite(answer: Answer) -> Result<Answer, SolverError> {
     if answer.shares.iter().all(|share| share.is_finite()) {
         return Ok(answer);

@@ -1,4 +1,4 @@
-//! Lexicographic max-min fairness: levels rise together, those that cannot stay, the others go on.
+//! Lexicographic max-min fairness: levels rise together; those that cannot rise stop, and the others continue.
 
 use super::super::answer::Answer;
 use super::super::facts::Inside;
@@ -6,7 +6,7 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space, Water};
 use super::super::table::Table;
 
-/// The objective is the smallest level per weight; an agnostic variant knows a rate of 1 wherever a job can run.
+/// The objective is the smallest level per weight; an agnostic variant uses a rate of 1 wherever a job can run.
 pub(super) fn solve(
     table: &Table,
     is_agnostic: bool,
@@ -58,7 +58,7 @@ pub(super) fn inside_of(inside: &[Inside], entity: usize) -> Inside {
     inside.get(entity).copied().unwrap_or(of_all)
 }
 
-/// The weight of one job of each class by those of the entities, while some classes can rise no further.
+/// The weight of one job of each class, from the weights of the entities, given which classes can rise no further.
 fn split(table: &Table, inside: &[Inside], done: &[bool]) -> Vec<f64> {
     let mut weights = vec![0.0; done.len()];
     for (entity, weight) in table.entity_weights.iter().enumerate() {
