@@ -103,7 +103,7 @@ impl MaxMin<'_> {
 pub(crate) enum Until {
     /// The bounds are this close.
     Gap(f64),
-    /// It is known whether the demand can be met; if it cannot, the bounds are also within half of the shortage.
+    /// It is known whether the demand can be met. If it cannot, prices prove at least half of the shortage of the best plan.
     Known,
 }
 

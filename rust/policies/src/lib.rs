@@ -1,8 +1,8 @@
-//! What to run where: queue orders, placement rules and the scheduling policies.
+//! Scheduling decisions: queue orders, placement rules and the scheduling policies.
 //!
-//! A policy is an order together with a placement rule (`place/`). What several policies are built of is in `kit/`, with
-//! a page that says which book answers which question; preemption is in `preempt/`; the registry is the only list of
-//! their names. Nothing here changes the state of a run: a policy reads a view and fills a plan.
+//! A policy combines an order with a placement rule (`place/`). `kit/` contains the building blocks of several
+//! policies, with a table of indexes; `preempt/` contains preemption; the registry is the only list of policy names.
+//! Nothing here changes the state of a run: a policy reads a view and fills a plan.
 #![forbid(unsafe_code)]
 
 mod baselines;

@@ -1,7 +1,7 @@
-//! Parameters as data: what a policy takes, and the values it was given.
+//! Parameters as data: those that a policy takes, and their values.
 //!
-//! A policy states its parameters once, in the registry; everything that checks, prints or documents them
-//! reads that statement. Values come from outside as [`ParamValue`] and are read through [`ParamReader`].
+//! A policy declares its parameters once, in the registry. Code that checks, prints or documents them reads that
+//! declaration. Values come from outside as [`ParamValue`] and are read through [`ParamReader`].
 
 use gangline_engine::PolicyError;
 use gangline_model::SimSpan;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A value given to a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamValue {
-    /// Not given: what that means is stated with the parameter.
+    /// No value; the declaration of the parameter defines the meaning.
     None,
     /// True or false.
     Bool(bool),
@@ -73,14 +73,14 @@ impl ParamValue {
     }
 }
 
-/// Default of a parameter; the form of a [`ParamValue`] that a table of constants can hold.
+/// Default of a parameter: the form of a [`ParamValue`] that a table of constants can hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParamDefault {
-    /// Not given.
+    /// No value.
     None,
     /// True or false.
     Bool(bool),
-    /// A whole number, of a parameter that is one in Python too.
+    /// A whole number, for a parameter that is an integer in Python as well.
     Int(i64),
     /// A number.
     Float(f64),
@@ -93,12 +93,12 @@ pub enum ParamDefault {
 }
 
 impl ParamDefault {
-    /// As a value.
+    /// The default as a value.
     pub fn value(self) -> ParamValue {
         match self {
             Self::None => ParamValue::None,
             Self::Bool(value) => ParamValue::Bool(value),
-            // as a reader holds every number
+            // readers hold every number as a float
             Self::Int(value) => ParamValue::Float(value as f64),
             Self::Float(value) => ParamValue::Float(value),
             Self::Str(value) => ParamValue::Str(value.to_owned()),
@@ -108,7 +108,7 @@ impl ParamDefault {
     }
 }
 
-/// What values a parameter takes.
+/// Kind of the values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParamKind {
     /// True or false.
@@ -127,7 +127,7 @@ pub enum ParamKind {
     Share,
     /// A number from 0 to 1.
     Fraction,
-    /// Any text; what it may say depends on the cluster.
+    /// Any text; the valid ones depend on the cluster.
     Text,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -141,7 +141,7 @@ pub enum ParamKind {
     NamedWeights,
     /// A value of this kind by name; or none.
     Named(&'static ParamKind),
-    /// Texts in order, none of them twice.
+    /// Texts in order, without duplicates.
     Names,
     /// Some of these words, in this order; at least one.
     Words(&'static [&'static str]),
@@ -154,32 +154,32 @@ pub enum ParamKind {
 pub struct ParamSpec {
     /// Name, unit last.
     pub name: &'static str,
-    /// What values it takes.
+    /// Kind of its values.
     pub kind: ParamKind,
-    /// Value if none is given.
+    /// Default value.
     pub default: ParamDefault,
-    /// Unit, empty if it has none.
+    /// Unit, or an empty text.
     pub unit: &'static str,
-    /// One line for the reader of the docs.
+    /// One line for the documentation.
     pub doc: &'static str,
-    /// For tests that draw values: it is 0 or longer than every restart overhead, or jobs make no progress.
+    /// For tests with random values: a positive value must exceed every restart overhead, or jobs make no progress.
     pub outlasts_restarts: bool,
 }
 
 impl ParamSpec {
-    /// The same, with a unit.
+    /// Sets the unit.
     #[must_use]
     pub const fn unit(self, unit: &'static str) -> Self {
         Self { unit, ..self }
     }
 
-    /// The same, with a line for the reader of the docs.
+    /// Sets the line for the documentation.
     #[must_use]
     pub const fn doc(self, doc: &'static str) -> Self {
         Self { doc, ..self }
     }
 
-    /// The same, with [`Self::outlasts_restarts`].
+    /// Sets [`Self::outlasts_restarts`].
     #[must_use]
     pub const fn outlasting_restarts(self) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl ParamSpec {
     }
 }
 
-/// One parameter, without unit and doc.
+/// One parameter, without unit and documentation.
 pub const fn spec(name: &'static str, kind: ParamKind, default: ParamDefault) -> ParamSpec {
     ParamSpec {
         name,
@@ -206,12 +206,12 @@ pub const fn number(name: &'static str, kind: ParamKind, default: f64) -> ParamS
     spec(name, kind, ParamDefault::Float(default))
 }
 
-/// True or false.
+/// A flag.
 pub const fn flag(name: &'static str, default: bool) -> ParamSpec {
     spec(name, ParamKind::Bool, ParamDefault::Bool(default))
 }
 
-/// One of some words.
+/// A choice among words.
 pub const fn choice(
     name: &'static str,
     words: &'static [&'static str],
@@ -220,17 +220,17 @@ pub const fn choice(
     spec(name, ParamKind::Choice(words), ParamDefault::Str(default))
 }
 
-/// Reads the values of one policy, with its defaults, and words the errors.
+/// Reads the values of one policy with its defaults, and builds error messages.
 #[derive(Clone, Debug)]
 pub struct ParamReader {
     policy: String,
-    /// Where the values are: empty, or the path of a table in a parameter, with a dot at its end.
+    /// Path of the values: empty, or the path of a table in a parameter, with a dot at the end.
     path: String,
     values: Params,
 }
 
 impl ParamReader {
-    /// Checks the given values against the policy's statement and fills in the defaults.
+    /// Checks the given values against the policy's declaration and fills in the defaults.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] for an unknown name (naming the nearest) or a bad value.
@@ -270,7 +270,7 @@ impl ParamReader {
         Ok(reader)
     }
 
-    /// Returns a value in the form that readers hold, if its kind takes it.
+    /// Returns a value in the form that readers hold, if it is of the right kind.
     fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
         match (spec.kind, value) {
             (ParamKind::Named(_), ParamValue::None) => Ok(ParamValue::Table(Params::new())),
@@ -301,7 +301,7 @@ impl ParamReader {
         }
     }
 
-    /// The reader of what is inside a value of this one, yet without values.
+    /// A reader for the inside of this value, without values yet.
     fn inside(&self, name: &str) -> Self {
         Self {
             policy: self.policy.clone(),
@@ -327,7 +327,7 @@ impl ParamReader {
         Err(self.bad(name, &value, &expected))
     }
 
-    /// The error of a value that a policy cannot use, for what its kind does not tell.
+    /// The error for a value of the right kind that a policy cannot use.
     pub fn refuse(&self, field: &str, expected: &str) -> PolicyError {
         let value = self.get(field).unwrap_or(&ParamValue::None);
         self.bad(field, value, expected)
@@ -342,7 +342,7 @@ impl ParamReader {
         }
     }
 
-    /// Refuses another value than the default, which a policy may have no use for beside another.
+    /// Refuses a value other than the default, for a parameter that another one makes meaningless.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`]; `when` says why.
@@ -386,10 +386,10 @@ impl ParamReader {
         }
     }
 
-    /// What a word stands for.
+    /// The variant that a word stands for.
     ///
     /// # Panics
-    /// If the words of the parameter are not those that `named` knows.
+    /// If `named` does not know every word of the parameter.
     pub fn choice<T>(&self, name: &str, named: fn(&str) -> Option<T>) -> T {
         named(self.word(name)).expect("the reader has checked the word")
     }
@@ -407,7 +407,7 @@ impl ParamReader {
         }
     }
 
-    /// Texts in order; none if the policy has no such parameter.
+    /// Texts in order; empty if the policy has no such parameter.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         let texts = self.get(name).and_then(ParamValue::texts);
         texts.unwrap_or_default()
@@ -429,7 +429,7 @@ impl ParamReader {
             .collect()
     }
 
-    /// A reader for each table of a list of them.
+    /// A reader for each table in a list.
     pub fn tables(&self, name: &str) -> Vec<Self> {
         let Some(ParamValue::List(rows)) = self.get(name) else {
             return Vec::new();
@@ -454,10 +454,10 @@ impl ParamReader {
             .map_err(|_| self.bad(name, &ParamValue::Float(seconds), "at most 4e9 seconds"))
     }
 
-    /// Seconds as nanoseconds, for what repeats: the next time must lie later.
+    /// Seconds as nanoseconds, for a repeated event: its next time must be later.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] beyond the range of simulated time, and below its step.
+    /// [`PolicyError::Parameter`] beyond the range of simulated time, or below its resolution.
     pub fn period(&self, name: &str) -> Result<SimSpan, PolicyError> {
         let span = self.span(name)?;
         if span > SimSpan::ZERO {
@@ -484,7 +484,7 @@ impl ParamReader {
     /// [`PolicyError::Parameter`] naming the parameter, above 1e20.
     pub fn gpu_ns(&self, name: &str, gpu_seconds: f64) -> Result<i128, PolicyError> {
         if gpu_seconds.abs() <= 1e20 {
-            // halves up, exact: beyond 2^53 every f64 is whole
+            // halves up; exact, because every f64 beyond 2^53 is whole
             return Ok((gpu_seconds * 1e9).round() as i128);
         }
         Err(self.bad(
@@ -495,7 +495,7 @@ impl ParamReader {
     }
 }
 
-/// Whole numbers as numbers where the kind is of numbers.
+/// Converts whole numbers to floats if the kind requires it.
 fn widened(kind: ParamKind, value: ParamValue) -> ParamValue {
     let float = |x: ParamValue| x.number().map_or(x, ParamValue::Float);
     match (kind, value) {
@@ -537,7 +537,7 @@ fn are_distinct(values: &[ParamValue]) -> bool {
 }
 
 impl ParamKind {
-    /// Whether a value, with whole numbers as numbers, is of this kind. Tables are checked key by key.
+    /// Returns whether a value, with whole numbers as floats, is of this kind. Tables are checked key by key.
     fn takes(self, value: &ParamValue) -> bool {
         match (self, value) {
             (Self::Bool, ParamValue::Bool(_))
@@ -571,7 +571,7 @@ impl ParamKind {
                 positives(table.values()).is_some_and(|found| !found.is_empty())
             }
             (Self::NamedShares, ParamValue::Table(table)) => {
-                // thirds written in decimals may add up to a little more than 1
+                // thirds written as decimals may add up to slightly more than 1
                 let sum = positives(table.values()).map(|found| found.iter().sum::<f64>());
                 sum.is_some_and(|sum| (1e-300..=1.0 + 1e-9).contains(&sum))
             }
@@ -585,7 +585,7 @@ impl ParamKind {
         }
     }
 
-    /// The values that it takes, in words.
+    /// Description of the accepted values.
     pub fn expected(self) -> String {
         match self {
             ParamKind::Bool => "true or false".to_owned(),
@@ -643,7 +643,7 @@ impl std::fmt::Display for ParamValue {
     }
 }
 
-/// The word among `known` that takes the fewest edits to become `word`; the first of equals.
+/// The word among `known` with the smallest edit distance to `word`; the first on a tie.
 pub fn nearest(word: &str, known: &[&str]) -> String {
     known
         .iter()

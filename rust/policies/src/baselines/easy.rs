@@ -1,8 +1,8 @@
 //! `easy`: FIFO with a reservation for the blocked head, and backfill behind it.
 //!
-//! The reservation counts GPUs over the estimated finishes of running jobs, no more of them than the head wants GPUs.
-//! Candidates for backfill are found per class: the first waiting job that is short enough to end before the
-//! reservation; or simply the first one, if the gang fits beside the reserved GPUs. O((starts + classes) log n).
+//! The reservation counts GPUs over the estimated finishes of running jobs, up to the size of the head. Backfilled
+//! jobs are found per class: the first waiting job that is short enough to end before the reservation, or simply the
+//! first one if the gang fits next to the reserved GPUs. O((starts + classes) log n).
 
 use crate::kit::why::NO_PLACE;
 use crate::kit::{Classes, Places, Seen};
@@ -14,18 +14,18 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// There was no place for it, and from an instant on GPUs are reserved for it.
+/// No place was found for the job, and GPUs are reserved for it from an instant on.
 pub(crate) static PROMISED: Reason = Reason::new(
     "promised",
     "it comes first, and GPUs are reserved for it from an instant on",
     "it was at the head of the queue and did not fit; GPUs were reserved for it from {until} on{meanwhile}",
 )
-.otherwise("it was at the head of the queue and did not fit; there would never be enough for it{meanwhile}");
+.otherwise("it was at the head of the queue and did not fit; there would never be enough GPUs for it{meanwhile}");
 
-/// It would hold GPUs beyond the instant at which they are reserved for another job.
+/// The job would still hold GPUs when they are reserved for another job.
 pub(crate) static RESERVED: Reason = Reason::new(
     "reserved",
-    "it would hold GPUs beyond the instant from which they are reserved for another job",
+    "it would still hold its GPUs when they are reserved for another job",
     "it would have held GPUs that are reserved for {others} from {until} on{meanwhile}",
 );
 
@@ -33,9 +33,9 @@ pub(crate) static RESERVED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// On which type and from when on enough GPUs are free for it, wherever they are; `None` = never on any type.
+    /// The type and the instant at which enough GPUs are free for it, at any place; `None` = never on any type.
     reserved: Option<(GpuTypeId, SimTime)>,
-    /// GPUs of that type that are free then, beyond its own.
+    /// GPUs of that type that are free then, in addition to its own.
     extra: u32,
 }
 
@@ -43,7 +43,7 @@ struct Shadow {
 #[derive(Debug)]
 pub(crate) struct Easy {
     seen: Seen,
-    /// Whether a job ends when its estimate says: no error is drawn, and no job changes its rate by itself.
+    /// Whether each job ends at its estimate: no error is drawn, and no rate changes by itself.
     is_exact: bool,
     extend: f64,
     places: Places,
@@ -58,7 +58,7 @@ pub(crate) struct Easy {
 }
 
 impl Easy {
-    /// EASY with a placement rule. An estimate that has run out becomes `extend` times the time since the start.
+    /// EASY with a placement rule. An expired estimate becomes `extend` times the time since the start.
     pub(crate) fn new(placement: PlacementParams, seen: Seen, extend: f64) -> Self {
         Self {
             seen,
@@ -74,7 +74,7 @@ impl Easy {
         }
     }
 
-    /// Estimated time with GPUs of a job that starts now on a type, without regard to its place.
+    /// Estimated time with GPUs of a job that starts now on a type, regardless of its place.
     fn estimate(
         &self,
         view: &ClusterView<'_>,
@@ -87,7 +87,7 @@ impl Easy {
         Ok(span.min(SimSpan(MAX_ESTIMATE)))
     }
 
-    /// Starts a job and notes its estimated finish.
+    /// Starts a job and records its estimated finish.
     fn start_job(
         &mut self,
         view: &ClusterView<'_>,
@@ -110,7 +110,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Starts a job on the first of its types with room; whether it has a place.
+    /// Starts a job on the first of its types with room. Returns whether it has started.
     fn start_anywhere(
         &mut self,
         view: &ClusterView<'_>,
@@ -128,7 +128,7 @@ impl Easy {
         Ok(false)
     }
 
-    /// Running jobs whose estimate has run out get a longer one.
+    /// Extends the estimates of running jobs that have expired.
     fn extend_estimates(&mut self, view: &ClusterView<'_>) {
         if self.is_exact {
             return;
@@ -175,7 +175,7 @@ impl Easy {
         best
     }
 
-    /// Whether a job may start on a type although the head waits; takes its share of `extra`.
+    /// Returns whether a job may start on a type although the head waits; takes its share of `extra`.
     fn passes(
         &self,
         view: &ClusterView<'_>,
@@ -200,7 +200,7 @@ impl Easy {
         Ok(false)
     }
 
-    /// Starts a job behind the head on the first of its types where it fits and passes.
+    /// Starts a job behind the head on the first of its types where it fits and may pass.
     fn backfill(
         &mut self,
         view: &ClusterView<'_>,
@@ -226,7 +226,7 @@ impl Easy {
         Ok(false)
     }
 
-    /// The next job of a class, from a position on, that fits and passes by count on some type.
+    /// The next job of a class, from a position on, that fits and may pass on some type by its number of GPUs.
     fn candidate(
         &self,
         view: &ClusterView<'_>,
@@ -299,7 +299,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Takes in which jobs left, and whose estimated finish changed.
+    /// Records which jobs have left, and whose estimated finish has changed.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];
@@ -319,7 +319,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Exact estimates follow the rates of gangs that share up-links.
+    /// Updates exact estimates after rates of gangs that share up-links have changed.
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.retimed {
             if let (Some(run), Some(end)) = (view.run(job), view.finish(job)?) {
@@ -331,7 +331,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Notes a job that came and did not start at once.
+    /// Adds a job that arrived and did not start at once.
     fn enqueue(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
         if self.end_of[job.index()] != SimTime::NEVER {
             return Ok(());
@@ -354,9 +354,9 @@ impl Easy {
     }
 }
 
-/// No estimate is longer; the next value stands for none in the tree of waiting jobs.
+/// The largest estimate; the next value means "none" in the tree of waiting jobs.
 const MAX_ESTIMATE: i64 = MinTree::NONE - 1;
-/// No estimated finish is later, whatever errors make of it: the next instant marks the jobs that do not run.
+/// The latest estimated finish, even with large errors; the next instant marks jobs that are not running.
 const LATEST: SimTime = SimTime(SimTime::NEVER.0 - 1);
 
 impl Policy for Easy {
@@ -410,7 +410,7 @@ impl Policy for Easy {
         let mut shadow = self.reserve(view, plan, head);
         self.dead.fill(0);
         if before == Some(shadow) {
-            // the reservation stands and no GPUs came free: only jobs that just arrived may start
+            // the reservation is unchanged and no GPUs came free: only jobs that just arrived may start
             for &job in &changes.arrived {
                 self.backfill(view, plan, job, &mut shadow)?;
             }
@@ -449,7 +449,7 @@ impl Policy for Easy {
 
 // Waiting jobs of `easy` by class and arrival, with their estimated times on each type of the class, ns.
 
-/// Waiting jobs. A job's position in its class follows arrival.
+/// Waiting jobs. The positions in a class are in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     /// Per class, its jobs in order of arrival.
@@ -500,7 +500,7 @@ impl Backlog {
         self.waiting[class] == 0
     }
 
-    /// Notes the estimate of a waiting job on type number `at` of its class.
+    /// Records the estimate of a waiting job on type number `at` of its class.
     pub(super) fn insert(&mut self, job: JobId, class: usize, at: usize, estimate: i64) {
         let position = self.position(job);
         self.trees[class][at].set(position, estimate);
@@ -510,7 +510,7 @@ impl Backlog {
         }
     }
 
-    /// Takes a job out.
+    /// Removes a job.
     pub(super) fn remove(&mut self, job: JobId, places: &Places) {
         let class = places.class_of(job);
         if std::mem::take(&mut self.is_waiting[job.index()]) {
@@ -534,14 +534,14 @@ impl Backlog {
     }
 }
 
-// Minima over an array, sixteen to a node: the leftmost value that is at most a bound.
+// Minima over an array with sixteen values per node, to find the leftmost value that is at most a bound.
 
 const WIDTH: usize = 16;
 
-/// Values by position, all [`MinTree::NONE`] at first.
+/// Values by position, initially [`MinTree::NONE`].
 #[derive(Clone, Debug)]
 pub(super) struct MinTree {
-    /// Level 0 holds the values, each level above the minima of groups of sixteen.
+    /// Level 0 contains the values, and each level above the minima of groups of sixteen.
     levels: Vec<Vec<i64>>,
 }
 
@@ -549,7 +549,7 @@ impl MinTree {
     /// No value.
     pub(super) const NONE: i64 = i64::MAX;
 
-    /// So many positions without a value.
+    /// A tree of `len` positions without values.
     pub(super) fn new(len: usize) -> Self {
         let mut levels = Vec::new();
         let mut len = len.max(1);

@@ -10,7 +10,7 @@ use gangline_model::JobId;
 #[derive(Debug)]
 pub(crate) struct Fifo {
     places: Places,
-    /// Whether the head was tried and nothing has come free since.
+    /// Whether the head was tried and no GPUs have come free since.
     is_blocked: bool,
 }
 

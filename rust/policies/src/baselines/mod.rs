@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | d | `gpus` | gang size |
 //! | R | remaining span | work left at the isolated best rate, nanoseconds |
-//! | s, extra | `Shadow` | when the blocked head can start by count, and what is free besides |
+//! | s, extra | `Shadow` | earliest start of the blocked head by count, and GPUs free in addition |
 
 mod easy;
 mod fifo;

@@ -1,7 +1,7 @@
 //! `srtf` and `srsf`: shortest remaining time or service first, with preemption.
 //!
-//! The key of a running job at its best rate is the instant of its finish, which stands. The few others (during their
-//! overhead, slowed by place or partner, seen inexactly) get another key at each decision.
+//! The key of a running job at its best rate is the instant of its finish, which does not change. The few others (in
+//! their overhead, slowed by place or partner, or with an inexact estimate) get a new key at each decision.
 
 use crate::kit::JobTimers;
 use crate::kit::Seen;
@@ -14,7 +14,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, Tier, Verb};
 
-/// Leading part of the key of a job that may not be preempted yet, and of every other.
+/// Leading part of the key of a protected job and of every other job.
 const PROTECTED: u64 = 0;
 const OPEN: u64 = 1;
 
@@ -22,13 +22,13 @@ const OPEN: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct ShortestRemaining {
     seen: Seen,
-    /// For how long a job may not be preempted after a start or move.
+    /// Time after a start or move during which a job may not be preempted.
     protection: Protection,
     pass: Pass,
     timers: Option<JobTimers>,
-    /// Whether the key of every running job stands still from its start on.
+    /// Whether the key of every running job is constant from its start on.
     is_steady: bool,
-    /// Running jobs whose key does not stand still.
+    /// Running jobs whose key changes.
     drifting: Vec<JobId>,
 }
 
@@ -74,7 +74,7 @@ impl ShortestRemaining {
         Ok(())
     }
 
-    /// Brings the key of a running job up to date; whether it will change again as time goes.
+    /// Updates the key of a running job. Returns whether it will change again with time.
     fn rekey(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<bool, PolicyError> {
         let now = view.now();
         let run = view.run(job).expect("a running job");
@@ -87,13 +87,13 @@ impl ShortestRemaining {
         });
         // a gang over racks may be slowed at any time by others on its up-links
         let is_exposed = run.only().tier == Tier::Network && view.shares_uplinks();
-        // what an elastic job has left is rounded anew whenever its noise changes
+        // the remaining work of an elastic job is rounded again whenever its noise changes
         let is_elastic = view.elastic(job).is_some();
         let is_steady = view.is_at_best_rate(job) && !is_exposed && !is_elastic;
         Ok(now < run.only().progress_start || !is_steady || !self.seen.is_exact(view))
     }
 
-    /// Takes in what became of the last plan, and what happened since.
+    /// Records the effects of the last plan and the changes since.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in changes.finished.iter().chain(&changes.requeued) {
             self.pass.leave(job);

@@ -1,9 +1,9 @@
-//! `fifo-skip`, `sjf` and `ssf`: a queue in some order, where jobs that do not fit are skipped; and `sjf-strict`, where a
-//! head that does not fit blocks all jobs behind it: there all jobs are one class.
+//! `fifo-skip`, `sjf` and `ssf`: a sorted queue in which jobs that do not fit are skipped; and `sjf-strict`, in which
+//! a head that does not fit blocks all jobs behind it, so all jobs are one class.
 //!
-//! Free capacity only shrinks inside a decision, so a class whose first job does not fit is done for it: the first
-//! jobs of the classes in one small heap give the same starts as a walk of the whole queue. An arrival is tried only
-//! if no job of its class waits already. Cost O((starts + classes) log n).
+//! Free capacity only decreases within a decision. If the first job of a class does not fit, the class is done for
+//! that decision. So a small heap of the first jobs of the classes gives the same starts as a walk over the whole
+//! queue. An arrival is tried only if no job of its class is waiting already. Cost: O((starts + classes) log n).
 
 use crate::kit::Seen;
 use crate::kit::why::{BEHIND, NO_PLACE, at_head};
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What the queue is ordered by; then arrival, job index.
+/// Sort key of the queue; ties go by arrival, then job index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SkipOrder {
     /// Arrival.
@@ -40,14 +40,14 @@ pub(crate) struct Skip {
     queues: ByClass<(i64, JobId)>,
     /// First jobs of classes, in the order of the queue.
     heads: BinaryHeap<Reverse<(i128, JobId)>>,
-    /// Whether each decision walks the whole queue: see [`Places::has_non_monotone`].
+    /// Whether each decision walks over the whole queue: see [`Places::has_non_monotone`].
     walks: bool,
-    /// Whether that was asked since the last failure or repair.
+    /// Whether `walks` was updated since the last failure or repair.
     is_checked: bool,
 }
 
 impl Skip {
-    /// A queue in an order, with a placement rule; `is_strict` = its head blocks.
+    /// A queue with a sort key and a placement rule; `is_strict` means that its head blocks.
     pub(crate) fn new(
         order: SkipOrder,
         is_strict: bool,
@@ -92,7 +92,7 @@ impl Skip {
         (i128::from(length) * i128::from(gpus), job)
     }
 
-    /// Puts the first job of a queue among those to try.
+    /// Adds the first job of a queue to those to try.
     fn try_queue(&mut self, plan: &mut Plan<'_>, queue: usize) {
         if let Some(first) = self.queues.first(queue)
             && self.places.can(plan.free(), self.places.class_of(first.1))
@@ -101,7 +101,7 @@ impl Skip {
         }
     }
 
-    /// The whole queue in order.
+    /// Walks over the whole queue in order.
     fn walk(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<(), PolicyError> {
         let mut order = Vec::with_capacity(view.waiting_count());
         for job in view.waiting() {
@@ -143,7 +143,7 @@ impl Policy for Skip {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        // what comes before a head that blocks may fit although that does not
+        // a job that is now before a blocking head may fit although the head does not
         let has_room = self.is_strict || changes.has_room();
         self.is_checked &= !changes.has_servers();
         if !self.is_strict && !std::mem::replace(&mut self.is_checked, true) {
@@ -154,7 +154,7 @@ impl Policy for Skip {
             return Ok(Next::Ask);
         }
         if !has_room && let [job] = changes.arrived[..] {
-            // the usual case; jobs of its class that wait already still do not fit
+            // the usual case; jobs of its class that are already waiting still do not fit
             let class = self.places.class_of(job);
             if self.queues.first(class).is_some() || !self.places.start_job(plan, class, job) {
                 self.queues.push(class, self.key(view, job)?);

@@ -1,4 +1,4 @@
-//! Lease boundaries on a circle: a lease ends at start + k L, so the instant modulo L says all.
+//! Lease boundaries on a circle: a lease ends at start + k L, so only the instant modulo L matters.
 
 use gangline_model::{JobId, SimTime};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ pub(super) struct Leases {
     phase: Vec<i64>,
     /// All running jobs.
     all: BTreeSet<(i64, u32)>,
-    /// Those that sit wider than they would have to.
+    /// Running jobs in a wider place than necessary.
     loose: BTreeSet<(i64, u32)>,
 }
 
@@ -26,7 +26,8 @@ impl Leases {
         }
     }
 
-    /// A job gets GPUs: its first lease starts; `is_aligned` = it ends at the next multiple of L.
+    /// Records that a job gets GPUs and its first lease starts; `is_aligned` means that it ends at the next multiple
+    /// of L.
     pub(super) fn start(&mut self, job: JobId, now: SimTime, is_aligned: bool) {
         let phase = if is_aligned {
             0
@@ -37,14 +38,14 @@ impl Leases {
         self.all.insert((phase, job.0));
     }
 
-    /// A job has no GPUs any more.
+    /// Records that a job has no GPUs any more.
     pub(super) fn end(&mut self, job: JobId) {
         let entry = (self.phase[job.index()], job.0);
         self.all.remove(&entry);
         self.loose.remove(&entry);
     }
 
-    /// Notes whether a running job sits wider than it would have to.
+    /// Records whether a running job is in a wider place than necessary.
     pub(super) fn set_loose(&mut self, job: JobId, is_loose: bool) {
         let entry = (self.phase[job.index()], job.0);
         if is_loose {
@@ -58,7 +59,7 @@ impl Leases {
         if all_leases { &self.all } else { &self.loose }
     }
 
-    /// Jobs whose lease ends at an instant, of all or of the loose ones.
+    /// Jobs whose lease ends at an instant, among all jobs or the loose ones.
     pub(super) fn ending(&self, now: SimTime, all_leases: bool) -> impl Iterator<Item = JobId> {
         let phase = now.0.rem_euclid(self.length);
         self.set(all_leases)
@@ -78,7 +79,7 @@ impl Leases {
         later.or_else(around).map(|wait| SimTime(now.0 + wait))
     }
 
-    /// Running jobs, in no order that matters.
+    /// Running jobs in unspecified order.
     pub(super) fn running(&self) -> impl Iterator<Item = JobId> {
         self.all.iter().map(|&(_, job)| JobId(job))
     }

@@ -1,4 +1,4 @@
-//! One decision: which jobs it is about, and what each is offered, in order of damage.
+//! One decision: the jobs that take part, and the offer to each of them, in order of priority.
 
 use super::params::{DallyParams, Renewal};
 use super::queue::{Rank, Waiting};
@@ -12,7 +12,7 @@ use gangline_model::{GpuSet, JobId, SimTime, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How large one server and one rack of a class can be now, in GPUs of servers that are up.
+/// The largest server and rack for a class at present, in GPUs of servers that are up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// The largest server.
@@ -32,7 +32,7 @@ impl Extent {
         extent
     }
 
-    /// The narrowest tier that a gang can have.
+    /// The narrowest possible tier of a gang.
     pub(super) fn narrowest(self, gpus: u32) -> Tier {
         if gpus <= self.server {
             Tier::Server
@@ -44,16 +44,16 @@ impl Extent {
     }
 }
 
-/// Jobs that want as many GPUs of the same types.
+/// Jobs with the same number of GPUs and the same types.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     pub(super) gpus: u32,
     pub(super) types: TypeList,
     pub(super) extent: Extent,
-    /// Its place in the list of tuners: one per gang size.
+    /// Index of its tuner; there is one per gang size.
     pub(super) tuner: usize,
     pub(super) waiting: Waiting,
-    /// Whether the last decision left room for a gang on one rack, where that is asked.
+    /// Whether the last decision left room for a gang in one rack, where this matters.
     rack_room: bool,
 }
 
@@ -70,7 +70,7 @@ impl Class {
     }
 }
 
-/// What became of a job whose lease has ended.
+/// Decision about a job whose lease has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Kept,
@@ -78,7 +78,7 @@ pub(super) enum Verdict {
     Nothing,
 }
 
-/// A waiting job that was offered a place it took.
+/// A waiting job that accepted an offered place.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     pub(super) rank: Rank,
@@ -93,12 +93,12 @@ pub(super) struct Up {
     pub(super) job: JobId,
     pub(super) class: usize,
     pub(super) tier: Tier,
-    /// The GPUs it had.
+    /// The GPUs that it held.
     pub(super) gpus: GpuSet,
     pub(super) verdict: Verdict,
 }
 
-/// Classes, tuners and the scratch of a decision.
+/// Classes, tuners and the reused buffers of a decision.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
     pub(super) classes: Vec<Class>,
@@ -106,7 +106,7 @@ pub(super) struct Decision {
     /// Classes with waiting jobs, ascending.
     pub(super) busy: gangline_engine::BitSet,
     pub(super) placement: PlacementParams,
-    /// Jobs up at this decision, in order of the candidates.
+    /// Jobs whose lease ends at this decision, in order of the candidates.
     pub(super) ups: Vec<Up>,
     pub(super) starts: Vec<Start>,
     claims: Claims,
@@ -128,7 +128,7 @@ impl Decision {
         }
     }
 
-    /// Notes the jobs that are up, in any order; their GPUs become claims.
+    /// Records the jobs whose lease ends, in any order; their GPUs become claims.
     pub(super) fn raise(&mut self, mut ups: Vec<(Rank, Up)>) {
         ups.sort_by_key(|up| up.0);
         let claim = |(rank, up): &(Rank, Up)| Claim {
@@ -144,8 +144,8 @@ impl Decision {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    /// The widest place that a job accepts until it has waited so long that it may have the GPUs that are free; and how long
-    /// that is, ns. By the timers and the room of the last decision; `None` if it may have any.
+    /// The widest level that a job accepts before its delay allows the free GPUs, and the length of that delay in ns,
+    /// according to the timers and the room of the last decision. `None` if it may have any place.
     pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {
         let delays = self.tuners[class.tuner].known();
         if may_use(class, Level::Network, waited, delays) {
@@ -193,7 +193,7 @@ impl Decision {
         self.classes[class].waiting.first_since(bound)
     }
 
-    /// Offers in order: the best of the classes, and the jobs that are up one by one.
+    /// Makes offers in order: to the best job of the classes, and to each job whose lease ends.
     pub(super) fn walk(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         self.heap.clear();
         let mut next = self.busy.next_from(0);
@@ -210,7 +210,7 @@ impl Decision {
             match candidate {
                 Candidate::Up => self.ask_up(free, params, now),
                 Candidate::Class(class) => {
-                    // what it may use has shrunk since it was put in
+                    // the levels that it may use have changed since it was added
                     let best = self.best(free, class, params, now);
                     if best == Some(rank) {
                         self.ask_waiting(free, class, rank, params, now);
@@ -229,7 +229,7 @@ impl Decision {
         self.second_look(free, params, now);
     }
 
-    /// A waiting job takes the narrowest level it may use, or declines.
+    /// Lets a waiting job take the narrowest level that it may use, or decline.
     fn ask_waiting(
         &mut self,
         free: &mut FreeIndex,
@@ -269,8 +269,8 @@ impl Decision {
         }
     }
 
-    /// The next job that is up keeps its GPUs, takes a narrower place or, where some of its GPUs are
-    /// gone, what a newcomer would get.
+    /// Handles the next job whose lease ends. It keeps its GPUs or takes a narrower place. If some of its GPUs are
+    /// gone, it gets the offer of a new job.
     fn ask_up(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         let at = self.claims.ask();
         let claim = self.claims.list[at].clone();
@@ -297,9 +297,9 @@ impl Decision {
         }
     }
 
-    /// The first of some levels with room for a job that is up; its timers count unless it is to be
+    /// The first of several levels with room for a job whose lease ends. Its timers count unless it is only being
     /// moved to a narrower place.
-    #[expect(clippy::too_many_arguments)] // the state of one look
+    #[expect(clippy::too_many_arguments)] // state of one search
     fn look(
         &mut self,
         free: &mut FreeIndex,
@@ -335,7 +335,7 @@ impl Decision {
         };
     }
 
-    /// A job that lost all is asked once more: room may have come free behind it.
+    /// Makes a second offer to a job that lost all its GPUs: jobs behind it may have left room.
     fn second_look(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         for at in 0..self.ups.len() {
             if self.ups[at].verdict != Verdict::Nothing {
@@ -363,7 +363,7 @@ impl Decision {
         }
     }
 
-    /// The next instant at which a timer of a class ends that stands between a job and room.
+    /// The next instant at which a timer ends that keeps a job of a class from available room.
     pub(super) fn next_delay(
         &mut self,
         free: &mut FreeIndex,
@@ -390,7 +390,7 @@ impl Decision {
     }
 }
 
-/// Whether a job that has waited so long may use a level.
+/// Returns whether a job that has waited this long may use a level.
 fn may_use(class: &Class, level: Level, waited: i64, delays: Delays) -> bool {
     let narrowest = class.extent.narrowest(class.gpus);
     let network = waited >= delays.network || narrowest == Tier::Network;

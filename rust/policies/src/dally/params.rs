@@ -6,21 +6,21 @@ use gangline_engine::PolicyError;
 use gangline_model::{SimSpan, words};
 
 words! {
-    /// Where delay timers come from.
+    /// Source of the delay timers.
     pub(crate) enum Mode {
-        /// Tuned by what jobs of the same size waited before.
+        /// Tuned by the earlier waiting times of jobs of the same size.
         Auto = "auto",
         /// A fixed pair.
         Manual = "manual",
         /// Any place at once.
         NoWait = "no_wait",
-        /// Never wider than a gang would have to be.
+        /// Never wider than necessary for the gang.
         FullyConsolidated = "fully_consolidated",
     }
 }
 
 words! {
-    /// What becomes of a job at the end of a lease.
+    /// Treatment of a job at the end of a lease.
     pub(crate) enum Renewal {
         /// It keeps its GPUs unless a more urgent job takes them.
         Keep = "keep",
@@ -34,33 +34,33 @@ words! {
 pub(crate) struct DallyParams {
     /// Length of a lease.
     pub lease: SimSpan,
-    /// Where delay timers come from.
+    /// Source of the delay timers.
     pub mode: Mode,
-    /// Wait before a rack is accepted, leases.
+    /// Waiting time before a rack is accepted, in leases.
     pub rack_delay: f64,
-    /// Wait before the network is accepted, leases.
+    /// Waiting time before the network is accepted, in leases.
     pub network_delay: f64,
     /// Window and cap of the tuner, leases.
     pub history_leases: f64,
     /// The window, ns.
     pub window_ns: i64,
-    /// Least tuned wait for a rack, leases.
+    /// Minimum tuned wait for a rack, in leases.
     pub rack_floor: f64,
-    /// Least tuned wait for the network, leases.
+    /// Minimum tuned wait for the network, in leases.
     pub network_floor: f64,
     /// Cap of the tuned wait for a rack, as a share of the history.
     pub rack_cap_share: f64,
     /// Standard deviations above the mean.
     pub sd_factor: f64,
-    /// Which of several places with room.
+    /// Choice among places with room.
     pub fit: Fit,
-    /// What becomes of a job whose lease ends.
+    /// Treatment of a job whose lease ends.
     pub renewal: Renewal,
     /// Whether it may move to a narrower place then.
     pub upgrades: bool,
     /// Whether all leases end at multiples of their length.
     pub is_aligned: bool,
-    /// Overhead of a restart beyond the run's, per GPU.
+    /// Additional overhead of a restart per GPU.
     pub overhead_per_gpu: SimSpan,
     /// Whether the score counts overhead as time without progress.
     pub counts_overhead: bool,
@@ -128,7 +128,7 @@ impl DallyParams {
         }
     }
 
-    /// So many leases, ns: the nearest, halves up. Beyond the end of time it is for ever.
+    /// A number of leases in ns: the nearest, halves up. Infinite beyond the end of time.
     pub(super) fn leases(&self, count: f64) -> i64 {
         (count * self.lease.0 as f64).round() as i64
     }

@@ -1,12 +1,13 @@
 //! The waiting jobs of one demand class, by priority and by age.
 //!
-//! The first job that has waited long enough is found by a walk in order of priority, which ends at once if none has.
+//! The first job that has waited long enough is found by a walk in order of priority, which ends at once if there is
+//! none.
 
 use gangline_model::JobId;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Place of a job among the candidates of a decision: lowest first.
+/// Rank of a job among the candidates of a decision: lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     /// Mean locality so far, in 10^-12; 0 before the first run.
@@ -41,13 +42,13 @@ impl Waiting {
         self.ages.insert((rank.since, rank.job));
     }
 
-    /// Takes a job out that is in.
+    /// Removes a job that is in the queue.
     pub(super) fn remove(&mut self, rank: Rank) {
         self.ranks.remove(&rank);
         self.ages.remove(&(rank.since, rank.job));
     }
 
-    /// The first job in order of rank that waits since `bound` or longer.
+    /// The first job in order of rank that has waited since `bound` or longer.
     pub(super) fn first_since(&self, bound: i64) -> Option<Rank> {
         let is_any = self.ages.first().is_some_and(|&(since, _)| since <= bound);
         let mut ranks = self.ranks.iter().filter(|_| is_any);

@@ -1,4 +1,4 @@
-//! Where a candidate finds room: level by level, first among unclaimed GPUs, then with claims.
+//! The search for room: level by level, first among unclaimed GPUs, then with claims.
 
 use super::queue::Rank;
 use crate::kit::TypeList;
@@ -7,19 +7,19 @@ use gangline_engine::FreeIndex;
 use gangline_model::{GpuSet, GpuTypeId, ServerId, mask_of_lowest};
 use std::collections::BTreeMap;
 
-/// The job that looks for GPUs.
+/// The job that searches for GPUs.
 pub(super) struct Seeker<'a> {
     /// Gang size.
     pub(super) gpus: u32,
-    /// Its types, in the order it tries them.
+    /// Its types, in the order in which it tries them.
     pub(super) types: &'a TypeList,
-    /// GPUs it had and may have again: they count as unclaimed for it.
+    /// GPUs that it held and may have again: they count as unclaimed for it.
     pub(super) own: Option<&'a GpuSet>,
     /// Claims it may displace.
     pub(super) over: &'a Masks,
 }
 
-/// Whether a gang has room at a level among unclaimed and claimed GPUs; O(types x claims).
+/// Returns whether a gang has room at a level among unclaimed and claimed GPUs; O(types x claims).
 pub(super) fn can(
     free: &mut FreeIndex,
     claims: &mut Claims,
@@ -36,7 +36,7 @@ pub(super) fn can(
         })
 }
 
-/// Whether a gang has room at a level among unclaimed GPUs; O(types).
+/// Returns whether a gang has room at a level among unclaimed GPUs; O(types).
 pub(super) fn can_unclaimed(
     free: &mut FreeIndex,
     (gpus, types): (u32, &TypeList),
@@ -74,7 +74,7 @@ fn can_with(
     }
 }
 
-/// The gang's GPUs at a level, if it has room there. The scratch is the same before and after.
+/// The gang's GPUs at a level, if it has room there. The draft is restored afterwards.
 pub(super) fn find(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -109,7 +109,7 @@ pub(super) fn find(
     Some(slots(free, claims, seeker, gpu_type, &picks))
 }
 
-/// One level over unclaimed and claimed GPUs together; the scratch shows both.
+/// Searches one level over unclaimed and claimed GPUs together; the draft contains both.
 fn with_claims(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -140,7 +140,7 @@ fn with_claims(
     }
 }
 
-/// Of the servers with claims and room, the one that needs the fewest claimed GPUs, then by fit.
+/// Among the servers with claims and room, the one that needs the fewest claimed GPUs, then by fit.
 fn claimed_server(
     fit: Fit,
     free: &FreeIndex,
@@ -157,7 +157,7 @@ fn claimed_server(
     roomy.min().map(|(_, _, at)| at)
 }
 
-/// The same for racks.
+/// The same search over racks.
 fn claimed_rack(
     fit: Fit,
     free: &mut FreeIndex,
@@ -174,7 +174,7 @@ fn claimed_rack(
     roomy.min().map(|(_, _, rack)| rack)
 }
 
-/// Whole racks while they are needed whole, then the rest where it needs the fewest claims.
+/// Takes whole racks while they are needed completely, then the rest where it needs the fewest claims.
 fn over_racks(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -211,7 +211,7 @@ fn over_racks(
     consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
 }
 
-/// A server that needs no claim, by fit; else the one that needs the fewest.
+/// A server that needs no claim, by fit; otherwise the one that needs the fewest.
 fn rest_server(
     fit: Fit,
     free: &mut FreeIndex,
@@ -228,12 +228,12 @@ fn rest_server(
     let unclaimed = consolidate::server(fit, free.pool_mut(gpu_type), rest);
     free.rollback(before);
     unclaimed.or_else(|| {
-        // servers of racks that are taken whole show nothing any more
+        // servers of completely used racks have no free GPUs left
         claimed_server(fit, free, claimed, gpu_type, rest)
     })
 }
 
-/// The same for racks.
+/// The same search over racks.
 fn rest_rack(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -256,7 +256,7 @@ fn rest_rack(
     unclaimed.or_else(|| claimed_rack(params.fit, free, claimed, gpu_type, rest))
 }
 
-/// Slots of the picks: own ones, then unclaimed ones, then those of the last claim and so on.
+/// Slots of the picks: own ones, then unclaimed ones, then those of the last claim, and so on.
 fn slots(
     free: &FreeIndex,
     claims: &Claims,
@@ -282,15 +282,15 @@ fn slots(
     set
 }
 
-// Claims: the GPUs of jobs whose lease has ended and that have had no offer yet.
+// Claims: the GPUs of jobs whose lease has ended and that have not had an offer yet.
 //
-// The scratch of the plan shows unclaimed GPUs. Looks that may displace claims put these in, ask, and
-// take them out again; they cost what the claims touch.
+// The draft of the plan contains unclaimed GPUs. A search that may displace claims adds them, searches, and removes
+// them again. Its cost depends only on these claims.
 
-/// One up job.
+/// One job whose lease ends.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
-    /// Its place among the candidates.
+    /// Its rank among the candidates.
     pub(super) rank: Rank,
     /// Those of its GPUs that no job has taken.
     pub(super) gpus: GpuSet,
@@ -303,16 +303,16 @@ pub(super) type Masks = BTreeMap<ServerId, u64>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims {
     pub(super) list: Vec<Claim>,
-    /// How many have been asked.
+    /// Number of claims that were handled.
     pub(super) asked: usize,
-    /// Union of those that have not.
+    /// Union of the open claims.
     open: Masks,
-    /// The same by GPU type; emptied whenever it changes.
+    /// Open claims by GPU type; cleared whenever they change.
     by_type: Vec<Option<Claimed>>,
 }
 
 impl Claims {
-    /// Starts afresh with the jobs that are up.
+    /// Starts again with the jobs whose lease ends.
     pub(super) fn set(&mut self, mut list: Vec<Claim>) {
         list.sort_by_key(|claim| claim.rank);
         self.list = list;
@@ -326,7 +326,7 @@ impl Claims {
         }
     }
 
-    /// Claims that any job may displace that gets its offer before theirs.
+    /// Claims that a job may displace if its offer comes before theirs.
     pub(super) fn open(&self) -> &Masks {
         &self.open
     }
@@ -340,7 +340,7 @@ impl Claims {
         self.by_type[gpu_type.index()].get_or_insert_with(|| Claimed::of(open, free, gpu_type))
     }
 
-    /// Open claims of a strictly higher score.
+    /// Open claims with a strictly higher score.
     pub(super) fn above(&self, score: u64) -> Masks {
         let open = &self.list[self.asked..];
         let first = open.partition_point(|claim| claim.rank.score <= score);
@@ -353,7 +353,7 @@ impl Claims {
         masks
     }
 
-    /// Closes the next claim, whose job is asked now.
+    /// Closes the next claim, whose job is handled now.
     pub(super) fn ask(&mut self) -> usize {
         let at = self.asked;
         self.asked += 1;

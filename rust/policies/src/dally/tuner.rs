@@ -1,10 +1,10 @@
-//! Delay timers: fixed, absent, infinite, or tuned by what jobs of the same size waited for before.
+//! Delay timers: fixed, absent, infinite, or tuned by the earlier waiting times of jobs of the same size.
 
 use super::params::{DallyParams, Mode};
 use gangline_model::SimTime;
 use std::collections::VecDeque;
 
-/// How long a job waits before it accepts a wider place, ns.
+/// Time that a job waits before it accepts a wider place, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delays {
     /// Before several servers of a rack.
@@ -16,16 +16,16 @@ pub(super) struct Delays {
 impl Delays {
     pub(super) const NEVER: i64 = i64::MAX;
 
-    /// Before a rack is accepted, be it as a place that is no worse than the network.
+    /// The shorter delay: a rack is also accepted as soon as the network is.
     pub(super) fn least(self) -> i64 {
         self.rack.min(self.network)
     }
 }
 
-/// Waits that ended in an accepted place, inside a sliding window, with exact sums.
+/// Completed waiting times in a sliding window, with exact sums.
 #[derive(Clone, Debug, Default)]
 struct History {
-    /// Instant of acceptance, wait in ns.
+    /// Instant of acceptance, waiting time in ns.
     entries: VecDeque<(i64, i64)>,
     sum: u128,
     squares: Wide,
@@ -39,7 +39,7 @@ impl History {
         self.squares = self.squares.plus(Wide::square(wait));
     }
 
-    /// Drops entries from before `oldest`; whether there were any.
+    /// Drops entries before `oldest`. Returns whether there were any.
     fn slide(&mut self, oldest: i64) -> bool {
         let mut dropped = false;
         while let Some(&(at, wait)) = self.entries.front() {
@@ -100,7 +100,7 @@ impl Tuner {
         }
     }
 
-    /// The timers as they were last asked for.
+    /// The timers of the last query.
     pub(super) fn known(&self) -> Delays {
         self.delays
     }
@@ -124,7 +124,7 @@ impl Tuner {
         let lease = params.lease.0;
         let server = self.server.bound(params.sd_factor, lease).ceil();
         let rack = self.rack.bound(params.sd_factor, lease).ceil();
-        // a decimal such as 0.07 is no float: 100 times it is 7, and rounded 7.000000000000001
+        // for a decimal such as 0.07, floats are inexact: 100 times it is 7, and rounded 7.000000000000001
         let cap = params.rack_cap_share * params.history_leases;
         let cap = (cap * (1.0 - 4.0 * f64::EPSILON)).ceil();
         Delays {
@@ -133,7 +133,7 @@ impl Tuner {
         }
     }
 
-    /// Keeps a wait of at least one lease that ended on one server or, else, in one rack.
+    /// Records a waiting time of at least one lease that ended on one server, or otherwise in one rack.
     pub(super) fn record(&mut self, on_server: bool, now: SimTime, wait: i64, lease_ns: i64) {
         if wait < lease_ns {
             return;
@@ -148,7 +148,7 @@ impl Tuner {
     }
 }
 
-// Whole numbers of 256 bits: squares of waits outgrow 128 bits when thousands of jobs wait for weeks.
+// Whole numbers of 256 bits: squares of waiting times exceed 128 bits if thousands of jobs wait for weeks.
 
 /// Limbs of 64 bits, lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Wide {
         sum
     }
 
-    /// So many times the number.
+    /// A multiple of the number.
     pub(super) fn times(self, factor: u64) -> Self {
         let mut product = Self::default();
         for (at, &limb) in self.0.iter().enumerate() {
@@ -193,7 +193,7 @@ impl Wide {
         self
     }
 
-    /// The difference; `other` is no larger.
+    /// The difference; `other` must not be larger.
     pub(super) fn minus(mut self, other: Self) -> Self {
         let mut borrow = false;
         for (limb, &less) in self.0.iter_mut().zip(&other.0) {
@@ -213,7 +213,7 @@ impl Wide {
         if high == 0 {
             return low as f64;
         }
-        // the upper 128 bits, the last of them set where anything was cut off: it decides no tie wrongly
+        // the upper 128 bits; the last one is set if a bit was cut off, so that ties round correctly
         let shift = 128 - high.leading_zeros();
         let kept = if shift == 128 {
             high
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Timers in leases after these waits, in leases.
+    /// Timers in leases after these waiting times in leases.
     fn after(history_leases: f64, server: &[f64], rack: &[f64]) -> (f64, f64) {
         let params = params(history_leases);
         let mut tuner = Tuner::new(&params);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     proptest! {
-        /// Sums that slide equal sums worked out afresh; timers keep within their bounds.
+        /// Sums over a sliding window equal recomputed sums, and timers stay within their bounds.
         #[test]
         fn a_sliding_window_does_not_drift(
             steps in prop::collection::vec((0_i64..5, 0_i64..40, any::<bool>()), 1..80),
@@ -342,7 +342,7 @@ mod tests {
     fn large_numbers_round_to_the_nearest() {
         assert_eq!(Wide::square(1 << 100).to_f64(), 2_f64.powi(200));
         assert_eq!(Wide::square(u128::MAX).to_f64(), 2_f64.powi(256));
-        // 2^200 + 2^147 lies half way between two floats, and goes to the even one
+        // 2^200 + 2^147 lies half way between two floats, and rounds to the even one
         let half = Wide::square(1 << 100).plus(of(1 << 120).times(1 << 27));
         assert_eq!(half.to_f64(), 2_f64.powi(200));
         assert_eq!(half.plus(of(1)).to_f64(), 2_f64.powi(200) + 2_f64.powi(148));

@@ -1,4 +1,4 @@
-//! The policy: follows the cluster, makes the offer of each decision, arms the next one.
+//! The policy: follows the cluster, makes the offers of each decision, and sets the timer of the next one.
 
 use super::leases::Leases;
 use super::offer::{Class, Decision, Extent, Start, Up, Verdict};
@@ -14,10 +14,10 @@ use gangline_engine::{
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime, Tier};
 
-/// There are enough GPUs, but for now it waits for a placement no wider than a tier.
+/// Enough GPUs are free, but for now the job waits for a placement no wider than a tier.
 pub(crate) static DELAYED: Reason = Reason::new(
     "delayed",
-    "enough GPUs are free, but it waits for one server, or one rack, until the delay is over that keeps it from those \
+    "enough GPUs are free, but until its delay ends it waits for GPUs closer together, on one server or in one rack \
      that are free",
     "enough GPUs were free, but not close enough to each other; until {until} it was to wait for a placement on {number}",
 )
@@ -32,10 +32,10 @@ pub(crate) struct Dally {
     offer: Decision,
     leases: Option<Leases>,
     score: Vec<u64>,
-    /// Since when a waiting job waits, ns.
+    /// Since when each waiting job waits, ns.
     since: Vec<i64>,
     waiting: usize,
-    /// For the next lease or delay that ends.
+    /// Timer for the next lease or delay that ends.
     alarm: Alarm,
 }
 
@@ -94,7 +94,7 @@ impl Dally {
         self.waiting += 1;
     }
 
-    /// Takes in what happened.
+    /// Records the changes.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, free: &FreeIndex) {
         for &job in &changes.finished {
             self.leases().end(job);
@@ -112,7 +112,7 @@ impl Dally {
         }
     }
 
-    /// Sizes of servers and racks have changed, and with them perhaps the jobs that lie wider than they must.
+    /// Updates the sizes of servers and racks, and the set of jobs in a wider place than necessary.
     fn measure(&mut self, view: &ClusterView<'_>, free: &FreeIndex) {
         let mut changed = false;
         for class in &mut self.offer.classes {
@@ -166,7 +166,7 @@ impl Dally {
         self.params.upgrades || self.params.renewal == Renewal::Redecide
     }
 
-    /// Writes the plan, and the policy's own books.
+    /// Writes the plan, and updates the policy's own records.
     fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let now = view.now();
         let starts = std::mem::take(&mut self.offer.starts);
@@ -206,7 +206,7 @@ impl Dally {
         self.offer.starts = starts;
     }
 
-    /// Keeps the wait of a job that took one server or one rack, for later decisions.
+    /// Records the waiting time of a job that took one server or one rack, for the tuner.
     fn record(&mut self, start: &Start, now: SimTime) {
         if start.level == Level::Network {
             return;
@@ -217,7 +217,7 @@ impl Dally {
         self.offer.tuners[tuner].record(on_server, now, wait, self.params.lease.0);
     }
 
-    /// One timer for whatever ends first.
+    /// Sets one timer for the earliest end.
     fn arm(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let now = view.now();
         // while no job waits, leases are renewed without a decision
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(mean_share(0, SimSpan(0)), 0);
     }
 
-    /// 0.3 all the time, and 0.2 and 0.4 for equal times.
+    /// The mean of 0.3 all the time equals that of 0.2 and 0.4 for equal times.
     #[test]
     fn means_that_are_equal_in_decimals_tie() {
         let unit = |share: f64| (share * 1e12).round() as i128;

@@ -1,7 +1,6 @@
-//! Affinity: which servers a size class has claimed.
+//! Affinity: the servers that a size class has claimed.
 //!
-//! A server is claimed by the kind of the first group that is made on it, until it hosts none. Each question
-//! costs O(log servers).
+//! A server is claimed by the kind of the first group on it, until it has no groups. Each query costs O(log servers).
 
 use crate::place::Fit;
 use gangline_engine::FreeIndex;
@@ -11,25 +10,25 @@ use std::collections::BTreeSet;
 /// Servers by free GPUs, then position in the pool of their type.
 type ByFree = BTreeSet<(u32, u32)>;
 
-/// What is kept of a server.
+/// State of a server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
-    /// Groups on it.
+    /// Number of groups on it.
     hosts: u32,
     kind: Option<usize>,
-    /// The list it is in, and with how many free GPUs.
+    /// The list that contains it, and its number of free GPUs there.
     listed: Option<(At, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Of a type, without a group.
+    /// A server of a type, without a group.
     Idle(GpuTypeId),
-    /// Claimed by a kind.
+    /// A server claimed by a kind.
     Claimed(usize),
 }
 
-/// Servers by the kind that has claimed them; empty where affinity is not asked for.
+/// Servers by the kind that has claimed them; empty without affinity.
 #[derive(Debug, Default)]
 pub(super) struct Affinity {
     servers: Vec<Host>,
@@ -58,7 +57,7 @@ impl Affinity {
         }
     }
 
-    /// Notes how many GPUs of a server are free now.
+    /// Updates the number of free GPUs of a server.
     pub(super) fn refresh(&mut self, free: &FreeIndex, server: ServerId) {
         let Some(&Host { kind, listed, .. }) = self.servers.get(server.index()) else {
             return;
@@ -80,7 +79,7 @@ impl Affinity {
         self.servers[server.index()].listed = wanted;
     }
 
-    /// A group of a kind has taken its GPUs.
+    /// Records that a group of a kind has taken its GPUs.
     pub(super) fn claim(&mut self, free: &FreeIndex, kind: usize, gpus: &GpuSet) {
         for part in gpus.by_server() {
             if let Some(server) = self.servers.get_mut(part.server.index()) {
@@ -91,7 +90,7 @@ impl Affinity {
         }
     }
 
-    /// A group has given its GPUs back.
+    /// Records that a group has given its GPUs back.
     pub(super) fn release(&mut self, free: &FreeIndex, gpus: &GpuSet) {
         for part in gpus.by_server() {
             if let Some(server) = self.servers.get_mut(part.server.index()) {
@@ -104,7 +103,7 @@ impl Affinity {
         }
     }
 
-    /// Position of the server for a group of a kind, of those it has claimed or else of those without a group.
+    /// Position of the server for a group of a kind: among those it has claimed, or else those without a group.
     pub(super) fn find(
         &self,
         fit: Fit,

@@ -1,5 +1,5 @@
-//! All groups, indexed by what is asked of them: which take one more resident, which can give one away, which reach
-//! farther than they might. Every change costs O(log groups).
+//! All groups, with indexes of those that accept another resident, can give one away, or span more servers than
+//! necessary. Every change costs O(log groups).
 
 use crate::place::Level;
 use gangline_engine::{BitSet, ClusterView};
@@ -10,23 +10,23 @@ use std::collections::BTreeSet;
 
 const NONE: u32 = u32::MAX;
 
-/// A group in a list: what it is sorted by, its index, its slot.
+/// A group in a list: its sort key, its index, its slot.
 type Entry<K> = (K, u64, u32);
 
 /// All groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     slots: Vec<Group>,
-    /// Where the group of each slot is listed.
+    /// The lists that contain the group of each slot.
     listed: Vec<Listing>,
     vacant: Vec<u32>,
     /// Slot of the group of each job.
     of: Vec<u32>,
     max_residents: usize,
-    /// Groups made and residents added so far.
+    /// Number of groups created and residents added so far.
     made: u64,
     joins: u64,
-    /// Groups that take one more resident, by kind; fewest residents first.
+    /// Groups that accept another resident, by kind; fewest residents first.
     open: Vec<BTreeSet<Entry<usize>>>,
     /// Groups with a resident of the class that may migrate; most residents first.
     movable: Vec<BTreeSet<Entry<Reverse<usize>>>>,
@@ -34,7 +34,7 @@ pub(super) struct Groups {
     movable_classes: BitSet,
     /// Groups on several servers, by kind; the widest first.
     wide: Vec<BTreeSet<Entry<Reverse<Span>>>>,
-    /// Groups that this decision has changed: index, slot. Some more than once, or removed since.
+    /// Groups that this decision has changed: index, slot. Entries may be repeated or refer to removed groups.
     changed: Vec<(u64, u32)>,
 }
 
@@ -55,12 +55,12 @@ impl Groups {
         &self.slots[slot as usize]
     }
 
-    /// The group, for changes that its place in the lists does not depend on.
+    /// The group, for changes that do not affect its place in the lists.
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Group {
         &mut self.slots[slot as usize]
     }
 
-    /// Changes a group, its place in the lists with it, and notes that it has changed.
+    /// Changes a group, updates the lists, and records that it has changed.
     pub(super) fn change<T>(&mut self, slot: u32, change: impl FnOnce(&mut Group) -> T) -> T {
         let group = &mut self.slots[slot as usize];
         self.changed.push((group.index, slot));
@@ -73,7 +73,7 @@ impl Groups {
         result
     }
 
-    /// The slots of the groups that were changed, in order of their index; they are forgotten as such.
+    /// Returns the slots of the changed groups in order of their index, and clears the record.
     pub(super) fn take_changed(&mut self) -> Vec<u32> {
         self.changed.sort_unstable();
         self.changed.dedup();
@@ -87,7 +87,7 @@ impl Groups {
         changed
     }
 
-    /// Takes no group for changed any more.
+    /// Clears the record of changed groups.
     pub(super) fn forget_changed(&mut self) {
         self.changed.clear();
     }
@@ -98,7 +98,7 @@ impl Groups {
         (slot != NONE).then_some(slot)
     }
 
-    /// Makes a group with its first resident, which runs.
+    /// Creates a group with its first resident, which runs.
     pub(super) fn make(&mut self, kind: usize, gpus: GpuSet, span: Span, first: Resident) {
         let group = Group {
             kind,
@@ -120,7 +120,7 @@ impl Groups {
         self.join(slot, first);
     }
 
-    /// One more resident.
+    /// Adds a resident.
     pub(super) fn join(&mut self, slot: u32, mut resident: Resident) {
         resident.joined = self.joins;
         self.joins += 1;
@@ -128,7 +128,7 @@ impl Groups {
         self.change(slot, |group| group.residents.push(resident));
     }
 
-    /// Takes a resident out of its group; a trial that it took part in is over.
+    /// Removes a resident from its group; a trial with it ends.
     pub(super) fn leave(&mut self, slot: u32, job: JobId) {
         self.of[job.index()] = NONE;
         self.change(slot, |group| {
@@ -140,7 +140,7 @@ impl Groups {
         });
     }
 
-    /// Removes a group; its residents are without one.
+    /// Removes a group; its residents are then without one.
     pub(super) fn remove(&mut self, slot: u32) -> Group {
         self.unlist(slot);
         let group = self.slots[slot as usize].clone();
@@ -184,29 +184,29 @@ impl Groups {
         self.listed[slot as usize] = at;
     }
 
-    /// Whether a group with so many residents takes one more.
+    /// Returns whether a group with this many residents accepts another one.
     fn is_open(&self, residents: usize) -> bool {
         (1..self.max_residents).contains(&residents)
     }
 
-    /// The group of a kind with the fewest residents that takes one more: residents, index, slot.
+    /// The group of a kind with the fewest residents that accepts another one: residents, index, slot.
     pub(super) fn most_open(&self, kind: usize) -> Option<Entry<usize>> {
         self.open[kind].first().copied()
     }
 
-    /// Classes of which a resident may migrate, ascending.
+    /// Classes with a resident that may migrate, ascending.
     pub(super) fn movable_classes(&self) -> impl Iterator<Item = usize> {
         let next = |from: usize| self.movable_classes.next_from(from);
         std::iter::successors(next(0), move |&class| next(class + 1))
     }
 
-    /// The group with the most residents of those that can give one of such a class away.
+    /// The group with the most residents among those that can give away a resident of this class.
     pub(super) fn most_shared(&self, class: usize) -> Entry<Reverse<usize>> {
         let first = self.movable[class].first();
         *first.expect("a class of which a resident may migrate")
     }
 
-    /// The group of a kind that reaches farthest, if it has several servers.
+    /// The group of a kind with the widest span, if it is on several servers.
     pub(super) fn widest(&self, kind: usize) -> Option<Entry<Reverse<Span>>> {
         self.wide[kind].first().copied()
     }
@@ -214,7 +214,7 @@ impl Groups {
 
 // A group: some GPUs and the residents that take turns on them.
 
-/// How far a group reaches: tier, then number of servers.
+/// Span of a group: tier, then number of servers.
 pub(super) type Span = (Level, usize);
 
 /// A job of a group.
@@ -222,16 +222,17 @@ pub(super) type Span = (Level, usize);
 pub(super) struct Resident {
     pub(super) job: JobId,
     pub(super) class: usize,
-    /// How many had joined a group before it.
+    /// Number of residents that joined any group before it.
     pub(super) joined: u64,
-    /// Turned into run time for the turns by adding what the job has run so far, ns.
+    /// Added to the run time so far to get the run time for turns, ns.
     pub(super) offset: i64,
     /// Whether it has run on these GPUs since it joined.
     pub(super) has_run: bool,
 }
 
 impl Resident {
-    /// Run time by which turns are given, ns: since it joined, from the least of those that were there.
+    /// Run time that decides turns, ns: counted since it joined, starting at the minimum of the residents at that
+    /// time.
     pub(super) fn run_time(&self, view: &ClusterView<'_>) -> i64 {
         view.executed(self.job).0 + self.offset
     }
@@ -241,32 +242,32 @@ impl Resident {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: usize,
-    /// How many groups were made before it.
+    /// Number of groups created before it.
     pub(super) index: u64,
     pub(super) gpus: GpuSet,
     pub(super) span: Span,
     pub(super) residents: SmallVec<[Resident; 4]>,
-    /// The job whose turn it is, then its co-runner.
+    /// The job with the current turn, then its co-runner.
     pub(super) running: SmallVec<[JobId; 2]>,
-    /// `NEVER` while no resident waits for a turn.
+    /// `NEVER` while no resident is waiting for a turn.
     pub(super) turn_end: SimTime,
-    /// `NEVER` while no trial goes on.
+    /// `NEVER` while no trial is running.
     pub(super) trial_end: SimTime,
 }
 
-/// Where a group is listed.
+/// The entries of a group in the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
-    /// Its residents; one without any is listed nowhere.
+    /// Number of residents; a group without any is in no list.
     pub(super) residents: usize,
     /// Classes of the residents that may migrate, ascending.
     pub(super) classes: SmallVec<[usize; 4]>,
-    /// Its span, if it has several servers.
+    /// Its span, if it is on several servers.
     pub(super) span: Option<Span>,
 }
 
 impl Group {
-    /// Whether a resident waits for its turn.
+    /// Returns whether a resident is waiting for its turn.
     pub(super) fn has_waiting(&self) -> bool {
         self.residents.len() > self.running.len()
     }
@@ -275,7 +276,7 @@ impl Group {
         self.running.contains(&job)
     }
 
-    /// Residents that may migrate: those that wait for a turn, else co-runners.
+    /// Residents that may migrate: those waiting for a turn, or else co-runners.
     pub(super) fn movable(&self) -> impl Iterator<Item = &Resident> {
         let (has_waiting, is_alone) = (self.has_waiting(), self.residents.len() == 1);
         self.residents
@@ -283,7 +284,7 @@ impl Group {
             .filter(move |one| !(is_alone || has_waiting && self.is_running(one.job)))
     }
 
-    /// What the lists of [`super::groups::Groups`] say of it.
+    /// Its entries in the lists of [`super::groups::Groups`].
     pub(super) fn listing(&self) -> Listing {
         let mut classes: SmallVec<[usize; 4]> = self.movable().map(|one| one.class).collect();
         classes.sort_unstable();
@@ -295,7 +296,7 @@ impl Group {
         }
     }
 
-    /// When its next timer is due.
+    /// Time of its next timer.
     pub(super) fn due(&self) -> SimTime {
         self.turn_end.min(self.trial_end)
     }

@@ -6,12 +6,13 @@
 //! | d | `gpus` | gang size |
 //! | G | `server_gpus_max` | size of the largest up server of a type |
 //! | group | [`groups::Group`] | d GPUs and the residents that take turns on them |
-//! | size class | `kind` | GPU type, gang size and what the placement rule is asked: which jobs may share a group |
-//! | xi | [`turns::Pairs`] | slowdown by a co-runner; known of a pair of models once a trial has measured it |
+//! | size class | `kind` | GPU type, gang size and the demand on the placement rule: jobs with the same may share a
+//! group |
+//! | xi | [`turns::Pairs`] | slowdown by a co-runner; known for a pair of models after a trial |
 //!
-//! The rules: [`policy`] (one decision, migration), [`turns`] (which residents run, and until when), [`affinity`]
-//! (which servers a size class has claimed), [`groups`] (their index).
-//! A decision costs what the groups it touches cost, and O(classes); it scans neither queue nor servers.
+//! The parts: [`policy`] (one decision, migration), [`turns`] (running residents and the ends of their turns),
+//! [`affinity`] (servers claimed by a size class), [`groups`] (their index). The cost of a decision depends on the
+//! groups that it touches, plus O(classes); it scans neither queue nor servers.
 
 mod affinity;
 mod groups;

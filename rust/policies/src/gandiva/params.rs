@@ -6,13 +6,13 @@ use gangline_model::SimSpan;
 /// Parameters of [`super::Gandiva`].
 #[derive(Clone, Debug)]
 pub(crate) struct GandivaParams {
-    /// Most residents of a group, at least 1.
+    /// Maximum number of residents of a group, at least 1.
     pub max_residents: usize,
     /// Length of a turn, counted in progress.
     pub quantum: SimSpan,
-    /// Time without progress of a resident that resumes where it ran before; `None` = the run's.
+    /// Time without progress of a resident that resumes where it ran before; `None` = that of the run.
     pub switch: Option<SimSpan>,
-    /// Most migrations of one decision.
+    /// Maximum number of migrations in one decision.
     pub moves_per_event: usize,
     /// Whether two residents may run together.
     pub pack: bool,
@@ -20,6 +20,6 @@ pub(crate) struct GandivaParams {
     pub pack_gain: f64,
     /// Length of a trial, counted in progress.
     pub trial: SimSpan,
-    /// Where groups are made.
+    /// Placement of new groups.
     pub placement: PlacementParams,
 }

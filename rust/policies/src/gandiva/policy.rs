@@ -19,14 +19,14 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// It takes turns on the same GPUs with a job that runs now.
+/// The job takes turns on the same GPUs with a running job.
 pub(crate) static TURN: Reason = Reason::new(
     "turn",
     "it takes turns with a job on the same GPUs",
     "it took turns on its GPUs with {others}",
 );
 
-/// Jobs that may share a group: a GPU type and a gang size, asked for in the same way.
+/// Jobs that may share a group: they have the same GPU type, gang size and demand on the placement rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) gpu_type: GpuTypeId,
@@ -47,16 +47,16 @@ pub(crate) struct Gandiva {
     /// Jobs without a group.
     queue: ByClass<JobId>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
-    /// Ends of turns and trials; a timer is named by the slot of its group.
+    /// Ends of turns and trials; a timer is identified by the slot of its group.
     timers: JobTimers,
-    /// Groups of which no resident runs, between a departure and the next turn.
+    /// Groups without a running resident, between a departure and the next turn.
     idle: Vec<u32>,
-    /// Whether groups on several servers may have a narrower place since it was last looked for.
+    /// Whether groups on several servers may have a narrower place than at the last search.
     pub(super) may_narrow: bool,
     pub(super) counts: Counts,
 }
 
-/// What happened, for the notes of the result.
+/// Counters for the notes of the result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     joins: u64,
@@ -116,7 +116,7 @@ impl Gandiva {
         };
         if self.params.pack && view.max_share() < 2 {
             let expected =
-                "false where a GPU holds one job at most: [sharing] max_share = 2 allows it";
+                "false if a GPU holds at most one job; [sharing] max_share = 2 allows two";
             return bad("pack", "true".to_owned(), expected);
         }
         let interval = view.checkpoint_interval();
@@ -130,7 +130,8 @@ impl Gandiva {
         Ok(())
     }
 
-    /// Takes in which jobs have left and which servers have failed or come back. Whether GPUs or turns came free.
+    /// Records which jobs have left and which servers have failed or come back. Returns whether GPUs or turns came
+    /// free.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, plan: &mut Plan<'_>) -> bool {
         let mut emptied: SmallVec<[u32; 8]> = SmallVec::new();
         for &job in &changes.finished {
@@ -179,7 +180,7 @@ impl Gandiva {
         self.queue.push(class, job);
     }
 
-    /// Removes a group; residents that are left wait like jobs that have just arrived.
+    /// Removes a group; its remaining residents wait like jobs that have just arrived.
     fn remove(&mut self, free: &FreeIndex, slot: u32) {
         let group = self.groups.remove(slot);
         self.affinity.release(free, &group.gpus);
@@ -190,7 +191,7 @@ impl Gandiva {
         }
     }
 
-    /// Groups whose turn or trial ends now, by index; trials are measured.
+    /// Ends trials and measures them. Returns the groups whose turn or trial ends now, by index.
     fn end_trials(&mut self, view: &ClusterView<'_>) -> Vec<u32> {
         let mut due = Vec::new();
         while let Some(slot) = self.timers.due(view.now()) {
@@ -216,7 +217,7 @@ impl Gandiva {
         due
     }
 
-    /// Where a new group for a job could be: the servers its size class has claimed, then those without a
+    /// Finds a place for a new group of a job: on servers that its size class has claimed, then on those without a
     /// group, then wherever the rule finds room; type by type.
     pub(super) fn find_place(
         &mut self,
@@ -232,7 +233,7 @@ impl Gandiva {
         })
     }
 
-    /// As [`Self::find_place`], on one type.
+    /// Like [`Self::find_place`], on one type.
     pub(super) fn find_place_of(
         &mut self,
         view: &ClusterView<'_>,
@@ -249,7 +250,7 @@ impl Gandiva {
         self.places.place_in(free, class, job, gpu_type)
     }
 
-    /// A new group with its first resident.
+    /// Creates a group with its first resident.
     pub(super) fn make_group(
         &mut self,
         view: &ClusterView<'_>,
@@ -271,7 +272,7 @@ impl Gandiva {
         self.may_narrow = true;
     }
 
-    /// A job joins the group of its size with the fewest residents; whether there is one with room.
+    /// Adds a job to the group of its size with the fewest residents. Returns whether there was one with room.
     fn join(&mut self, view: &ClusterView<'_>, class: usize, job: JobId) -> bool {
         let kinds = self.kinds_of[class].iter().enumerate();
         let open = kinds.filter_map(|(order, &kind)| {
@@ -295,14 +296,14 @@ impl Gandiva {
         true
     }
 
-    /// Whether the first of a class may find a new group or one to join.
+    /// Returns whether the first job of a class may find a new group or one to join.
     fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
         let mut kinds = self.kinds_of[class].iter();
         kinds.any(|&kind| self.groups.most_open(kind).is_some()) || self.places.can(free, class)
     }
 
-    /// Jobs that find a group, in order of arrival; the others are skipped. A class whose first job finds none is
-    /// done: groups that others make meanwhile are of no use to it.
+    /// Finds groups for jobs in order of arrival; jobs without one are skipped. If the first job of a class finds
+    /// none, the class is done: groups created for other classes do not help it.
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {
@@ -334,7 +335,7 @@ impl Gandiva {
         }
     }
 
-    /// Decides whose turn it is in a group.
+    /// Decides the next turn in a group.
     pub(super) fn set_turn(&mut self, view: &ClusterView<'_>, slot: u32, turn: Turn) {
         let turns = Turns {
             view,
@@ -346,7 +347,7 @@ impl Gandiva {
             .change(slot, |group| turns.take_turn(group, turn));
     }
 
-    /// Decides the turns of the groups that have changed and writes the actions.
+    /// Decides the turns of the groups that have changed, and writes the actions.
     fn apply(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, due: &[u32]) {
         for &slot in due {
             let group = self.groups.get(slot);
@@ -359,11 +360,11 @@ impl Gandiva {
             self.timers.set(JobId(slot), self.groups.get(slot).due());
             self.write(view, plan, slot);
         }
-        // what was decided needs no other decision
+        // decisions made here need no further decision
         self.groups.forget_changed();
     }
 
-    /// The actions that make the cluster what a group says.
+    /// Writes the actions that bring the cluster to the state of a group.
     fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, slot: u32) {
         let group = self.groups.get_mut(slot);
         let switch = self.params.switch;
@@ -414,7 +415,7 @@ impl Policy for Gandiva {
         self.groups = Groups::new(jobs, classes, kinds, self.params.max_residents);
         self.queue = ByClass::new(classes);
         self.timers = JobTimers::new(view.cluster().gpus_total() as usize);
-        // where no job can join a group, sizes need not be kept together
+        // if no job can join a group, sizes need not be kept together
         if self.params.max_residents > 1 && self.places.rule().is_narrow() {
             self.affinity = Affinity::new(plan.free(), view.cluster().servers().len(), kinds);
         }
@@ -466,10 +467,10 @@ impl Policy for Gandiva {
     }
 }
 
-// Migration: residents of shared groups to GPUs that are free, gangs on many servers to fewer.
+// Migration: moves residents of shared groups to free GPUs, and gangs on many servers to fewer.
 
 impl Gandiva {
-    /// Up to `moves_per_event` migrations, shared groups first; whether there was one.
+    /// Makes up to `moves_per_event` migrations, shared groups first. Returns whether there was one.
     pub(super) fn migrate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let most = self.params.moves_per_event;
         let mut moves = 0;
@@ -482,8 +483,8 @@ impl Gandiva {
         moves > 0
     }
 
-    /// Makes a group for the resident of least service of the most shared group, of those for which a group
-    /// can be made.
+    /// Creates a group for the resident with the least service in the most shared group, among those for which a
+    /// group can be created.
     fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
         let mut most = None;
@@ -523,7 +524,7 @@ impl Gandiva {
         found.expect("listed under the class").job
     }
 
-    /// Moves the group that reaches farthest, of those for which free GPUs are nearer together.
+    /// Moves the group with the widest span among those for which free GPUs are closer together.
     fn narrow(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if !self.may_narrow || !self.places.rule().is_narrow() {
             return false;
@@ -573,7 +574,7 @@ impl Gandiva {
     }
 }
 
-/// The least span that a gang of a kind can have on the servers that are up.
+/// The narrowest span that a gang of a kind can have on the servers that are up.
 fn narrowest(free: &FreeIndex, kind: Kind) -> (Level, usize) {
     let pool = free.pool(kind.gpu_type);
     let servers = kind.gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;

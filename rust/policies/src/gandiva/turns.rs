@@ -1,7 +1,7 @@
-//! Which residents of a group run, and until when.
+//! Chooses the residents of a group that run, and the end of their turn.
 //!
-//! Turns and trials are counted in progress, from when all jobs of the turn are past their overhead: a switch
-//! that costs more than a turn could last would otherwise stop all work.
+//! Turns and trials are counted in progress, starting when all jobs of the turn have finished their overhead.
+//! Otherwise a switch that takes longer than a turn would stop all work.
 
 use super::groups::{Group, Resident};
 use super::params::GandivaParams;
@@ -10,18 +10,18 @@ use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// What is to become of the turn of a group.
+/// Decision about the turn of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It is the next one's.
+    /// The next resident gets the turn.
     Next,
-    /// It goes on.
+    /// The turn continues.
     Same,
-    /// It begins anew on other GPUs.
+    /// The turn begins again on other GPUs.
     Elsewhere,
 }
 
-/// What turns are decided by.
+/// Data for deciding turns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns<'a> {
     pub(super) view: &'a ClusterView<'a>,
@@ -32,12 +32,12 @@ pub(super) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Overhead of the next start of a resident on the GPUs of its group, if the policy sets it.
+    /// Overhead of the next start of a resident on the GPUs of its group, if the policy sets one.
     pub(super) fn own_overhead(&self, resident: &Resident) -> Option<SimSpan> {
         self.params.switch.filter(|_| resident.has_run)
     }
 
-    /// When a resident will make progress, or since when it could: now.
+    /// Instant from which a resident makes progress, or now if it could already.
     fn progress_start(&self, group: &Group, resident: &Resident) -> SimTime {
         let now = self.view.now();
         match self.view.run(resident.job) {
@@ -50,7 +50,7 @@ impl Turns<'_> {
         }
     }
 
-    /// When all running residents make progress.
+    /// Instant from which all running residents make progress.
     fn base(&self, group: &Group) -> SimTime {
         let running = group
             .residents
@@ -60,7 +60,7 @@ impl Turns<'_> {
         starts.max().expect("a resident of a group runs")
     }
 
-    /// Residents by run time; of equal ones those that wait first, then in the order in which they joined.
+    /// Residents by run time; ties go to those that are waiting, then to the order in which they joined.
     fn order(&self, group: &Group) -> SmallVec<[Resident; 4]> {
         let mut order = group.residents.clone();
         order.sort_by_key(|one| {
@@ -93,7 +93,7 @@ impl Turns<'_> {
         self.set_turn_end(group);
     }
 
-    /// A co-runner for a resident that runs alone, and the end of the turn.
+    /// Finds a co-runner for a resident that runs alone, and sets the end of the turn.
     fn go_on(&self, group: &mut Group) {
         if self.params.pack && group.running.len() == 1 && group.has_waiting() {
             let order = self.order(group);
@@ -102,7 +102,7 @@ impl Turns<'_> {
         self.set_turn_end(group);
     }
 
-    /// Adds the first resident in order that may be a co-runner of the one that runs.
+    /// Adds the first resident in order that may run with the present one.
     fn pair_up(&self, group: &mut Group, order: &[Resident]) {
         if !self.params.pack {
             return;
@@ -141,7 +141,7 @@ impl Turns<'_> {
         }
     }
 
-    /// The group has other GPUs: all residents start anew there.
+    /// Restarts all residents after the group has got other GPUs.
     fn restart(&self, group: &mut Group) {
         for resident in &mut group.residents {
             resident.has_run = false;
@@ -154,32 +154,32 @@ impl Turns<'_> {
     }
 }
 
-// Which models make good co-runners: learned by trials, remembered by pair.
+// Good co-runners by model: measured in trials, and remembered by pair.
 
-/// Sums of speeds that are equal in decimals, which floats are not, differ by less.
-const ROUNDING: f64 = 1e-12; // ours: thousands of times what the roundings come to
+/// Sums of speeds that are equal in decimals may differ by less than this as floats.
+const ROUNDING: f64 = 1e-12; // our own choice: thousands of times the rounding errors
 
-/// What is known of a pair before it runs together.
+/// Knowledge about a pair before it runs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It may not share a GPU, or is not worth it.
+    /// The pair may not share a GPU, or does not gain.
     Apart,
-    /// It is worth it.
+    /// The pair gains.
     Together,
-    /// A trial will tell.
+    /// A trial is needed.
     Unknown,
 }
 
-/// GPU type, gang size and the two model labels, the smaller one first; no label is a label of its own.
+/// GPU type, gang size and the two model labels, the smaller one first; a missing label counts as a label.
 type PairKey = (GpuTypeId, u32, u32, u32);
 
 /// Sums of speeds by pair of models.
 #[derive(Debug)]
 pub(super) struct Pairs {
-    /// Relative speeds of the two added up: 2 if they do not slow each other at all.
+    /// Sum of the relative speeds of the two: 2 if they do not slow each other down.
     sums: FxHashMap<PairKey, f64>,
     gain: f64,
-    /// Pairs found worth it, and not.
+    /// Number of pairs that gain, and of those that do not.
     pub(super) kept: u64,
     pub(super) undone: u64,
 }
@@ -201,7 +201,7 @@ impl Pairs {
         (gpu_type, gpus, a_label.min(b_label), a_label.max(b_label))
     }
 
-    /// Whether two jobs of one gang size should run together on a type.
+    /// Returns whether two jobs of one gang size should run together on a type.
     pub(super) fn verdict(
         &self,
         view: &ClusterView<'_>,
@@ -228,7 +228,7 @@ impl Pairs {
         sum - self.gain > ROUNDING
     }
 
-    /// Measures a pair that runs together; whether it is worth it. The first measurement stays.
+    /// Measures a pair that runs together. Returns whether it gains. The first measurement is kept.
     pub(super) fn measure(
         &mut self,
         view: &ClusterView<'_>,

@@ -1,15 +1,15 @@
 //! The timing of the public Gavel simulator, for comparisons with it: rounds without a grid.
 //!
-//! A round gives each chosen job a micro-task of whole steps and ends where the last of them ends; the next
-//! one starts there. Quirks are kept on purpose: shares are renewed at most every 1,920 s and a reset at
-//! instant 0 leaves that gate open once more; a gap without work counts as run time of the next round; a
-//! job newer than the shares may use up GPUs without running. Sources: the public code, facts only.
+//! A round gives each chosen job a micro-task of whole steps and ends with the last of them; the next round starts
+//! there. Quirks are kept on purpose. Shares are renewed at most every 1,920 s, and a reset at instant 0 allows one
+//! more renewal. A gap without work counts as run time of the next round. A job newer than the shares may occupy GPUs
+//! without running. Sources: the public code, facts only.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | t | `Accounts::held_ns` | time booked on a type since the reset, from half a round on |
-//! | S | `booked_ns` | sum of t over a type; finished jobs stay in it until the reset, new ones come in at it |
-//! | `last_reset` | `last_reset` | when shares were renewed; 0 opens the gate |
+//! | t | `Accounts::held_ns` | time counted on a type since the reset, starting at half a round |
+//! | S | `booked_ns` | sum of t over a type; finished jobs are removed and new ones added at the reset |
+//! | `last_reset` | `last_reset` | time of the last renewal of shares; 0 allows another one |
 
 mod type_order;
 
@@ -27,9 +27,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use type_order::TypeOrder;
 
-/// Least time between two allocations, whatever the round [code].
+/// Minimum time between two allocations, independent of the round [code].
 const SOLVE_INTERVAL_S: f64 = 1920.0;
-/// Priority of a job whose type has no time booked yet, per unit of share [code].
+/// Priority per unit of share of a job whose type has no counted time yet [code].
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 
@@ -40,11 +40,11 @@ pub(crate) struct GavelTimingParams {
     pub policy: String,
     /// Seconds that a micro-task may take.
     pub round_s: f64,
-    /// Whether GPU types are shuffled at each choice: policies that do not know rates.
+    /// Whether GPU types are shuffled at each choice, for policies without rates.
     pub shuffles: bool,
-    /// Whether jobs without a share are passed over: first come first served.
+    /// Whether jobs without a share are skipped, for first come, first served.
     pub skips_zero: bool,
-    /// What the allocator may know.
+    /// Knowledge of the allocator.
     pub knowledge: Knowledge,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct GavelTiming {
     accounts: Accounts,
     half_round_ns: i64,
     booked_ns: Vec<i64>,
-    /// Whole steps left, by job: the simulator's own book, of which the allocator hears only if it may.
+    /// Whole steps left, by job: the simulator's own count, which the allocator sees only if it may.
     left: Vec<f64>,
     arrived: Vec<JobId>,
     active: BTreeSet<JobId>,
@@ -121,10 +121,10 @@ impl GavelTiming {
         PolicyError::Failed { message }
     }
 
-    /// The public simulator knows whole steps, no overhead and no distance.
+    /// Checks the assumptions of the public simulator: whole steps, no overhead and no distance.
     fn check(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
         if view.network().is_some() {
-            return Err(self.refuse("the public simulator knows no network; leave [network] out"));
+            return Err(self.refuse("the public simulator has no network; leave out [network]"));
         }
         if self.places.rule().may_refuse() {
             return Err(self.refuse("placement must be a rule that never refuses: consolidate"));
@@ -132,11 +132,14 @@ impl GavelTiming {
         for job in view.jobs().ids() {
             let work = view.work(job)?;
             if work.fract() != 0.0 {
-                let why = format!("job {job} has {work} iterations; only whole ones are counted");
+                let why = format!(
+                    "job {job} has {work} iterations; the public simulator counts whole iterations"
+                );
                 return Err(self.refuse(&why));
             }
             if view.overhead(job).0 > 0 || view.restart_overhead(job).0 > 0 {
-                return Err(self.refuse("restarts are free there; set restart_s to 0"));
+                return Err(self
+                    .refuse("restarts cost nothing in the public simulator; set restart_s to 0"));
             }
             let slow = types(view).find(|&t| {
                 let rate = self.places.rate(view, job, t);
@@ -151,7 +154,7 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Books the micro-tasks in flight. Their time runs from the end of the round before.
+    /// Counts the finished micro-tasks. Their time runs from the end of the previous round.
     fn land(&mut self, view: &ClusterView<'_>) {
         let tasks = std::mem::take(&mut self.tasks);
         for task in &tasks {
@@ -213,7 +216,7 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Claim of a job to a type: its priority is its share over its part of the time booked there.
+    /// Claim of a job on a type: its priority is its share divided by its part of the time counted there.
     fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
         let gpu_type = gpu_type.index();
         let claim = self.accounts.claim(job, gpu_type);
@@ -226,7 +229,7 @@ impl GavelTiming {
         Claim { priority, ..claim }
     }
 
-    /// Jobs and types of the next round, and whether each of them runs: one without shares uses up GPUs.
+    /// Jobs and types of the next round, and whether each of them runs; a job without shares only occupies GPUs.
     fn choose(&mut self, view: &ClusterView<'_>) -> Vec<(JobId, GpuTypeId)> {
         let mut taken: BTreeSet<JobId> = BTreeSet::new();
         let mut chosen = Vec::new();
@@ -336,7 +339,7 @@ impl Policy for GavelTiming {
     fn traits(&self) -> PolicyTraits {
         PolicyTraits {
             wake_on: WakeOn::QUEUE | WakeOn::TIMER,
-            // it counts whole iterations, whatever its objective sees
+            // it counts whole iterations, regardless of the objective
             knowledge: Knowledge::Remaining,
             ..PolicyTraits::default()
         }
@@ -372,7 +375,7 @@ impl Policy for GavelTiming {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         if changes.has_servers() {
-            return Err(self.refuse("the public simulator knows no failures; leave them out"));
+            return Err(self.refuse("the public simulator has no failures; leave them out"));
         }
         self.arrived.extend(&changes.arrived);
         if changes.timers.is_empty() && !self.tasks.is_empty() {
@@ -383,7 +386,7 @@ impl Policy for GavelTiming {
         self.renew(view)?;
         let mut chosen = self.choose(view);
         if chosen.is_empty() && self.expected == 0 && !self.active.is_empty() {
-            // nothing is in flight and no job will come: the gate is opened
+            // no micro-task is running and no job will come: allow another renewal
             self.last_reset = SimTime(0);
             self.renew(view)?;
             chosen = self.choose(view);

@@ -1,12 +1,12 @@
-//! The order in which the public simulator serves GPU types: fixed by name, or shuffled at each choice by
-//! `CPython`'s generator.
+//! The order in which the public simulator serves GPU types: by name, or shuffled at each choice by the generator of
+//! `CPython`.
 
 use gangline_model::{GpuType, GpuTypeId};
 use rand_mt::Mt;
 
-/// Names that the public simulator knows, in its order [code]; others follow by index.
+/// Type names in the public simulator, in its order [code]; others follow by index.
 const KNOWN: [&str; 3] = ["v100", "p100", "k80"];
-/// The stream of the shuffle is seeded by the run's seed and this [code].
+/// Added to the run's seed for the shuffle [code].
 const SEED_OF_SHUFFLE: u64 = 5;
 
 /// Types in order, and the generator that shuffles them.
@@ -17,7 +17,7 @@ pub(super) struct TypeOrder {
 }
 
 impl TypeOrder {
-    /// The types of a cluster; a seed asks for shuffles.
+    /// The types of a cluster; with a seed they are shuffled.
     pub(super) fn new(gpu_types: &[GpuType], seed: Option<u64>) -> Self {
         let rank = |name: &str| {
             let known = KNOWN.iter().position(|k| k.eq_ignore_ascii_case(name));
@@ -41,7 +41,7 @@ impl TypeOrder {
     }
 }
 
-/// `CPython`'s `random.Random(seed)`: the generator is seeded by the seed's 32-bit words, lowest first.
+/// `random.Random(seed)` of `CPython`: the generator is seeded with the 32-bit words of the seed, lowest first.
 fn python_random(seed: u64) -> Mt {
     let (low, high) = (seed as u32, (seed >> 32) as u32);
     let words = if high == 0 {
@@ -52,14 +52,14 @@ fn python_random(seed: u64) -> Mt {
     Mt::new_with_key(words)
 }
 
-/// `CPython`'s `Random.shuffle`: from the end, each with one at or before it.
+/// `Random.shuffle` of `CPython`: from the end, swaps each item with a random one at or before it.
 fn shuffle<T>(items: &mut [T], random: &mut Mt) {
     for at in (1..items.len()).rev() {
         items.swap(at, below(at as u32 + 1, random) as usize);
     }
 }
 
-/// As many bits as `n` has, drawn again until they are below it.
+/// Draws as many bits as `n` has, until the result is below `n`.
 fn below(n: u32, random: &mut Mt) -> u32 {
     let spare = n.leading_zeros();
     loop {
@@ -99,7 +99,8 @@ mod tests {
         assert_eq!(ids(&["A100", "K80", "V100"]), [2, 1, 0].map(GpuTypeId));
     }
 
-    /// Printed by `CPython` 3.11: `r = random.Random(seed + 5)`, then `x = [2, 1, 0]; r.shuffle(x)` anew.
+    /// Expected output printed by `CPython` 3.11: `r = random.Random(seed + 5)`, then `x = [2, 1, 0]; r.shuffle(x)`
+    /// repeatedly.
     #[test]
     fn shuffles_are_those_of_python() {
         let of_5 = [

@@ -1,4 +1,4 @@
-//! One round: which servers get copies of which jobs.
+//! One round: assigns copies of jobs to servers.
 
 use super::params::HadarEParams;
 use crate::hadar::facts::Facts;
@@ -12,18 +12,17 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// An unfinished job.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
-    /// Rate of a copy that is planned with, by column of `Nodes`; 0 = none there.
+    /// Rate of a copy that is used for planning, by column of `Nodes`; 0 = the job cannot run there.
     pub(super) rates: Vec<f64>,
     pub(super) best_rate: f64,
     /// Bytes of its parameters.
     pub(super) bytes: f64,
 }
 
-/// Want of a job among those that want a node: normalised rate, largest first, as bits of a number >= 0; copies so
-/// far; job.
+/// Sort key of jobs that want a node: normalised rate (largest first, as bits of a number >= 0), copies so far, job.
 type Want = (u64, u32, JobId);
 
-/// All unfinished jobs by how much they want a node of each column; kept between decisions, with no copies.
+/// All unfinished jobs by sort key for each column, without copies; kept between decisions.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     columns: Vec<BTreeSet<Want>>,
@@ -49,7 +48,7 @@ impl Standing {
         self.change(job, parent, Some(0), None);
     }
 
-    /// A job has another number of copies now; `None` = it wants none.
+    /// Updates a job after its number of copies has changed; `None` = it wants no more.
     fn change(&mut self, job: JobId, parent: &Parent, from: Option<u32>, to: Option<u32>) {
         for (at, column) in self.columns.iter_mut().enumerate() {
             if parent.rates[at] <= 0.0 {
@@ -71,31 +70,31 @@ struct Grant {
     /// Number of copies by group.
     groups: BTreeMap<usize, u32>,
     copies: u32,
-    /// Sum of their rates, in the order in which they were given.
+    /// Sum of their rates, in the order of assignment.
     rate: f64,
 }
 
-/// What a further copy of a job on the first idle node of a group is worth.
-/// Greater is better: largest worth, then highest normalised rate, fewest copies, first job, first node.
+/// Value of a further copy of a job on the first idle node of a group. Greater is better: largest worth, then highest
+/// normalised rate, fewest copies, first job, first node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bid {
-    /// The gain in utility; less the price of the node where groups are compared.
+    /// The gain in utility, minus the price of the node where groups are compared.
     worth: Total,
     /// Normalised rate of the copy.
     share: Total,
-    /// Copies that the job had when it was made; with others it is void.
+    /// Copies of the job at the time of the bid; if they change, the bid is void.
     copies: Reverse<u32>,
     job: Reverse<JobId>,
     node: Reverse<u32>,
     group: usize,
 }
 
-/// What the price pass asks about a job, and the bounds of prices.
+/// Inputs of the price pass, and the bounds of prices.
 #[derive(Debug)]
 struct Market<'a> {
     jobs: Vec<(&'a Facts, f64)>,
     floor: f64,
-    /// By group.
+    /// Upper bound by group.
     ceiling: &'a [f64],
 }
 
@@ -106,10 +105,10 @@ pub(super) struct Draft<'a> {
     params: &'a HadarEParams,
     nodes: &'a mut Nodes,
     parents: &'a BTreeMap<JobId, Parent>,
-    /// Nodes that got a copy.
+    /// Nodes with a copy.
     given: Vec<u32>,
     claims: BTreeMap<JobId, Grant>,
-    /// Nodes that jobs hold, by group.
+    /// Nodes of each job, by group.
     held: BTreeMap<JobId, BTreeMap<usize, Vec<u32>>>,
 }
 
@@ -143,7 +142,7 @@ impl<'a> Draft<'a> {
         self.claims.get(&job).map_or(0, |claim| claim.copies)
     }
 
-    /// Time without progress of each copy of a job that has its claim, and one more in a group if given.
+    /// Time without progress of each copy of a job with its assigned copies, and optionally one more in a group.
     fn overhead(&self, job: JobId, more: Option<usize>) -> SimSpan {
         let claim = self.claims.get(&job);
         let held = self.held.get(&job);
@@ -167,18 +166,18 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether a job with so many copies may have no more, wherever.
+    /// Returns whether a job with this many copies may have no more on any node.
     fn is_full(&self, copies: u32) -> bool {
         let most = self.params.max_copies;
         most.is_some_and(|most| copies as usize >= most)
     }
 
-    /// Rate of a copy of a job on a node that is planned with.
+    /// Rate of a copy of a job on a node that is used for planning.
     fn rate(&self, job: JobId, node: u32) -> f64 {
         self.parents[&job].rates[self.nodes.column(node)]
     }
 
-    /// Whether a job may have one more copy, on a node.
+    /// Returns whether a job may have one more copy on a node.
     fn may_have(&self, job: JobId, node: u32) -> bool {
         let parent = &self.parents[&job];
         let (rate, copies) = (self.rate(job, node), self.copies(job));
@@ -190,7 +189,7 @@ impl<'a> Draft<'a> {
         copies == 0 || rate * window() >= self.params.min_steps
     }
 
-    /// Gives a job a copy on an idle node.
+    /// Assigns a copy of a job to an idle node.
     fn give(&mut self, job: JobId, node: u32) {
         let (group, rate) = (self.nodes.servers.group(node), self.rate(job, node));
         self.nodes.servers.take(node, 1);
@@ -201,8 +200,8 @@ impl<'a> Draft<'a> {
         claim.rate += rate;
     }
 
-    /// Gives out copies by payoff: the gain in utility less the price of a node. The price is the same for all bids in a
-    /// group, so a group keeps its bids by gain, and a price that rises changes none of them.
+    /// Assigns copies by payoff: the gain in utility minus the price of a node. The price is the same for all bids in
+    /// a group. A group therefore sorts its bids by gain, and a rising price does not change their order.
     pub(super) fn price_pass(
         &mut self,
         active: &BTreeMap<JobId, Facts>,
@@ -237,7 +236,7 @@ impl<'a> Draft<'a> {
                 .expect("only active jobs bid");
             for group in groups.clone() {
                 if group == given && self.nodes.are_unlike() {
-                    // another node of the group comes first now: all rates there are others
+                    // the first idle node of the group has changed, and with it all rates
                     bids[group] = self.bids(&market, group, prices[group]);
                 } else {
                     bids[group].extend(self.bid(market.jobs[at], group, prices[group]));
@@ -246,7 +245,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Price of a node of a group; of no use where none is up.
+    /// Price of a node of a group; meaningless if none is up.
     fn price(&self, market: &Market<'_>, group: usize) -> f64 {
         let healthy = self.nodes.servers.groups[group].up;
         let given = healthy - self.nodes.idle(group).len() as u32;
@@ -277,7 +276,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The bid of a group with the largest payoff, which becomes its worth. Several gains may round to one payoff.
+    /// The bid of a group with the largest payoff, which is stored as its worth. Several gains may round to one
+    /// payoff.
     fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
         let node = self.nodes.first_idle(group)?;
         let (mut best, mut looked_at): (Option<Bid>, _) = (None, Vec::new());
@@ -300,7 +300,7 @@ impl<'a> Draft<'a> {
         best
     }
 
-    /// What a further copy adds to the utility of a job.
+    /// Increase in utility through a further copy.
     fn gain(&self, facts: &Facts, left: f64, node: u32) -> f64 {
         let job = facts.job;
         let waited_s = (self.view.now() - facts.arrival).seconds();
@@ -320,7 +320,7 @@ impl<'a> Draft<'a> {
         with - without
     }
 
-    /// Gives every idle node, by index, to the job that is relatively fastest there.
+    /// Assigns every idle node, by index, to the job that is relatively fastest on it.
     pub(super) fn fill_pass(&mut self, standing: &mut Standing) {
         let wants = |draft: &Self, copies| (!draft.is_full(copies)).then_some(copies);
         for (&job, claim) in &self.claims {
@@ -349,8 +349,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The jobs that have or had nodes, with those they get, ascending, and the overhead of their copies: jobs keep the
-    /// nodes they hold as far as their counts go, lowest first.
+    /// The jobs that have or had nodes, with their new nodes (ascending) and the overhead of their copies. Jobs keep
+    /// as many of their present nodes as their counts allow, lowest first.
     pub(super) fn settle(mut self) -> Vec<(JobId, Vec<u32>, SimSpan)> {
         let mut placed: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
         for node in self.given.drain(..) {
@@ -395,7 +395,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-// Servers as nodes, each of which can hold one copy, and the columns of the table of rates.
+// Servers as nodes, each of which can hold one copy, and the columns of the rate table.
 
 /// All nodes that can hold a copy.
 #[derive(Debug, Default)]
@@ -403,7 +403,7 @@ pub(super) struct Nodes {
     pub(super) servers: Servers,
     /// GPUs of a copy, by group.
     pub(super) copy_gpus: Vec<u32>,
-    /// Number of servers where every node is a column of its own, else 0.
+    /// Number of servers if every node has its own column, otherwise 0.
     unlike: usize,
 }
 
@@ -424,12 +424,12 @@ impl Nodes {
         }
     }
 
-    /// Whether every node is a column of its own.
+    /// Returns whether every node has its own column.
     pub(super) fn are_unlike(&self) -> bool {
         self.unlike > 0
     }
 
-    /// Columns of the table of rates that are planned with: groups, or single nodes where rates are estimated.
+    /// Columns of the rate table used for planning: groups, or single nodes where rates are estimated.
     pub(super) fn columns(&self) -> usize {
         self.unlike.max(self.servers.groups.len())
     }
@@ -443,7 +443,7 @@ impl Nodes {
         }
     }
 
-    /// Group of each column; `None` if it is a server that can hold no copy.
+    /// Group of each column; `None` for a server that cannot hold a copy.
     pub(super) fn group_by_column(&self) -> impl Iterator<Item = Option<usize>> {
         (0..self.columns()).map(|at| {
             if self.are_unlike() {
@@ -454,12 +454,12 @@ impl Nodes {
         })
     }
 
-    /// Nodes of a group that are up and have no copy.
+    /// Nodes of a group that are up and without a copy.
     pub(super) fn idle(&self, group: usize) -> &BitSet {
         &self.servers.groups[group].by_free[1]
     }
 
-    /// The first of them.
+    /// The first idle node of a group.
     pub(super) fn first_idle(&self, group: usize) -> Option<u32> {
         self.idle(group).first().map(|node| node as u32)
     }

@@ -1,4 +1,4 @@
-//! Estimators of the rates of copies: what the policy plans with. Progress is always made at the true rates.
+//! Estimators of the rates of copies, used for planning. Progress is always made at the true rates.
 
 use super::params::Estimator as Choice;
 use gangline_engine::ClusterView;
@@ -20,18 +20,18 @@ pub(super) struct Copy {
 
 /// An estimator of rates.
 pub(super) trait Estimator: Debug + Send {
-    /// Rate of a copy that could be, iterations per second; finite and at least 0.
+    /// Estimated rate of a possible copy, iterations per second; finite and at least 0.
     fn estimate(&self, copy: Copy) -> f64;
 
-    /// Whether estimates change with what is seen.
+    /// Returns whether estimates change with observations.
     fn learns(&self) -> bool {
         false
     }
 
-    /// A copy is placed, with this estimate of its rate.
+    /// Records that a copy is placed, with this estimate of its rate.
     fn place(&mut self, _job: JobId, _node: u32, _estimate: f64) {}
 
-    /// A copy has run for a round, at this rate.
+    /// Records the rate of a copy after a round.
     fn observe(&mut self, _job: JobId, _node: u32, _rate: f64) {}
 }
 
@@ -71,7 +71,7 @@ impl Estimator for Noisy {
     }
 }
 
-/// Numbers of jobs, and the mean of them, added up by job.
+/// One number per job, and running sums in the order of jobs.
 #[derive(Clone, Debug, Default)]
 struct Means {
     /// Job, its number, and the sum up to it: new numbers are mostly those of late jobs.
@@ -108,7 +108,7 @@ impl Means {
     }
 }
 
-/// What is known of a node.
+/// Observations of a node.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// Estimates of the copies that were observed there.
@@ -139,7 +139,7 @@ impl Ewma {
         }
     }
 
-    /// How fast a node is for its jobs, relative to the other nodes where they ran.
+    /// Speed of a node for its jobs, relative to the other nodes on which they ran.
     fn speed(&self, node: u32) -> f64 {
         self.nodes[node as usize].speeds.mean().unwrap_or(1.0)
     }
@@ -196,7 +196,7 @@ impl LastPlan {
         self.copies.push(copy);
     }
 
-    /// The estimator learns from the copies whose servers did not fail.
+    /// Passes the observed rates to the estimator, except those of copies whose servers failed.
     pub(super) fn tell(&mut self, estimator: &mut dyn Estimator, failed: &BTreeSet<u32>) {
         for copy in self.copies.drain(..) {
             if !failed.contains(&copy.node) {

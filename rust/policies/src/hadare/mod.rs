@@ -1,20 +1,21 @@
-//! `hadare`: every job trains as several copies on unlike servers, which are brought together after each round. Our
-//! interpretation of `HadarE` (arXiv 2503.10918); what is the paper's and what is ours: `docs/policies/hadare.md`.
+//! `hadare`: every job trains as several copies on different servers, which are consolidated after each round. This
+//! is our interpretation of `HadarE` (arXiv 2503.10918); `docs/policies/hadare.md` separates the paper's rules from
+//! our own choices.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `n`, `k` | `draft::Nodes` | servers that can hold a copy, in groups of the same GPU type and size |
 //! | `J'` | `HadarE::active` | unfinished jobs |
-//! | `F_j` | `HadarEParams::max_copies` | most copies of a job |
+//! | `F_j` | `HadarEParams::max_copies` | maximum number of copies of a job |
 //! | `K_j(t)` | `draft::Grant` | copies of a job in a round, by group |
-//! | `S_j` | `view.remaining_work(job)` | work that is left |
-//! | `X_jk` | `Parent::rates` | rate of a copy, by column: the same all over a group unless it is estimated |
+//! | `S_j` | `view.remaining_work(job)` | remaining work |
+//! | `X_jk` | `Parent::rates` | rate of a copy, by column: constant over a group unless it is estimated |
 //! | `L_s` | `HadarEParams::round` | length of a round |
 //! | `o_jk` | `draft::Draft::overhead` | time without progress at the start of a round, the same for all copies of a job |
 //!
-//! Asked at round boundaries. A decision costs O((servers + running copies) x log jobs). With prices every unfinished job
-//! bids for each group, and a copy that is given out costs O(groups x log bids). With estimated
-//! rates nodes are unlike: every unfinished job bids for each node.
+//! The policy decides at round boundaries. A decision costs O((servers + running copies) x log jobs). With prices,
+//! every unfinished job bids for each group, and an assigned copy costs O(groups x log bids). With estimated rates,
+//! nodes differ, and every unfinished job bids for each node.
 
 mod draft;
 mod estimates;
@@ -36,7 +37,7 @@ use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Terms 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The servers that are free are too slow for it.
+/// The free servers are too slow for the job.
 pub(crate) static TOO_SLOW: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
@@ -45,16 +46,16 @@ pub(crate) static TOO_SLOW: Reason = Reason::new(
 .otherwise("{free}")
 .ends_when_free();
 
-/// Copies of other jobs hold every server that it can use.
+/// Copies of other jobs hold every server that the job can use.
 pub(crate) static COPIES: Reason = Reason::new(
     "copies",
-    "copies of other jobs hold every server that it can use; the job with most copies is named",
+    "copies of other jobs hold every server that it can use; the job with the most copies is named",
     "copies of other jobs held every server that it can use, such as {some}",
 )
 .counts(Counted::Copies)
 .ends_when_free();
 
-/// Makes quotas of a last round a little larger, so that rounding leaves no work for another one.
+/// Makes quotas of a last round slightly larger, so that rounding leaves no work for another round.
 const NO_CRUMB: f64 = 1.0 + 1e-9;
 
 /// The policy.
@@ -62,7 +63,7 @@ const NO_CRUMB: f64 = 1.0 + 1e-9;
 pub(crate) struct HadarE {
     params: HadarEParams,
     nodes: Nodes,
-    /// Groups as types, one node as one GPU.
+    /// Active jobs; groups count as types, and one node as one GPU.
     active: BTreeMap<JobId, Facts>,
     parents: BTreeMap<JobId, Parent>,
     pricing: Pricing,
@@ -88,7 +89,7 @@ impl HadarE {
         }
     }
 
-    /// True rate of a copy of a job in a group, alone and consolidated; 0 = none there.
+    /// True rate of a copy of a job in a group, alone and consolidated; 0 = the job cannot run there.
     fn true_rate(&self, view: &ClusterView<'_>, job: JobId, group: usize) -> f64 {
         let of = &self.nodes.servers.groups[group];
         if view.usable_types(job) >> of.gpu_type.index() & 1 == 0 {
@@ -103,7 +104,7 @@ impl HadarE {
         GpuSet::single(server, u64::MAX >> (64 - gpus))
     }
 
-    /// Rates that are planned with, by column.
+    /// Rates used for planning, by column.
     fn rates_of(&self, view: &ClusterView<'_>, job: JobId) -> Result<Vec<f64>, PolicyError> {
         let groups = 0..self.nodes.servers.groups.len();
         let exact: Vec<f64> = groups.map(|at| self.true_rate(view, job, at)).collect();
@@ -195,7 +196,7 @@ impl HadarE {
         }
     }
 
-    /// The estimator learns from the round that ended, and every job is planned with what it says now.
+    /// Updates the estimator with the last round, and the rates of every job for planning.
     fn learn(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         let failed = changes.order.iter().filter_map(|change| match change {
             Change::Down(server) => Some(server.0),
@@ -211,7 +212,7 @@ impl HadarE {
         Ok(())
     }
 
-    /// Takes in what happened. Whether anything did.
+    /// Records the changes. Returns whether there were any.
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<bool, PolicyError> {
         for change in &changes.order {
             match *change {
@@ -224,14 +225,14 @@ impl HadarE {
         Ok(!changes.order.is_empty())
     }
 
-    /// A window of a round is left to every number of copies that a job may have.
+    /// Checks that overheads leave time in a round for every possible number of copies.
     fn check_windows(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
         for job in view.jobs().ids() {
             let groups = self.nodes.servers.groups.iter().enumerate();
             let holding = groups.filter(|(at, _)| self.true_rate(view, job, *at) > 0.0);
             let nodes: u32 = holding.map(|(_, group)| group.servers).sum();
             if nodes == 0 {
-                continue; // dropped
+                continue; // left out of the run
             }
             let most = self
                 .params
@@ -302,7 +303,7 @@ impl HadarE {
         }
     }
 
-    /// Iterations of each copy of a job in the round, by the estimated rates; `None` = as many as it can.
+    /// Iterations of each copy of a job in the round, by the estimated rates; `None` = no limit.
     fn quotas(
         &self,
         view: &ClusterView<'_>,
@@ -333,7 +334,7 @@ impl HadarE {
         Ok(rates().map(|rate| Some(quota(rate))).collect())
     }
 
-    /// Writes the actions for a job; whether it stays alone where it was alone.
+    /// Writes the actions for a job. Returns whether it keeps running alone on one node.
     fn emit(
         &self,
         view: &ClusterView<'_>,
@@ -356,7 +357,7 @@ impl HadarE {
                 ..HoldTerms::default()
             };
             if parts.iter().any(|part| part.number == number) {
-                // those that were several and are one are merged: what they did is safe
+                // several copies that become one are merged, so that their progress is saved
                 let pause = if nodes.len() > 1 {
                     Some(overhead)
                 } else {

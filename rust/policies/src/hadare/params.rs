@@ -7,7 +7,7 @@ use gangline_model::SimSpan;
 use gangline_model::words;
 
 words! {
-    /// How the parameters of copies come together.
+    /// How the parameters of copies are combined.
     pub(crate) enum FanIn {
         /// All at once.
         Parallel = "parallel",
@@ -21,19 +21,19 @@ words! {
     pub(crate) enum EstimatorName {
         /// The true rates.
         Oracle = "oracle",
-        /// A moving average of the rates seen.
+        /// A moving average of the observed rates.
         Ewma = "ewma",
         /// The true rates times a random factor.
         Noisy = "noisy",
     }
 }
 
-/// Where the rates of copies that are planned with come from.
+/// Source of the rates of copies for planning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Estimator {
     /// The true rates.
     Oracle,
-    /// A moving average of the rates seen.
+    /// A moving average of the observed rates.
     Ewma {
         /// Weight of the latest observation.
         alpha: f64,
@@ -57,12 +57,12 @@ impl Estimator {
         }
     }
 
-    /// Whether the rates that are planned with are the true ones.
+    /// Returns whether the rates for planning are the true ones.
     pub(super) fn is_exact(self) -> bool {
         self == Self::Oracle
     }
 
-    /// The name that users give.
+    /// Its name as a parameter value.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Oracle => "oracle",
@@ -72,12 +72,12 @@ impl Estimator {
     }
 }
 
-/// Everything that `HadarE` can be told.
+/// All settings of `HadarE`.
 #[derive(Clone, Debug)]
 pub(crate) struct HadarEParams {
-    /// The name it goes by in messages.
+    /// Policy name in messages.
     pub policy: String,
-    /// Most copies of a job; `None` = one per server.
+    /// Maximum number of copies of a job; `None` = one per server.
     pub max_copies: Option<usize>,
     /// GPUs of a copy.
     pub copy_gpus: CopyGpus,
@@ -85,32 +85,32 @@ pub(crate) struct HadarEParams {
     pub round: SimSpan,
     /// Fixed cost of a consolidation, s.
     pub c0_s: f64,
-    /// Bytes/s at which parameters travel.
+    /// Bandwidth for parameters, bytes/s.
     pub bandwidth: f64,
-    /// How they come together.
+    /// How they are combined.
     pub fan_in: FanIn,
     /// Utility of a completion time.
     pub utility: Utility,
     /// Factor of the lowest price.
     pub umin_factor: f64,
-    /// Whether idle servers get copies whatever they cost.
+    /// Whether idle servers get copies at any price.
     pub fill: bool,
-    /// Whether copies are given out by price.
+    /// Whether copies are assigned by price.
     pub price_pass: bool,
-    /// Slowest copy, as a share of the job's fastest.
+    /// Minimum rate of a copy relative to the job's fastest.
     pub min_share: f64,
-    /// Fewest iterations of a further copy in a round.
+    /// Minimum number of iterations of a further copy in a round.
     pub min_steps: f64,
-    /// Where the rates of copies that are planned with come from.
+    /// Source of the rates of copies for planning.
     pub estimator: Estimator,
 }
 
 impl HadarEParams {
-    /// Utilities that are offered: those that need no knowledge of the other jobs.
+    /// Supported utilities: those that do not depend on the other jobs.
     pub(crate) const UTILITIES: &'static [&'static str] =
         &["effective_throughput", "normalised", "inverse_jct"];
 
-    /// Reads them.
+    /// Reads the settings.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let (copies, gpus) = (params.number("max_copies"), params.number("gpus_per_copy"));
         let read = Self {
@@ -151,7 +151,7 @@ impl HadarEParams {
         Ok(read)
     }
 
-    /// Time that bringing together so many copies takes, for a model of so many bytes.
+    /// Time to consolidate this many copies of a model with this many bytes.
     pub(super) fn consolidation(&self, copies: usize, bytes: f64) -> SimSpan {
         if copies < 2 {
             return SimSpan::ZERO;
@@ -160,7 +160,7 @@ impl HadarEParams {
             FanIn::Parallel => self.c0_s + bytes / self.bandwidth,
             FanIn::Serial => self.c0_s + copies as f64 * bytes / self.bandwidth,
         };
-        // longer than any round, and so refused before the run
+        // longer than any round, so it is refused before the run
         SimSpan::from_seconds(seconds).unwrap_or(SimSpan(i64::MAX / 4))
     }
 }

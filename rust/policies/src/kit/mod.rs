@@ -1,26 +1,31 @@
-//! What several policies are built of: books that a policy keeps of waiting jobs, GPUs and servers, and small rules.
+//! Building blocks of several policies: indexes of waiting jobs, GPUs and servers, and small rules.
 //!
-//! The engine owns what is true: who waits, who runs, what is free. A policy asks its `ClusterView` for that and its
-//! `Plan` for what is left in the middle of a decision. It keeps a book only for what it asks in an order of its own:
+//! The engine owns the state: waiting and running jobs, and free GPUs. A policy reads it through its `ClusterView`,
+//! and its `Plan` shows what is left within a decision. A policy keeps an index only for queries in an order of its
+//! own:
 //!
-//! | question | book | kept by |
+//! | question | index | used by |
 //! |---|---|---|
 //! | Which waiting job of a class comes first? | [`ByClass`]: a heap per class; only the first leaves | `fifo-skip`, `sjf`, `sjf-strict`, `ssf`, `gandiva`, `yarn-cs`, rounds, preemption |
-//! | Which gangs are alike, and where is room for one? | [`Places`]: the demand classes of the trace with the placement rule | all but `hadar`, `hadare`, `pollux`, sharing |
-//! | Which servers, of all that are alike, have so much free? | [`Servers`]: by GPU type, size and what is free | `hadar`, `hadare` |
-//! | Whose timer is due next? | [`JobTimers`]: one per job behind a single one of the engine ([`Alarm`]) | preemption, `gandiva` |
-//! | Which running job is the last in order, and what do those behind a rank hold? | `preempt::incremental` | `srtf`, `srsf`, `las`, `gittins` and those built on them |
+//! | Which gangs are alike, and where is room for one? | [`Places`]: the demand classes of the trace with the
+//! placement rule | all except `hadar`, `hadare`, `pollux`, sharing |
+//! | Which servers of a group have this much free? | [`Servers`]: by GPU type, size and free GPUs | `hadar`, `hadare`
+//! |
+//! | Whose timer is due next? | [`JobTimers`]: one per job, through a single timer of the engine ([`Alarm`]) |
+//! preemption, `gandiva` |
+//! | Which running job is last in order, and how many GPUs do those behind a rank hold? | `preempt::incremental` |
+//! `srtf`, `srsf`, `las`, `gittins` and those built on them |
 //! | How long is a job, as the policy sees it? | [`Seen`] | policies that know durations |
 //! | Whose jobs are whose? On which GPU type? | [`Owners`], [`GpuPick`] | `yarn-cs`, rounds |
-//! | Does a turn get anywhere? | [`check_length`], [`Protection`] | policies that stop jobs |
-//! | Why does a job wait? | [`why`]: reasons that several policies give | all |
+//! | Is a turn long enough for progress? | [`check_length`], [`Protection`] | policies that stop jobs |
+//! | Why does a job wait? | [`why`]: reasons that several policies use | all |
 //!
-//! A start is one call: [`Places::start_job`] finds GPUs and starts the job, `plan.start` starts it on given ones. Both
-//! take the GPUs for the rest of the decision and count the start.
+//! A start is one call: [`Places::start_job`] finds GPUs and starts the job, `plan.start` starts it on given ones.
+//! Both take the GPUs for the rest of the decision and count the start.
 //!
 //! # Examples
-//! The whole of `sjf`: [`ByClass`] has the first job of each class, and a class whose first job finds no room is done for
-//! this decision, as room only shrinks.
+//! All of `sjf`: [`ByClass`] returns the first job of each class. If the first job of a class finds no room, the
+//! class is done for this decision, because room only decreases.
 //! ```
 //! use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits};
 //! use gangline_model::{JobId, SimSpan};

@@ -1,13 +1,13 @@
-//! Whose jobs are whose: users or virtual clusters of a trace, by number.
+//! Owners of jobs: users or virtual clusters of a trace, by number.
 
 use gangline_model::words;
 use gangline_model::{JobFacts, JobId};
 use std::collections::BTreeSet;
 
 words! {
-    /// What makes a queue.
+    /// The label that defines a queue.
     pub enum QueueBy {
-        /// Nothing: one queue.
+        /// None: there is one queue.
         None = "none",
         /// The user.
         User = "user",
@@ -16,7 +16,7 @@ words! {
     }
 }
 
-/// Name of the owner of jobs that name none, and of all jobs if there is one queue.
+/// Name of the owner of jobs without a label, and of all jobs if there is one queue.
 const DEFAULT: &str = "default";
 
 /// The owners of a trace, in order of their names.
@@ -29,7 +29,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// The owners of the jobs; none if they are asked for and no job names one.
+    /// The owners of the jobs; `None` if the label is required and no job has one.
     pub(crate) fn of(jobs: &JobFacts, by: QueueBy) -> Option<Self> {
         let labels = &jobs.columns().labels;
         let label = match by {

@@ -1,4 +1,4 @@
-//! Which GPU type a gang gets, of those where the placement rule finds a place.
+//! Choice of the GPU type of a gang, among those with a place by the placement rule.
 
 use super::places::Places;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
@@ -21,13 +21,13 @@ words! {
         Fastest = "fastest",
         /// The type on which the gang is slowest.
         Slowest = "slowest",
-        /// Any, drawn anew for each start.
+        /// A random type, drawn for each start.
         Random = "random",
     }
 }
 
 impl GpuPick {
-    /// GPUs for a job, or none if no type has a place.
+    /// GPUs for a job; `None` if no type has a place.
     pub(crate) fn place(
         self,
         view: &ClusterView<'_>,
@@ -54,8 +54,7 @@ impl GpuPick {
         Some(found.swap_remove(draw.below(found.len() as u64) as usize))
     }
 
-    /// The types of the class in the order they are tried; of those without a free GPU some may be left
-    /// out.
+    /// The types of the class in the order in which they are tried; types without a free GPU may be missing.
     fn order(
         self,
         view: &ClusterView<'_>,

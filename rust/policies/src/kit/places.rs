@@ -1,7 +1,7 @@
 //! Demand classes: gangs that the cluster cannot tell apart, and the placement of their jobs.
 //!
-//! Whether a gang fits depends on its class alone, so a queue asks once per class instead of once per job.
-//! Classes are found once, before the first event; there are tens of them in a trace.
+//! Whether a gang fits depends only on its class, so a queue checks once per class instead of once per job. Classes
+//! are determined once, before the first event; a trace has tens of them.
 
 use crate::place::{Demand, PlacementParams, Placer, Skew};
 use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
@@ -9,7 +9,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Types that a class may use, in the order they are tried.
+/// Types that a class may use, in the order in which they are tried.
 pub type TypeList = SmallVec<[GpuTypeId; 4]>;
 
 /// Gangs of one size, the same GPU types and the same skew.
@@ -19,7 +19,7 @@ pub struct DemandClass {
     pub gpus: u32,
     /// Usable types by base rate descending, then index.
     pub types: TypeList,
-    /// What its jobs ask of the placement rule.
+    /// The demand of its jobs on the placement rule.
     pub demand: Demand,
 }
 
@@ -38,7 +38,7 @@ impl Classes {
             list: Vec::new(),
             of: Vec::with_capacity(jobs.len()),
         };
-        // where jobs differ in nothing else, a class is known by gang size and skew
+        // if jobs differ in nothing else, a class is defined by gang size and skew
         let is_uniform = jobs.is_uniform();
         let mut small = [[u16::MAX; 2]; 128];
         for job in jobs.ids() {
@@ -91,7 +91,7 @@ impl Classes {
         usize::from(self.of[job.index()])
     }
 
-    /// What is common to a class.
+    /// Properties of a class.
     #[inline]
     pub fn get(&self, class: usize) -> &DemandClass {
         &self.list[class]
@@ -124,7 +124,7 @@ impl Places {
         }
     }
 
-    /// Learns the classes of the trace. Returns the jobs that have no place even on the empty cluster.
+    /// Determines the classes of the trace. Returns the jobs that have no place even on the empty cluster.
     ///
     /// # Errors
     /// [`PolicyError`] for a trace with too many classes.
@@ -153,13 +153,13 @@ impl Places {
             .collect())
     }
 
-    /// Whether a job may use a type and would have a place there on the empty cluster.
+    /// Returns whether a job may use a type and would have a place there on the empty cluster.
     #[inline]
     pub(crate) fn has_home(&self, job: JobId, gpu_type: GpuTypeId) -> bool {
         self.homes[self.classes.of(job)] >> gpu_type.index() & 1 == 1
     }
 
-    /// Rate of a gang on a type, 0 where it has no place.
+    /// Rate of a gang on a type; 0 if it has no place there.
     #[inline]
     pub(crate) fn rate(&self, view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
         if self.has_home(job, gpu_type) {
@@ -175,7 +175,7 @@ impl Places {
         self.classes.of(job)
     }
 
-    /// What is common to the class of a job.
+    /// Properties of the class of a job.
     #[inline]
     pub(crate) fn class(&self, job: JobId) -> &DemandClass {
         self.classes.get(self.classes.of(job))
@@ -203,7 +203,7 @@ impl Places {
             .is_non_monotone(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Whether there is a class for which less room may suit: see [`Placer::is_non_monotone`].
+    /// Returns whether there is a class for which less room may be better: see [`Placer::is_non_monotone`].
     pub fn has_non_monotone(&self, free: &FreeIndex) -> bool {
         self.rule().may_refuse()
             && (0..self.classes.len()).any(|class| {
@@ -212,7 +212,7 @@ impl Places {
             })
     }
 
-    /// Whether a gang of the class might fit on one of its types. O(types).
+    /// Returns whether a gang of the class might fit on one of its types. O(types).
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
         let class = &self.classes.list[class];
@@ -223,14 +223,14 @@ impl Places {
         })
     }
 
-    /// Whether a gang of the class might fit on a type. O(1).
+    /// Returns whether a gang of the class might fit on a type. O(1).
     #[inline]
     pub fn can_on(&self, free: &mut FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
         let placer = self.rule();
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// GPUs for a job of the class on one type, of those that are free on the draft.
+    /// GPUs for a job of the class on one type, among those that are free in the draft.
     #[inline]
     pub fn place_on(
         &mut self,
@@ -243,7 +243,7 @@ impl Places {
         self.place_in(plan.free(), class, (job, starts), gpu_type)
     }
 
-    /// GPUs of an index for a job of the class that was started so many times, on one type.
+    /// GPUs of an index on one type, for a job of the class with this number of starts.
     #[inline]
     pub fn place_in(
         &mut self,
@@ -292,7 +292,7 @@ impl Places {
         })
     }
 
-    /// Starts a job where [`Self::place`] puts it; whether it has a place.
+    /// Starts a job where [`Self::place`] puts it. Returns whether it has started.
     #[inline]
     pub fn start_job(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> bool {
         let Some(gpus) = self.place(plan, class, job) else {

@@ -1,11 +1,11 @@
-//! Waiting jobs by class, where only the first of a class ever leaves.
+//! Waiting jobs by class, if only the first job of a class ever leaves.
 
 use gangline_engine::BitSet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A heap per class: in each the least key comes first. A user who changes keys pushes the new one and says with
-/// [`Self::first_if`] which are still current; the others go when they come to the top.
+/// A heap per class, with the smallest key first. A caller that changes a key pushes the new one and tells
+/// [`Self::first_if`] which keys are current; outdated keys are dropped when they come to the top.
 #[derive(Debug)]
 pub struct ByClass<K> {
     heaps: Vec<BinaryHeap<Reverse<K>>>,
@@ -21,7 +21,7 @@ impl<K: Ord + Copy> Default for ByClass<K> {
 }
 
 impl<K: Ord + Copy> ByClass<K> {
-    /// A queue for each of so many classes.
+    /// A queue for each of `classes` classes.
     pub fn new(classes: usize) -> Self {
         Self {
             heaps: (0..classes).map(|_| BinaryHeap::new()).collect(),
@@ -57,7 +57,7 @@ impl<K: Ord + Copy> ByClass<K> {
         None
     }
 
-    /// Takes out the first job of a class.
+    /// Removes the first job of a class.
     #[inline]
     pub fn pop(&mut self, class: usize) -> Option<K> {
         let first = self.heaps[class].pop();
@@ -78,7 +78,7 @@ impl<K: Ord + Copy> ByClass<K> {
         std::iter::successors(self.next_busy(0), |&class| self.next_busy(class + 1))
     }
 
-    /// These jobs, with their classes, in place of all others. O(jobs): a heap made of a whole list is built in one go.
+    /// Replaces all jobs by these, with their classes. O(jobs), because a heap is built from a whole list at once.
     pub fn refill(&mut self, jobs: impl Iterator<Item = (usize, K)>) {
         let emptied = self.heaps.iter_mut().map(std::mem::take);
         let mut lists: Vec<Vec<Reverse<K>>> = emptied.map(BinaryHeap::into_vec).collect();

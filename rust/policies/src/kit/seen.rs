@@ -1,25 +1,25 @@
-//! Durations as a policy sees them: as the run tells them, or off by a factor of the policy's own that is drawn once
-//! per job.
+//! Durations as a policy sees them: the run's estimates, or true durations times a random factor of the policy that
+//! is drawn once per job.
 
 use gangline_engine::{ClusterView, Estimate, PolicyError, noise};
 use gangline_model::{JobId, SimSpan};
 
-/// Durations as a policy sees them: with its own error (parameter `estimate_error`), or as the run tells them.
+/// Durations as a policy sees them: with its own error (parameter `estimate_error`), or the run's estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     sigma: f64,
 }
 
 impl Seen {
-    /// As the run tells them.
+    /// The run's estimates, unchanged.
     pub const AS_TOLD: Self = Self { sigma: 0.0 };
 
-    /// Exact durations are multiplied by exp(N(0, sigma)); with 0 they are as the run tells them.
+    /// Exact durations are multiplied by exp(N(0, sigma)); with sigma 0 the run's estimates are used.
     pub fn new(sigma: f64) -> Self {
         Self { sigma }
     }
 
-    /// Whether times are seen as they are.
+    /// Returns whether the policy sees true times.
     #[inline]
     pub fn is_exact(self, view: &ClusterView<'_>) -> bool {
         self.sigma <= 0.0 && view.tells_exactly()
@@ -51,7 +51,7 @@ impl Seen {
         Ok(self.estimate(view, job)?.of(view.remaining(job)?))
     }
 
-    /// What multiplies a time for the work left at any rate, and the work itself.
+    /// Factor on the remaining work, and on the time that it takes at any rate.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -64,7 +64,7 @@ impl Seen {
         }
     }
 
-    /// A time for the work left at some rate, as seen: the nearest nanosecond, halves up.
+    /// A time for the remaining work at some rate, as seen: the nearest nanosecond, halves up.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -81,7 +81,7 @@ impl Seen {
         Ok(Estimate::Times(self.factor(view, job)?).of(span))
     }
 
-    /// Seconds for the work left at a rate, as seen. Jobs with equal estimates have equal times.
+    /// Seconds for the remaining work at a rate, as seen. Jobs with equal estimates have equal times.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -102,14 +102,14 @@ impl Seen {
         })
     }
 
-    /// A time in seconds for the work left at its present rate, as seen by a policy that knows durations.
+    /// A time in seconds for the remaining work at its present rate, as seen by a policy that knows durations.
     #[inline]
     pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
         self.factor(view, job)
             .map_or(seconds, |factor| seconds * factor)
     }
 
-    /// Work that is left as seen, iterations.
+    /// Remaining work as seen, in iterations.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -118,7 +118,7 @@ impl Seen {
         Ok(view.remaining_work(job)? * self.factor(view, job)?)
     }
 
-    /// All the work as seen, iterations.
+    /// Total work as seen, in iterations.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.

@@ -1,9 +1,9 @@
-//! Servers by group (the same GPU type and size) and by what is free on them: the inventory of a policy that makes a whole
-//! allocation at a round boundary and looks at groups instead of servers one by one.
+//! Servers by group (the same GPU type and size) and by free capacity: the inventory of a policy that makes a whole
+//! allocation at a round boundary and examines groups instead of single servers.
 //!
-//! Between decisions every server that is up counts as wholly free, for at a boundary everything is preemptible. A
-//! decision takes and gives and goes back to that state at its end, so nothing is ever rebuilt. To take or give costs
-//! O(log64 servers).
+//! Between decisions every server that is up counts as completely free, because at a boundary every job can be
+//! preempted. A decision takes and returns capacity and restores that state at its end, so nothing is rebuilt. Taking
+//! or returning costs O(log64 servers).
 
 use gangline_engine::BitSet;
 use gangline_model::{ClusterSpec, GpuTypeId, Server, ServerId};
@@ -12,29 +12,29 @@ use smallvec::SmallVec;
 /// GPUs of a gang: servers, ascending, each with a number of GPUs.
 pub(crate) type Counts = SmallVec<[(u32, u32); 4]>;
 
-/// Servers alike in GPU type and size.
+/// Servers with the same GPU type and size.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) gpu_type: GpuTypeId,
     /// GPUs of a server.
     pub(crate) size: u32,
-    /// What there is to take of a server: its GPUs, or a copy of a job.
+    /// Capacity of a server: its GPUs, or one copy of a job.
     pub(crate) capacity: u32,
-    /// The first server as described, up or down: it stands for all.
+    /// The first server in the description, up or down, as a representative.
     pub(crate) first: ServerId,
-    /// Servers as described.
+    /// Number of servers in the description.
     pub(crate) servers: u32,
-    /// Servers that are up.
+    /// Number of servers that are up.
     pub(crate) up: u32,
-    /// Servers that are up, by how much of them is free.
+    /// Servers that are up, by free capacity.
     pub(crate) by_free: Vec<BitSet>,
 }
 
-/// The working state of a decision.
+/// Working state of a decision.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Servers {
     pub(crate) groups: Vec<Group>,
-    /// By server; `NONE` = it is of no use.
+    /// Group by server; `NONE` = not usable.
     group_of: Vec<u32>,
     free: Vec<u32>,
     is_up: Vec<bool>,
@@ -54,7 +54,7 @@ struct Rack {
 }
 
 impl Servers {
-    /// All servers of a cluster, up and free. `capacity` says what there is to take of one; `None` = it is of no use.
+    /// All servers of a cluster, up and free. `capacity` returns the capacity of a server; `None` = not usable.
     pub(crate) fn new(
         cluster: &ClusterSpec,
         rack_aware: bool,
@@ -104,7 +104,7 @@ impl Servers {
         all
     }
 
-    /// A server came back or failed. All of it is free: no decision is under way.
+    /// Records that a server came back or failed, between decisions; all of it is free.
     pub(crate) fn set_up(&mut self, server: ServerId, is_up: bool) {
         let (index, group) = (server.index(), self.group_of[server.index()]);
         if group == NONE || std::mem::replace(&mut self.is_up[index], is_up) == is_up {
@@ -123,12 +123,12 @@ impl Servers {
         }
     }
 
-    /// Takes some of a server.
+    /// Takes capacity of a server.
     pub(crate) fn take(&mut self, server: u32, gpus: u32) {
         self.set_free(server, self.free[server as usize] - gpus);
     }
 
-    /// Gives some of a server back.
+    /// Returns capacity to a server.
     pub(crate) fn give(&mut self, server: u32, gpus: u32) {
         self.set_free(server, self.free[server as usize] + gpus);
     }
@@ -140,14 +140,14 @@ impl Servers {
         }
     }
 
-    /// Gives the GPUs of a gang back.
+    /// Returns the GPUs of a gang.
     pub(crate) fn give_all(&mut self, places: &Counts) {
         for &(server, gpus) in places {
             self.give(server, gpus);
         }
     }
 
-    /// Goes from one set of GPUs given out to another; both are sorted by server.
+    /// Changes from one set of taken GPUs to another; both are sorted by server.
     pub(crate) fn shift(&mut self, from: &[(u32, u32)], to: &[(u32, u32)]) {
         let (mut from, mut to) = (from.iter().peekable(), to.iter().peekable());
         loop {
@@ -178,31 +178,31 @@ impl Servers {
         }
     }
 
-    /// What is free of a server.
+    /// Free capacity of a server.
     #[inline]
     pub(crate) fn free(&self, server: u32) -> u32 {
         self.free[server as usize]
     }
 
-    /// What is free of a type.
+    /// Free capacity of a type.
     #[inline]
     pub(crate) fn free_of_type(&self, gpu_type: GpuTypeId) -> u32 {
         self.free_of_type[gpu_type.index()]
     }
 
-    /// What is free, by type.
+    /// Free capacity by type.
     #[inline]
     pub(crate) fn free_by_type(&self) -> &[u32] {
         &self.free_of_type
     }
 
-    /// All that is free.
+    /// Total free capacity.
     #[inline]
     pub(crate) fn free_total(&self) -> u32 {
         self.free_total
     }
 
-    /// What there is on servers that are up, by type.
+    /// Capacity of servers that are up, by type.
     pub(crate) fn up_by_type(&self) -> SmallVec<[u32; 4]> {
         let mut up = SmallVec::from_elem(0, self.free_of_type.len());
         for group in &self.groups {
@@ -211,7 +211,7 @@ impl Servers {
         up
     }
 
-    /// What there is on servers that are up.
+    /// Total capacity of servers that are up.
     pub(crate) fn up_total(&self) -> u32 {
         self.groups.iter().map(|one| one.up * one.capacity).sum()
     }
@@ -222,23 +222,23 @@ impl Servers {
         self.groups[self.group(server)].gpu_type
     }
 
-    /// Its group.
+    /// Group of a server.
     #[inline]
     pub(crate) fn group(&self, server: u32) -> usize {
         self.group_of[server as usize] as usize
     }
 
-    /// Its group, if it is of use.
+    /// Group of a server, if it is usable.
     pub(crate) fn find_group(&self, server: u32) -> Option<usize> {
         let group = self.group_of[server as usize];
         (group != NONE).then_some(group as usize)
     }
 
-    /// Servers of the rack with the most free GPUs of these types, the lowest of equal ones. Looks at every rack.
+    /// Servers of the rack with the most free GPUs of these types, the lowest rack on a tie. Visits every rack.
     pub(crate) fn roomiest_rack(&self, types: &[GpuTypeId]) -> &[u32] {
         let room =
             |rack: &Rack| -> u32 { types.iter().map(|id| rack.free_of_type[id.index()]).sum() };
-        // of equal ones `max_by_key` takes the last
+        // on a tie, `max_by_key` takes the last
         let best = self.racks.iter().rev().max_by_key(|rack| room(rack));
         best.map_or(&[], |rack| &rack.servers)
     }

@@ -1,11 +1,11 @@
-//! One timer of the engine that follows the earliest of many instants.
+//! One timer of the engine that follows the earliest of several instants.
 
 use gangline_engine::Plan;
 use gangline_model::{JobId, SimTime, TimerTag};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The one timer that the engine knows of a policy.
+/// The only timer of a policy in the engine.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     at: SimTime,
@@ -16,7 +16,7 @@ impl Alarm {
     /// Not set.
     pub(crate) const OFF: Self = Self { at: SimTime::NEVER };
 
-    /// Sets it, unless it is set to that instant already; `SimTime::NEVER` = off.
+    /// Sets it, unless it is already set to that instant; `SimTime::NEVER` = off.
     #[inline]
     pub(crate) fn set(&mut self, now: SimTime, at: SimTime, plan: &mut Plan<'_>) {
         if self.at <= now {
@@ -34,8 +34,8 @@ impl Alarm {
     }
 }
 
-/// Timers by job; a job has at most one. Most timers of a queue policy are cancelled before they are due. Here that costs
-/// no search: their entries become stale. The engine hears only of the earliest timer.
+/// Timers by job, at most one per job. Most timers of a queue policy are cancelled before they are due. Cancelling
+/// costs no search here, because entries only become stale. Only the earliest timer is set in the engine.
 #[derive(Debug)]
 pub struct JobTimers {
     /// Times and jobs, some of them stale.
@@ -47,7 +47,7 @@ pub struct JobTimers {
 }
 
 impl JobTimers {
-    /// No timers for so many jobs.
+    /// An empty set for `jobs` jobs.
     pub fn new(jobs: usize) -> Self {
         Self {
             heap: BinaryHeap::new(),
@@ -85,7 +85,7 @@ impl JobTimers {
         self.set(job, SimTime::NEVER);
     }
 
-    /// Takes the next timer that is due, by time, then job.
+    /// Removes the next timer that is due, by time, then job.
     #[inline]
     pub fn due(&mut self, now: SimTime) -> Option<JobId> {
         let (time, job) = self.first()?;
@@ -110,7 +110,7 @@ impl JobTimers {
         None
     }
 
-    /// Tells the engine the earliest timer, if it has changed. Call at the end of a decision.
+    /// Sets the earliest timer in the engine, if it has changed. Call it at the end of a decision.
     #[inline]
     pub fn flush(&mut self, now: SimTime, plan: &mut Plan<'_>) {
         if self.heap.len() > 2 * self.live + 1024 {

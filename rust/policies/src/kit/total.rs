@@ -1,4 +1,4 @@
-/// A float in its total order, for keys that are compared as a whole: smaller first, no number last.
+/// A float with its total order, for keys that are compared as a whole: smaller first, NaN last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Total(pub(crate) f64);
 

@@ -1,12 +1,12 @@
-//! Jobs that take turns: whether a turn is long enough for a job to get anywhere.
+//! Jobs that take turns: checks that a turn is long enough for progress.
 
 use super::places::Places;
 use crate::params::ParamReader;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 
-/// Refuses turns of a length in which a job that restarts keeps no progress: two jobs could take turns for ever.
-/// `field` is the parameter that sets the length; jobs that the policy has no place for do not count.
+/// Refuses a turn length at which a restarted job makes no lasting progress: two jobs could take turns for ever.
+/// `field` is the parameter that sets the length; jobs without a place under the policy do not count.
 pub(crate) fn check_length(
     view: &ClusterView<'_>,
     policy: &str,
@@ -41,7 +41,7 @@ pub(crate) fn check_length(
 /// Name of the parameter.
 const PROTECTION: &str = "preempt_min_run_s";
 
-/// For how long a job may not be preempted after a start or move.
+/// Time after a start or move during which a job may not be preempted.
 #[derive(Clone, Debug)]
 pub struct Protection {
     policy: String,
@@ -61,13 +61,13 @@ impl Protection {
         })
     }
 
-    /// Refuses a protection under which a run may never end. Call at the start of a run.
+    /// Refuses a protection time under which a run may never end. Call it at the start of a run.
     ///
     /// The end of each protection is a decision. Under a placement rule that may refuse a gang, jobs may run on GPUs
-    /// that those before them in the order cannot use. While protected they keep these others out, and afterwards make
-    /// way. If they make way before their restart is over, all may take turns for ever without progress. A rule that
-    /// refuses no gang is safe: the first job in the order keeps its GPUs, as protected jobs were there before it or
-    /// fit beside it.
+    /// that jobs before them in the order cannot use. While protected, they keep these jobs out; afterwards they give
+    /// way. If they give way before their restart is over, all of them may take turns for ever without progress. A
+    /// rule that refuses no gang is safe: the first job in the order keeps its GPUs, because protected jobs either
+    /// started before it or fit next to it.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] naming the longest restart.

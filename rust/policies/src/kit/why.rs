@@ -1,10 +1,10 @@
-//! What policies have in common when they say why a job waits.
+//! Reasons of waiting that several policies use.
 
 use gangline_engine::{Cause, ClusterView, Counted, Reason, Run};
 use gangline_model::JobId;
 use std::cmp::Reverse;
 
-/// Another waiting job comes first, and while it has no place none behind it starts.
+/// Another waiting job comes first and has no place; no job behind it starts.
 pub(crate) static BEHIND: Reason = Reason::new(
     "behind",
     "another waiting job comes first and has no place; none behind it starts",
@@ -12,10 +12,10 @@ pub(crate) static BEHIND: Reason = Reason::new(
      queue{meanwhile}",
 );
 
-/// When its turn came there was no place that the placement rule accepts.
+/// No place was acceptable to the placement rule when the policy tried the job.
 pub(crate) static NO_PLACE: Reason = Reason::new(
     "no place",
-    "when its turn came, there was no place that the placement rule accepts",
+    "the policy tried it, but the placement rule accepted no place",
     "{free}, and {rule} accepted none of them",
 )
 .otherwise("{free}")
@@ -29,7 +29,7 @@ pub(crate) static OUTRANKED: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// The policy starts jobs only at certain instants, and the next of them comes then at the earliest.
+/// The policy starts jobs only at certain instants, and the next one is at this time or later.
 pub(crate) static NEXT_DECISION: Reason = Reason::new(
     "next decision",
     "the policy starts jobs only when it makes a new allocation",
@@ -43,10 +43,10 @@ pub(crate) static NO_SHARE: Reason = Reason::new(
     "the allocation gave it no time on any GPU type{meanwhile}",
 );
 
-/// A search for the best allocation of all jobs gave it nothing.
+/// A search for the best allocation of all jobs gave the job no GPUs.
 pub(crate) static SEARCH: Reason = Reason::new(
     "search",
-    "the policy compared whole allocations, and the one that it found gave the GPUs to others",
+    "the policy compared whole allocations, and the best one that it found gives the GPUs to others",
     "{policy} searched for the best allocation of all jobs and gave the GPUs to others, such as {some}",
 )
 .otherwise(
@@ -55,16 +55,16 @@ pub(crate) static SEARCH: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// Enough GPUs are free, but it is worth less than their price.
+/// Enough GPUs are free, but the utility of the job is below their price.
 pub(crate) static PRICE: Reason = Reason::new(
     "price",
-    "it would fit, but its utility is below the price of the GPUs; how far below, in percent",
-    "enough GPUs were free, but it was not worth their price: its utility was {number} of it",
+    "it would fit, but its utility is only the stated percentage of the price of the GPUs",
+    "enough GPUs were free, but its utility was only {number} of their price",
 )
-.otherwise("enough GPUs were free, but it was not worth their price")
+.otherwise("enough GPUs were free, but its utility was below their price")
 .counts(Counted::Percent);
 
-/// Why a job waits in a queue whose first job, `head`, has no place.
+/// The cause for a job that waits in a queue whose first job, `head`, has no place.
 pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
     if head == job {
         Cause::new(&NO_PLACE)
@@ -73,7 +73,7 @@ pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
     }
 }
 
-/// GPUs of all parts of a job, if some of them are of a type that another job can use; else none.
+/// GPUs of all parts of a job, if some of them are of a type that another job can use; otherwise 0.
 fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     let usable = view.usable_types(job);
     let servers = run.parts().iter().flat_map(|part| part.gpus.by_server());
@@ -87,7 +87,7 @@ fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     if any { gpus } else { 0 }
 }
 
-/// The running job with most GPUs of those that hold some which a waiting job can use; of equal ones the oldest.
+/// The running job with the most GPUs among those that hold a GPU that a waiting job can use; the oldest on a tie.
 pub(crate) fn largest(
     view: &ClusterView<'_>,
     job: JobId,
@@ -102,7 +102,7 @@ pub(crate) fn largest(
         .map(|(_, Reverse(other))| other)
 }
 
-/// Whether as many GPUs as a gang needs are free, of one type that it can use, or of all together.
+/// Returns whether enough GPUs for a gang are free on one type that it can use, or on all of them together.
 pub(crate) fn has_enough(view: &ClusterView<'_>, job: JobId, gpus: u32, mixes_types: bool) -> bool {
     let mut free = view.types_of(job).map(|id| view.gpus_free(id));
     if mixes_types {

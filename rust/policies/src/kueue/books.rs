@@ -1,4 +1,4 @@
-//! What runs, in which queue, and what it leaves of the quotas.
+//! Running jobs by queue, and the remaining quotas.
 
 use super::params::Rules;
 use super::quota::Tree;
@@ -7,7 +7,7 @@ use gangline_model::{GpuTypeId, JobFacts, JobId, SimTime};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// A running job in the order in which jobs are preempted: by priority, admitted last first, then by index.
+/// A running job in the order of preemption: by priority, then latest admission first, then index.
 pub(super) type Place = (i64, Reverse<SimTime>, u32);
 
 /// A queue.
@@ -20,7 +20,7 @@ pub(super) struct Queue {
     pub running: Vec<BTreeSet<Place>>,
 }
 
-/// Queues, quotas and running jobs, after all plans so far and what was added to the present one.
+/// Queues, quotas and running jobs, including the changes of the present plan so far.
 #[derive(Debug)]
 pub(super) struct Books {
     pub tree: Tree,
@@ -58,7 +58,7 @@ pub(super) fn priority(jobs: &JobFacts, job: JobId) -> i64 {
 }
 
 impl Books {
-    /// Nothing runs.
+    /// The state without running jobs.
     pub(super) fn new(tree: Tree, queues: Vec<Queue>, places: Places, of: Vec<u32>) -> Self {
         Self {
             held: vec![(GpuTypeId::new(0), SimTime::NEVER); of.len()],
@@ -74,12 +74,12 @@ impl Books {
         self.of[job.index()] as usize
     }
 
-    /// Whether a job runs.
+    /// Returns whether a job runs.
     pub(super) fn runs(&self, job: JobId) -> bool {
         self.held[job.index()].1 != SimTime::NEVER
     }
 
-    /// A job holds GPUs of a type.
+    /// Records that a job holds GPUs of a type.
     pub(super) fn hold(&mut self, jobs: &JobFacts, job: JobId, t: GpuTypeId, now: SimTime) {
         let queue = self.queue(job);
         self.held[job.index()] = (t, now);
@@ -88,7 +88,7 @@ impl Books {
         self.tree.take(queue, t, i64::from(jobs.gpus(job)));
     }
 
-    /// A job holds its GPUs no longer; since when it held them.
+    /// Records that a job has released its GPUs. Returns the instant of its start.
     pub(super) fn release(&mut self, jobs: &JobFacts, job: JobId) -> SimTime {
         let queue = self.queue(job);
         let (t, since) = self.held[job.index()];
@@ -99,7 +99,7 @@ impl Books {
         since
     }
 
-    /// Running jobs of a queue that have a priority.
+    /// Running jobs of a queue with a given priority.
     pub(super) fn equals(&self, queue: usize, priority: i64) -> impl Iterator<Item = JobId> {
         let first = (priority, Reverse(SimTime(i64::MAX)), 0);
         let last = (priority, Reverse(SimTime(i64::MIN)), u32::MAX);

@@ -1,20 +1,21 @@
-//! `kueue`: queues with quotas in a tree of cohorts, by the documentation of Kueue.
+//! `kueue`: queues with quotas in a tree of cohorts, according to the documentation of Kueue.
 //!
 //! | term of Kueue | here | meaning |
 //! |---|---|---|
 //! | `ClusterQueue` | [`Queue`], a leaf of [`Tree`] | jobs with a quota per GPU type |
-//! | cohort | an inner node of [`Tree`] | queues that lend each other what they do not use |
-//! | flavor | `GpuTypeId` | what quotas are counted in |
+//! | cohort | an inner node of [`Tree`] | queues that lend each other their unused quotas |
+//! | flavor | `GpuTypeId` | unit of quotas |
 //! | workload | `JobId` | a gang on one type |
-//! | inadmissible | [`Line::refuse`] | looked at in vain, until GPUs change hands |
-//! | nomination | [`Search::choose`] | on which type, and who is preempted |
+//! | inadmissible | [`Line::refuse`] | refused, until the assignment of GPUs changes |
+//! | nomination | [`Search::choose`] | choice of the type, and of the jobs to preempt |
 //!
-//! A decision is a number of cycles. In each, every queue sends its first job that was not looked at yet; each is given a
-//! choice by the state at the beginning; then those with one are admitted in order, unless one before them took their
-//! place. The decision is over when no job can be admitted. Who preempts starts in the same instant.
+//! A decision consists of cycles. In each cycle, every queue nominates its first job that was not tried yet. A choice
+//! is computed for each nominated job on the state at the beginning of the cycle. Then the jobs with a choice are
+//! admitted in order, unless an earlier one took their place. The decision ends when no job can be admitted. A job
+//! that preempts others starts at the same instant.
 //!
-//! A cycle costs O(queues + kinds of waiting jobs), and for each job that is looked at O(running jobs that it may preempt): none if
-//! its queue never preempts. Waiting jobs are not walked.
+//! A cycle costs O(queues + kinds of waiting jobs), plus O(running jobs that it may preempt) for each job that it
+//! tries; this is 0 if its queue never preempts. It does not walk over waiting jobs.
 
 mod books;
 mod params;
@@ -44,42 +45,42 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use waiting::{Line, Rank, Refused};
 
-/// Its queue may not use as much as it asks for, and it may not preempt enough.
+/// The queue of the job may not use that many more GPUs, and the job may not preempt enough.
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
-    "its queue may not use so many GPUs beside those that it holds, and it may not preempt enough",
+    "its queue may not use that many more GPUs, and it may not preempt enough",
     "its queue held {number} of the types that it can use; the quota left it no more, and it could not preempt enough",
 )
 .counts(Counted::Gpus);
 
-/// It was preempted, and may be admitted again from an instant on.
+/// The job was preempted, and can be admitted again only after `requeue_s`.
 static EVICTED: Reason = Reason::new(
     "evicted",
-    "it was preempted and may be admitted again only after requeue_s",
+    "it was preempted and can be admitted again only after requeue_s",
     "it was preempted and could not be admitted again before {until}",
 );
 
-/// Queue of jobs that name none.
+/// Queue of jobs without a label.
 const DEFAULT: &str = "default";
 
-/// Place of a job in its queue.
+/// Position of a job in its queue.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     rank: Rank,
-    /// Gangs and priorities that are alike, by number in the queue.
+    /// Number within the queue for jobs with equal gangs and priorities.
     kind: u32,
 }
 
-/// How often the GPUs in use have changed.
+/// Counters of changes in the assignment of GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// In any way: jobs start or may be preempted from now on, and all of below.
+    /// All changes: jobs that start or may be preempted from now on, and those counted in `room`.
     any: u64,
-    /// In a way that gives room to a job that preempts no other: jobs stop, servers come and go.
+    /// Changes that make room for a job without preemption: jobs that stop, servers that fail or come back.
     room: u64,
 }
 
-/// A job with a choice.
+/// A nominated job with a choice.
 #[derive(Debug)]
 struct Head {
     queue: usize,
@@ -96,10 +97,10 @@ pub(crate) struct Kueue {
     /// Lines with a waiting job.
     busy: BitSet,
     positions: Vec<Position>,
-    /// When preempted jobs may be admitted again.
+    /// Times at which preempted jobs can be admitted again.
     timers: JobTimers,
     state: State,
-    /// Whether less room may suit some gang: then every change may.
+    /// Whether less room may be better for some gang; then every change counts.
     is_non_monotone: bool,
 }
 
@@ -119,7 +120,7 @@ impl Kueue {
         }
     }
 
-    /// Gives each job its queue, and its position there.
+    /// Assigns each job to its queue, with its position there.
     fn line_up(&mut self, jobs: &JobFacts) {
         let mut members: Vec<Vec<JobId>> = vec![Vec::new(); self.books.queues.len()];
         for job in jobs.ids() {
@@ -131,7 +132,7 @@ impl Kueue {
             let mut kinds = FxHashMap::default();
             for (rank, &job) in members.iter().enumerate() {
                 let next = kinds.len() as u32;
-                // a job that preempts no other is refused whatever its priority
+                // without preemption, a refusal does not depend on the priority
                 let weighs = self.books.queues[queue].rules.may_preempt();
                 let priority = weighs.then(|| priority(jobs, job));
                 let alike = (self.books.places.class_of(job), priority);
@@ -147,7 +148,7 @@ impl Kueue {
         self.busy = BitSet::new(self.lines.len().max(1));
     }
 
-    /// Jobs that fit none of the types of their queue, alone on the empty cluster.
+    /// Jobs that fit on none of the types of their queue, alone on the empty cluster.
     fn unplaceable(&self, jobs: &JobFacts) -> Vec<JobId> {
         let books = &self.books;
         let fits = |job: JobId| {
@@ -175,7 +176,7 @@ impl Kueue {
         }
     }
 
-    /// Takes in what became of the last plan, and what happened since.
+    /// Records the effects of the last plan and the changes since.
     fn note(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, changes: &Changes) {
         for &job in changes.finished.iter().chain(&changes.requeued) {
             self.books.release(view.jobs(), job);
@@ -184,7 +185,7 @@ impl Kueue {
             self.has_room();
         }
         if !changes.started.is_empty() {
-            // they may be preempted from now on
+            // these jobs may be preempted from now on
             self.state.any += 1;
         }
         self.is_non_monotone = self.books.places.has_non_monotone(plan.free());
@@ -213,7 +214,7 @@ impl Kueue {
         }
     }
 
-    /// What the choices of a queue depend on.
+    /// The counter on which the choices of a queue depend.
     fn state_of(&self, queue: usize) -> u64 {
         if self.is_non_monotone || self.books.queues[queue].rules.may_preempt() {
             self.state.any << 1 | 1
@@ -222,7 +223,7 @@ impl Kueue {
         }
     }
 
-    /// The first job of each queue that has a choice, in the next cycle in which one is looked at; `None` if there is none.
+    /// The nominated jobs with a choice, one per queue, in the next cycle with a trial; `None` if there is none.
     fn nominate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Option<Vec<Head>> {
         let busy = self.busy.iter();
         let nexts: Vec<(usize, Option<(u32, Rank)>)> = busy
@@ -261,8 +262,9 @@ impl Kueue {
         }
     }
 
-    /// No job of this kind has a choice now. Where later jobs of equal priority may be preempted, it depends on how many run
-    /// that are later: so this is true up to the next of them, and from the last one before.
+    /// Records that no job of this kind has a choice now. If later jobs of equal priority may be preempted, the
+    /// result depends on the number of running jobs that are later. It is then valid only between the previous and
+    /// the next such job.
     fn refuse(&mut self, jobs: &JobFacts, job: JobId) {
         let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
         let mut known = Refused {
@@ -283,7 +285,7 @@ impl Kueue {
         self.lines[queue].refuse(position.rank, position.kind as usize, known);
     }
 
-    /// Admits heads, each if it still can be.
+    /// Admits the nominated jobs in order, unless an earlier one took their place.
     fn admit_all(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, mut heads: Vec<Head>) {
         let key = |head: &Head| (Reverse(priority(view.jobs(), head.job)), head.job);
         if self.params.fairness.is_none() {
@@ -300,8 +302,8 @@ impl Kueue {
         }
     }
 
-    /// Which of the heads is next with fair sharing: in the tree of the first queue, each node sends up the one that leaves
-    /// its side with the least share; ties by priority and age.
+    /// Chooses the next nominated job under fair sharing. In the tree of the first queue, each node passes up the job
+    /// that leaves its side with the smallest share; ties go by priority and age.
     fn tournament(&mut self, jobs: &JobFacts, heads: &[Head]) -> usize {
         let root = self.books.tree.root(heads[0].queue);
         let all = (0..heads.len()).filter(|&at| self.books.tree.holds(root, heads[at].queue));
@@ -329,7 +331,7 @@ impl Kueue {
         winners.min().expect("a head is below").1
     }
 
-    /// Share of a node once a job below it is admitted; then priority and age.
+    /// Share of a node after the admission of a job below it; then priority and age.
     fn claim(&mut self, jobs: &JobFacts, head: &Head, node: usize) -> Claim {
         let t = head.choice.gpu_type;
         let victims = head.choice.victims.iter().copied();
@@ -348,7 +350,7 @@ impl Kueue {
         (share, Reverse(priority(jobs, head.job)), head.job)
     }
 
-    /// Admits a job, unless what was admitted before it took its place.
+    /// Admits a job, unless an earlier admission took its place.
     fn admit(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, head: &Head) {
         let Head { queue, job, choice } = head;
         let (job, t, jobs) = (*job, choice.gpu_type, view.jobs());
@@ -391,7 +393,7 @@ impl Kueue {
         }
     }
 
-    /// Queue of each job.
+    /// Returns the queue of each job.
     fn assign(&self, jobs: &JobFacts, is_one: bool) -> Result<Vec<u32>, PolicyError> {
         if is_one {
             return Ok(vec![0; jobs.len()]);
@@ -421,7 +423,7 @@ impl Kueue {
     }
 }
 
-/// What the next job to be admitted has least of.
+/// Sort key of admission; the smallest comes first.
 type Claim = (Share, Reverse<i64>, JobId);
 
 /// The queue of all jobs, with all GPUs of the cluster.

@@ -1,4 +1,4 @@
-//! What queues and cohorts may say.
+//! Parameters of queues and cohorts.
 
 use crate::params::ParamReader;
 use crate::place::PlacementParams;
@@ -23,33 +23,33 @@ words! {
 }
 
 words! {
-    /// What a job without a place does to those behind it.
+    /// Effect of a job without a place on the jobs behind it.
     pub enum Strategy {
-        /// It lets them pass.
+        /// They may pass.
         BestEffortFifo = "BestEffortFIFO",
-        /// It keeps them waiting.
+        /// They wait as well.
         StrictFifo = "StrictFIFO",
     }
 }
 
 words! {
-    /// Which jobs of its own queue a job may preempt.
+    /// Jobs of its own queue that a job may preempt.
     pub enum Within {
         /// None.
         Never = "Never",
-        /// Those of lower priority.
+        /// Jobs with lower priority.
         LowerPriority = "LowerPriority",
-        /// Those and later ones of equal priority.
+        /// Jobs with lower priority, and later ones with equal priority.
         LowerOrNewerEqualPriority = "LowerOrNewerEqualPriority",
     }
 }
 
 words! {
-    /// Which jobs of queues that borrow a job may preempt.
+    /// Jobs of borrowing queues that a job may preempt.
     pub enum Reclaim {
         /// None.
         Never = "Never",
-        /// Those of lower priority.
+        /// Jobs with lower priority.
         LowerPriority = "LowerPriority",
         /// Any.
         Any = "Any",
@@ -57,47 +57,47 @@ words! {
 }
 
 words! {
-    /// Which jobs of queues that borrow a job may preempt that borrows itself.
+    /// Jobs of borrowing queues that a borrowing job may preempt.
     pub enum Borrow {
         /// None.
         Never = "Never",
-        /// Those of lower priority.
+        /// Jobs with lower priority.
         LowerPriority = "LowerPriority",
     }
 }
 
 words! {
-    /// What to do where a job fits on a GPU type by borrowing.
+    /// Choice if a job fits on a GPU type by borrowing.
     pub enum WhenCanBorrow {
-        /// Take it.
+        /// Take this type.
         Borrow = "Borrow",
-        /// Look at the next type first.
+        /// Try the next type first.
         TryNextFlavor = "TryNextFlavor",
     }
 }
 
 words! {
-    /// What to do where a job fits on a GPU type by preemption.
+    /// Choice if a job fits on a GPU type by preemption.
     pub enum WhenCanPreempt {
-        /// Look at the next type first.
+        /// Try the next type first.
         TryNextFlavor = "TryNextFlavor",
-        /// Take it.
+        /// Take this type.
         Preempt = "Preempt",
     }
 }
 
 words! {
-    /// When fair sharing lets a job preempt one of a queue that borrows.
+    /// Condition under fair sharing for preempting a job of a borrowing queue.
     pub enum Fairness {
-        /// Its side has at most the share that the other has afterwards.
+        /// The share of its side is at most that of the other side afterwards.
         Final = "LessThanOrEqualToFinalShare",
-        /// Its side has less than the other has before.
+        /// The share of its side is below that of the other side before.
         Initial = "LessThanInitialShare",
     }
 }
 
 impl QueueLabel {
-    /// The column of it.
+    /// The column of this label.
     pub(super) fn of(self, labels: &Labels) -> &Label {
         match self {
             Self::Vc => &labels.vc,
@@ -109,21 +109,21 @@ impl QueueLabel {
     }
 }
 
-/// How a queue treats its jobs.
+/// Rules of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub strategy: Strategy,
     pub within: Within,
     pub reclaim: Reclaim,
     pub borrow: Borrow,
-    /// Highest priority of a job that is preempted for one that borrows.
+    /// Maximum priority of a job that is preempted for a borrowing job.
     pub borrow_max: i64,
     pub when_can_borrow: WhenCanBorrow,
     pub when_can_preempt: WhenCanPreempt,
 }
 
 impl Rules {
-    /// What a queue does that says nothing.
+    /// Rules of a queue without settings.
     pub(super) const DEFAULT: Self = Self {
         strategy: Strategy::BestEffortFifo,
         within: Within::Never,
@@ -152,26 +152,26 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Whether a job of the queue may ever preempt another.
+    /// Returns whether the queue allows any preemption.
     pub(super) fn may_preempt(&self) -> bool {
         self.within != Within::Never || self.reclaim != Reclaim::Never
     }
 }
 
-/// A positive number, or 0, as a fraction of whole numbers.
+/// A number >= 0 as a fraction of whole numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weight {
     pub over: i128,
     pub under: i128,
 }
 
-/// Most of either part of a weight. With [`GPUS_MAX`], products of shares stay in 128 bits.
+/// Maximum of numerator and denominator of a weight. With [`GPUS_MAX`], products of shares stay within 128 bits.
 const WEIGHT_MAX: i128 = 1_000_000;
-/// Most GPUs that a quota names.
+/// Maximum number of GPUs in a quota.
 const GPUS_MAX: f64 = 16_777_216.0;
 
 impl Weight {
-    /// The weight of who names none.
+    /// The default weight.
     pub(super) const ONE: Self = Self { over: 1, under: 1 };
 
     fn read(row: &ParamReader) -> Result<Self, PolicyError> {
@@ -187,7 +187,7 @@ impl Weight {
     }
 }
 
-/// GPUs of one type.
+/// Quota for GPUs of one type.
 #[derive(Clone, Debug)]
 pub(crate) struct Flavor {
     pub row: ParamReader,
@@ -223,7 +223,7 @@ pub(crate) struct Group {
     pub above: Option<String>,
     pub weight: Weight,
     pub flavors: Vec<Flavor>,
-    /// Those of a queue.
+    /// Rules, for a queue.
     pub rules: Rules,
 }
 
@@ -254,19 +254,19 @@ impl Group {
 #[derive(Clone, Debug)]
 pub(crate) struct KueueParams {
     pub queue_by: QueueLabel,
-    /// None = one queue of all jobs and all GPUs.
+    /// `None` means one queue with all jobs and all GPUs.
     pub queues: Vec<Group>,
     pub cohorts: Vec<Group>,
-    /// How the shares of queues decide; none without fair sharing.
+    /// Rules of fair sharing; `None` if it is off.
     pub fairness: Option<Vec<Fairness>>,
     pub requeue: SimSpan,
     pub placement: PlacementParams,
-    /// For errors.
+    /// Reader for error messages.
     pub reader: ParamReader,
 }
 
 impl KueueParams {
-    /// Reads them.
+    /// Reads the parameters.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let queues = groups(params, "queues", |row| {
             Group::read(row, "cohort", Rules::read(row)?)

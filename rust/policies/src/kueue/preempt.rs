@@ -1,5 +1,5 @@
-//! On which GPU type a job is admitted, and whom it preempts for that: tried on the quotas and on the draft of the plan,
-//! and undone.
+//! Chooses the GPU type on which a job is admitted, and the jobs that it preempts. Choices are tried on the quotas
+//! and on the draft of the plan, and undone.
 
 use super::books::{Books, Candidate, priority};
 use super::params::{Borrow, Fairness, Reclaim, WhenCanBorrow, WhenCanPreempt, Within};
@@ -9,16 +9,16 @@ use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How a job could be admitted.
+/// A possible admission of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub gpu_type: GpuTypeId,
-    /// Whether its queue borrows for it.
+    /// Whether its queue borrows for this job.
     pub borrows: bool,
     pub victims: Vec<JobId>,
 }
 
-/// Looks for the way in which a job is admitted; leaves everything as it was.
+/// Searches for a possible admission of a job; leaves the state unchanged.
 pub(super) struct Search<'a, 'v, 'p> {
     pub books: &'a mut Books,
     pub view: &'a ClusterView<'v>,
@@ -27,7 +27,7 @@ pub(super) struct Search<'a, 'v, 'p> {
     pub fairness: Option<&'a [Fairness]>,
 }
 
-/// A job that asks for GPUs of a type.
+/// A request of a job for GPUs of a type.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
     job: JobId,
@@ -37,17 +37,17 @@ struct Ask {
     t: GpuTypeId,
 }
 
-/// What a job must fit into.
+/// Limits that apply to a job.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// GPUs that its queue will hold beyond those that it holds: its gang, or none if that is counted already.
+    /// Number of GPUs added to the usage of its queue: its gang size, or 0 if already counted.
     more: i64,
-    /// A node that may not borrow for it.
+    /// A node that may not borrow for the job.
     inside: Option<usize>,
 }
 
 impl Search<'_, '_, '_> {
-    /// The best of the types of its queue, as far as the queue wants to look.
+    /// Returns the best choice among the types of its queue, as far as the queue searches.
     pub(super) fn choose(&mut self, job: JobId) -> Option<Choice> {
         let queue = self.books.queue(job);
         let rules = self.books.queues[queue].rules;
@@ -105,7 +105,7 @@ impl Search<'_, '_, '_> {
         i64::from(self.view.jobs().gpus(job))
     }
 
-    /// Whether the quotas let a job run, and the placement rule finds GPUs for it.
+    /// Returns whether the quotas allow a job, and the placement rule finds GPUs for it.
     fn fits(&mut self, ask: Ask, limits: Limits) -> bool {
         let (tree, places) = (&self.books.tree, &mut self.books.places);
         if let Some(node) = limits.inside
@@ -120,7 +120,7 @@ impl Search<'_, '_, '_> {
         places.place_on(self.plan, class, ask.job, ask.t).is_some()
     }
 
-    /// Running jobs on the type that the job may preempt, in the order in which they go.
+    /// Running jobs on the type that the job may preempt, in the order of preemption.
     fn candidates(&self, ask: Ask) -> Vec<Candidate> {
         let (books, now) = (&*self.books, self.view.now());
         let rules = books.queues[ask.queue].rules;
@@ -132,7 +132,7 @@ impl Search<'_, '_, '_> {
                 place,
                 queue,
             });
-            // what starts in this instant stays
+            // jobs that start at this instant are not preempted
             found.extend(there.filter(|one| one.place.1 != Reverse(now) && may(one)));
         };
         let is_lower = |one: &Candidate| one.priority() < ask.priority;
@@ -155,7 +155,7 @@ impl Search<'_, '_, '_> {
         found
     }
 
-    /// Whom to preempt for the job on a type; none where that does not help.
+    /// Returns the jobs to preempt on a type; empty if preemption does not help.
     fn victims(&mut self, ask: Ask) -> Vec<JobId> {
         if !self.books.queues[ask.queue].rules.may_preempt() {
             return Vec::new();
@@ -171,7 +171,7 @@ impl Search<'_, '_, '_> {
         victims.iter().map(Candidate::job).collect()
     }
 
-    // Trial
+    // Trials
 
     fn take_away(&mut self, t: GpuTypeId, one: &Candidate) {
         let gpus = self.gpus(one.job());
@@ -186,7 +186,7 @@ impl Search<'_, '_, '_> {
         self.plan.take(&run.only().gpus);
     }
 
-    /// Puts back, from the last to the first, whom the job can do without; returns the others, in their order.
+    /// Restores jobs that need not be preempted, from last to first; returns the others in order.
     fn fewer(&mut self, ask: Ask, limits: Limits, chosen: Vec<Candidate>) -> Vec<Candidate> {
         let mut needed = Vec::new();
         for one in chosen.into_iter().rev() {
@@ -250,13 +250,13 @@ impl Search<'_, '_, '_> {
         self.greedy(ask, &keep(&|_| false), anywhere)
     }
 
-    /// Takes jobs away in order until the job fits, then as few of them as will do.
+    /// Preempts jobs in order until the job fits, then restores as many as possible.
     fn greedy(&mut self, ask: Ask, found: &[Candidate], limits: Limits) -> Vec<Candidate> {
         let mark = self.plan.mark();
         let mut chosen = Vec::new();
         let mut fits = false;
         for one in found {
-            // a queue that no longer borrows is left alone
+            // a queue that no longer borrows is not preempted further
             if !one.is_own && !self.books.tree.lends(ask.queue, one.queue, ask.t) {
                 continue;
             }
@@ -281,7 +281,7 @@ impl Search<'_, '_, '_> {
     fn fair(&mut self, ask: Ask, found: Vec<Candidate>, rules: &[Fairness]) -> Vec<Candidate> {
         let mark = self.plan.mark();
         let mut chosen = Vec::new();
-        // from here on the job counts as admitted
+        // the job counts as admitted from here on
         self.books.tree.take(ask.queue, ask.t, ask.gpus);
         let fits = self.take_fairly(ask, found, rules, &mut chosen);
         if fits {
@@ -300,7 +300,7 @@ impl Search<'_, '_, '_> {
         if fits { chosen } else { Vec::new() }
     }
 
-    /// Takes jobs away, by one rule after the other, until the job fits; whether it does.
+    /// Preempts jobs under one rule after the other until the job fits. Returns whether it does.
     fn take_fairly(
         &mut self,
         ask: Ask,
@@ -333,7 +333,7 @@ impl Search<'_, '_, '_> {
         false
     }
 
-    /// Goes from the root to the queue with the largest share on the way, of those with candidates.
+    /// Descends from the root to a queue with candidates, each time to the child with the largest share.
     fn target(&self, ask: Ask, pools: &mut Pools) -> Option<usize> {
         let tree = &self.books.tree;
         let root = tree.root(ask.queue);
@@ -351,7 +351,7 @@ impl Search<'_, '_, '_> {
                 node = child;
                 continue;
             }
-            // a dead end: what it led to borrows no more
+            // dead end: the queues below no longer borrow
             pools.clear(tree, node);
             tree.parent(node)?;
             node = root;
@@ -359,7 +359,7 @@ impl Search<'_, '_, '_> {
         pools.of.contains_key(&node).then_some(node)
     }
 
-    /// The first candidate of a queue that a rule lets the job preempt.
+    /// The first candidate of a queue that a rule allows the job to preempt.
     fn first_fair(
         &mut self,
         ask: Ask,
@@ -389,7 +389,7 @@ impl Search<'_, '_, '_> {
 /// Candidates by queue.
 struct Pools {
     of: BTreeMap<usize, Vec<Candidate>>,
-    /// Queues with candidates below each node.
+    /// Number of queues with candidates below each node.
     below: Vec<u32>,
 }
 

@@ -1,14 +1,15 @@
-//! Quotas in a tree: queues below cohorts, and what each has left, lends and borrows.
+//! Quotas in a tree: queues below cohorts, with what each has left, lends and borrows.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | left | `Tree::left` | of a queue its nominal quota without its usage; of a cohort its own nominal quota and what its children lend: of each the least of what it has left and its lending limit |
-//! | lendable | `Node::lendable` | the same while nothing runs |
-//! | reach | `Node::reach` | what a node could use at most, with all that it may borrow |
-//! | share | `Tree::share` | what a node borrows, over the reach of its parent, over its weight |
+//! | left | `Tree::left` | for a queue: nominal quota minus usage; for a cohort: its own nominal quota plus what its
+//! children lend, which for each child is at most its lending limit |
+//! | lendable | `Node::lendable` | the same without running jobs |
+//! | reach | `Node::reach` | maximum usage of a node, including all that it may borrow |
+//! | share | `Tree::share` | borrowed GPUs of a node divided by the reach of its parent and by its weight |
 //!
-//! A node borrows where it has less than nothing left. All of it is counted in GPUs of one type; a share is over all types.
-//! A change of usage goes up from the queue until it is no longer felt: O(depth).
+//! A node borrows if `left` is negative. Quotas are in GPUs of one type; a share covers all types. A change of usage
+//! propagates from the queue towards the root until it has no effect: O(depth).
 
 use super::params::{Flavor, Group, KueueParams, Weight};
 use gangline_engine::PolicyError;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 /// More than any sum of quotas.
 const NO_LIMIT: i64 = i64::MAX / 4;
 
-/// GPUs of one type.
+/// Quota for GPUs of one type.
 #[derive(Clone, Copy, Debug)]
 struct Quota {
     nominal: i64,
@@ -40,9 +41,9 @@ impl Quota {
 struct Node {
     parent: Option<usize>,
     children: Vec<usize>,
-    /// Place in the order of names; of equal ones cohorts come first.
+    /// Position in the order of names; cohorts come first on a tie.
     name_rank: usize,
-    /// Numbers of a walk through the tree: those of the nodes below are between the two.
+    /// Preorder numbers: those of the nodes below lie between the two.
     span: (usize, usize),
     weight: Weight,
     /// By GPU type.
@@ -52,7 +53,7 @@ struct Node {
     left: Vec<i64>,
 }
 
-/// A borrowed part, exact: the quotient of the two. Infinite where the whole is 0.
+/// A borrowed part as an exact quotient. Infinite if the whole is 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     borrowed: i128,
@@ -105,7 +106,7 @@ impl Tree {
             .collect();
         let mut parents = Vec::new();
         for group in &all {
-            // a cohort that is only named by others has no quota of its own
+            // a cohort that is only referenced has no quota of its own
             let next = queues + numbers.len();
             let above = group.above.as_ref();
             let number = above.map(|name| *numbers.entry(name.clone()).or_insert(next));
@@ -150,7 +151,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Works out what stays as it is during a run: spans, what can be lent and reached.
+    /// Computes what is constant during a run: spans, lendable quotas and reaches.
     fn derive(&mut self, types: usize) {
         let mut order = Vec::with_capacity(self.nodes.len());
         let mut stack: Vec<usize> = self.roots().collect();
@@ -209,12 +210,12 @@ impl Tree {
         self.nodes[node].parent
     }
 
-    /// What is directly below a cohort.
+    /// Direct children of a cohort.
     pub(super) fn children(&self, node: usize) -> &[usize] {
         &self.nodes[node].children
     }
 
-    /// Place in the order of names.
+    /// Position in the order of names.
     pub(super) fn name_rank(&self, node: usize) -> usize {
         self.nodes[node].name_rank
     }
@@ -224,24 +225,24 @@ impl Tree {
         std::iter::successors(Some(node), |&at| self.nodes[at].parent)
     }
 
-    /// The top of a node's tree.
+    /// Root of a node's tree.
     pub(super) fn root(&self, node: usize) -> usize {
         self.path(node).last().expect("a path holds its start")
     }
 
-    /// Whether a node is another or above it.
+    /// Returns whether a node is equal to another one or above it.
     pub(super) fn holds(&self, node: usize, other: usize) -> bool {
         let (first, last) = self.nodes[node].span;
         (first..last).contains(&self.nodes[other].span.0)
     }
 
-    /// The last node on the way up from one that is not above another.
+    /// The last node on the path upwards that is not above another node.
     pub(super) fn side(&self, node: usize, other: usize) -> usize {
         let side = self.path(node).take_while(|&at| !self.holds(at, other));
         side.last().unwrap_or(node)
     }
 
-    /// What a node has left of a type; less than nothing where it borrows.
+    /// Remaining quota of a node for a type; negative if it borrows.
     pub(super) fn left(&self, node: usize, t: GpuTypeId) -> i64 {
         self.nodes[node].left[t.index()]
     }
@@ -251,12 +252,12 @@ impl Tree {
         self.nodes[queue].quotas[t.index()].nominal - self.left(queue, t)
     }
 
-    /// Whether a queue uses more than its own with so many more GPUs.
+    /// Returns whether a queue borrows with this many more GPUs.
     pub(super) fn borrows(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         self.left(queue, t) < gpus
     }
 
-    /// The jobs of a queue hold so many more GPUs, or fewer.
+    /// Changes the usage of a queue by this many GPUs.
     pub(super) fn take(&mut self, queue: usize, t: GpuTypeId, gpus: i64) {
         let (mut next, mut by) = (Some(queue), gpus);
         while let Some(at) = next.filter(|_| by != 0) {
@@ -268,7 +269,8 @@ impl Tree {
         }
     }
 
-    /// What each node from a queue to its root has left with so many more GPUs in use, from a state of the tree.
+    /// Remaining quota of each node from a queue to its root with this many more GPUs in use, given a state of the
+    /// tree.
     fn climb<'a>(
         &'a self,
         queue: usize,
@@ -297,33 +299,33 @@ impl Tree {
         left >= -limit
     }
 
-    /// Whether neither a queue nor a cohort above it borrows more than it may with so many more GPUs in use.
+    /// Returns whether neither a queue nor a cohort above it exceeds its borrowing limit with this many more GPUs.
     pub(super) fn has_quota(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         let mut path = self.climb(queue, t, gpus, |node| &node.left);
         path.all(|at| self.is_within(at, t))
     }
 
-    /// The same while nothing else runs.
+    /// Like `has_quota`, without other running jobs.
     pub(super) fn could_have(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         let mut path = self.climb(queue, t, gpus, |node| &node.lendable);
         path.all(|at| self.is_within(at, t))
     }
 
-    /// What a node above a queue has left with so many more GPUs in use there.
+    /// Remaining quota of a node above a queue with this many more GPUs in use by the queue.
     pub(super) fn left_with(&self, node: usize, queue: usize, t: GpuTypeId, gpus: i64) -> i64 {
         let mut path = self.climb(queue, t, gpus, |node| &node.left);
         let found = path.find(|&(at, _)| at == node);
         found.map_or_else(|| self.left(node, t), |(_, left)| left)
     }
 
-    /// The same while nothing else runs.
+    /// Like `left_with`, without other running jobs.
     pub(super) fn left_alone(&self, node: usize, queue: usize, t: GpuTypeId, gpus: i64) -> i64 {
         let mut path = self.climb(queue, t, gpus, |node| &node.lendable);
         let found = path.find(|&(at, _)| at == node);
         found.map_or_else(|| self.nodes[node].lendable[t.index()], |(_, left)| left)
     }
 
-    /// Borrowed part of what there is to share, by weight.
+    /// Share of a node: its borrowed GPUs relative to what can be shared, divided by its weight.
     pub(super) fn share(&self, node: usize) -> Share {
         let node = &self.nodes[node];
         let borrowed: i64 = node.left.iter().map(|&left| (-left).max(0)).sum();
@@ -337,13 +339,13 @@ impl Tree {
         }
     }
 
-    /// Whether another queue and all cohorts above it, up to those that it has in common with a queue, borrow.
+    /// Returns whether another queue and all cohorts above it, below their common cohort with `queue`, borrow.
     pub(super) fn lends(&self, queue: usize, other: usize, t: GpuTypeId) -> bool {
         let mut apart = self.path(other).take_while(|&at| !self.holds(at, queue));
         apart.all(|at| self.left(at, t) < 0)
     }
 
-    /// Queues of the tree of a queue that lend to it in this sense.
+    /// Queues in the tree of a queue from which it may reclaim GPUs, as `lends` defines.
     pub(super) fn borrowers(&self, queue: usize, t: GpuTypeId) -> Vec<usize> {
         let (mut found, mut stack) = (Vec::new(), Vec::new());
         for above in self.path(queue).skip(1) {
@@ -376,7 +378,7 @@ fn quotas(group: Option<&Group>, cluster: &ClusterSpec) -> Result<Vec<Quota>, Po
     Ok(quotas)
 }
 
-/// The GPU type that a flavor names.
+/// The GPU type of a flavor.
 pub(super) fn type_of(flavor: &Flavor, cluster: &ClusterSpec) -> Result<GpuTypeId, PolicyError> {
     let types = cluster.gpu_types();
     let found = types.iter().position(|kind| kind.name == flavor.gpu);

@@ -1,26 +1,26 @@
-//! Who waits in which queue, and which of them a cycle looks at.
+//! Waiting jobs by queue, and the ones that a cycle tries.
 //!
-//! In each cycle a queue sends its first job that was not looked at yet in this decision. Most of them would be looked at
-//! in vain: jobs of one *kind* (queue, gang, priority) are all refused while the GPUs that are held stay the same. So a
-//! line knows, for each kind, that it was refused and at which state, and how many jobs come before its next one that is
-//! worth a look. Cycles in which no queue has one are passed over at once: O(kinds log n) for a decision, however many
-//! jobs wait.
+//! In each cycle a queue nominates its first job that was not tried yet in this decision. Most trials would fail:
+//! jobs of one *kind* (queue, gang, priority) are all refused while the assignment of GPUs stays the same. So a line
+//! stores for each kind the state at which it was refused, and the number of jobs before its next job worth trying.
+//! Cycles in which no queue has one are skipped at once. A decision costs O(kinds log n), for any number of waiting
+//! jobs.
 
 use gangline_engine::{BitSet, Fenwick};
 use gangline_model::JobId;
 use std::collections::BTreeSet;
 
-/// Place of a job in its queue: by priority, then arrival and index.
+/// Position of a job in its queue: by priority, then arrival and index.
 pub(super) type Rank = u32;
 
-/// The ranks of one kind that are known to be refused.
+/// The range of ranks of one kind that is known to be refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// State of the GPUs held.
+    /// State of the assignment of GPUs.
     pub state: u64,
-    /// From this rank on.
+    /// First rank of the range.
     pub from: Rank,
-    /// Up to this one, which may not be.
+    /// End of the range, not included.
     pub until: Rank,
 }
 
@@ -32,7 +32,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Its first job from a rank on that is worth a look.
+    /// Its first job from a rank on that is worth trying.
     fn next(&self, first: Rank, state: u64) -> Option<Rank> {
         let next = *self.waiting.range(first..).next()?;
         match self.refused.filter(|known| known.state == state) {
@@ -48,20 +48,20 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Line {
     is_strict: bool,
-    /// All of the trace, by rank.
+    /// All jobs in the trace, by rank.
     jobs: Vec<JobId>,
     kinds: Vec<Kind>,
     /// Kinds with a waiting job.
     busy: BitSet,
-    /// Which ranks wait.
+    /// Ranks of waiting jobs.
     there: Fenwick,
     count: u32,
-    /// Waiting jobs before this rank were looked at in this decision.
+    /// Waiting jobs before this rank were tried in this decision.
     first: Rank,
 }
 
 impl Line {
-    /// The line of these jobs, by rank, of so many kinds.
+    /// A line of these jobs, by rank, with this many kinds.
     pub(super) fn new(jobs: Vec<JobId>, kinds: usize, is_strict: bool) -> Self {
         Self {
             is_strict,
@@ -89,7 +89,7 @@ impl Line {
         (self.count > 0).then(|| self.there.find(0).0 as Rank)
     }
 
-    /// A job of a kind waits.
+    /// Adds a waiting job of a kind.
     pub(super) fn join(&mut self, rank: Rank, kind: usize) {
         self.kinds[kind].waiting.insert(rank);
         self.busy.insert(kind);
@@ -97,7 +97,7 @@ impl Line {
         self.count += 1;
     }
 
-    /// A job of a kind waits no longer.
+    /// Removes a job of a kind.
     pub(super) fn leave(&mut self, rank: Rank, kind: usize) {
         let waiting = &mut self.kinds[kind].waiting;
         waiting.remove(&rank);
@@ -108,12 +108,12 @@ impl Line {
         self.count -= 1;
     }
 
-    /// No job was looked at.
+    /// Marks all jobs as not tried.
     pub(super) fn restart(&mut self) {
         self.first = 0;
     }
 
-    /// How many jobs come before the next one that is worth a look, and that one.
+    /// Number of jobs before the next one worth trying, and that job.
     pub(super) fn next(&self, state: u64) -> Option<(u32, Rank)> {
         if self.is_strict {
             let head = self.head().filter(|&head| head >= self.first)?;
@@ -124,7 +124,7 @@ impl Line {
         Some((self.there.before(next as usize) - self.seen(), next))
     }
 
-    /// The first job of each kind, from a rank on, that is worth a look.
+    /// The first job of each kind, from a rank on, that is worth trying.
     fn nexts(&self, first: Rank, state: u64) -> impl Iterator<Item = Rank> {
         let kinds = self.busy.iter();
         kinds.filter_map(move |kind| self.kinds[kind].next(first, state))
@@ -134,7 +134,7 @@ impl Line {
         self.there.before(self.first as usize)
     }
 
-    /// So many jobs are passed over: they would be refused.
+    /// Skips this many jobs, which would be refused.
     pub(super) fn pass(&mut self, jobs: u32) {
         if jobs == 0 {
             return;
@@ -151,7 +151,7 @@ impl Line {
         };
     }
 
-    /// A job of a kind was refused.
+    /// Records that a job of a kind was refused.
     pub(super) fn refuse(&mut self, rank: Rank, kind: usize, known: Refused) {
         self.kinds[kind].refused = Some(known);
         self.first = rank + 1;
@@ -184,7 +184,7 @@ mod tests {
         line.refuse(0, 0, ALL);
         assert_eq!(line.next(7), Some((0, 1)));
         line.leave(1, 1);
-        // rank 2 is of the refused kind: it is looked at in vain first
+        // rank 2 is of the refused kind, so it is skipped
         assert_eq!(line.next(7), Some((1, 3)));
         line.pass(1);
         line.refuse(3, 1, ALL);
