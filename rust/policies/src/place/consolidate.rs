@@ -1,11 +1,12 @@
-//! `consolidate`: one server, else one rack, else several racks. With `fewest_servers` it walks racks.
+//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers` it visits racks one
+//! by one.
 
 use super::{Fit, Level, Pick, PlacementParams, RackChoice};
 use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::GpuTypeId;
 use smallvec::SmallVec;
 
-/// The steps of the rule in order; a wider tier only where no narrower one has room.
+/// The steps of the rule in order; a wider tier is used only if no narrower one has room.
 pub(super) fn place(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -17,7 +18,7 @@ pub(super) fn place(
         return true;
     }
     if level == Level::Network && free.pool(gpu_type).free_total() == gpus {
-        // a full cluster made room for this gang alone: there is no choice
+        // only these GPUs are free, so there is no choice
         picks.extend(all_free(free.pool(gpu_type)));
         return true;
     }
@@ -31,7 +32,7 @@ fn all_free(pool: &TypePool) -> impl Iterator<Item = Pick> {
     servers.map(|(at, gpus)| Pick { at, gpus })
 }
 
-/// One step of the rule alone, whatever the others would find.
+/// One step of the rule alone, independent of the others.
 pub(crate) fn at_level(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -69,7 +70,7 @@ pub(crate) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> 
     }
 }
 
-/// The rack with room that the parameters prefer, of those that are not taken.
+/// The rack with room that the parameters prefer, among those not taken.
 pub(crate) fn rack(
     params: &PlacementParams,
     pool: &mut TypePool,
@@ -89,8 +90,7 @@ pub(crate) fn rack(
     }
 }
 
-/// The rack with room that follows another in the order of free GPUs, then index; the first one without
-/// another.
+/// The rack with room after another one in the order of free GPUs, then index; without another one, the first.
 fn fuller_rack(
     pool: &mut TypePool,
     gpus: u32,
@@ -107,7 +107,7 @@ fn fuller_rack(
     next
 }
 
-/// Walks the racks with room, at most all of them, and stops at one where no rack could do better.
+/// Visits the racks with room, at most all of them, and stops at a rack that cannot be improved on.
 fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let least = gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;
     let mut best: Option<(usize, usize)> = None;
@@ -126,7 +126,7 @@ fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Op
     best.map(|(_, rack)| rack)
 }
 
-/// How many servers a best-fit fill of the rack takes, or `limit` if that many or more.
+/// Number of servers that a best-fit fill of the rack takes, or `limit` if there are that many or more.
 pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit: usize) -> usize {
     let mut rest = gpus;
     let mut servers = 0;
@@ -143,8 +143,8 @@ pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit
     limit
 }
 
-/// Takes `gpus` inside a rack that has as many free. Best: the fullest shares first, so that the
-/// fewest servers are used, the rest on the server where it fits best. First: in index order.
+/// Takes `gpus` inside a rack with at least that many free. Best: the fullest shares first, so that the gang uses the
+/// fewest servers, and the rest on the server where it fits best. First: in index order.
 pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks: &mut Vec<Pick>) {
     let servers = pool.rack_servers(rack);
     let mut rest = gpus;
@@ -165,8 +165,7 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
             picks.push(Pick { at, gpus: free });
             rest -= free;
         } else {
-            // a smaller server that is enough has not been taken yet; of equal ones this is the
-            // first
+            // a smaller server that is enough has not been taken yet; on a tie this is the first one
             let best = servers
                 .best_fit(rest)
                 .filter(|&(_, smaller)| smaller < free);
@@ -183,8 +182,8 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
     unreachable!("the rack has {gpus} free GPUs");
 }
 
-/// Whole racks while the gang has use for all their free GPUs, the fullest share first, then the rest as on
-/// a cluster without them.
+/// Takes whole racks, the fullest first, while the gang needs all their free GPUs. The rest is placed as on a cluster
+/// without these racks.
 fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut Vec<Pick>) {
     let mut rest = gpus;
     let mut taken: SmallVec<[usize; 16]> = SmallVec::new();
@@ -221,10 +220,10 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
     }
 }
 
-/// All free GPUs of some racks (sorted), in any order: picks are sorted at the end.
+/// All free GPUs of some racks (sorted), in any order: picks are sorted later.
 fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<Pick>) {
     if pool.free_total() <= 2 * gpus {
-        // few servers have a free GPU: to look at all of them costs less than to ask each rack
+        // few servers have a free GPU, so a scan of all of them costs less than a query per rack
         picks.extend(
             all_free(pool).filter(|pick| racks.binary_search(&pool.rack_of(pick.at)).is_ok()),
         );
@@ -236,7 +235,7 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
     }
 }
 
-/// As [`server`], outside some racks (sorted). It passes over no more servers than the gang has taken in these racks.
+/// Like [`server`], outside some racks (sorted). It skips at most the servers that the gang uses in these racks.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
     let is_outside = |at: &usize| taken.binary_search(&pool.rack_of(*at)).is_err();
@@ -248,7 +247,7 @@ fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Opti
     }
 }
 
-/// Picks all free GPUs of a rack and takes them out of the scratch.
+/// Picks all free GPUs of a rack and takes them off the draft.
 pub(crate) fn take_rack(
     free: &mut FreeIndex,
     gpu_type: GpuTypeId,

@@ -1,9 +1,9 @@
-//! Which GPUs a gang gets: one library of placement rules for every policy.
+//! Placement: one library of rules for every policy that choose the GPUs of a gang.
 //!
-//! A rule sees the free GPUs of one type and answers with a set of them or with nothing. It never
-//! changes state (what it tries on the index it takes back), never sees the clock, and draws random
-//! numbers only from the stream keyed by (seed, job, starts), so that an answer does not depend on
-//! earlier questions. A placement costs O(servers taken x log n), unless it says that it walks racks.
+//! A rule gets the free GPUs of one type and returns a set of them or nothing. It never changes state (it undoes its
+//! trials on the index) and never reads the clock. Random numbers come only from the stream keyed by (seed, job,
+//! starts), so a result does not depend on earlier queries. A placement costs O(servers taken x log n), unless it
+//! visits racks.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -30,22 +30,22 @@ use gangline_rng::{Purpose, Stream};
 use slots::aligned_mask;
 use speeds::{Speeds, Waits};
 
-/// What a gang asks for.
+/// Demand of a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// The job: key of its random draws.
     pub job: JobId,
     /// Gang size, at least 1.
     pub gpus: u32,
-    /// Where it waits for a narrow place (rule `skew` only).
+    /// Types on which it waits for a narrow place (rule `skew` only).
     pub skew: Skew,
-    /// How often it has started so far: key of its random draws.
+    /// Number of starts so far: key of its random draws.
     pub starts: u32,
     /// Widest tier allowed for this call (rule `consolidate` only; the parameter may be narrower).
     pub max_level: Level,
 }
 
-/// GPUs taken on one server: its position in the pool, and how many.
+/// GPUs taken on one server: its position in the pool, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pick {
     pub(crate) at: usize,
@@ -56,27 +56,27 @@ pub(crate) struct Pick {
 #[derive(Clone, Debug)]
 pub struct Placer {
     params: PlacementParams,
-    /// Whether the rule is `consolidate` with best fit, which first looks for one server: O(1).
+    /// Whether the rule is `consolidate` with best fit, which first tries one server in O(1).
     is_bucket_first: bool,
     draws: Stream,
     high_skew_by_label: Vec<bool>,
-    /// For the rules that ask the network.
+    /// For the rules that use the network model.
     speeds: Option<Speeds>,
-    /// Reused between calls.
+    /// Reused by all calls.
     picks: Vec<Pick>,
 }
 
-/// Whether enough servers, in whatever racks, have enough free GPUs for a gang on the fewest servers of the largest
-/// size: necessary, not sufficient. O(1). `gpus` is more than one server has.
+/// Returns whether enough servers, in any racks, have enough free GPUs for a gang on the fewest servers of the
+/// largest size. This is necessary, not sufficient. O(1). `gpus` is larger than one server.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
-    // each server that is not wholly free costs at least one of the spare GPUs
+    // each server that is not completely free uses at least one of the spare GPUs
     let spare = pool.server_gpus_max() - least;
     pool.whole_total() + spare >= servers && pool.count_at_least(least) >= servers
 }
 
-/// The same inside a rack; `true` without looking further where the pool does not list its servers rack by rack.
-/// O(servers with enough free GPUs) at worst.
+/// Like `has_fewest_servers`, inside one rack; always `true` if the pool does not list its servers rack by rack. At
+/// worst O(servers with enough free GPUs).
 fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     let (mut rack, mut found) = (0, 0);
@@ -89,7 +89,7 @@ fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     })
 }
 
-/// How many servers of `size` GPUs a gang takes at least, and how many free GPUs each of so few must have.
+/// Minimum number of servers of `size` GPUs for a gang, and the free GPUs that each of them must have at least.
 fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
     let servers = gpus.div_ceil(size);
     (servers, size - (servers * size - gpus))
@@ -133,7 +133,7 @@ impl Placer {
         &self.params
     }
 
-    /// What a job asks for, with the widest tier that the parameters allow.
+    /// The demand of a job, with the widest tier that the parameters allow.
     #[inline]
     pub fn demand(&self, jobs: &JobFacts, job: JobId, starts: u32) -> Demand {
         Demand {
@@ -164,7 +164,7 @@ impl Placer {
         }
     }
 
-    /// Whether the job's model counts as highly skewed, by its name; without a name it does.
+    /// Returns whether the job's model counts as highly skewed, by its name; without a name it does.
     #[inline]
     pub fn high_skew(&self, jobs: &JobFacts, job: JobId) -> bool {
         let label = jobs
@@ -173,7 +173,7 @@ impl Placer {
         label.copied().unwrap_or(true)
     }
 
-    /// Whether the rule may refuse a gang although enough GPUs of the type are free.
+    /// Returns whether the rule may refuse a gang although enough GPUs of the type are free.
     pub fn may_refuse(&self) -> bool {
         match self.params.rule {
             Rule::Consolidate => self.params.max_level < Level::Network,
@@ -184,12 +184,12 @@ impl Placer {
         }
     }
 
-    /// Whether the rule takes the first server that has room.
+    /// Returns whether the rule takes the first server with room.
     pub fn is_first_fit(&self) -> bool {
         self.params.fit == Fit::First
     }
 
-    /// Whether the rule looks for the narrowest place, one server before all others.
+    /// Returns whether the rule prefers the narrowest place, with one server before all others.
     pub fn is_narrow(&self) -> bool {
         matches!(
             self.params.rule,
@@ -197,7 +197,8 @@ impl Placer {
         )
     }
 
-    /// Whether the gang gets one server or none, as long as the largest server that is up stays so.
+    /// Returns whether the gang gets one server or no place, as long as the size of the largest up server does not
+    /// change.
     pub fn is_on_one_server(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let is_narrow = demand.gpus <= free.pool(gpu_type).server_gpus_max();
         match self.params.rule {
@@ -210,8 +211,9 @@ impl Placer {
         }
     }
 
-    /// `(servers, gpus)`: the gang has no place unless that many servers have at least that many free GPUs, as long as
-    /// the largest server that is up stays so. With them there may be none all the same. `None`: nothing is known.
+    /// `(servers, gpus)`: the gang has no place unless that many servers have at least that many free GPUs, as long
+    /// as the size of the largest up server does not change. This is not sufficient. `None` means that nothing is
+    /// known.
     pub fn needs(
         &self,
         free: &FreeIndex,
@@ -235,26 +237,27 @@ impl Placer {
         }
     }
 
-    /// GPUs on a server, of the free ones in `mask`, which are enough; the rule is not asked.
+    /// GPUs on a server among the free ones in `mask`, which are enough; the rule is not used.
     pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
         GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
-    /// GPUs on the server at a position, which has enough of them free; the rule is not asked.
+    /// GPUs on the server at a position, which has enough free ones; the rule is not used.
     pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }
 
-    /// Whether the gang may have a place in less room although it had none in more. Under `skew` a gang wider than
-    /// every rack takes wholly free racks first, largest first, and may then find no place for the rest.
+    /// Returns whether the gang may have a place in less room although it had none in more. Under `skew`, a gang
+    /// wider than every rack takes completely free racks first, largest first, and may then find no place for the
+    /// rest.
     pub fn is_non_monotone(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         self.params.rule == Rule::Skew
             && demand.skew.on(gpu_type) != Waits::Nowhere
             && demand.gpus > free.pool(gpu_type).rack_up_max()
     }
 
-    /// A quick look: `false` means that [`Self::place`] would find nothing. O(1), or O(log racks)
-    /// where the widest tier is a rack, or O(servers with enough free GPUs) for the fewest servers of one.
+    /// A quick check: `false` means that [`Self::place`] would find nothing. O(1), or O(log racks) if the widest tier
+    /// is a rack, or O(servers with enough free GPUs) for the fewest servers of one.
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let pool = free.pool_mut(gpu_type);
@@ -298,8 +301,8 @@ impl Placer {
         }
     }
 
-    /// The gang's GPUs on one type by the rule, or `None` if it has none for it now. The index is
-    /// the same before and after.
+    /// The gang's GPUs on one type under the rule, or `None` if it has no place now. The index is restored
+    /// afterwards.
     #[inline]
     pub fn place(
         &mut self,
@@ -315,7 +318,7 @@ impl Placer {
         self.place_by_rule(free, gpu_type, demand)
     }
 
-    /// The first look of [`Self::place`], O(1): what it finds is the answer; that it finds nothing says nothing.
+    /// The first check of [`Self::place`], O(1). A result is final; without a result, nothing is known.
     #[inline]
     pub fn place_in_bucket(&self, pool: &TypePool, gpus: u32) -> Option<GpuSet> {
         if !self.is_bucket_first {
@@ -387,8 +390,7 @@ impl Placer {
         found.then(|| self.gpu_set(free.pool(gpu_type), picks))
     }
 
-    /// Of the places that `consolidate` would take at each level, the one where the gang is fastest; of
-    /// equal ones the narrowest.
+    /// The fastest of the places that `consolidate` would take at each level; the narrowest on a tie.
     fn best_speed(
         &self,
         free: &mut FreeIndex,

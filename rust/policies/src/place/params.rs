@@ -8,19 +8,19 @@ use gangline_model::{Tier, words};
 words! {
     /// A placement rule.
     pub enum Rule {
-        /// One server, else one rack, else several racks; each as full as possible.
+        /// One server, otherwise one rack, otherwise several racks; each as full as possible.
         Consolidate = "consolidate",
         /// One server, or idle servers plus one, in one rack.
         Yarn = "yarn",
         /// Like yarn, but gangs larger than a server take idle servers only.
         WholeServers = "whole_servers",
-        /// One GPU of each server, most free GPUs first, and again from the first until there are enough.
+        /// One GPU of each server, most free GPUs first, repeated until there are enough.
         Spread = "spread",
         /// Any free GPUs, uniformly.
         Random = "random",
-        /// Any server with room, uniformly; else any free GPUs.
+        /// Any server with room, uniformly; otherwise any free GPUs.
         RandomServer = "random_server",
-        /// The lowest free GPUs: places do not count.
+        /// The lowest free GPUs, regardless of their place.
         Count = "count",
         /// The fewest servers possible for models with skewed tensors, `consolidate` for others.
         Skew = "skew",
@@ -30,7 +30,7 @@ words! {
 }
 
 words! {
-    /// Which of several servers or racks with room.
+    /// Choice among servers or racks with room.
     pub enum Fit {
         /// The one with the fewest free GPUs.
         Best = "best",
@@ -40,7 +40,7 @@ words! {
 }
 
 words! {
-    /// Which slots of a server.
+    /// Choice of slots on a server.
     pub enum Slots {
         /// The lowest free ones.
         Lowest = "lowest",
@@ -50,11 +50,11 @@ words! {
 }
 
 words! {
-    /// Which rack, with best fit.
+    /// Choice of the rack, with best fit.
     pub enum RackChoice {
-        /// The one with the fewest free GPUs that are enough.
+        /// The one with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
-        /// The one where the gang takes the fewest servers; then best fit.
+        /// The one where the gang uses the fewest servers; ties by best fit.
         FewestServers = "fewest_servers",
     }
 }
@@ -71,7 +71,7 @@ words! {
     }
 }
 
-/// What the rules can be told; the default is what is used where nothing is said.
+/// Parameters of the placement rules, with their defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementParams {
     /// The rule; parameter `placement`.
@@ -86,7 +86,7 @@ pub struct PlacementParams {
     pub rack_choice: RackChoice,
     /// Source of the classes of `skew`.
     pub skew: SkewSource,
-    /// Skew from which a model is highly skewed (with `skew = "sizes"`).
+    /// Skew from which a model counts as highly skewed (with `skew = "sizes"`).
     pub skew_threshold: f64,
     /// Loss of speed that `skew = "oracle"` accepts.
     pub skew_eps: f64,
@@ -99,12 +99,13 @@ const LEVELS: &[&str] = &["server", "rack", "network"];
 const SPECS: [ParamSpec; 9] = [
     choice("placement", Rule::NAMES, "consolidate").doc("rule that chooses the GPUs of a gang"),
     choice("fit", Fit::NAMES, "best")
-        .doc("which of several places with room: best (the tightest) or first (the lowest index)"),
+        .doc("choice among places with room: best (the tightest) or first (the lowest index)"),
     choice("max_level", LEVELS, "network").doc("widest tier of consolidate"),
     choice("slots", Slots::NAMES, "lowest")
         .doc("GPUs inside a server: lowest, or aligned to a power-of-two block where one is free"),
-    choice("rack_choice", RackChoice::NAMES, "best_fit")
-        .doc("which rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers"),
+    choice("rack_choice", RackChoice::NAMES, "best_fit").doc(
+        "choice of the rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers",
+    ),
     choice("skew", SkewSource::NAMES, "flags").doc(
         "how the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle \
          (by what the network costs them)",
@@ -125,7 +126,7 @@ impl Default for PlacementParams {
 }
 
 impl PlacementParams {
-    /// The parameters of every policy that places by a rule of the library; `rule` is the default.
+    /// The parameters of every policy that uses the placement rules; `rule` is the default.
     pub fn specs(rule: Rule) -> impl Iterator<Item = ParamSpec> + Clone {
         SPECS.into_iter().map(move |spec| ParamSpec {
             default: match spec.name {

@@ -5,7 +5,7 @@ use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, mask_of_lowest};
 use gangline_rng::Stream;
 
-/// Address of a job's random draws.
+/// Key of a job's random draws.
 pub(super) struct Key<'a> {
     pub(super) draws: Stream,
     pub(super) demand: &'a Demand,
@@ -20,12 +20,12 @@ impl Key<'_> {
     }
 }
 
-/// One GPU at a time to the server with most GPUs still free, each server once per sweep; for a
-/// pool with at least `gpus` free GPUs.
+/// Takes one GPU at a time from the server with the most free GPUs, each server once per sweep. The pool must have at
+/// least `gpus` free GPUs.
 ///
-/// In sweep `j` every server with at least `j` free GPUs gets one, in the order of the first sweep:
-/// all of them have lost the same number. So a server gets one GPU for each whole sweep that it can
-/// join, and the first ones get one more in the last sweep.
+/// In sweep `j`, every server with at least `j` free GPUs gives one, in the order of the first sweep, because all of
+/// them have lost the same number. So a server gives one GPU for each complete sweep that it can join, and the first
+/// ones give one more in the last sweep.
 pub(super) fn spread(pool: &TypePool, gpus: u32, picks: &mut Vec<Pick>) -> bool {
     let mut rest = gpus;
     let mut sweeps = 0;
@@ -49,8 +49,8 @@ pub(super) fn spread(pool: &TypePool, gpus: u32, picks: &mut Vec<Pick>) -> bool 
     true
 }
 
-/// Any free GPUs: draw `i` picks among those that are still free in (server, slot) order; for a
-/// pool with enough free GPUs.
+/// Any free GPUs: draw `i` picks among those that are still free in (server, slot) order. The pool must have enough
+/// free GPUs.
 pub(super) fn random(free: &mut FreeIndex, gpu_type: GpuTypeId, key: &Key<'_>) -> GpuSet {
     let mark = free.mark();
     let mut drawn: Vec<_> = (0..key.demand.gpus)

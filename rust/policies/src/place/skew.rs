@@ -6,11 +6,10 @@ use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::GpuTypeId;
 use std::cmp::Reverse;
 
-/// Model families without a dominating tensor, as the public simulator has them; all others are
-/// high.
+/// Model families without a dominating tensor in the public simulator; all others count as highly skewed.
 const LOW: [&str; 2] = ["resnet", "bert"];
 
-/// Whether a model of this name counts as highly skewed.
+/// Returns whether a model with this name counts as highly skewed.
 pub(super) fn is_high(model: &str) -> bool {
     !LOW.iter().any(|low| {
         model
@@ -32,8 +31,8 @@ pub(super) fn place_high(
         return inside_a_rack(fit, free, gpu_type, gpus, picks);
     }
     let pool = free.pool(gpu_type);
-    // wholly free racks, largest first, while they are needed whole; a gang of this size is rare,
-    // so the racks may be sorted each time
+    // completely free racks, largest first, while they are needed completely; gangs of this size are rare, so the
+    // racks may be sorted each time
     let mut racks: Vec<usize> = (0..pool.racks()).collect();
     racks.sort_by_key(|&rack| (Reverse(pool.rack_up(rack)), rack));
     let mark = free.mark();
@@ -55,8 +54,8 @@ pub(super) fn place_high(
     found
 }
 
-/// One server if a server can be large enough, else the fewest servers of one rack. Walks the racks
-/// with room, at most all of them.
+/// One server if a server can be large enough, otherwise the fewest servers of one rack. Visits the racks with room,
+/// at most all of them.
 fn inside_a_rack(
     fit: Fit,
     free: &mut FreeIndex,

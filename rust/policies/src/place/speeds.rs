@@ -1,4 +1,4 @@
-//! What the network says of a gang, for the rules that ask it, and where a gang waits because of that.
+//! The network model for the rules that use it, and the places for which a gang waits because of it.
 
 use gangline_engine::{ClusterView, SharedFacts};
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, LocalityModel, Shape, Tier};
@@ -14,15 +14,15 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// Any place will do.
+    /// Any place is acceptable.
     pub const LOW: Self = Self { server: 0, rack: 0 };
-    /// The fewest servers, whatever the type.
+    /// The fewest servers, on every type.
     pub const HIGH: Self = Self {
         server: u64::MAX,
         rack: 0,
     };
 
-    /// What the gang waits for on a type, as a number: equal numbers ask the same of the rule.
+    /// The place that the gang waits for on a type, as a number; gangs with equal numbers have the same demand.
     pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
         self.on(gpu_type) as u8
     }
@@ -38,7 +38,7 @@ impl Skew {
     }
 }
 
-/// What a gang under rule `skew` waits for on one type.
+/// The place that a gang under rule `skew` waits for on one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     Server,
@@ -46,7 +46,7 @@ pub(super) enum Waits {
     Nowhere,
 }
 
-/// The network of a run and what it has to be asked with.
+/// The network model of a run, with the data for its queries.
 #[derive(Clone, Debug)]
 pub(super) struct Speeds {
     cluster: Arc<ClusterSpec>,
@@ -55,7 +55,7 @@ pub(super) struct Speeds {
 }
 
 impl Speeds {
-    /// `None` where distance costs nothing.
+    /// `None` if distance costs nothing.
     pub(super) fn of(view: &ClusterView<'_>) -> Option<Self> {
         let (cluster, jobs, network) = view.shared();
         network.map(|network| Self {
@@ -65,14 +65,14 @@ impl Speeds {
         })
     }
 
-    /// Share of its base rate that the gang keeps on these GPUs.
+    /// Locality factor of the gang on these GPUs.
     pub(super) fn locality(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let gpu_type = self.cluster.server(gpus.by_server()[0].server).gpu_type;
         let gang = self.jobs.gang(job, gpu_type);
         self.network.locality(&gang, Shape::of(&self.cluster, gpus))
     }
 
-    /// Where a gang waits that accepts no less than `accepts` of its speed: for the narrowest level
+    /// The place that a gang waits for if it accepts a locality factor of at least `accepts`: the narrowest level
     /// whose loss it cannot accept.
     pub(super) fn skew(&self, job: JobId, accepts: f64) -> Skew {
         let mut skew = Skew::LOW;

@@ -1,9 +1,9 @@
-//! `yarn` and `whole_servers`: one server, or idle servers (plus one) of one rack.
+//! `yarn` and `whole_servers`: one server, or idle servers (plus one) in one rack.
 
 use super::{Fit, Pick, PlacementParams, Rule, consolidate};
 use gangline_engine::TypePool;
 
-/// How a gang larger than a server is cut.
+/// Division of a gang larger than a server.
 #[derive(Clone, Copy)]
 struct Cut {
     /// Idle servers of the largest size.
@@ -83,7 +83,7 @@ fn take(
     let next_idle = idle.next();
     let found = match fit {
         Fit::Best => servers.best_fit(cut.rest).filter(|&(_, free)| free < size),
-        // those with `size` free among the first are taken; skipping them costs what taking them
+        // servers with `size` free GPUs at the front are already taken; skipping them costs no more than taking them
         // did
         Fit::First => servers
             .at_least(cut.rest)

@@ -1,6 +1,6 @@
-//! A genetic search over all placements, for small clusters: to hold the greedy one against. Its operators follow the
-//! public code of Pollux; the chances, the order of draws and the selection are ours. O(generations x population x jobs x
-//! servers).
+//! A genetic search over all placements, for small clusters: a reference for the greedy search. Its operators follow
+//! the public code of Pollux; the probabilities, the order of draws and the selection are our own choice.
+//! O(generations x population x jobs x servers).
 
 use super::params::GeneticParams;
 use super::racer::Objective;
@@ -11,17 +11,17 @@ use gangline_model::{GpuSet, ServerId, mask_of_lowest};
 use gangline_rng::{Purpose, Stream};
 use std::cmp::Reverse;
 
-/// Chance that a job returns to its present allocation.
+/// Probability that a job returns to its present allocation.
 const BACK: f64 = 0.1;
-/// Chance that a job may lose servers, and then of each of its servers.
+/// Probability that a job may lose servers, and then of losing each of its servers.
 const DROP: f64 = 0.1;
-/// Chance that a job gets another number of GPUs on a server. Ours.
+/// Probability that a job gets another number of GPUs on a server. Our own choice.
 const CHANGE: f64 = 0.5;
 
 /// GPUs of each job on each server, job by job.
 type Rows = Vec<u32>;
 
-/// A candidate and what the objective sums up.
+/// A candidate and its sum in the objective.
 #[derive(Clone, Debug, PartialEq)]
 struct Member {
     value: f64,
@@ -45,7 +45,7 @@ pub(super) struct Genetic<'a> {
 }
 
 impl<'a> Genetic<'a> {
-    /// Begins at the present allocation.
+    /// Begins with the present allocation.
     pub(super) fn new(
         view: ClusterView<'a>,
         (racers, bidders): (&'a [Racer<'a>], &'a [Bidder]),
@@ -151,7 +151,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Job after job takes what it may of what those before it left.
+    /// Lets each job in turn take what it may of the remaining GPUs.
     fn repair(&self, rows: &mut Rows) {
         let width = self.sizes.len();
         let mut left = self.sizes.clone();
@@ -170,7 +170,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// What a job may have of what is left.
+    /// The GPUs that a job may have among those left.
     fn repair_one(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
         self.keep_type(job, row);
         let avoids = self.avoids && spans(row);
@@ -189,8 +189,8 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Gives a job with fewer GPUs than its fewest the rest: on its own servers, then on those of their type with most
-    /// left. No change of one server makes a gang that needs several.
+    /// Completes a job that has fewer GPUs than its minimum: on its own servers, then on the servers of their type
+    /// with the most free GPUs. Changes of single servers cannot create a gang that needs several.
     fn complete(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
         let Some(first) = row.iter().position(|&gpus| gpus > 0) else {
             return;
@@ -222,7 +222,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Keeps the servers of the type with most GPUs, of equal ones the job's first choice.
+    /// Keeps only the servers of the type with the most GPUs; on a tie, the job's first choice.
     fn keep_type(&self, job: usize, row: &mut [u32]) {
         let servers = self.view.cluster().servers();
         let mut best: Option<(u32, gangline_model::GpuTypeId)> = None;
@@ -240,7 +240,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// No more than the job may have: the last servers lose first.
+    /// Limits a job to the GPUs that it may have: the last servers lose first.
     fn trim(&self, job: usize, row: &mut [u32]) {
         let bidder = &self.bidders[job];
         let mut excess = row
@@ -275,13 +275,13 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// The better of two: the best come first.
+    /// The better of two random candidates; candidates are sorted best first.
     fn parent(&mut self, members: usize) -> usize {
         let one = self.below(members);
         one.min(self.below(members))
     }
 
-    /// Jobs before a point from one parent, the others from another.
+    /// A child with the jobs before a random point from one parent, and the others from another.
     fn child(&mut self, members: &[Member]) -> Member {
         let (one, two) = (self.parent(members.len()), self.parent(members.len()));
         let point = self.below(self.racers.len()) * self.sizes.len();
@@ -290,12 +290,12 @@ impl<'a> Genetic<'a> {
         self.member(rows, true)
     }
 
-    /// The best, each once; of equal ones the earlier first.
+    /// The best candidates without duplicates; on a tie, the earlier one.
     fn survivors(&self, mut members: Vec<Member>) -> Vec<Member> {
         members.sort_by(|a, b| b.value.total_cmp(&a.value));
         let mut kept: Vec<Member> = Vec::with_capacity(self.params.population);
         for one in members {
-            // equal rows have equal values, which lie side by side
+            // equal rows have equal values, so they are adjacent
             let equals = kept
                 .iter()
                 .rev()
@@ -325,7 +325,7 @@ impl<'a> Genetic<'a> {
         members.swap_remove(0).rows
     }
 
-    /// GPUs of each job: its own where its counts stay, else the lowest that are free, by job.
+    /// GPUs of each job: its present ones if its counts are unchanged, otherwise the lowest free ones, by job.
     pub(super) fn put(mut self) -> Vec<Option<GpuSet>> {
         let (rows, width) = (self.search(), self.sizes.len());
         let mut free: Vec<u64> = self
@@ -362,7 +362,7 @@ impl<'a> Genetic<'a> {
     }
 }
 
-/// Whether GPUs lie on several servers.
+/// Returns whether the GPUs are on several servers.
 fn spans(row: &[u32]) -> bool {
     row.iter().filter(|&&gpus| gpus > 0).count() > 1
 }

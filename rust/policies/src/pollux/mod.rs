@@ -1,6 +1,6 @@
-//! `pollux`: elastic gangs. In every round each job gets the GPUs, and the batch, by which the mean speed-up of the
-//! jobs in goodput grows most. After Pollux (OSDI 2021); objective and model are those of its public code, the search
-//! is ours (`docs/policies/pollux.md`).
+//! `pollux`: elastic gangs. In every round, each job gets the GPUs and the batch that increase the mean speed-up of
+//! the jobs in goodput most. After Pollux (OSDI 2021); objective and model are those of its public code, the search
+//! is our own (`docs/policies/pollux.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -31,7 +31,7 @@ use racer::{Fair, Objective, Racer, discount, is_bound};
 use search::{Bidder, Search};
 use std::collections::BTreeSet;
 
-/// The servers that are free do not make up a place.
+/// The free servers do not form a place.
 pub(crate) static NO_SERVERS: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
@@ -40,26 +40,26 @@ pub(crate) static NO_SERVERS: Reason = Reason::new(
 .otherwise("{free}")
 .ends_when_free();
 
-/// When GPUs were counted out, job by job, those before it left too few.
+/// Too few GPUs were left when numbers of GPUs were assigned job by job.
 pub(crate) static COUNTED_OUT: Reason = Reason::new(
     "counted out",
-    "GPUs are counted out job by job, and those before it left too few; others hold them, or found no place for all \
-     that they were given",
-    "when {policy} counted out the GPUs, jobs that it ranks before it left too few for it; others held them, such as \
+    "the policy fixes the number of GPUs job by job, and jobs before it left too few; others hold the GPUs, or found no \
+     place for all of theirs",
+    "when {policy} fixed the numbers of GPUs, jobs that rank before this one left too few; others held them, such as \
      {some}",
 )
 .otherwise(
-    "when {policy} counted out the GPUs, jobs that it ranks before it left too few for it; enough stayed free, and it \
-     counts again {when}",
+    "when {policy} fixed the numbers of GPUs, jobs that rank before this one left too few; enough stayed free, and it \
+     decides again {when}",
 )
 .ends_when_free();
 
-/// What the policy remembers of a job.
+/// History of a job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
-    /// Most GPUs that it ever had.
+    /// Maximum number of GPUs so far.
     most: u32,
-    /// Starts and moves.
+    /// Number of starts and moves.
     restarts: u32,
 }
 
@@ -68,15 +68,15 @@ struct Past {
 pub(crate) struct Pollux {
     params: PolluxParams,
     objective: Objective,
-    /// By job.
+    /// History by job.
     past: Vec<Past>,
-    /// The last decision: the jobs in their order, and whether the search gave each GPUs, wherever. Empty where it
-    /// searched all placements.
+    /// The last decision: the jobs in order, and whether the search assigned GPUs to each, with or without a place.
+    /// Empty after a search over all placements.
     ranked: Vec<(JobId, bool)>,
 }
 
 impl Pollux {
-    /// With these parameters.
+    /// The policy with these parameters.
     pub(crate) fn new(params: PolluxParams) -> Self {
         Self {
             objective: Objective::new(params.fairness_p),
@@ -121,7 +121,7 @@ impl Pollux {
             Bidder::ladder(least, limit, speedup)
         };
         if ladder.is_empty() {
-            // The size of the trace is always possible; without it the job would wait for ever.
+            // the size in the trace is always allowed; otherwise the job would wait for ever
             limit = limit.max(racer.gang);
             ladder.push((racer.gang, speedup(racer.gang)));
         }
@@ -135,7 +135,7 @@ impl Pollux {
         }
     }
 
-    /// GPUs for each job, and whether the next round would find the same unless something happens.
+    /// Returns GPUs for each job, and whether the next round would find the same without further changes.
     fn search(
         &mut self,
         view: &ClusterView<'_>,
@@ -159,7 +159,7 @@ impl Pollux {
         search.settle();
         search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
         let is_free = racers.iter().all(|racer| !racer.is_bound);
-        // Without a discount equal plans go by the order of service, which changes while jobs run.
+        // without a discount, equal plans depend on the order of service, which changes while jobs run
         let is_kept = self.params.phi_delay > SimSpan::ZERO;
         let is_steady = is_kept && is_whole && is_wanted && is_free && search.is_at_rest();
         let pairs = racers.iter().zip(search.bidders.iter());
@@ -169,7 +169,7 @@ impl Pollux {
         Ok((layout.put(bidders), is_steady))
     }
 
-    /// Starts, moves or keeps a job on these GPUs, at its batch there.
+    /// Starts, moves or keeps a job on these GPUs, with its batch on them.
     fn act(
         &mut self,
         view: &ClusterView<'_>,
@@ -198,7 +198,7 @@ impl Pollux {
     }
 }
 
-/// Bound jobs, then less service first, then by arrival and index.
+/// Sort key: bound jobs first, then less service, then arrival and index.
 fn rank(view: &ClusterView<'_>, job: JobId) -> (bool, i128, SimTime, JobId) {
     let service = view.attained_gpu_ns(job);
     (!is_bound(view, job), service, view.jobs().arrival(job), job)
@@ -261,7 +261,7 @@ impl Policy for Pollux {
                 self.act(view, &racers[at], gpus, plan);
             }
         }
-        // a discount or the order of service may change a plan that is not the best of all
+        // a discount or the order of service may change a plan that is not the optimum
         Ok(if is_steady && plan.is_empty() {
             Next::Steady
         } else {
@@ -273,8 +273,8 @@ impl Policy for Pollux {
         vec![&NO_SERVERS, &OUTRANKED, &COUNTED_OUT, &SEARCH]
     }
 
-    /// The greedy search gives every job its fewest GPUs in their order, and none to those for which too few are left.
-    /// What others give back later, or find no place for, may be enough for such a job.
+    /// The greedy search gives every job its minimum number of GPUs in order, and none to a job for which too few are
+    /// left. GPUs that other jobs give back later, or find no place for, may be enough for such a job.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let elastic = view.elastic(job).map(|model| model.class().min_gpus);
         let least = elastic.unwrap_or_else(|| view.jobs().gpus(job));

@@ -6,19 +6,19 @@ use gangline_model::SimSpan;
 use gangline_model::words;
 
 words! {
-    /// Which batch a job gets.
+    /// Choice of the batch of a job.
     pub(crate) enum Batch {
-        /// The one of the largest goodput on its GPUs.
+        /// The batch with the largest goodput on its GPUs.
         Best = "best",
-        /// That of the trace.
+        /// The batch in the trace.
         Traced = "traced",
     }
 }
 
 words! {
-    /// How placements are searched.
+    /// Method of searching placements.
     pub(crate) enum SearchKind {
-        /// Counts by gain per GPU, then moves from job to job.
+        /// Numbers of GPUs by gain per GPU, then moves from job to job.
         Greedy = "greedy",
         /// A genetic search over all placements.
         Ga = "ga",
@@ -28,41 +28,41 @@ words! {
 /// Sizes of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct GeneticParams {
-    /// Most jobs x servers.
+    /// Maximum of jobs x servers.
     pub cells_max: usize,
-    /// Candidates that live on.
+    /// Number of candidates that survive.
     pub population: usize,
-    /// Rounds of children.
+    /// Number of generations.
     pub generations: usize,
 }
 
-/// What can be set.
+/// All settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PolluxParams {
     /// Time between two decisions.
     pub period: SimSpan,
-    /// What a change of its GPUs is assumed to cost a job.
+    /// Assumed cost of a change of a job's GPUs.
     pub phi_delay: SimSpan,
     /// Exponent of the mean over jobs.
     pub fairness_p: f64,
-    /// Whether a server takes part in one job over several servers at most.
+    /// Whether at most one job over several servers may use a server.
     pub avoid_interference: bool,
-    /// Most GPUs of a job.
+    /// Maximum number of GPUs of a job.
     pub max_gpus_per_job: u32,
-    /// Most GPUs of a job, relative to the most that it ever had.
+    /// Maximum number of GPUs of a job, relative to the most that it has had.
     pub growth: f64,
-    /// Most moves of the local search; `None` = two per job.
+    /// Maximum number of moves of the local search; `None` = two per job.
     pub ls_moves: Option<usize>,
-    /// Which batch a job gets.
+    /// Choice of the batch of a job.
     pub batch: Batch,
-    /// How placements are searched.
+    /// Method of searching placements.
     pub search: SearchKind,
     /// Sizes of the genetic search.
     pub ga: GeneticParams,
 }
 
 impl PolluxParams {
-    /// Reads them.
+    /// Reads the settings.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let moves = params.number("ls_moves");
         Ok(Self {

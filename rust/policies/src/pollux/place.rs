@@ -1,5 +1,5 @@
-//! Which GPUs a job gets: one server where it fits, else whole idle servers and a rest; then repairs where a count found
-//! no place. O(servers) per job.
+//! Places jobs after their numbers of GPUs are fixed: on one server if possible, otherwise on whole idle servers and
+//! a rest. Then it repairs numbers without a place. O(servers) per job.
 
 use super::racer::Objective;
 use super::racer::Racer;
@@ -8,7 +8,7 @@ use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, ServerId, mask_of_lowest};
 use std::cmp::Reverse;
 
-/// A gain in the objective that counts.
+/// Minimum gain in the objective that counts.
 const GAIN_MIN: f64 = 1e-9;
 
 /// A rung that another job gives up on its server.
@@ -32,7 +32,7 @@ fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet
     servers.iter().map_while(part).collect()
 }
 
-/// What the jobs hold after the decision, so far.
+/// GPUs of the jobs after the decision, as far as it is made.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     view: ClusterView<'a>,
@@ -41,14 +41,14 @@ pub(super) struct Layout<'a> {
     avoids: bool,
     free: Vec<u64>,
     full: Vec<u64>,
-    /// Jobs over several servers that each server takes part in.
+    /// Number of jobs over several servers, by server.
     spanning: Vec<u32>,
-    /// By job, in the order of the racers.
+    /// GPUs by job, in the order of the racers.
     held: Vec<Option<GpuSet>>,
 }
 
 impl<'a> Layout<'a> {
-    /// All GPUs free.
+    /// A layout with all GPUs free.
     pub(super) fn new(
         view: ClusterView<'a>,
         racers: &'a [Racer<'a>],
@@ -77,7 +77,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Finds GPUs for all; the counts of the bidders become those that found a place.
+    /// Finds GPUs for all jobs; the counts of the bidders become those that found a place.
     pub(super) fn put(mut self, bidders: &mut [Bidder]) -> Vec<Option<GpuSet>> {
         let stays = |one: &Bidder| one.now > 0 && one.count == one.now;
         for (at, bidder) in bidders.iter().enumerate() {
@@ -142,7 +142,7 @@ impl<'a> Layout<'a> {
         self.free[server].count_ones()
     }
 
-    /// The one server of a job.
+    /// The server of a job that has only one.
     fn server_of(&self, at: usize) -> Option<usize> {
         match self.held[at].as_ref()?.by_server() {
             [one] => Some(one.server.index()),
@@ -167,12 +167,12 @@ impl<'a> Layout<'a> {
         (0..self.free.len()).filter(is_right)
     }
 
-    /// Whether a job may come to a server beside those over several servers that are there.
+    /// Returns whether a job may use a server together with the jobs over several servers on it.
     fn admits(&self, server: usize) -> bool {
         !self.avoids || self.spanning[server] == 0
     }
 
-    /// The count, or the highest rung below it that has a place.
+    /// Places the count of a job, or the highest rung below it that has a place.
     fn put_one(&mut self, at: usize, bidder: &mut Bidder) {
         let lower = bidder.ladder.iter().rev().map(|rung| rung.0);
         let lower = lower.filter(|&rung| rung < bidder.count);
@@ -194,7 +194,7 @@ impl<'a> Layout<'a> {
         bidder.count = 0;
     }
 
-    /// GPUs for a job: on one server, else on whole idle servers and one more; one type after the other.
+    /// GPUs for a job: on one server, otherwise on whole idle servers and one more; one type after the other.
     fn find(&self, at: usize, gpus: u32) -> Option<GpuSet> {
         let mut types = self.view.types_of(self.racers[at].job);
         types.find_map(|id| {
@@ -207,7 +207,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// The server with the fewest free GPUs that has so many, of equal ones the first.
+    /// The server with the fewest free GPUs among those with enough; the first on a tie.
     fn best_fit(&self, id: GpuTypeId, gpus: u32, is_open: impl Fn(usize) -> bool) -> Option<usize> {
         let fitting = self
             .of_type(id)
@@ -239,7 +239,8 @@ impl<'a> Layout<'a> {
         self.objective.worth(bidder.felt(count))
     }
 
-    /// More for a job that found too little room, where that is worth it: a rung of another job, or GPUs apart.
+    /// Finds more GPUs for a job with too little room, if that gains: a rung of another job, or GPUs on several
+    /// servers.
     fn improve(&mut self, at: usize, wanted: u32, bidders: &mut [Bidder]) {
         let room = self.find_room(at, wanted, bidders);
         let apart = self.find_apart(at, wanted, &bidders[at]);
@@ -296,7 +297,7 @@ impl<'a> Layout<'a> {
         found
     }
 
-    /// Free GPUs of several servers, at the speed apart; what that gains.
+    /// Free GPUs on several servers, and the gain at the resulting speed.
     fn find_apart(&self, at: usize, wanted: u32, bidder: &Bidder) -> Option<(f64, GpuSet)> {
         let racer = &self.racers[at];
         let own = match (&self.held[at], self.server_of(at)) {
@@ -334,7 +335,7 @@ impl<'a> Layout<'a> {
         best
     }
 
-    /// The changed job that gains most per GPU by its next rung on the server where it is.
+    /// The changed job with the largest gain per GPU from its next rung on its server.
     fn best_growth(&self, bidders: &[Bidder]) -> Option<(usize, u32)> {
         let mut best: Option<(f64, usize, u32)> = None;
         for (at, bidder) in bidders.iter().enumerate() {
@@ -354,7 +355,7 @@ impl<'a> Layout<'a> {
         best.map(|(_, at, up)| (at, up))
     }
 
-    /// Gives a job on one server the lowest free GPUs there beside its own.
+    /// Gives a job on one server the lowest free GPUs there, in addition to its own.
     fn grow(&mut self, at: usize, up: u32) {
         let Some(server) = self.server_of(at) else {
             return;

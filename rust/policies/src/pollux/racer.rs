@@ -19,7 +19,7 @@ pub(super) struct Racer<'a> {
     pub(super) model: Option<&'a ElasticModel>,
     pub(super) phase: usize,
     pub(super) gang: u32,
-    /// Whether it keeps its GPUs in any case: its present run has kept no progress yet.
+    /// Whether it keeps its GPUs in any case, because its present run has saved no progress yet.
     pub(super) is_bound: bool,
     pub(super) batch: Batch,
     /// Its goodput on an equal share.
@@ -49,8 +49,8 @@ impl<'a> Racer<'a> {
         self.model.is_some()
     }
 
-    /// The configuration on so many GPUs; `None` for a job that is not elastic. Where the model has no batch, that of
-    /// the trace: else a job that cannot shrink would wait for ever.
+    /// The configuration on this number of GPUs; `None` for a job that is not elastic. If the model has no batch
+    /// there, it is the batch in the trace, because otherwise a job that cannot shrink would wait for ever.
     pub(super) fn configuration(&self, gpus: u32, spans: bool) -> Option<Configuration> {
         let model = self.model?;
         let best = model.best(self.phase, gpus, spans);
@@ -62,7 +62,7 @@ impl<'a> Racer<'a> {
         })
     }
 
-    /// What a plan says of the batch: nothing where it is that of the trace and the model has none like it.
+    /// Terms of a plan for the batch: none if it is the batch in the trace and the model has no such batch.
     pub(super) fn terms(&self, gpus: u32, spans: bool) -> Terms {
         let found = self.configuration(gpus, spans);
         let passes = found.map(|one| (one.pass_batch, one.accum));
@@ -78,18 +78,18 @@ impl<'a> Racer<'a> {
         }
     }
 
-    /// Goodput on so many GPUs; in proportion to the GPUs for a job that is not elastic.
+    /// Goodput on this number of GPUs; proportional to the GPUs for a job that is not elastic.
     pub(super) fn goodput(&self, gpus: u32, spans: bool) -> f64 {
         let found = self.configuration(gpus, spans);
         found.map_or(f64::from(gpus), |found| found.rate)
     }
 
-    /// Goodput over that of an equal share.
+    /// Goodput relative to that of an equal share.
     pub(super) fn speedup(&self, gpus: u32, spans: bool) -> f64 {
         self.goodput(gpus, spans) / self.fair
     }
 
-    /// Fewest and most GPUs.
+    /// Minimum and maximum number of GPUs.
     pub(super) fn range(&self) -> (u32, u32) {
         self.model.map_or((self.gang, self.gang), |model| {
             (model.class().min_gpus, model.class().max_gpus)
@@ -97,17 +97,17 @@ impl<'a> Racer<'a> {
     }
 }
 
-/// Whether a job runs and would lose all that it did since its last start if it were stopped now. Such jobs could take
-/// turns for ever.
+/// Returns whether a job is running and would lose all progress since its last start if it were stopped now. Such
+/// jobs could take turns for ever.
 pub(super) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
     let least = view.checkpoint_interval().unwrap_or(SimSpan(1));
     view.run(job)
         .is_some_and(|run| view.now() - run.only().progress_start < least)
 }
 
-// What the policy maximises: the power mean over jobs of (speed-up x discount + 0.001).
+// The objective of the policy: the power mean over jobs of (speed-up x discount + 0.001).
 
-/// Added to every speed-up, so that a job without GPUs has a finite worth. As in the public code of Pollux.
+/// Added to every speed-up, so that a job without GPUs has a finite value. As in the public code of Pollux.
 const FLOOR: f64 = 0.001;
 
 /// The exponent of the mean.
@@ -121,7 +121,7 @@ impl Objective {
         Self { p }
     }
 
-    /// What a job adds to the sum; rises with the speed-up whatever the exponent.
+    /// Contribution of a job to the sum; increases with the speed-up for every exponent.
     pub(super) fn worth(self, speedup: f64) -> f64 {
         let value = speedup + FLOOR;
         if self.p == 0.0 {
@@ -130,7 +130,7 @@ impl Objective {
         self.p.signum() * libm::pow(value, self.p)
     }
 
-    /// The mean, of the sum of what so many jobs add.
+    /// The mean, from the sum over `jobs` jobs.
     pub(super) fn mean(self, sum: f64, jobs: usize) -> f64 {
         let mean = sum / jobs as f64;
         if self.p == 0.0 {
@@ -141,8 +141,8 @@ impl Objective {
     }
 }
 
-/// Discount for a job whose GPUs change: what is left of its life so far if every change so far, and this one, cost so
-/// much. Seconds.
+/// Discount for a job whose GPUs change: its age without the cost of earlier changes, relative to its age with the
+/// cost of this one. Each change costs `delay_s` seconds.
 pub(super) fn discount(age_s: f64, restarts: u32, delay_s: f64) -> f64 {
     let lived = (age_s - delay_s * f64::from(restarts)).max(0.0);
     if age_s + delay_s > 0.0 {

@@ -1,39 +1,39 @@
-//! How many GPUs each job gets: first a count for each by gain per GPU, then moves of one rung from job to job. Our
-//! search; Pollux itself uses a genetic algorithm.
-//! Cost: O((G + J) log J) for G GPUs and J jobs, and O(J) per move.
+//! Finds the number of GPUs of each job: first a count for each by gain per GPU, then moves of one rung from job to
+//! job. The search is our own; Pollux itself uses a genetic algorithm. Cost: O((G + J) log J) for G GPUs and J jobs,
+//! and O(J) per move.
 
 use super::racer::Objective;
 use crate::kit::Total;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// A gain in the objective that counts.
+/// Minimum gain in the objective that counts.
 const GAIN_MIN: f64 = 1e-9;
-/// Jobs on each side of a move that are looked at. Ours.
+/// Number of jobs on each side of a move that are considered. Our own choice.
 const MOVE_JOBS: usize = 16;
-/// Counts that are tried beyond the least.
+/// Counts that are tried beyond the minimum.
 const COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A job that wants GPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Bidder {
-    /// Counts that it may have, ascending, each with its speed-up, which ascends too.
+    /// Possible counts, ascending, each with its speed-up, which also ascends.
     pub(super) ladder: Vec<(u32, f64)>,
     /// GPUs that it holds.
     pub(super) now: u32,
-    /// Its speed-up where it is.
+    /// Its present speed-up.
     pub(super) speedup_now: f64,
     /// Discount for a change.
     pub(super) phi: f64,
-    /// Most GPUs that it may have now.
+    /// Maximum number of GPUs at present.
     pub(super) most: u32,
-    /// GPUs that it is to have.
+    /// Number of GPUs assigned to it.
     pub(super) count: u32,
 }
 
 impl Bidder {
-    /// The counts of a job: the least, then those of the list up to a limit. Rungs that are no faster than the rung
-    /// below are left out, and so are those on which it cannot run.
+    /// Possible counts of a job: the minimum, then those of the list up to a limit. Rungs that are no faster than the
+    /// one below are left out, and so are those on which it cannot run.
     pub(super) fn ladder(least: u32, most: u32, speedup: impl Fn(u32) -> f64) -> Vec<(u32, f64)> {
         let above = COUNTS
             .into_iter()
@@ -50,7 +50,7 @@ impl Bidder {
         ladder
     }
 
-    /// Speed-up with a count of the ladder, with the one it has, or with none.
+    /// Speed-up with a count of the ladder, with the present one, or with none.
     pub(super) fn speedup(&self, count: u32) -> f64 {
         if count == 0 {
             return 0.0;
@@ -59,7 +59,7 @@ impl Bidder {
         found.map_or(self.speedup_now, |rung| rung.1)
     }
 
-    /// Speed-up less what a change costs.
+    /// Speed-up after the cost of a change.
     pub(super) fn felt(&self, count: u32) -> f64 {
         if count == self.now {
             self.speedup_now
@@ -74,21 +74,21 @@ impl Bidder {
         rungs.into_iter().find(|&rung| rung > self.count)
     }
 
-    /// The highest rung that frees so many GPUs, and at least one; never none at all.
+    /// The highest lower rung that frees at least `freed` GPUs, and at least one; never zero GPUs.
     pub(super) fn down(&self, freed: u32) -> Option<u32> {
         let most = self.count.checked_sub(freed.max(1))?;
         let rungs = self.ladder.iter().rev().map(|rung| rung.0);
         rungs.into_iter().find(|&rung| rung <= most)
     }
 
-    /// The next rung, and the present count if it lies beyond that.
+    /// The next rung, and the present count if it is beyond that.
     fn ups(&self) -> impl Iterator<Item = u32> {
         let up = self.up();
         let least = up.unwrap_or(self.count).max(self.count);
         up.into_iter().chain((self.now > least).then_some(self.now))
     }
 
-    /// The highest rung that frees so many GPUs, and the present count if it does, too.
+    /// The highest rung that frees at least `freed` GPUs, and the present count if it does as well.
     fn downs(&self, freed: u32) -> impl Iterator<Item = u32> {
         let down = self.down(freed);
         let is_other = self.now != 0 && down != Some(self.now);
@@ -107,7 +107,7 @@ struct Climb {
     extra: u32,
 }
 
-/// The bidders of a decision, and the GPUs that are not given out.
+/// The bidders of a decision, and the GPUs that are not assigned.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub(super) bidders: &'a mut [Bidder],
@@ -116,7 +116,8 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The least count for each in its order, then more for those that gain most per GPU. Whether every job got some.
+    /// Assigns the minimum count to each job in order, then more to those with the largest gain per GPU. Returns
+    /// whether every job got some.
     pub(super) fn give(&mut self) -> bool {
         let mut is_whole = true;
         for at in 0..self.bidders.len() {
@@ -144,7 +145,7 @@ impl Search<'_> {
         })
     }
 
-    /// Gives what is spare to some bidders by gain per GPU.
+    /// Assigns spare GPUs to some bidders by gain per GPU.
     fn climb(&mut self, is_open: impl Fn(&Bidder) -> bool) {
         let open = (0..self.bidders.len()).filter(|&at| is_open(&self.bidders[at]));
         let mut heap: BinaryHeap<Climb> = open.filter_map(|at| self.next_of(at)).collect();
@@ -153,7 +154,7 @@ impl Search<'_> {
                 return;
             }
             if best.extra > self.spare {
-                continue; // this job has all that it will get
+                continue; // this job gets no more
             }
             self.spare -= best.extra;
             self.bidders[best.bidder.0].count = best.count;
@@ -161,9 +162,9 @@ impl Search<'_> {
         }
     }
 
-    /// A running job whose new count is not worth the change keeps what it has; what comes free goes to the others.
+    /// Lets running jobs keep their GPUs if the new count is not worth the change; the freed GPUs go to the others.
     pub(super) fn settle(&mut self) {
-        // what a later job gives back may let an earlier one keep its count
+        // GPUs that a later job gives back may let an earlier one keep its count
         for at in (0..self.bidders.len()).chain(0..self.bidders.len()) {
             let bidder = &mut self.bidders[at];
             let (now, count) = (bidder.now, bidder.count);
@@ -180,7 +181,7 @@ impl Search<'_> {
         self.climb(|bidder| bidder.now == 0 || bidder.count != bidder.now);
     }
 
-    /// Moves single rungs from job to job while the objective grows.
+    /// Moves single rungs from job to job while the objective increases.
     pub(super) fn improve(&mut self, moves: usize) {
         let offer = |one: &Bidder| Value::new(one, self.objective);
         let mut offers: Vec<Value> = self.bidders.iter().map(offer).collect();
@@ -202,7 +203,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether no move would gain if changes were free: then none will at any later time.
+    /// Returns whether no move would gain if changes cost nothing; then no move will gain at any later time.
     pub(super) fn is_at_rest(&self) -> bool {
         let free = |one: &Bidder| Bidder {
             phi: 1.0,
@@ -219,14 +220,14 @@ impl Search<'_> {
         best.is_none_or(|best| !search.grows(&offers, best.gain))
     }
 
-    /// Whether the objective grows if the sum over the jobs does by so much.
+    /// Returns whether the objective increases if the sum over the jobs does by `gain`.
     fn grows(&self, offers: &[Value], gain: f64) -> bool {
         let sum = offers.iter().fold(0.0, |sum, offer| sum + offer.here);
         let mean = |sum| self.objective.mean(sum, offers.len());
         mean(sum + gain) - mean(sum) > GAIN_MIN
     }
 
-    /// The move that gains most among the jobs that lose least and those that gain most.
+    /// The best move between the jobs that lose least and those that gain most.
     fn best_move(&self, offers: &[Value]) -> Option<Move> {
         let numbered = || offers.iter().enumerate();
         let loss = |(at, offer): (usize, &Value)| Some((offer.here - offer.down?, at));
@@ -265,7 +266,7 @@ impl Search<'_> {
     }
 }
 
-/// What a job adds to the objective, and would with other counts.
+/// Contribution of a job to the objective, at present and with other counts.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     here: f64,
@@ -285,7 +286,7 @@ impl Value {
     }
 }
 
-/// GPUs from one job to another.
+/// A transfer of GPUs from one job to another.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     gain: f64,
@@ -312,7 +313,7 @@ mod tests {
 
     const SERVER: u32 = 4;
 
-    /// Concave in the GPUs, with a loss beyond a server.
+    /// A bidder with a speed-up that is concave in the GPUs, and a loss beyond one server.
     fn bidder(slope: f64, loss: f64, most: u32, now: u32, phi: f64) -> Bidder {
         let speedup = |count: u32| {
             let spread = if count > SERVER { loss } else { 1.0 };

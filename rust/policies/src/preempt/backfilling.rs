@@ -1,10 +1,10 @@
-//! What steps 3 and 4 keep after the incremental count, where the placement rule may refuse a gang although enough GPUs
+//! State of steps 3 and 4 after the incremental count, if the placement rule may refuse a gang although enough GPUs
 //! are free (`yarn`, `skew`, ...): unplaced and backfilled jobs, kept from decision to decision.
 //!
-//! In the rule, all backfilled jobs give up their GPUs at each decision, the unplaced ones are tried, then backfilled and
-//! waiting ones in order; a backfilled job keeps its GPUs if they are still free. So at its turn a waiting job may take
-//! all GPUs that neither the admitted jobs nor the backfilled ones before it hold: [`FreeProfile`]. A new placement
-//! stops exactly the backfilled jobs on the GPUs that it takes.
+//! By the rule, all backfilled jobs give up their GPUs at each decision; unplaced jobs are tried, then backfilled and
+//! waiting ones in order; a backfilled job keeps its GPUs if they are still free. So a waiting job may take all GPUs
+//! that neither admitted jobs nor earlier backfilled jobs hold: [`FreeProfile`]. A new placement stops exactly the
+//! backfilled jobs on its GPUs.
 
 use super::jobs::Key;
 use super::profile::{FreeProfile, Hold};
@@ -14,29 +14,29 @@ use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::{GpuSet, JobId, ServerId};
 use std::collections::BTreeSet;
 
-/// Unplaced and backfilled jobs, and what is free between them.
+/// Unplaced and backfilled jobs, and the free capacity between them.
 #[derive(Debug, Default)]
 pub(super) struct Backfilling {
     pub(super) classes: Vec<LeftOut>,
-    /// `None` while there are only admitted jobs, all with GPUs: what is free is what the plan has free.
+    /// `None` while there are only admitted jobs, all with GPUs: then the plan's free GPUs are the free capacity.
     pub(super) profile: Option<FreeProfile>,
-    /// Number of decisions since the profile was needed.
+    /// Number of decisions since the profile was last needed.
     idle: usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     gpus: u32,
-    /// Its gangs get one server or none.
+    /// Whether its gangs get one server or no place.
     is_on_one_server: bool,
     /// See [`Places::needs`].
     needs: Option<(u32, u32)>,
     pub(super) unplaced: BTreeSet<Key>,
     pub(super) backfilled: BTreeSet<Key>,
-    /// An unplaced job was refused, and no GPUs have come free for such jobs since.
+    /// Whether an unplaced job was refused, and no GPUs have come free for such jobs since.
     pub(super) is_unplaced_refused: bool,
-    /// A waiting job was refused at this key, and no GPUs have come free before it since. Not used for gangs on one
-    /// server: of these the profile knows.
+    /// Key at which a waiting job was refused, if no GPUs have come free before it since. Not used for gangs on one
+    /// server, for which the profile is enough.
     refused_from: Option<Key>,
 }
 
@@ -56,7 +56,7 @@ impl Backfilling {
         !self.classes.is_empty()
     }
 
-    /// Whether there are only admitted jobs, all with GPUs.
+    /// Returns whether there are only admitted jobs, all with GPUs.
     pub(super) fn is_idle(&self) -> bool {
         self.profile.is_none()
     }
@@ -77,7 +77,7 @@ impl Backfilling {
         classes.flat_map(|class| class.backfilled.iter().copied())
     }
 
-    /// Asks the placement rule about each class.
+    /// Gets the properties of the placement rule for each class.
     pub(super) fn know_rule(&mut self, free: &FreeIndex, places: &Places) {
         for (at, class) in self.classes.iter_mut().enumerate() {
             let demand = &places.classes().get(at).demand;
@@ -86,7 +86,7 @@ impl Backfilling {
         }
     }
 
-    /// GPUs have come free for unplaced jobs, and so for all waiting ones.
+    /// Records that GPUs have come free for unplaced jobs, and therefore for all waiting ones.
     fn note_gain(&mut self) {
         for class in &mut self.classes {
             class.is_unplaced_refused = false;
@@ -94,14 +94,14 @@ impl Backfilling {
         }
     }
 
-    /// GPUs have come free for waiting jobs behind a key.
+    /// Records that GPUs have come free for waiting jobs behind a key.
     fn note_gain_behind(&mut self, key: Key) {
         for class in &mut self.classes {
             class.refused_from = class.refused_from.filter(|from| *from <= key);
         }
     }
 
-    /// Makes the profile, if there is none.
+    /// Builds the profile, if there is none.
     pub(super) fn make_profile(&mut self, view: &ClusterView<'_>, plan: Option<&Plan<'_>>) {
         if self.profile.is_none() {
             self.profile = Some(FreeProfile::new(view, plan));
@@ -109,8 +109,8 @@ impl Backfilling {
         }
     }
 
-    /// Drops the profile when it was not needed for as many decisions as jobs run, so that a load that comes and goes
-    /// pays for making it once in as many decisions.
+    /// Drops the profile if it was not needed for as many decisions as there are running jobs. A load that comes and
+    /// goes then pays for building it only once per that many decisions.
     pub(super) fn drop_idle_profile(&mut self, is_needed: bool) {
         self.idle = if is_needed { 0 } else { self.idle + 1 };
         if self
@@ -129,7 +129,7 @@ impl Backfilling {
         }
     }
 
-    /// A backfilled job gives up its GPUs.
+    /// Records that a backfilled job gives up its GPUs.
     pub(super) fn leave_backfilled(&mut self, class: usize, key: Key) {
         self.classes[class].backfilled.remove(&key);
         self.note_gain_behind(key);
@@ -142,20 +142,20 @@ impl Backfilling {
         let backfilled = &mut self.classes[class].backfilled;
         backfilled.remove(&old);
         backfilled.insert(key);
-        // if it comes forward, jobs between have less room: no refusal of theirs is out of date
+        // if it moves forward, jobs in between have less room, so their refusals stay valid
         if key > old {
             self.note_gain_behind(old);
         }
         self.change(key.job(), Hold::Backfilled(old), Hold::Backfilled(key));
     }
 
-    /// The count admits a backfilled job.
+    /// Records that the count admits a backfilled job.
     pub(super) fn admit_backfilled(&mut self, class: usize, key: Key) {
         self.classes[class].backfilled.remove(&key);
         self.change(key.job(), Hold::Backfilled(key), Hold::Admitted);
     }
 
-    /// The count does not admit a running job any more.
+    /// Records that the count no longer admits a running job.
     pub(super) fn backfill(&mut self, view: &ClusterView<'_>, class: usize, key: Key) {
         self.make_profile(view, None);
         self.classes[class].backfilled.insert(key);
@@ -173,12 +173,12 @@ impl Backfilling {
         self.classes[class].unplaced.insert(key);
     }
 
-    /// An unplaced job starts, gets another key, or is not admitted any more.
+    /// Removes an unplaced job that starts, gets another key, or is no longer admitted.
     pub(super) fn remove_unplaced(&mut self, class: usize, key: Key) {
         self.classes[class].unplaced.remove(&key);
     }
 
-    /// Servers have failed or come back; their jobs have left.
+    /// Records that servers have failed or come back; their jobs have left.
     pub(super) fn servers_changed<'a>(
         &mut self,
         view: &ClusterView<'_>,
@@ -200,7 +200,7 @@ impl Backfilling {
             .min()
     }
 
-    /// Whether a waiting job may have a place; `false` is certain.
+    /// Returns whether a waiting job may have a place; `false` is certain.
     pub(super) fn may_fit(&self, profile: &FreeProfile, class: usize, key: Key) -> bool {
         let class = &self.classes[class];
         if class.is_on_one_server {
@@ -212,7 +212,7 @@ impl Backfilling {
                 .is_none_or(|(servers, gpus)| profile.has(servers, gpus, key))
     }
 
-    /// GPUs for a waiting job, of those that no job before it holds.
+    /// GPUs for a waiting job among those that no job before it holds.
     pub(super) fn place(&mut self, places: &mut Places, class: usize, key: Key) -> Option<GpuSet> {
         let profile = self.profile.as_mut().expect("jobs wait");
         let of = &mut self.classes[class];

@@ -1,10 +1,10 @@
-//! The pass in incremental form, for one GPU type: the running jobs are those that the count admitted last time, so a
-//! decision only changes what has to change.
+//! The pass in incremental form, for one GPU type. It starts from the running jobs that the last count admitted and
+//! makes only the necessary changes.
 //!
-//! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first one that fits is
-//! admitted, and so on. If more GPUs are counted then than there are, the first running job that no longer fits is
-//! dropped, which may make room for waiting jobs behind it, and so on. Each step goes forward in the order, so the
-//! result is that of the walk. Where the placement rule may refuse a gang, steps 3 and 4 follow with
+//! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first one that
+//! fits is admitted, and so on. If more GPUs are then counted than exist, the first running job that no longer fits
+//! is dropped. This may make room for waiting jobs behind it, and so on. Each step goes forward in the order, so the
+//! result equals that of the walk. If the placement rule may refuse a gang, steps 3 and 4 follow with
 //! [`super::backfilling`].
 
 use super::Pass;
@@ -17,9 +17,9 @@ use std::cmp::Reverse;
 use std::mem::take;
 
 impl Pass {
-    /// All four steps for a placement rule that refuses no gang: the dropped stop, the admitted start.
+    /// All four steps for a placement rule that refuses no gang: dropped jobs stop, admitted jobs start.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        // where nothing else changed, a new job stands behind one of its class that does not fit
+        // without other changes, a new job is behind one of its class that does not fit
         if self.queues.is_empty() || !self.has_room && self.woken.is_empty() {
             return;
         }
@@ -38,7 +38,7 @@ impl Pass {
         (self.dropped, self.admitted) = (dropped, admitted);
     }
 
-    /// Step 1, from what was admitted before.
+    /// Step 1, starting from the previously admitted jobs.
     pub(super) fn count(&mut self, view: &ClusterView<'_>) {
         let now = view.now().0;
         let mut count = Count {
@@ -72,7 +72,7 @@ impl Pass {
         }
     }
 
-    /// Fills `heads` again: after a job was dropped, those behind it may use what it leaves, `rest` GPUs at most.
+    /// Fills `heads` again after a job was dropped: those behind it may use its GPUs, of which `rest` are left.
     fn list_behind(&mut self, rank: &Rank, rest: u64, count: &Count) {
         for class in 0..self.places.classes().len() {
             if u64::from(self.gpus(class)) <= rest {
@@ -82,19 +82,19 @@ impl Pass {
         self.heads.retain(|Reverse((head, _))| head > rank);
     }
 
-    /// Adds the first job of a class that the count does not admit to `heads`, unless it is clear that it does not fit.
+    /// Adds the first job of a class that is not admitted to `heads`, unless it certainly does not fit.
     fn push_left_out(&mut self, class: usize, count: &Count) {
         if let Some(key) = self.left_out(class) {
             let gpus = self.gpus(class);
             let rank = self.measure.waiting(key, gpus);
-            // those before it in the order only leave it fewer GPUs
+            // jobs before it in the order only leave it fewer GPUs
             if self.fits(&rank, gpus, count) {
                 self.heads.push(Reverse((rank, class)));
             }
         }
     }
 
-    /// Whether enough GPUs for a gang are free or held by admitted jobs behind its rank.
+    /// Returns whether enough GPUs for a gang are free or held by admitted jobs behind its rank.
     fn fits(&self, rank: &Rank, gpus: u32, count: &Count) -> bool {
         let missing = i64::from(gpus) - count.free;
         let now = count.now;
@@ -133,7 +133,7 @@ impl Pass {
         }
     }
 
-    /// A job of the running set is not admitted any more.
+    /// Handles a running job that is no longer admitted.
     fn drop_job(&mut self, view: &ClusterView<'_>, key: Key) {
         if !self.backfilling.is_used() {
             self.dropped.push(key);
@@ -193,7 +193,7 @@ impl Pass {
         }
     }
 
-    /// Step 4: always the first waiting job that may have a place.
+    /// Step 4: repeatedly takes the first waiting job that may have a place.
     fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
         while let Some((key, class)) = self.next_waiting() {
             let Some(gpus) = self.backfilling.place(&mut self.places, class, key) else {
@@ -208,7 +208,8 @@ impl Pass {
         }
     }
 
-    /// The first waiting job that may have a place, with its class. Behind an unplaced job none of its class has one.
+    /// The first waiting job that may have a place, with its class. Behind an unplaced job, no job of its class has
+    /// one.
     fn next_waiting(&mut self) -> Option<(Key, usize)> {
         let profile = self.backfilling.profile.as_ref().expect("jobs wait");
         let mut first = None;
@@ -245,10 +246,10 @@ impl Pass {
     }
 }
 
-/// A count under way.
+/// State of a count.
 #[derive(Debug)]
 struct Count {
-    /// GPUs not counted as those of any job; below 0 while too many are counted.
+    /// GPUs not counted for any job; negative while too many are counted.
     free: i64,
     now: i64,
 }

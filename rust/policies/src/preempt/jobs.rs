@@ -1,4 +1,4 @@
-//! Key and state of every job, and those that wait by demand class.
+//! Key and state of every job, and the waiting jobs by demand class.
 
 use crate::kit::ByClass;
 use gangline_model::JobId;
@@ -6,16 +6,16 @@ use gangline_model::JobId;
 /// Queue state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum QueueState {
-    /// It has not arrived, has ended, or was just stopped.
+    /// The job has not arrived, has ended, or was just stopped.
     #[default]
     Absent,
-    /// In the queue of its class.
+    /// The job is in the queue of its class.
     Waiting,
-    /// Admitted by a pass with preemption, but unplaced: the placement rule has no GPUs for it yet.
+    /// The job is admitted by a pass with preemption, but the placement rule has no GPUs for it yet.
     Unplaced,
-    /// Runs.
+    /// The job runs.
     Running,
-    /// Runs without admission, on GPUs that the unplaced jobs before it cannot use.
+    /// The job runs without admission, on GPUs that unplaced jobs before it cannot use.
     Backfilled,
 }
 
@@ -57,13 +57,13 @@ impl Jobs {
         self.kept[job.index()].state
     }
 
-    /// Whether a job waits here.
+    /// Returns whether a job waits here.
     #[inline]
     pub(super) fn is_waiting(&self, job: JobId) -> bool {
         self.state(job) == QueueState::Waiting
     }
 
-    /// Whether a job runs, after all plans so far.
+    /// Returns whether a job runs, after all plans so far.
     #[inline]
     pub(super) fn is_running(&self, job: JobId) -> bool {
         matches!(
@@ -83,7 +83,7 @@ impl Jobs {
         }
     }
 
-    /// Adds a job, or gives a waiting one another key (the old one becomes stale).
+    /// Adds a job, or changes the key of a waiting one (the old key becomes stale).
     #[inline]
     pub(super) fn push(&mut self, class: usize, key: Key) {
         self.put(key, QueueState::Waiting);
@@ -100,7 +100,7 @@ impl Jobs {
         })
     }
 
-    /// Takes the head of a class out; it runs from now on.
+    /// Removes the head of a class, which runs from now on.
     #[inline]
     pub(super) fn pop(&mut self, class: usize) -> Option<Key> {
         let key = self.head(class)?;
@@ -109,14 +109,14 @@ impl Jobs {
         Some(key)
     }
 
-    /// Notes the key of a job and its state, any but waiting; an earlier key in its queue becomes stale.
+    /// Sets the key of a job and its state (not waiting); an earlier key in its queue becomes stale.
     #[inline]
     pub(super) fn set(&mut self, key: Key, state: QueueState) {
         debug_assert!(state != QueueState::Waiting, "a job waits after a push");
         self.put(key, state);
     }
 
-    /// Notes that a job is absent.
+    /// Records that a job is absent.
     #[inline]
     pub(super) fn forget(&mut self, job: JobId) {
         self.put(self.key(job), QueueState::Absent);
@@ -141,23 +141,23 @@ impl Jobs {
     }
 }
 
-// Keys: how jobs are ordered. Arrival and job index are one number, as jobs are numbered by arrival.
+// Keys: the order of jobs. Arrival and job index are one number, because jobs are numbered by arrival.
 
-/// Place of a job in one ordered structure. Smaller comes first.
+/// Sort key of a job in one ordered structure. Smaller comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Key {
     /// Compared first: protection, queue, rank of an index.
     pub lead: u64,
     /// The measure of the policy: an instant or a span, ns.
     pub main: i64,
-    /// The job; settles ties by arrival and index.
+    /// The job; breaks ties by arrival and index.
     pub job: u32,
 }
 
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // most of the cost of a pass is searches, and the first two fields nearly always decide
+        // searches are most of the cost of a pass, and the first two fields nearly always decide
         if self.lead != other.lead {
             return self.lead.cmp(&other.lead);
         }
@@ -205,14 +205,14 @@ impl Key {
     }
 }
 
-/// Place of a job among all others at one instant, waiting or running: what a decision compares.
+/// Rank of a job among all others at one instant, waiting or running, which decisions compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// Compared first: protection, queue, rank of an index.
     pub lead: u64,
-    /// The measure now: ns, or GPU-ns where it is a span times a gang size.
+    /// Present value of the measure: ns, or GPU-ns if it is a span times a gang size.
     pub value: i128,
-    /// Gang size where it counts before arrival (srsf), else 0.
+    /// Gang size if it counts before arrival (srsf), otherwise 0.
     pub gpus: u32,
     /// The job.
     pub job: u32,
@@ -236,7 +236,7 @@ impl PartialOrd for Rank {
 
     #[inline]
     fn lt(&self, other: &Self) -> bool {
-        // the value nearly always decides; no three-way answer is made on the way
+        // the value nearly always decides; avoids a three-way comparison
         self.lead < other.lead
             || self.lead == other.lead
                 && (self.value < other.value
@@ -252,20 +252,20 @@ impl Rank {
     }
 }
 
-/// What the measure of a job is made of.
+/// The kind of the measure of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// `main` as it stands, waiting or running.
+    /// `main` is constant, waiting or running.
     Fixed,
-    /// The same, but the keys of running jobs grow as time goes, each at a pace of its own: the policy sets them before
-    /// each decision.
+    /// `main` is constant while a job waits, but grows at individual rates while it runs: the policy sets these keys
+    /// before each decision.
     Growing,
-    /// An instant of the past, waiting or running: the first start. A job that has not started stands last while it
-    /// waits; when it starts, `main` becomes now.
+    /// An instant of the past: the first start. A job that has not started is last while it waits; when it starts,
+    /// `main` becomes now.
     FirstStart,
-    /// A span. Of a waiting job it is `main`; of a running one it shrinks as time goes: `main - now`.
+    /// A span. For a waiting job it is `main`; for a running one it decreases with time: `main - now`.
     Span,
-    /// A span times the gang size; ties by gang size, then arrival. Of a running job it shrinks.
+    /// A span times the gang size; ties go by gang size, then arrival. For a running job it decreases with time.
     ShrinkingArea,
 }
 
@@ -302,7 +302,7 @@ impl Measure {
         }
     }
 
-    /// The `main` of a job that starts now, from its `main` while it waited.
+    /// The `main` of a job that starts now, given its `main` while it waited.
     #[inline]
     pub(crate) fn to_running(self, main: i64, now: i64) -> i64 {
         match self {
@@ -312,13 +312,13 @@ impl Measure {
         }
     }
 
-    /// Whether time alone never changes the order of waiting and running jobs.
+    /// Returns whether time alone never changes the order of waiting and running jobs.
     #[inline]
     pub(crate) fn is_fixed(self) -> bool {
         matches!(self, Self::Fixed | Self::FirstStart)
     }
 
-    /// Whether running jobs of different gang sizes change places as time goes.
+    /// Returns whether running jobs of different gang sizes change order with time.
     pub(crate) fn is_by_size(self) -> bool {
         self == Self::ShrinkingArea
     }

@@ -1,8 +1,8 @@
-//! Preemption: which jobs run is decided anew at each decision, from the order of all jobs, waiting or running.
+//! Preemption: each decision chooses the running jobs anew, from the order of all waiting and running jobs.
 //!
-//! A policy (`srtf`, `srsf`, `las`, `gittins` and those built on them) gives each job a key
-//! ([`Key`]) and reports what happened to its jobs: [`Pass::leave`], [`Pass::wait`],
-//! [`Pass::rekey`], [`Pass::servers_changed`]. [`Pass::decide`] then fills the plan.
+//! A policy (`srtf`, `srsf`, `las`, `gittins` and those built on them) gives each job a key ([`Key`]) and reports the
+//! changes of its jobs: [`Pass::leave`], [`Pass::wait`], [`Pass::rekey`], [`Pass::servers_changed`]. [`Pass::decide`]
+//! then fills the plan.
 //!
 //! # The rule
 //! 1. *Count.* In order, a job is admitted if enough GPUs of one of its types are left by number, wherever they are:
@@ -17,8 +17,8 @@
 //!    no GPUs now is preempted.
 //!
 //! # The algorithms
-//! All give the same plans. [`Pass`] chooses one at the start of a run; `backfilling` turns into `walk` for good when a
-//! demand class is non-monotone (below).
+//! All algorithms give the same plans. [`Pass`] chooses one at the start of a run; `backfilling` changes to `walk`
+//! permanently when a demand class is non-monotone (see below).
 //!
 //! | | used for | a decision costs |
 //! |---|---|---|
@@ -26,14 +26,15 @@
 //! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
 //! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`]) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
-//! Why classes are enough: free capacity only shrinks along the order. Where the first waiting job of a demand class does
-//! not fit, none of its class behind it does. The exceptions are the non-monotone classes:
+//! Checking one job per class is enough, because free capacity only decreases along the order. If the first waiting
+//! job of a demand class does not fit, no other job of its class does. The exceptions are the non-monotone classes:
 //! [`Places::is_non_monotone`](crate::kit::Places::is_non_monotone).
 //!
 //! # Changing the rule
-//! `repack` in `tests/reference/policies.py` states it over all active jobs and comes first; `tests/parity` compares the
-//! engine with it. Then the others follow. `tests/rust/policies.rs` and `tests/rust/wide.rs` compare their plans with those
-//! of `walk`, which also serves a cluster with a second GPU type that no job may use.
+//! `repack` in `tests/reference/policies.py` states the rule over all active jobs and must be changed first;
+//! `tests/parity` compares the engine with it. Then the others follow. `tests/rust/policies.rs` and
+//! `tests/rust/wide.rs` compare their plans with those of `walk`, which also serves a cluster with a second GPU type
+//! that no job may use.
 
 mod backfilling;
 mod incremental;

@@ -1,4 +1,4 @@
-//! The pass with preemption as a policy uses it: the policy reports what happened to its jobs and asks for a plan.
+//! The pass with preemption from the view of a policy: the policy reports changes of its jobs and requests a plan.
 
 use super::backfilling::Backfilling;
 use super::jobs::{Jobs, Key, Measure, QueueState, Rank};
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How the steps of the rule are carried out; see [`super`].
+/// Algorithm of the rule; see [`super`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
     Incremental,
@@ -29,20 +29,20 @@ pub(crate) struct Pass {
     pub places: Places,
     /// Waiting jobs by class; keys and queue states of all jobs.
     pub(super) queues: Jobs,
-    /// Whether a refusal says nothing about the other jobs of a class: [`Places::is_non_monotone`].
+    /// Whether a refusal does not hold for the other jobs of a class: [`Places::is_non_monotone`].
     pub(super) non_monotone: Vec<bool>,
     is_rule_known: bool,
-    /// The admitted jobs; not kept by the walks.
+    /// The admitted jobs; not maintained by the walks.
     pub(super) running: RunningSet,
     pub(super) backfilling: Backfilling,
-    /// Whether there may be room for the first job of any class, by count; else only for those of `woken`.
+    /// Whether there may be room for the first job of any class, by count; otherwise only for the classes in `woken`.
     pub(super) has_room: bool,
-    /// Classes that may have another first job since the last pass.
+    /// Classes whose first job may have changed since the last pass.
     pub(super) woken: Vec<usize>,
-    /// First jobs of classes, still to be asked. Reused.
+    /// First jobs of classes that are still to be tried. Reused.
     pub(super) heads: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// Waiting jobs that the count admits, by their keys so far, with their classes, and running jobs that it does not;
-    /// only where the placement rule refuses no gang. Reused.
+    /// Waiting jobs that the count admits, with their keys and classes, and running jobs that it does not. Used only
+    /// if the placement rule refuses no gang. Reused.
     pub(super) admitted: Vec<(Key, usize)>,
     pub(super) dropped: Vec<Key>,
 }
@@ -71,7 +71,7 @@ impl Pass {
         }
     }
 
-    /// Sizes everything. Returns the jobs that have no place even on the empty cluster.
+    /// Sizes all structures. Returns the jobs that have no place even on the empty cluster.
     pub(crate) fn start(
         &mut self,
         view: &ClusterView<'_>,
@@ -92,7 +92,7 @@ impl Pass {
             };
         }
         if self.algorithm == Algorithm::Backfilling {
-            // an admitted job may start much later, and its key must not change meanwhile
+            // an admitted job may start much later, and its key must not change until then
             self.measure = Measure::Fixed;
             self.backfilling = Backfilling::new(classes);
         }
@@ -102,19 +102,19 @@ impl Pass {
         Ok(unplaceable)
     }
 
-    /// Whether a job runs, after all plans so far.
+    /// Returns whether a job runs, after all plans so far.
     pub(crate) fn is_running(&self, job: JobId) -> bool {
         self.queues.is_running(job)
     }
 
-    /// Why a job waits after a plan: the running jobs that rank before it leave too few GPUs, or the placement rule
-    /// found none for it. Of those jobs it names the one with the largest gang. O(running jobs).
+    /// Returns why a job waits after a plan: running jobs that rank before it leave too few GPUs, or the placement
+    /// rule found none for it. It names the one of those jobs with the largest gang. O(running jobs).
     pub(crate) fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let (now, jobs) = (view.now().0, view.jobs());
         let key = self.queues.key(job);
         let own = match self.queues.state(job) {
             QueueState::Waiting | QueueState::Unplaced => self.measure.waiting(key, jobs.gpus(job)),
-            // just stopped: its key is still that of a running job
+            // just stopped, so its key is still that of a running job
             _ => self.measure.running(key, jobs.gpus(job), now),
         };
         let mut left: SmallVec<[i64; 8]> = (0..view.cluster().gpu_types().len())
@@ -145,12 +145,12 @@ impl Pass {
         self.places.classes().get(class).gpus
     }
 
-    /// Whether the placement rule may refuse a gang although enough GPUs are free.
+    /// Returns whether the placement rule may refuse a gang although enough GPUs are free.
     pub(super) fn may_refuse(&self) -> bool {
         self.places.rule().may_refuse()
     }
 
-    /// Whether `running` is kept.
+    /// Returns whether `running` is maintained.
     fn is_kept(&self) -> bool {
         matches!(
             self.algorithm,
@@ -158,7 +158,7 @@ impl Pass {
         )
     }
 
-    /// Takes in failures and repairs. Call after the jobs that were requeued by them have left.
+    /// Records failures and repairs. Call it after the requeued jobs have left.
     pub(crate) fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         if changes.has_servers() {
             self.has_room = true;
@@ -168,7 +168,7 @@ impl Pass {
         }
     }
 
-    /// Takes out a running job that has finished or was requeued by a failure.
+    /// Removes a running job that has finished or was requeued by a failure.
     pub(crate) fn leave(&mut self, job: JobId) {
         let class = self.places.class_of(job);
         let key = self.queues.key(job);
@@ -186,7 +186,7 @@ impl Pass {
         self.queues.forget(job);
     }
 
-    /// Puts a job into its queue, or gives a waiting one another key.
+    /// Puts a job into its queue, or changes the key of a waiting one.
     pub(crate) fn wait(&mut self, key: Key) {
         let class = self.places.class_of(key.job());
         if self.queues.state(key.job()) == QueueState::Unplaced {
@@ -203,7 +203,7 @@ impl Pass {
         self.queues.push(class, key);
     }
 
-    /// Gives a running job another key. If it comes forward nothing changes for others.
+    /// Changes the key of a running job. If the job moves forward, nothing changes for others.
     pub(crate) fn rekey(&mut self, key: Key) {
         let job = key.job();
         let old = self.queues.key(job);
@@ -226,14 +226,14 @@ impl Pass {
         }
     }
 
-    /// The first job of a class that the count does not admit.
+    /// The first job of a class that is not admitted by the count.
     pub(super) fn left_out(&mut self, class: usize) -> Option<Key> {
         let waiting = self.queues.head(class);
         let backfilled = self.backfilling.first_backfilled(class);
         waiting.into_iter().chain(backfilled).min()
     }
 
-    /// Decides which jobs run: fills the plan. The policy puts the jobs that it preempts back with [`Pass::wait`].
+    /// Decides which jobs run and fills the plan. The policy returns the jobs that it preempts with [`Pass::wait`].
     pub(crate) fn decide(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         if !self.is_rule_known && self.may_refuse() {
             self.know_rule(plan);
@@ -251,7 +251,7 @@ impl Pass {
         self.has_room = false;
     }
 
-    /// Asks the placement rule about each class.
+    /// Gets the properties of the placement rule for each class.
     fn know_rule(&mut self, plan: &mut Plan<'_>) {
         self.is_rule_known = true;
         let (places, free) = (&self.places, plan.free());
@@ -267,7 +267,7 @@ impl Pass {
         }
         self.backfilling.know_rule(free, &self.places);
         if self.non_monotone.contains(&true) {
-            // rare: a gang wider than every rack; the walk asks each job of such a class
+            // rare: a gang wider than every rack; the walk tries each job of such a class
             self.algorithm = Algorithm::Walk;
             let backfilling = std::mem::take(&mut self.backfilling);
             for (class, key) in backfilling.unplaced() {
@@ -279,7 +279,7 @@ impl Pass {
         }
     }
 
-    /// Starts a job that is in no queue any more.
+    /// Starts a job that is no longer in a queue.
     pub(super) fn start_job(
         &mut self,
         plan: &mut Plan<'_>,
@@ -305,7 +305,7 @@ impl Pass {
         }
     }
 
-    /// A waiting job's key once it runs from `now` on.
+    /// The key of a waiting job if it ran from `now` on.
     pub(super) fn running_key(&self, key: Key, now: i64) -> Key {
         Key {
             main: self.measure.to_running(key.main, now),

@@ -1,8 +1,8 @@
 //! Free capacity along the order of jobs, under a placement rule that may refuse a gang.
 //!
-//! At the place of a key in the order those GPUs are free that neither an admitted job holds, nor a backfilled one before
-//! that key. Along the order a server only loses GPUs. So "this server has n GPUs free" holds up to one place in the
-//! order, and one ordered set per n answers which servers have n GPUs free at a key.
+//! At a key in the order, those GPUs are free that neither an admitted job nor an earlier backfilled job holds. Along
+//! the order a server only loses GPUs. So a server has at least n GPUs free up to one position in the order. One
+//! ordered set per n then shows which servers have n GPUs free at a key.
 
 use super::jobs::Key;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
@@ -11,14 +11,14 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-/// Behind every job.
+/// A key after every job.
 const END: Key = Key {
     lead: u64::MAX,
     main: i64::MAX,
     job: u32::MAX,
 };
 
-/// How a job holds GPUs.
+/// The way in which a job holds GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     None,
@@ -26,15 +26,15 @@ pub(super) enum Hold {
     Backfilled(Key),
 }
 
-/// Free GPUs at every place in the order.
+/// Free GPUs at every position in the order.
 #[derive(Debug)]
 pub(super) struct FreeProfile {
-    /// What no admitted job holds: the free GPUs before the first job.
+    /// GPUs that no admitted job holds: those free before the first job.
     pub(super) start: FreeIndex,
-    /// What each running job holds.
+    /// GPUs of each running job.
     held: FxHashMap<JobId, GpuSet>,
     servers: Vec<Server>,
-    /// By number of GPUs less 1: the servers that ever have so many free, by the last key at which they do.
+    /// By number of GPUs minus 1: the servers that have this many free at any key, sorted by the last such key.
     last_with: Vec<BTreeSet<(Key, u32)>>,
 }
 
@@ -42,12 +42,12 @@ pub(super) struct FreeProfile {
 struct Server {
     /// GPUs of backfilled jobs, in the order of their keys.
     backfilled: SmallVec<[(Key, u64); 8]>,
-    /// By number of GPUs less 1: the last key at which so many are free.
+    /// By number of GPUs minus 1: the last key at which this many are free.
     last_with: SmallVec<[Key; 8]>,
 }
 
 impl FreeProfile {
-    /// All running jobs and those that the plan starts are admitted ones.
+    /// A profile in which all running jobs and those that the plan starts are admitted.
     pub(super) fn new(view: &ClusterView<'_>, plan: Option<&Plan<'_>>) -> Self {
         let all = (0..view.cluster().servers().len()).map(ServerId::new);
         let down = all.clone().filter(|&server| !view.is_up(server));
@@ -84,20 +84,20 @@ impl FreeProfile {
         self.held.len()
     }
 
-    /// A job takes GPUs.
+    /// Records that a job takes GPUs.
     pub(super) fn take(&mut self, job: JobId, gpus: GpuSet, hold: Hold) {
         self.change_gpus(&gpus, Hold::None, hold);
         self.held.insert(job, gpus);
     }
 
-    /// A job gives up its GPUs.
+    /// Records that a job gives up its GPUs.
     pub(super) fn give(&mut self, job: JobId, hold: Hold) -> GpuSet {
         let gpus = self.held.remove(&job).expect("the job runs");
         self.change_gpus(&gpus, hold, Hold::None);
         gpus
     }
 
-    /// A job holds its GPUs in another way.
+    /// Changes the way in which a job holds its GPUs.
     pub(super) fn change(&mut self, job: JobId, old: Hold, hold: Hold) {
         let gpus = self.held.remove(&job).expect("the job runs");
         self.change_gpus(&gpus, old, hold);
@@ -126,14 +126,14 @@ impl FreeProfile {
         }
     }
 
-    /// A server has failed or come back, and no job holds any of its GPUs.
+    /// Records that a server has failed or come back; no job holds any of its GPUs.
     pub(super) fn set_up(&mut self, server: ServerId, is_up: bool) {
         self.start.set_up(server, false);
         self.start.set_up(server, is_up);
         self.refresh(server);
     }
 
-    /// Works out anew up to which keys a server has how many GPUs free.
+    /// Recomputes the keys up to which a server has each number of GPUs free.
     fn refresh(&mut self, server: ServerId) {
         let mut free = self.start.free_mask(server).count_ones() as usize;
         let at = server.index();
@@ -160,7 +160,7 @@ impl FreeProfile {
         }
     }
 
-    /// Whether so many servers have so many GPUs free each at a key. O(servers).
+    /// Returns whether at least `servers` servers have `gpus` GPUs free each at a key. O(servers).
     pub(super) fn has(&self, servers: u32, gpus: u32, key: Key) -> bool {
         let Some(with) = self.last_with.get(gpus as usize - 1) else {
             return false;
@@ -172,8 +172,8 @@ impl FreeProfile {
             .is_some_and(|(last, _)| *last >= key)
     }
 
-    /// The server that suits a gang best at a key, with its free GPUs: the one with the fewest free, or if
-    /// `is_first_fit` the first one. O(servers with enough GPUs free).
+    /// The best server for a gang at a key, with its free GPUs: the one with the fewest free, or the first one if
+    /// `is_first_fit`. O(servers with enough free GPUs).
     pub(super) fn find(&self, gpus: u32, key: Key, is_first_fit: bool) -> Option<(ServerId, u64)> {
         let with = self.last_with.get(gpus as usize - 1)?;
         let fitting = with.range((key, 0)..).map(|&(_, server)| server);
@@ -193,7 +193,7 @@ impl FreeProfile {
         before.fold(self.start.free_mask(server), |free, job| free & !job.1)
     }
 
-    /// Asks a question about all GPUs that are free at a key; `before` are the backfilled jobs before it. O(them).
+    /// Runs a query on all GPUs that are free at a key; `before` are the backfilled jobs before it. O(these jobs).
     pub(super) fn at<T>(
         &mut self,
         before: impl Iterator<Item = JobId>,

@@ -1,19 +1,18 @@
-//! The jobs that the count admits, in their order, with their gang sizes.
+//! The jobs that the count admits, in order, with their gang sizes.
 
 use super::jobs::{Key, Measure, Rank};
 use gangline_model::GpuTypeId;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// The GPU type of a cluster that has one.
+/// The only GPU type of a cluster.
 pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 
 /// An admitted job at an instant: rank, key, gang size.
 pub(super) type Admitted = (Rank, Key, u32);
 
-/// Admitted jobs. Their keys do not change with time: a span that shrinks is kept as the instant at which it ends.
-/// Where the measure is span x gang size, jobs of different sizes overtake each other as time goes, so there is one
-/// set per gang size.
+/// Admitted jobs. Their keys do not change with time: a decreasing span is stored as the instant at which it ends. If
+/// the measure is span x gang size, jobs of different sizes overtake each other, so there is one set per gang size.
 #[derive(Debug)]
 pub(super) struct RunningSet {
     measure: Measure,
@@ -25,7 +24,7 @@ pub(super) struct RunningSet {
 }
 
 impl RunningSet {
-    /// No job; `sizes` are the gang sizes of the trace.
+    /// An empty set; `sizes` are the gang sizes in the trace.
     pub(super) fn new(measure: Measure, sizes: &[u32]) -> Self {
         let mut sizes = if measure.is_by_size() {
             sizes.to_vec()
@@ -67,7 +66,8 @@ impl RunningSet {
         self.gpus -= u64::from(gpus);
     }
 
-    /// Whether the jobs behind a rank at `now` hold at least so many GPUs. O(gpus), as each holds one at least.
+    /// Returns whether the jobs behind a rank at `now` hold at least this many GPUs. O(gpus), because each job holds
+    /// at least one.
     pub(super) fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
         let mut sum = 0;
         for set in &self.sets {
@@ -84,8 +84,8 @@ impl RunningSet {
         false
     }
 
-    /// Going back from the last job in rank order: the job with which those passed hold at least `over` GPUs, and how many
-    /// they hold beyond `over`. O(over).
+    /// Goes back from the last job in rank order to the first one at which the jobs passed hold at least `over` GPUs.
+    /// Returns that job, and how many GPUs they hold beyond `over`. O(over).
     pub(super) fn first_over(&self, over: u64, now: i64) -> Option<(Admitted, u64)> {
         let mut sum = 0;
         if let [set] = &self.sets[..] {

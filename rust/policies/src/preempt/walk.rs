@@ -1,6 +1,6 @@
-//! The pass that serves every run: the rule carried out over the running jobs and the first waiting job of each demand
-//! class. If the placement rule refuses no gang and all waiting jobs fit beside the running ones, they are started without
-//! a look at the running ones.
+//! The pass that serves every run: applies the rule to the running jobs and the first waiting job of each demand
+//! class. If the placement rule refuses no gang and all waiting jobs fit next to the running ones, they are started
+//! without examining the running ones.
 
 use super::Pass;
 use super::jobs::QueueState;
@@ -41,7 +41,7 @@ impl Pass {
         self.place_admitted(view, plan, &mut order);
         order.retain(|entry| !entry.has_gpus);
         if order.iter().all(|entry| entry.admitted_on.is_none()) {
-            // all admitted jobs have GPUs: for no other job enough are left, by number
+            // all admitted jobs have GPUs, and too few are left for any other job
             for entry in order {
                 self.stop_job(plan, entry.job());
             }
@@ -50,8 +50,8 @@ impl Pass {
         }
     }
 
-    /// Whether all waiting jobs fit beside the running ones, each on the first of its types, under a placement rule that
-    /// refuses no gang. Then all jobs are admitted there, whatever their order. O(free GPUs).
+    /// Tries to fit all waiting jobs next to the running ones, each on the first of its types, under a placement rule
+    /// that refuses no gang. If they fit, all jobs are admitted in any order. O(free GPUs).
     fn all_fit(&self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if self.queues.is_empty() {
             return true;
@@ -142,7 +142,7 @@ impl Pass {
             .running(self.queues.key(job), gpus, view.now().0)
     }
 
-    /// The type that admits a gang by number, its own first; takes the GPUs off what is left.
+    /// The type on which a gang is admitted by number of GPUs, its own first; reduces the GPUs left.
     fn admit_on(
         &self,
         class: usize,
@@ -233,7 +233,7 @@ impl Pass {
         }
     }
 
-    /// Puts all waiting jobs of non-monotone classes into `heads` instead of their first ones.
+    /// Puts all waiting jobs of non-monotone classes into `heads`, instead of only their first ones.
     fn list_non_monotone(&mut self, view: &ClusterView<'_>) {
         if !self.non_monotone.contains(&true) {
             return;

@@ -1,13 +1,13 @@
-//! What each job was promised and what it got, per GPU type, since the last reset: for rounds on a grid and for those
-//! of the public simulator.
+//! Promised and received time of each job per GPU type since the last reset, for rounds on a grid and for those of
+//! the public simulator.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `X[m,k]` | `share` | target share of the job's time |
-//! | `t[m,k]` | `held` | time it held GPUs since the reset, overhead included, started at R/2 |
+//! | `t[m,k]` | `held` | time that it held GPUs since the reset, including overhead, starting at R/2 |
 //! | `deficit[m,k]` | `deficit_s` | promised minus received, over all resets |
 //!
-//! Times are integers until they are divided, so that skipped rounds change nothing.
+//! Times are integers until they are divided, so skipped rounds change nothing.
 
 use crate::kit::Total;
 use gangline_model::JobId;
@@ -23,7 +23,7 @@ pub(crate) struct Accounts {
     has_shares: Vec<bool>,
 }
 
-/// Place of a job in the queue of a type; the greatest comes first.
+/// Claim of a job on a type; the greatest comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Claim {
     /// `X / t`, see [`priority`].
@@ -34,7 +34,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// What claims are compared by before their jobs.
+    /// Sort key of claims before their jobs.
     #[inline]
     pub(super) fn worth(&self) -> (Total, Total, Total) {
         (
@@ -60,8 +60,8 @@ impl Ord for Claim {
     }
 }
 
-/// Share over time held. Shares are on a grid of 1e-8, so this is a quotient of whole numbers, and equal ones are the
-/// same float.
+/// Share divided by time held. Shares are on a grid of 1e-8, so this is a quotient of whole numbers, and equal
+/// quotients give the same float.
 pub(super) fn priority(share: f64, held_ns: i64) -> f64 {
     let cells = (share * 1e8 + 0.5) as i64; // to the nearest, as a share is not negative
     cells as f64 / held_ns as f64
@@ -89,7 +89,7 @@ impl Accounts {
         self.held_ns[at] += span_ns;
     }
 
-    /// Shares of the job are above 0 on exactly this many types that `can` allows; and the last one.
+    /// Returns the number of types that `can` allows and on which the job has a positive share, and the last of them.
     pub(super) fn shared_types(&self, job: JobId, can: impl Fn(usize) -> bool) -> (usize, usize) {
         let mut found = (0, usize::MAX);
         for gpu_type in 0..self.types {
@@ -100,7 +100,7 @@ impl Accounts {
         found
     }
 
-    /// Time that a job held GPUs of a type, from half a round on, ns.
+    /// Time that a job held GPUs of a type, starting at half a round, ns.
     pub(crate) fn held_ns(&self, job: JobId, gpu_type: usize) -> i64 {
         self.half_round_ns + self.held_ns[self.at(job, gpu_type)]
     }
@@ -121,7 +121,7 @@ impl Accounts {
         }
     }
 
-    /// Closes the books of the active jobs, so many seconds after the last time, and opens new ones with these shares.
+    /// Closes the accounts of the active jobs after `elapsed_s` seconds, and opens new ones with these shares.
     pub(crate) fn reset(&mut self, elapsed_s: f64, jobs: &[JobId], shares: &[f64]) {
         for (&job, row) in jobs.iter().zip(shares.chunks_exact(self.types)) {
             for (gpu_type, &share) in row.iter().enumerate() {
@@ -131,7 +131,7 @@ impl Accounts {
                     self.deficit_s[at] += self.share[at] * elapsed_s - received_s;
                 }
                 self.held_ns[at] = 0;
-                self.share[at] = share + 0.0; // -0 would order jobs
+                self.share[at] = share + 0.0; // -0 would affect the order of jobs
             }
             self.has_shares[job.index()] = true;
         }
@@ -161,7 +161,7 @@ mod tests {
         assert!((accounts.claim(JobId(0), 0).deficit_s - 2.0).abs() < 1e-12);
     }
 
-    /// 0.07 over 7 s and 0.01 over 1 s: as floats 0.010000000000000002 and 0.01.
+    /// 0.07 over 7 s and 0.01 over 1 s, which as floats are 0.010000000000000002 and 0.01.
     #[test]
     fn equal_quotients_tie() {
         let priority = |share, seconds: i64| priority(share, seconds * 1_000_000_000);

@@ -1,4 +1,4 @@
-//! The request to an allocator, and what follows from it for the order of the types.
+//! The request to an allocator, and the order of types that follows from it.
 
 use crate::kit::{Owners, Places, QueueBy, Seen};
 use gangline_allocation::Ask;
@@ -10,7 +10,7 @@ pub(crate) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> +
     (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
 }
 
-/// Describes the active jobs; `running` is the type that a job uses by its share.
+/// Describes the active jobs; `running` is the type on which a job runs through its share.
 pub(crate) fn ask(
     view: &ClusterView<'_>,
     places: &Places,
@@ -60,7 +60,7 @@ pub(crate) fn ask(
     Ok(ask)
 }
 
-/// Types by how much better than their average the jobs run there, best first; ties by index. `rates` are row by
+/// Types in the order of how much faster than their average the jobs run there; ties by index. `rates` are row by
 /// row, `jobs x types`.
 pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>) -> Vec<GpuTypeId> {
     let types = capacity.len();
@@ -85,20 +85,20 @@ pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>)
         }
     }
     let mut order: Vec<usize> = (0..types).collect();
-    // sums of the same numbers in another order are equal
+    // treats sums of the same numbers in another order as equal
     let rank = |at: usize| (better[at] * 1e9).round();
     order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)).then(a.cmp(&b)));
     order.into_iter().map(GpuTypeId::new).collect()
 }
 
-// Entities: groups of jobs of one user or virtual cluster, which share one weight.
+// Entities: groups of jobs of one user or virtual cluster that share one weight.
 
 /// Parameters of the groups.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EntityParams {
-    /// What makes an entity.
+    /// The label that defines an entity.
     pub by: QueueBy,
-    /// Weights by name; `None` = all alike.
+    /// Weights by name; `None` = equal weights.
     pub weights: Option<BTreeMap<String, f64>>,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Entities {
 }
 
 impl Entities {
-    /// Learns the entities of the trace.
+    /// Determines the entities of the trace.
     pub(super) fn new(
         params: &EntityParams,
         policy: &str,

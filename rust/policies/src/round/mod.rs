@@ -1,11 +1,11 @@
-//! Rounds: shares of time become placements.
+//! Rounds: turns shares of time into placements.
 //!
-//! At each boundary every job has, per GPU type, a priority: its target share over the time it has held
-//! GPUs there. Types are served in order, jobs by priority; a job uses one type per round. What has no
-//! share is served last. A job that can keeps its GPUs. A new allocation is asked for when the set of jobs or
-//! the capacity changed; what computes it is not known here.
+//! At each boundary every job has a priority per GPU type: its target share divided by the time it has held GPUs
+//! there. Types are served in order, and jobs by priority; a job uses one type per round. Jobs without a share are
+//! served last. A job keeps its GPUs if it can. A new allocation is requested when the set of jobs or the capacity
+//! has changed; this module does not depend on the method that computes it.
 //!
-//! A round costs O((running + passed over) log n): claims are kept in order between rounds, unless jobs share GPUs.
+//! A round costs O((running + skipped) log n): claims stay sorted between rounds, unless jobs share GPUs.
 
 mod accounts;
 mod ask;
@@ -45,7 +45,7 @@ words! {
     }
 }
 
-/// The jobs of each pass over the types; without a word, jobs without a share are never served.
+/// The filters of the passes over the types; without a setting, jobs without a share are never served.
 fn passes(zero_pass: Option<ZeroPass>) -> &'static [Filter] {
     match zero_pass {
         Some(ZeroPass::After) => &[Filter::WithShare, Filter::WithoutShare],
@@ -61,37 +61,38 @@ pub(crate) struct RoundParams {
     pub policy: String,
     /// Length of a round.
     pub round: SimSpan,
-    /// Least time between two allocations.
+    /// Minimum time between two allocations.
     pub min_solve_interval: SimSpan,
-    /// When jobs without a share may use what is left.
+    /// When jobs without a share may use the remaining GPUs.
     pub zero_pass: Option<ZeroPass>,
-    /// Whether GPUs freed inside a round are given away at once.
+    /// Whether GPUs that become free inside a round are assigned at once.
     pub backfills: bool,
-    /// Names of the types in the order they are served; by speed if there is none.
+    /// Names of the types in the order of service; by speed if absent.
     pub type_order: Option<String>,
-    /// If jobs keep their GPUs to the end: which type they get. Then the allocator is not asked.
+    /// Choice of the type, if jobs keep their GPUs to the end. Then the allocator is not used.
     pub keeps: Option<GpuPick>,
     /// Largest gang that is served.
     pub gang_max: Option<u32>,
-    /// What the allocator may know.
+    /// Knowledge of the allocator.
     pub knowledge: Knowledge,
-    /// Parts into which each allocation is split.
+    /// Number of parts into which each allocation is split.
     pub partitions: usize,
-    /// Groups of jobs that share a weight, if the policy fills by group.
+    /// Groups of jobs that share a weight, if the policy divides by group.
     pub entities: Option<EntityParams>,
-    /// Whether two jobs may share GPUs, and which do.
+    /// The jobs that may share GPUs, if any.
     pub packs: Option<Partners>,
 }
 
-/// Rounds that a policy without allocations may wait: beyond this the engine takes it for a stall. Ours.
+/// Maximum number of rounds that a policy without allocations may wait; the engine treats a longer wait as a stall.
+/// Our own choice.
 const WAITS_MAX: i64 = 900;
 
-/// A job with GPUs, since the last time its use was counted.
+/// A job with GPUs, since its use was last counted.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     job: JobId,
     gpu_type: GpuTypeId,
-    /// Group of the job beside it, if it was given one.
+    /// Group of its co-runner, if the round assigned one.
     beside: Option<u32>,
     since: SimTime,
 }
@@ -104,10 +105,10 @@ pub(crate) struct Rounds {
     accounts: Accounts,
     queues: Queues,
     entities: Entities,
-    /// Accounts of the time that jobs share GPUs; only policies that pack have them.
+    /// Accounts of shared time; only for policies that pack.
     pairs: Option<Pairs>,
     active: BTreeSet<JobId>,
-    /// The same by job; only policies that keep queues look at it.
+    /// Whether each job is active; only used by policies that keep queues.
     is_active: Vec<bool>,
     holders: Vec<Holder>,
     is_stale: bool,
@@ -115,10 +116,10 @@ pub(crate) struct Rounds {
     /// Active jobs and GPUs of each type at the last allocation.
     solved_for: (Vec<JobId>, Vec<u32>),
     type_order: Vec<GpuTypeId>,
-    /// Whether the order is that of the jobs and GPUs of the last allocation.
+    /// Whether the order is valid for the jobs and GPUs of the last allocation.
     is_order_solved: bool,
     solves: u64,
-    /// By job, while a round is made; only policies that keep queues look at it.
+    /// Whether each job is chosen in the current round; only used by policies that keep queues.
     is_chosen: Vec<bool>,
 }
 
@@ -130,7 +131,7 @@ impl std::fmt::Debug for Rounds {
     }
 }
 
-/// Which jobs are looked at.
+/// The jobs that a walk considers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Candidates {
     /// All active jobs, at a boundary.
@@ -139,7 +140,7 @@ enum Candidates {
     Waiting,
 }
 
-/// A job, or two that share GPUs, and the type they shall use.
+/// A job, or two that share GPUs, and the type assigned to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
     job: JobId,
@@ -190,7 +191,7 @@ impl Rounds {
         }
     }
 
-    /// Whether claims are kept in order; pairs are looked at one by one.
+    /// Returns whether claims stay sorted; pairs are considered one by one.
     fn keeps_queues(&self) -> bool {
         self.params.packs.is_none()
     }
@@ -218,7 +219,7 @@ impl Rounds {
         }
     }
 
-    /// Counts the time that jobs have held GPUs, and puts their claims where they belong now.
+    /// Counts the time that jobs have held GPUs, and updates their claims.
     fn count(&mut self, now: SimTime) {
         let keeps_queues = self.keeps_queues();
         for holder in &mut self.holders {
@@ -332,7 +333,7 @@ impl Rounds {
         if self.is_due(view.now()) {
             self.solve(view, plan)?;
         } else if self.solved_at.is_some() && (self.is_stale || !self.is_order_solved) {
-            // other jobs than those of the last allocation, or these again
+            // the jobs differ from those of the last allocation, or equal them again
             let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
             let places = &self.places;
             let rates = self
@@ -344,7 +345,7 @@ impl Rounds {
             }
             self.is_order_solved = !self.is_stale;
         }
-        // all of them, so that no GPU stays with the other of two
+        // all of them, so that no GPU stays with a job of another pair
         for run in view.running().filter_map(|job| view.run(job)) {
             plan.give_back(run.gpus());
         }
@@ -361,7 +362,7 @@ impl Rounds {
         Ok(Next::Ask)
     }
 
-    /// Why a job waits where jobs start in order of arrival when shares are worked out, and at no other time.
+    /// Returns why a job waits if jobs start in order of arrival, and only when shares are computed.
     fn why_in_order(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let Some(solved) = self.solved_at else {
             return Cause::new(&NO_PLACE);
@@ -381,7 +382,7 @@ impl Rounds {
         at_head(head, job)
     }
 
-    /// The types in the order that the parameters give.
+    /// The types in the order set by the parameters.
     fn order_given(
         &self,
         view: &ClusterView<'_>,
@@ -455,7 +456,7 @@ impl Policy for Rounds {
                 policy: self.params.policy.clone(),
                 field: "min_solve_interval_s".to_owned(),
                 value: self.params.min_solve_interval.seconds().to_string(),
-                expected: format!("at most {WAITS_MAX} rounds: no job starts before it is over"),
+                expected: format!("at most {WAITS_MAX} rounds: no job starts earlier"),
             });
         }
         if self.params.packs.is_some() && view.max_share() < 2 {
@@ -521,7 +522,7 @@ impl Policy for Rounds {
         if has_enough(view, job, view.jobs().gpus(job), false) {
             return Some(Cause::new(&NO_PLACE));
         }
-        // of two that share GPUs the claim of both counts, and GPUs are taken: those that run came before it
+        // for two jobs that share GPUs, both claims count, and all taken GPUs belong to jobs before it
         let is_before = |run: &Run| {
             let gpu_type = run.gpu_type();
             self.pairs.is_some() || claim(run.job, gpu_type) > own(gpu_type)

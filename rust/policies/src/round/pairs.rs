@@ -1,14 +1,15 @@
-//! Two jobs on the same GPUs: which may share, at what rates, and what time each is entitled to with which partner.
+//! Two jobs on the same GPUs: which may share, at which rates, and the time that each may spend with each partner.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | kind | `of` | jobs that are alike beside any other: gang, rates, model label, memory |
-//! | group d | `group` | jobs between which a partner does not distinguish: a kind, or a single job |
-//! | `X[m,d,k]` | `Book::share` | target share of job m's time beside a job of group d on type k |
-//! | `t[m,d,k]` | `Book::held` | time it held GPUs with that co-runner since the reset, started at R/2 |
+//! | kind | `of` | jobs with the same effect on any other: gang, rates, model label, memory |
+//! | group d | `group` | jobs that are equivalent as partners: a kind, or a single job |
+//! | `X[m,d,k]` | `Book::share` | target share of job m's time with a job of group d on type k |
+//! | `t[m,d,k]` | `Book::held` | time that it held GPUs with that co-runner since the reset, starting at R/2 |
 //!
-//! Books are kept per job and group of its partner. Programs have a group per kind: which job of a kind its
-//! partner is changes nothing for a job, and there are as many books as a program has shares, not jobs squared.
+//! Accounts are kept per job and group of its partner. Programs have one group per kind, because the jobs of a kind
+//! are equivalent as partners. The number of accounts is then the number of shares in a program, not the square of
+//! the number of jobs.
 
 use super::accounts::{Claim, priority};
 use super::ask::types;
@@ -19,13 +20,13 @@ use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// With which other jobs a job is promised a share of its time on the same GPUs.
+/// The partners for which a job has a share of its time on the same GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Partners {
-    /// Any job of a kind: jobs of one kind are alike, so it does not matter which of them is the partner.
+    /// Any job of a kind: jobs of one kind are equivalent, so it does not matter which one is the partner.
     #[default]
     OfKind,
-    /// One job, as long as the pair lasts.
+    /// One job, for the duration of the pair.
     Single,
 }
 
@@ -36,7 +37,7 @@ struct Book {
     deficit_s: f64,
 }
 
-/// Kinds of the trace, and the books of each job by group of the partner and type.
+/// Kinds of the trace, and the accounts of each job by group of the partner and type.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     half_round_ns: i64,
@@ -50,7 +51,7 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Learns the kinds of the trace.
+    /// Determines the kinds of the trace.
     pub(super) fn new(
         view: &ClusterView<'_>,
         places: &Places,
@@ -94,7 +95,7 @@ impl Pairs {
         }
     }
 
-    /// Completes the request to an allocator; the groups behind its numbers.
+    /// Completes the request to an allocator. Returns the groups behind its numbers.
     pub(super) fn tell(&self, view: &ClusterView<'_>, places: &Places, ask: &mut Ask) -> Vec<u32> {
         let kinds: BTreeSet<u32> = ask.jobs.iter().map(|&job| self.kind(job)).collect();
         let kinds: Vec<u32> = kinds.into_iter().collect();
@@ -117,7 +118,7 @@ impl Pairs {
         }
     }
 
-    /// Closes the books of the active jobs and opens new ones with these shares.
+    /// Closes the accounts of the active jobs and opens new ones with these shares.
     pub(super) fn reset(
         &mut self,
         elapsed_s: f64,
@@ -143,19 +144,19 @@ impl Pairs {
         }
     }
 
-    /// Counts time that a job held GPUs beside one of a group.
+    /// Counts time that a job held GPUs with a co-runner of a group.
     pub(super) fn credit(&mut self, job: JobId, group: u32, gpu_type: GpuTypeId, span_ns: i64) {
         let books = &mut self.books[job.index()];
         books.entry((group, gpu_type)).or_default().held_ns += span_ns;
     }
 
-    /// In how many pairs a job has a share.
+    /// Number of pairs in which a job has a share.
     pub(super) fn pairs_of(&self, job: JobId) -> usize {
         let books = self.books[job.index()].values();
         books.filter(|book| book.share > 0.0).count()
     }
 
-    /// Two groups with candidates for each other on a type, all such twos in order.
+    /// All pairs of groups with candidates for each other on a type, in order.
     pub(super) fn lines(
         &self,
         candidates: impl Iterator<Item = JobId>,
@@ -205,12 +206,12 @@ impl Pairs {
 #[derive(Debug)]
 pub(super) struct Line {
     side: Vec<Claim>,
-    /// Of the other group; none if they are of one.
+    /// Claims of the other group; `None` if both sides are one group.
     others: Option<Vec<Claim>>,
 }
 
 impl Line {
-    /// The greatest claim of each side whose job is not taken: the lesser of both first.
+    /// The greatest claim of each side whose job is not taken; the smaller of the two comes first.
     pub(super) fn head(&mut self, taken: &BTreeSet<JobId>) -> Option<(Claim, JobId)> {
         drop_taken(&mut self.side, taken, 0);
         let first = *self.side.last()?;
@@ -230,14 +231,14 @@ impl Line {
     }
 }
 
-/// Drops jobs that are taken from the end of a list, the last `kept` claims aside.
+/// Drops jobs that are taken from the end of a list, except the last `kept` claims.
 fn drop_taken(side: &mut Vec<Claim>, taken: &BTreeSet<JobId>, kept: usize) {
     while side.len() > kept && taken.contains(&side[side.len() - 1 - kept].job) {
         side.remove(side.len() - 1 - kept);
     }
 }
 
-/// Rate of a job beside another; 0 if the two may not share a GPU of the type.
+/// Rate of a job with a co-runner; 0 if the two may not share a GPU of the type.
 fn rate_beside(
     view: &ClusterView<'_>,
     places: &Places,

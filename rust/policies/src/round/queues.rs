@@ -1,10 +1,10 @@
 //! Claims of all active jobs, kept between rounds.
 //!
-//! One heap per GPU type and gang size. A round takes claims from the greatest down and puts them back at its end; a
-//! size that does not fit is never looked at, and a job that held GPUs gets a new claim. Old claims, of
-//! jobs that got a new one or ended, are dropped when they come up. So a round costs O((chosen + passed
-//! over) log n) and never looks at the rest of the queue, and a new allocation, which changes every claim,
-//! costs O(n): only jobs that are asked are put in order.
+//! There is one heap per GPU type and gang size. A round takes claims from the greatest down and puts them back at
+//! its end. A size that does not fit is never examined, and a job that held GPUs gets a new claim. Outdated claims,
+//! of jobs that have a new one or have ended, are dropped when they come up. So a round costs O((chosen + skipped)
+//! log n), independent of the rest of the queue. A new allocation changes every claim and costs O(n); only jobs that
+//! are tried are sorted.
 
 use super::accounts::Claim;
 use crate::kit::ByClass;
@@ -12,7 +12,7 @@ use gangline_model::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Which claims a walk looks at.
+/// The claims that a walk considers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     /// Those of jobs with a share.
@@ -34,13 +34,13 @@ impl Filter {
 pub(super) struct Queues {
     /// Gang sizes of the trace, ascending.
     gangs: Vec<u32>,
-    /// Size of each job, as a place in `gangs`.
+    /// Size of each job, as an index into `gangs`.
     of_job: Vec<u16>,
     /// `2 x types x gangs`: claims with a priority above 0, then those without one; the greatest first.
     lines: ByClass<Reverse<Claim>>,
-    /// Half of them.
+    /// Half the number of lines.
     half: usize,
-    /// Claims that were offered and are not back yet, in the order of the walk, with their lines.
+    /// Claims that were offered and not returned yet, in the order of the walk, with their lines.
     out: Vec<(Claim, usize)>,
 }
 
@@ -68,23 +68,23 @@ impl Queues {
         }
     }
 
-    /// Adds a claim; an earlier one of the job on the type is an old one from now on.
+    /// Adds a claim; an earlier claim of the job on the type becomes outdated.
     pub(super) fn insert(&mut self, gpu_type: usize, claim: Claim) {
         let line = self.line(gpu_type, &claim);
         self.lines.push(line, Reverse(claim));
     }
 
-    /// Starts again from nothing with these claims by type.
+    /// Replaces all claims by these, by type.
     pub(super) fn refill(&mut self, claims: impl Iterator<Item = (usize, Claim)>) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.refill(claims.map(|(gpu_type, claim)| (self.line(gpu_type, &claim), Reverse(claim))));
         self.lines = lines;
     }
 
-    /// Offers the claims on a type in order, as long as their gangs fit; `take` says whether one is taken,
-    /// `is_old` which claims are none any more. An offered claim is out of the queues until [`Self::put_back`]: a walk
-    /// that is repeated with as many free GPUs as were left at some claim goes on behind it. `take` gets its position
-    /// among those that are out.
+    /// Offers the claims on a type in order, as long as their gangs fit. `take` says whether a claim is taken, and
+    /// `is_old` whether it is outdated. An offered claim stays out of the queues until [`Self::put_back`]. A walk
+    /// that is repeated with the free GPUs that were left at some claim therefore continues after it. `take` gets the
+    /// position of the claim among those that are out.
     pub(super) fn walk(
         &mut self,
         gpu_type: usize,
@@ -111,7 +111,7 @@ impl Queues {
         {
             let gang = self.gangs[line % sizes];
             if gang > *free {
-                continue; // and so are all behind it
+                continue; // so are all claims after it
             }
             if take(claim.job, self.out.len()) {
                 *free -= gang;
@@ -122,14 +122,14 @@ impl Queues {
         }
     }
 
-    /// Puts the claims back that were offered behind a position: all but the first so many.
+    /// Puts back the claims that were offered after a position: all except the first `first`.
     pub(super) fn put_back(&mut self, first: usize) {
         for (claim, line) in self.out.drain(first..) {
             self.lines.push(line, Reverse(claim));
         }
     }
 
-    /// The greatest claim of a line; old ones above it are dropped.
+    /// The greatest claim of a line; outdated ones above it are dropped.
     fn head(&mut self, line: usize, is_old: &impl Fn(&Claim) -> bool) -> Option<Claim> {
         let first = self.lines.first_if(line, |claim| !is_old(&claim.0));
         first.map(|claim| claim.0)
@@ -151,7 +151,8 @@ mod tests {
     }
 
     proptest! {
-        /// Claims change between walks; each walk offers what a sorted list of the present ones would.
+        /// Claims change between walks; each walk offers the claims in the order of a sorted list of the present
+        /// ones.
         #[test]
         fn a_walk_equals_one_over_a_sorted_list(
             jobs in prop::collection::vec((1_u32..5, 0_u32..6), 1..40),
@@ -188,7 +189,7 @@ mod tests {
                     is_new && taken(job)
                 });
                 prop_assert_eq!((&found, free), (&expected, left));
-                // one that was taken is given up: the walk goes on behind it, as if it had never been taken
+                // after giving up a taken claim, the walk continues as if it had never been taken
                 if let Some(&(given_up, at)) = steps.get(again % steps.len().max(1)) {
                     let kept: u32 = steps.iter().filter(|step| step.1 >= at).map(|step| gangs[step.0.index()]).sum();
                     free += kept;

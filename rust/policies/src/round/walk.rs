@@ -1,4 +1,4 @@
-//! Which jobs run where in a round: a walk over claims.
+//! The choice of jobs and types in a round: a walk over claims.
 
 use super::accounts::Claim;
 use super::pairs::{Line, Pairs};
@@ -10,16 +10,16 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// The choices of a round while it is made. The walk that made them can be taken up again at any of them, so that a
-/// choice without a place costs what lies behind it, not a round.
+/// The choices of a round in progress. The walk can be resumed at any of them, so a choice without a place costs only
+/// the rest of the walk, not a whole round.
 #[derive(Debug)]
 pub(super) struct Walk {
     which: Candidates,
-    /// GPUs of each type that no choice has.
+    /// GPUs of each type that are not assigned to a choice.
     left: Vec<u32>,
     /// Choices in the order of the walk.
     steps: Vec<Step>,
-    /// Pass and type that come next; a pass goes over all types.
+    /// Number of the next pass and type; a pass covers all types.
     stage: usize,
     /// Choices that have no place, sorted.
     refused: Vec<Choice>,
@@ -30,7 +30,7 @@ struct Step {
     choice: Choice,
     gpus: u32,
     stage: usize,
-    /// Claims that were offered before it and are out of the queues.
+    /// Number of claims that were offered before it and are out of the queues.
     out: usize,
 }
 
@@ -51,7 +51,7 @@ impl Walk {
 }
 
 impl Rounds {
-    /// Which jobs run on the GPUs that are left: by priority, then those without one. Refused choices are left out.
+    /// Chooses jobs for the remaining GPUs: by priority, then those without one. Refused choices are left out.
     pub(super) fn choose(&mut self, view: &ClusterView<'_>, walk: &mut Walk) -> Vec<Choice> {
         if let Some(pairs) = &self.pairs {
             return self.choose_packed(view, pairs, walk.which, walk.left.clone(), |choice| {
@@ -94,11 +94,11 @@ impl Rounds {
         walk.steps.iter().map(|step| step.choice).collect()
     }
 
-    /// A choice has no place: the walk will go on behind it, as if it had not been made.
+    /// Records that a choice has no place; the walk continues after it as if it had not been made.
     pub(super) fn refuse(&mut self, walk: &mut Walk, choice: Choice) {
         let place = walk.refused.partition_point(|other| *other < choice);
         walk.refused.insert(place, choice);
-        // pairs are chosen anew
+        // pairs are chosen again
         let at = walk.steps.iter().position(|step| step.choice == choice);
         if let Some(at) = at {
             let step = &walk.steps[at];
@@ -108,7 +108,7 @@ impl Rounds {
         }
     }
 
-    /// The choices stand: the queues get back what they offered.
+    /// Ends the walk with its choices; the queues get back the claims that they offered.
     pub(super) fn end_walk(&mut self, mut walk: Walk) {
         self.queues.put_back(0);
         self.give_up(&mut walk, 0);
@@ -121,7 +121,7 @@ impl Rounds {
         }
     }
 
-    /// The jobs that are asked, in order.
+    /// The jobs that are tried, in order.
     pub(super) fn candidates(&self, view: &ClusterView<'_>, which: Candidates) -> Vec<JobId> {
         match which {
             Candidates::All => self.active.iter().copied().collect(),
@@ -130,12 +130,12 @@ impl Rounds {
     }
 }
 
-// Which jobs run where, alone or in pairs, in a round of a policy that lets two jobs share GPUs.
+// Choice of jobs and types, alone or in pairs, in a round of a policy that lets two jobs share GPUs.
 //
-// All active jobs are looked at in each round: O(active log active), little compared with the programs that
-// packing needs.
+// All active jobs are considered in each round. O(active log active) is small compared with the programs that packing
+// needs.
 
-/// One job, or the next two jobs of a line; the greatest goes first.
+/// One job, or the next two jobs of a line; the greatest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Proposal {
     claim: Claim,
@@ -152,7 +152,7 @@ impl PartialOrd for Proposal {
 
 impl Ord for Proposal {
     fn cmp(&self, other: &Self) -> Ordering {
-        // of equal claims alone before two, then by job
+        // for equal claims, single jobs come before pairs, then by job
         let ties = |one: &Self| (one.second.is_some(), one.first, one.second);
         let by_worth = self.claim.worth().cmp(&other.claim.worth());
         by_worth.then_with(|| ties(other).cmp(&ties(self)))
@@ -184,7 +184,7 @@ impl Proposal {
 }
 
 impl Rounds {
-    /// As `choose`, with pairs among the choices.
+    /// Like `choose`, with pairs among the choices.
     pub(super) fn choose_packed(
         &self,
         view: &ClusterView<'_>,
@@ -224,7 +224,7 @@ impl Rounds {
                         taken.extend(entry.jobs());
                         chosen.push(choice);
                     }
-                    // a line whose first two have no room or no place is left for this round
+                    // a line is done for this round if its first two jobs have no room or no place
                     if let Some((_, at)) = entry.second.filter(|_| goes || is_late) {
                         queue.extend(Proposal::of_line(&mut lines[at], at, &taken));
                     }
@@ -249,7 +249,7 @@ impl Rounds {
             .collect()
     }
 
-    /// Whether every job runs in the only way in which it has a share, and no jobs could swap partners.
+    /// Returns whether every job runs in the only way in which it has a share, and no jobs could swap partners.
     pub(super) fn are_at_home(&self, placed: &[(Choice, GpuSet)]) -> bool {
         let mut lines = BTreeSet::new();
         placed.iter().all(|(choice, _)| {
@@ -272,9 +272,9 @@ impl Rounds {
     }
 }
 
-// Choices become places, and places a plan.
+// Placement of choices, and the resulting plan.
 
-/// A choice that has its GPUs, and the draft before it took them.
+/// A choice with its GPUs, and the draft before it took them.
 struct Placed {
     choice: Choice,
     gpus: GpuSet,
@@ -282,7 +282,7 @@ struct Placed {
 }
 
 impl Rounds {
-    /// Chooses and places until every choice has a place. What was chosen and placed before a refused choice stands.
+    /// Chooses and places until every choice has a place. Choices and places before a refused choice are kept.
     pub(super) fn fill(
         &mut self,
         view: &ClusterView<'_>,
@@ -315,8 +315,8 @@ impl Rounds {
         placed.collect()
     }
 
-    /// Places choices by type, largest gang first; a job that can keeps its GPUs. The choice without a place,
-    /// if there is one.
+    /// Places choices by type, largest gang first; a job keeps its GPUs if it can. Returns the choice without a
+    /// place, if there is one.
     fn place(
         &mut self,
         view: &ClusterView<'_>,
@@ -349,7 +349,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Writes the plan of a whole round; whether all jobs run where they ran before.
+    /// Writes the plan of a whole round. Returns whether all jobs run where they ran before.
     pub(super) fn write(
         &mut self,
         view: &ClusterView<'_>,
@@ -390,7 +390,7 @@ impl Rounds {
         is_same
     }
 
-    /// Gives GPUs that became free inside a round to jobs that wait.
+    /// Assigns GPUs that became free inside a round to waiting jobs.
     pub(super) fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let left: Vec<u32> = super::ask::types(view).map(|t| view.gpus_free(t)).collect();
         for (choice, gpus) in self.fill(view, plan, Candidates::Waiting, left) {
@@ -401,7 +401,7 @@ impl Rounds {
         }
     }
 
-    /// From now on time is counted for the jobs of a choice.
+    /// Starts counting time for the jobs of a choice.
     fn hold(&mut self, choice: Choice, now: SimTime) {
         let group = |job| self.pairs.as_ref().map(|pairs| pairs.group(job));
         let holder = |job, beside| Holder {
@@ -416,8 +416,8 @@ impl Rounds {
         self.holders.extend(second);
     }
 
-    /// Shares of a policy that never stops a job: all of its type to running jobs, then to waiting jobs in
-    /// order of arrival all of the type that is picked for them, up to the first job without a place.
+    /// Shares of a policy that never stops a job. Running jobs get all of their type. Waiting jobs, in order of
+    /// arrival, get all of the type chosen for them, up to the first job without a place.
     pub(super) fn first_come(
         &mut self,
         view: &ClusterView<'_>,

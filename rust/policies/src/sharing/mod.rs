@@ -1,18 +1,18 @@
-//! `sjf-ffs` and `sjf-bsbf`: shortest job first without preemption; a job that finds no free GPUs may share those of
-//! running jobs. SJF-FFS shares wherever there is room, SJF-BSBF where that lowers the mean completion time of the
-//! two (arXiv 2407.13088). What is the paper's and what is ours: `docs/policies/sjf-bsbf.md`.
+//! `sjf-ffs` and `sjf-bsbf`: shortest job first without preemption; a job without enough free GPUs may share those of
+//! running jobs. SJF-FFS shares wherever there is room; SJF-BSBF shares where that lowers the mean completion time of
+//! the two jobs (arXiv 2407.13088). `docs/policies/sjf-bsbf.md` separates the paper's rules from our own choices.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `L` | `Sharing::queue` | isolated duration, the key of the queue |
-//! | `A`, `B` | `Pair::{new_s, resident_s}` | time alone of newcomer and resident |
+//! | `A`, `B` | `Pair::{new_s, resident_s}` | time alone of the new job and of the resident |
 //! | `xi_A`, `xi_B` | `Pair::{xi_new, xi_resident}` | slowdown factors of the two |
 //! | `g` | `Pair::inflation` | iteration time at the sub-batch over that at full batch |
 //! | `c` | `Pair::threshold` | sharing pays if and only if B > c A |
 //!
-//! A decision looks at the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in
-//! ordered sets ([`partners`]); nothing looks at all residents or all GPUs. `tests/reference/sjf_bsbf.py` is the same by full
-//! scans.
+//! A decision tries the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in
+//! ordered sets ([`partners`]). It never scans all residents or all GPUs. `tests/reference/sjf_bsbf.py` implements
+//! the same with full scans.
 
 mod params;
 mod partners;
@@ -35,11 +35,11 @@ use search::{Found, Newcomer, Reach, ladder};
 use std::cmp::Reverse;
 use waiting::{Queue, Waiter};
 
-/// There is room beside running jobs, but none beside which the policy lets it run.
+/// Running jobs have room on their GPUs, but the policy lets the job share with none of them.
 pub(crate) static NO_PARTNER: Reason = Reason::new(
     "no partner",
-    "there is room beside running jobs, but the policy lets it share GPUs with none of them",
-    "there was room beside running jobs, but the policy's rule lets it share GPUs with none of them",
+    "some running jobs have room on their GPUs, but the policy lets it share with none of them",
+    "some running jobs had room on their GPUs, but the policy's rule lets it share with none of them",
 );
 
 /// The policies.
@@ -48,7 +48,7 @@ pub struct Sharing {
     params: SharingParams,
     queue: Queue,
     residents: Residents,
-    /// Newcomers that have to wait although there would be room beside others.
+    /// Number of arrived jobs that wait although other jobs have room on their GPUs.
     refused: u64,
 }
 
@@ -63,8 +63,8 @@ impl Sharing {
         }
     }
 
-    /// Brings the residents up to this instant: rates as they were before it, and which jobs have left. Returns the jobs
-    /// that lost a co-runner, some of them more than once.
+    /// Updates the residents to this instant: their rates until now, and which jobs have left. Returns the jobs that
+    /// lost a co-runner, possibly more than once.
     fn follow(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Vec<JobId> {
         for &job in changes.started.iter().chain(&changes.retimed) {
             if let Some(run) = view.run(job) {
@@ -84,8 +84,8 @@ impl Sharing {
         left
     }
 
-    /// Gives their full batch back to jobs that have their GPUs for themselves again. From this decision on they need
-    /// the memory and the time of the full batch.
+    /// Restores the full batch of jobs that have no co-runner any more. From this decision on they need the memory
+    /// and the time of the full batch.
     fn restore(
         &mut self,
         view: &ClusterView<'_>,
@@ -122,7 +122,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Tries one job; whether it starts.
+    /// Tries one job. Returns whether it starts.
     fn try_job(
         &mut self,
         view: &ClusterView<'_>,
@@ -171,7 +171,7 @@ impl Sharing {
         }
     }
 
-    /// A place on one type: free GPUs, else shared ones.
+    /// A place on one type: free GPUs, otherwise shared ones.
     fn place(&self, newcomer: Newcomer<'_>) -> Result<Option<Found>, PolicyError> {
         if let Some(gpus) = newcomer.exclusive(self.params.free_pick) {
             let free = Found { gpus, sub_batch: 0 };
@@ -193,7 +193,7 @@ impl Sharing {
         }
     }
 
-    /// Starts a job; until the next decision it counts as if alone, and so do those that it joins.
+    /// Starts a job; until the next decision it and its co-runners count as running alone.
     fn start_on(
         &mut self,
         view: &ClusterView<'_>,
@@ -237,7 +237,7 @@ impl Sharing {
         Ok(None)
     }
 
-    /// Tries the jobs that have just arrived: nothing was released, so whatever waited before still waits.
+    /// Tries the jobs that have just arrived: nothing was released, so jobs that waited before still wait.
     fn try_some(
         &mut self,
         view: &ClusterView<'_>,
@@ -259,7 +259,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Counts the arrivals that wait although there is room beside others.
+    /// Counts the arrivals that wait although other jobs have room on their GPUs.
     fn count_refused(
         &mut self,
         view: &ClusterView<'_>,

@@ -5,19 +5,19 @@ use crate::params::ParamReader;
 use gangline_model::words;
 
 words! {
-    /// Where the shared GPUs of a gang come from.
+    /// Source of the shared GPUs of a gang.
     pub enum Gather {
-        /// From anywhere, partner by partner.
+        /// Any servers, partner by partner.
         Cluster = "cluster",
-        /// From one server, if one has enough.
+        /// One server, if one has enough.
         ServerFirst = "server_first",
     }
 }
 
 words! {
-    /// Which free GPUs a gang takes.
+    /// Choice of the free GPUs of a gang.
     pub enum FreePick {
-        /// Those of the server with the fewest that are enough.
+        /// Those of the server with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
         /// Those of servers with the fewest resident jobs.
         FewResidents = "few_residents",
@@ -31,7 +31,7 @@ words! {
         Exclusive = "exclusive",
         /// At its present rate.
         Current = "current",
-        /// At its present rate, and a newcomer slows it down only by what exceeds its present slowdown.
+        /// At its present rate; a new job slows it down only by the factor beyond its present slowdown.
         Shared = "shared",
     }
 }
@@ -47,11 +47,11 @@ words! {
 }
 
 words! {
-    /// Which sub-batch a newcomer takes.
+    /// Choice of the sub-batch of a new job.
     pub enum SubBatchRule {
         /// The one with the least mean completion time.
         Best = "best",
-        /// The largest that works.
+        /// The largest one with which sharing pays.
         Largest = "largest",
     }
 }
@@ -66,18 +66,18 @@ words! {
     }
 }
 
-/// What only SJF-BSBF asks.
+/// Parameters of SJF-BSBF only.
 #[derive(Clone, Copy, Debug)]
 pub struct BenefitParams {
     /// Remaining time of residents.
     pub partner_time: PartnerTime,
     /// Smallest sub-batch tried; `None` = full batch alone.
     pub min_sub_batch: Option<u32>,
-    /// Which sub-batch is taken.
+    /// Choice of the sub-batch.
     pub sub_batch_rule: SubBatchRule,
-    /// Whether a job gets its full batch back when its last partner has left.
+    /// Whether a job gets its full batch back after its last co-runner has left.
     pub restore_sub_batch: bool,
-    /// Most residents that are looked at for one server that holds the gang.
+    /// Maximum number of residents examined for one server that can hold the gang.
     pub max_probe: usize,
     /// Whether the places on all types are compared.
     pub compare_types: bool,
@@ -88,9 +88,9 @@ pub struct BenefitParams {
 /// Parameters of [`super::Sharing`].
 #[derive(Clone, Copy, Debug)]
 pub struct SharingParams {
-    /// Where shared GPUs come from.
+    /// Source of shared GPUs.
     pub gather: Gather,
-    /// Which free GPUs a gang takes.
+    /// Choice of the free GPUs of a gang.
     pub free_pick: FreePick,
     /// Order of the queue.
     pub key: QueueKey,
@@ -125,7 +125,7 @@ impl SharingParams {
         let base = Self::first_fit(params);
         let whole = |name| params.number(name).min(f64::from(u32::MAX)) as u32;
         Self {
-            // present rates change while nothing is released
+            // present rates change even if nothing is released
             retests_all: base.retests_all || partner_time != PartnerTime::Exclusive,
             benefit: Some(BenefitParams {
                 partner_time,

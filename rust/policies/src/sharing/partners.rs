@@ -1,8 +1,8 @@
-//! Residents beside which a newcomer gains, the best first, without looking at the others.
+//! Finds the residents with which a new job gains, best first, without examining the others.
 //!
-//! Within a kind the mean completion time grows with the time that the resident has left, and so does the gain of
-//! sharing: those that gain are a tail of the kind, and the best is its first. Kinds are merged by a heap.
-//! Cost: O(K log n) for K kinds, and O(log n) for each partner taken.
+//! Within a kind, the mean completion time grows with the remaining time of the resident, and so does the gain of
+//! sharing. So the residents with a gain are the tail of the kind, and the first of them is the best. A heap merges
+//! the kinds. Cost: O(K log n) for K kinds, and O(log n) for each partner taken.
 
 use super::params::PartnerTime;
 use super::residents::{Members, Residents};
@@ -12,10 +12,10 @@ use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The threshold is exact only to rounding: residents so close below it are asked by the rule itself.
-const NEAR: f64 = 1e-12; // ours: thousands of times what the roundings come to
+/// The threshold is exact only up to rounding; residents this close below it are tested with the rule itself.
+const NEAR: f64 = 1e-12; // our own choice: thousands of times the rounding errors
 
-/// A newcomer at a sub-batch.
+/// A new job at a sub-batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking<'a> {
     pub(super) view: &'a ClusterView<'a>,
@@ -25,13 +25,13 @@ pub(super) struct Asking<'a> {
     pub(super) new_s: f64,
     /// Iteration time at the sub-batch over that at full batch.
     pub(super) inflation: f64,
-    /// Most memory that a resident may hold beside it.
+    /// Maximum memory of a resident that leaves enough for it.
     pub(super) room: u64,
     pub(super) seen: Seen,
     pub(super) partner_time: PartnerTime,
 }
 
-/// A resident beside which the newcomer gains.
+/// A resident with which the new job gains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Partner {
     pub(super) job: JobId,
@@ -51,22 +51,22 @@ pub(super) struct Partners<'a> {
 #[derive(Debug)]
 struct Tail<'a> {
     members: &'a Members,
-    /// The newcomer beside one of them.
+    /// The new job with one of them.
     beside: Beside,
     /// The last finish whose residents are in the heap.
     opened: SimTime,
 }
 
-/// A newcomer and a resident, whenever that ends.
+/// A new job and a resident, for any end of the resident.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beside {
     pair: Pair,
-    /// What the time until the end of the resident is divided by.
+    /// Divisor of the time until the end of the resident.
     pace: f64,
 }
 
 impl Beside {
-    /// With a resident that ends at an instant.
+    /// The pair with a resident that ends at an instant.
     pub(super) fn until(&self, finish: SimTime, now: SimTime) -> Pair {
         Pair {
             resident_s: (finish - now).seconds() / self.pace,
@@ -76,11 +76,11 @@ impl Beside {
 }
 
 impl Tail<'_> {
-    /// The first finish that is late enough.
+    /// The first finish that is late enough for a gain.
     fn first(&self, now: SimTime) -> Option<SimTime> {
         let Beside { pair, pace } = self.beside;
         let least_s = pair.threshold() * pair.new_s * pace * (1.0 - NEAR);
-        // `as` saturates: then nothing is late enough
+        // `as` saturates; then no finish is late enough
         let mut from = now + SimSpan((least_s.max(0.0) * NANOS_PER_SECOND).floor() as i64);
         loop {
             let finish = self.from(from)?.0;
@@ -97,13 +97,13 @@ impl Tail<'_> {
     }
 }
 
-/// The next instant; none after the end of time.
+/// The next instant; `None` at the end of time.
 fn after(finish: SimTime) -> Option<SimTime> {
     (finish < SimTime::NEVER).then_some(finish + SimSpan(1))
 }
 
 impl<'a> Partners<'a> {
-    /// Finds the best of each kind.
+    /// Finds the best resident of each kind.
     pub(super) fn of(asking: &Asking<'_>, residents: &'a Residents) -> Self {
         let now = asking.view.now();
         let mut found = Self {
@@ -134,7 +134,7 @@ impl<'a> Partners<'a> {
         found
     }
 
-    /// Residents whose times are seen with an error of their own each have no order: all are looked at.
+    /// Adds all residents with individual errors in their times: they have no order, so each is examined.
     fn add_each(&mut self, asking: &Asking<'_>, tail: &Tail<'_>) {
         for &(finish, job) in tail.members {
             let pair = asking.as_seen(job, tail.beside.until(finish, self.now));
@@ -145,8 +145,8 @@ impl<'a> Partners<'a> {
         }
     }
 
-    /// Adds the first resident of a finish, and those of later ones with the same mean completion time: times that
-    /// differ can have equal means, and then the job decides.
+    /// Adds the first resident of a finish, and those of later ones with the same mean completion time: different
+    /// times can have equal means, and then the job decides.
     fn open(&mut self, index: usize, first: SimTime) {
         let now = self.now;
         let tail = &mut self.tails[index];
@@ -187,7 +187,7 @@ impl Iterator for Partners<'_> {
 }
 
 impl Asking<'_> {
-    /// The newcomer beside a resident with a present slowdown factor; `None` if the two may not share.
+    /// The new job with a resident that has a present slowdown factor; `None` if the two may not share.
     pub(super) fn beside(&self, resident: JobId, xi: f64) -> Option<Beside> {
         let (pace, present) = match self.partner_time {
             PartnerTime::Exclusive => (xi, 1.0),
@@ -206,7 +206,7 @@ impl Asking<'_> {
         Some(Beside { pair, pace })
     }
 
-    /// With the time of the resident as the policy sees it.
+    /// The pair with the time of the resident as the policy sees it.
     pub(super) fn as_seen(&self, resident: JobId, pair: Pair) -> Pair {
         Pair {
             resident_s: self.seen.seconds(self.view, resident, pair.resident_s),
@@ -215,12 +215,12 @@ impl Asking<'_> {
     }
 }
 
-// When two jobs should share a GPU: the pair rule of SJF-BSBF.
+// The pair rule of SJF-BSBF: when two jobs should share a GPU.
 
-/// Times that are equal in decimals, which floats are not, differ by less, relative to them.
-const ROUNDING: f64 = 1e-12; // ours: thousands of times what the roundings come to
+/// Times that are equal in decimals may differ by less than this as floats, relative to their size.
+const ROUNDING: f64 = 1e-12; // our own choice: thousands of times the rounding errors
 
-/// A job that could join another one, and what each would do to the other. All times are in seconds.
+/// A job that could join another one, and the slowdown of each. All times are in seconds.
 ///
 /// # Examples
 /// ```
@@ -231,22 +231,22 @@ const ROUNDING: f64 = 1e-12; // ours: thousands of times what the roundings come
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Time that the newcomer needs alone at full batch (A).
+    /// Time that the new job needs alone at full batch (A).
     pub new_s: f64,
     /// Time that the resident still needs alone (B).
     pub resident_s: f64,
-    /// Slowdown factor of the newcomer beside the resident, at least 1.
+    /// Slowdown factor of the new job next to the resident, at least 1.
     pub xi_new: f64,
-    /// Slowdown factor of the resident beside the newcomer, at least 1.
+    /// Slowdown factor of the resident next to the new job, at least 1.
     pub xi_resident: f64,
-    /// Iteration time of the newcomer at its sub-batch over that at full batch (g), at least 1.
+    /// Iteration time of the new job at its sub-batch over that at full batch (g), at least 1.
     pub inflation: f64,
 }
 
 impl Pair {
-    /// Mean completion time of the two, from now, if the newcomer starts at once.
+    /// Mean completion time of the two, from now, if the new job starts at once.
     ///
-    /// The formula of the case that does not hold is never the smaller one, and the minimum is monotone in the times
+    /// The formula of the other case is never smaller, so the minimum of both is right. It is monotone in the times
     /// to the last bit.
     pub fn t_con(&self) -> f64 {
         let (a, b, g) = (self.new_s, self.resident_s, self.inflation);
@@ -256,12 +256,13 @@ impl Pair {
         resident_first.min(newcomer_first)
     }
 
-    /// Mean completion time of the two, from now, if the newcomer waits for the end of the resident.
+    /// Mean completion time of the two, from now, if the new job waits for the end of the resident.
     pub fn t_seq(&self) -> f64 {
         self.resident_s + self.new_s / 2.0
     }
 
-    /// The c for which sharing pays if and only if B > c A. It depends on the slowdown factors and the inflation alone.
+    /// The value c for which sharing pays if and only if B > c A. It depends only on the slowdown factors and the
+    /// inflation.
     pub fn threshold(&self) -> f64 {
         let (xi_a, xi_b, g) = (self.xi_new, self.xi_resident, self.inflation);
         let q = (xi_b * (2.0 * xi_a - 1.0)) / (2.0 * xi_a);
@@ -273,7 +274,7 @@ impl Pair {
         }
     }
 
-    /// Whether sharing lowers the mean completion time; a tie does not.
+    /// Returns whether sharing lowers the mean completion time; a tie does not.
     pub fn shares(&self) -> bool {
         let (a, b) = (self.new_s, self.resident_s);
         b - self.threshold() * a > ROUNDING * (a + b)
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// A, B, both slowdown factors, g; mean completion times, threshold, whether to share. By hand.
+    /// A, B, both slowdown factors, g; mean completion times, threshold, expected decision. Computed by hand.
     const GOLDEN: [([f64; 5], [f64; 3], bool); 16] = [
         ([100.0, 100.0, 1.2, 1.2, 1.0], [120.0, 150.0, 0.0], true),
         ([100.0, 100.0, 1.5, 1.5, 1.0], [150.0, 150.0, 1.0], false),
@@ -335,7 +336,7 @@ mod tests {
         ([100.0, 20.0, 1.1, 1.1, 1.2], [72.0, 70.0, 0.25], false),
     ];
 
-    /// Equal in decimals: B = c A, with c = 2 xi - 2 for equal slowdown factors from 1.5 on and g = 1.
+    /// A tie in decimals: B = c A, with c = 2 xi - 2 for equal slowdown factors from 1.5 on and g = 1.
     #[test]
     fn a_tie_in_decimals_does_not_share() {
         for (xi, a, b) in [
@@ -361,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Mean completion time if the newcomer joins after `kappa` seconds, step by step.
+    /// Mean completion time if the new job joins after `kappa` seconds, step by step.
     fn mean_at(pair: &Pair, kappa: f64) -> f64 {
         let work_a = pair.inflation * pair.new_s;
         let left_b = pair.resident_s - kappa;
@@ -386,7 +387,7 @@ mod tests {
                 1.0 + 2.0 * uniform(3),
                 1.0 + if at % 2 == 0 { 0.0 } else { 2.0 * uniform(4) },
             );
-            // at its own end the newcomer goes on at full batch only if it had waited
+            // at the end of the resident, the new job continues at full batch only if it had waited
             let now = mean_at(&pair, 0.0);
             assert!((pair.t_con() - now).abs() <= 1e-9 * now, "{pair:?}");
             let gain = pair.t_seq() - pair.t_con();

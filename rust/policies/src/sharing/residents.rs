@@ -1,19 +1,19 @@
-//! The running jobs by how much they have left, and the GPUs that have one resident.
+//! The running jobs by remaining time, and the GPUs with one resident.
 //!
-//! It follows the run from decision to decision: starts as they are planned, ends as they are reported, new rates when
-//! they stand. Residents of one kind age at one speed, so their order by finish never changes while no rate does.
-//! Cost of a change: O(GPUs of the gang x log n).
+//! It follows the run from decision to decision: starts when they are planned, ends when they are reported, new rates
+//! when they are final. Residents of one kind progress at the same speed, so their order by finish changes only with
+//! their rates. Cost of a change: O(GPUs of the gang x log n).
 
 use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, SimTime, gpus_in};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a resident holds, and for how long at its present rate.
+/// Memory of a resident, and its finish at its present rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stay {
     /// When it will be done.
     pub(super) finish: SimTime,
-    /// Slowdown factor that this finish rests on.
+    /// Slowdown factor from which the finish was computed.
     pub(super) xi: f64,
     /// Its memory per GPU.
     pub(super) bytes: u64,
@@ -24,14 +24,14 @@ pub(super) struct Stay {
 struct Resident {
     gpus: GpuSet,
     gpu_type: GpuTypeId,
-    /// Class beside others.
+    /// Sharing class.
     class: u32,
     stay: Stay,
-    /// GPUs where it is alone.
+    /// Number of GPUs on which it is alone.
     alone: u32,
 }
 
-/// Residents that lose alike, need alike memory and age alike.
+/// Residents with the same slowdown, memory and progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind {
     gpu_type: GpuTypeId,
@@ -41,7 +41,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Present slowdown factor; 1 where it does not matter.
+    /// Present slowdown factor; 1 where it is not needed.
     pub(super) fn xi(&self) -> f64 {
         f64::from_bits(self.xi_bits)
     }
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// Residents of a kind with a GPU of their own, by finish, then job.
+/// Residents of a kind that are alone on a GPU, by finish, then job.
 pub(super) type Members = BTreeSet<(SimTime, JobId)>;
 
 /// A server.
@@ -68,7 +68,7 @@ struct Spot {
     /// Number of its first GPU.
     gpu_base: u32,
     gpu_type: GpuTypeId,
-    /// Different jobs on it.
+    /// Number of different jobs on it.
     jobs: u32,
 }
 
@@ -83,16 +83,16 @@ struct Open {
 /// All running jobs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Residents {
-    /// Whether it matters how much a resident is slowed down now.
+    /// Whether the present slowdown of residents is needed.
     by_slowdown: bool,
     spots: Vec<Spot>,
     /// The resident of each GPU that has one.
     sole: Vec<JobId>,
-    /// By job; boxed, as few of all jobs run at a time.
+    /// By job; boxed, because few of all jobs run at a time.
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,
-    /// By type: servers by the number of different jobs on them. Kept only where a rule asks for it.
+    /// By type: servers by the number of different jobs on them. Kept only if a rule needs it.
     by_jobs: Option<Vec<BTreeSet<(u32, ServerId)>>>,
 }
 
@@ -136,7 +136,7 @@ impl Residents {
 
     // Changes
 
-    /// A job starts on GPUs that are free or have one resident.
+    /// Records the start of a job on GPUs that are free or have one resident.
     pub(super) fn start(&mut self, job: JobId, gpus: &GpuSet, (class, stay): (u32, Stay)) {
         let mut alone = 0;
         for &ServerGpus { server, mask } in gpus.by_server() {
@@ -165,7 +165,7 @@ impl Residents {
         self.change_alone(job, alone);
     }
 
-    /// A job has left its GPUs; the jobs that it leaves there are added to `left`, once for each GPU.
+    /// Records that a job has left its GPUs; its co-runners are added to `left`, once for each GPU.
     pub(super) fn end(&mut self, view: &ClusterView<'_>, job: JobId, left: &mut Vec<JobId>) {
         let alone = self.resident(job).map_or(0, |one| one.alone as i32);
         self.change_alone(job, -alone);
@@ -177,7 +177,7 @@ impl Residents {
             self.spots[server.index()].one ^= mask;
             self.count_job(server, -1);
             for slot in slots(mask & !spot.one) {
-                // a co-runner that has ended as well is reported later, and takes the bit back
+                // a co-runner that has also ended is reported later, and then clears the bit
                 if let Some(other) = view.residents(server, slot).next() {
                     self.sole[(spot.gpu_base + slot) as usize] = other;
                     self.change_alone(other, 1);
@@ -187,7 +187,7 @@ impl Residents {
         }
     }
 
-    /// A running job has another rate or another memory.
+    /// Records that a running job has another rate or another memory.
     pub(super) fn set_stay(&mut self, job: JobId, stay: Stay) {
         let Some(resident) = self.resident(job).filter(|one| one.stay != stay) else {
             return;
@@ -200,7 +200,7 @@ impl Residents {
         self.change_alone(job, alone);
     }
 
-    /// Counts GPUs where a job is alone, and keeps it among its kind while there are any.
+    /// Changes the number of GPUs on which a job is alone, and keeps it in its kind while there are any.
     fn change_alone(&mut self, job: JobId, change: i32) {
         let resident = self.running[job.index()].as_mut();
         let Some(resident) = resident.filter(|_| change != 0) else {
@@ -247,24 +247,24 @@ impl Residents {
         }
     }
 
-    // Questions
+    // Queries
 
     fn resident(&self, job: JobId) -> Option<&Resident> {
         self.running[job.index()].as_deref()
     }
 
-    /// How long a running job stays.
+    /// Finish and memory of a running job.
     pub(super) fn stay(&self, job: JobId) -> Option<Stay> {
         self.resident(job).map(|resident| resident.stay)
     }
 
-    /// Whether a running job is alone on all its GPUs.
+    /// Returns whether a running job is alone on all its GPUs.
     pub(super) fn is_alone(&self, job: JobId) -> bool {
         let resident = self.resident(job);
         resident.is_some_and(|one| one.alone == one.gpus.gpus())
     }
 
-    /// Residents of a GPU type that have a GPU of their own, by kind.
+    /// Residents of a GPU type that are alone on a GPU, by kind.
     pub(super) fn kinds(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = (&Kind, &Members)> {
         let from = self.kinds.range(Kind::first_of(gpu_type)..);
         from.take_while(move |(kind, _)| kind.gpu_type == gpu_type)
@@ -304,7 +304,7 @@ impl Residents {
         self.open[gpu_type.index()].total
     }
 
-    /// Those where the resident holds at most so many bytes.
+    /// GPUs of a type with one resident that holds at most `bytes` bytes.
     pub(super) fn open_below(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let by_bytes = &self.open[gpu_type.index()].by_bytes;
         by_bytes.range(..=bytes).map(|(_, count)| count).sum()

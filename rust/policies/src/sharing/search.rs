@@ -1,4 +1,5 @@
-//! GPUs for one gang on one type: free ones alone, shared ones by first fit (SJF-FFS) or best benefit (SJF-BSBF).
+//! Finds GPUs for one gang on one type: only free ones, or shared ones by first fit (SJF-FFS) or best benefit
+//! (SJF-BSBF).
 
 use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
 use super::partners::Pair;
@@ -10,7 +11,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// A newcomer on one of its types.
+/// A new job on one of its types.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newcomer<'a> {
     pub(super) view: &'a ClusterView<'a>,
@@ -22,29 +23,29 @@ pub(super) struct Newcomer<'a> {
     pub(super) gpu_type: GpuTypeId,
 }
 
-/// GPUs for it, and its sub-batch (0 = full batch).
+/// GPUs for the job, and its sub-batch (0 = full batch).
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) gpus: GpuSet,
     pub(super) sub_batch: u32,
 }
 
-/// Where shared GPUs are looked for.
+/// Servers on which shared GPUs are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// On all servers.
+    /// All servers.
     All,
-    /// On one server that has enough of them together with its free ones.
+    /// One server with enough of them, together with its free ones.
     OneServer,
 }
 
-/// GPUs and the mean of the completion times over those that are shared.
+/// GPUs, and the mean of the completion times over those that are shared.
 struct Choice {
     gpus: GpuSet,
     score: f64,
 }
 
-/// Sub-batches in the order they are tried, 0 for the full batch: halves of the batch, down to the least.
+/// Sub-batches in the order in which they are tried, 0 for the full batch: halves of the batch, down to the minimum.
 pub(super) fn ladder(batch: u32, least: Option<u32>) -> SmallVec<[u32; 8]> {
     let mut ladder = SmallVec::from_slice(&[0]);
     let Some(least) = least else { return ladder };
@@ -69,13 +70,13 @@ impl Newcomer<'_> {
         self.free.pool(self.gpu_type).free_total()
     }
 
-    /// Most memory that a resident may hold beside it at a sub-batch; `None` if not even an empty GPU has enough.
+    /// Maximum memory of a resident that leaves enough at a sub-batch; `None` if even an empty GPU has too little.
     fn room(&self, sub_batch: u32) -> Option<u64> {
         let capacity = self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes;
         capacity.checked_sub(self.view.memory_bytes(self.job, sub_batch))
     }
 
-    /// Whether there are GPUs enough at a sub-batch whether that pays or not.
+    /// Returns whether there are enough GPUs at a sub-batch, regardless of the gain.
     pub(super) fn has_room(&self, sub_batch: u32) -> bool {
         let open = |room| self.residents.open_below(self.gpu_type, room);
         let shared = self.room(sub_batch).map_or(0, open);
@@ -146,7 +147,7 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Slots of a server with one resident beside which the newcomer fits and may run.
+    /// Slots of a server with one resident with which the new job fits and may run.
     fn eligible(&self, server: ServerId) -> u64 {
         let room = self.room(0);
         let fits = |&slot: &u32| {
@@ -182,7 +183,7 @@ impl Newcomer<'_> {
         Some(gang)
     }
 
-    /// The newcomer at a sub-batch, given its time alone.
+    /// The new job at a sub-batch, given its time alone.
     fn asking(&self, rule: &BenefitParams, new_s: f64, sub_batch: u32) -> Option<Asking<'_>> {
         let view = self.view;
         Some(Asking {
@@ -236,7 +237,7 @@ impl Newcomer<'_> {
         Ok(best.map(|(_, found)| found))
     }
 
-    /// The time of the newcomer on some GPUs and the delay of a partner there: the mean over the shared GPUs.
+    /// Time of the new job on some GPUs plus the delay of its partner there, averaged over the shared GPUs.
     pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
         let view = self.view;
         let rate = view.rate_alone(self.job, &found.gpus);
@@ -269,7 +270,7 @@ impl Newcomer<'_> {
             .t_con();
             ranked.push((rank, partner, 2.0 * pair.t_con() - pair.resident_s, gpus));
         }
-        // as they were taken: the order of a sum of floats
+        // in the original order, because sums of floats depend on it
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut counted = Counted::default();
         for (_, _, added_s, gpus) in ranked {
@@ -291,7 +292,8 @@ impl Newcomer<'_> {
         self.on_many(ranked.into_iter().chain(partners))
     }
 
-    /// All free GPUs, then those of the best residents; of each first those on servers where the gang is already.
+    /// All free GPUs, then those of the best residents; for each resident, first those on servers that the gang
+    /// already uses.
     fn on_many(&self, partners: impl Iterator<Item = Partner>) -> Option<Choice> {
         let mut gang = self.with_free();
         let mut counted = Counted::default();
@@ -311,7 +313,7 @@ impl Newcomer<'_> {
         None
     }
 
-    /// The first server that has enough as partner after partner is added to `ranked`.
+    /// The first server with enough GPUs as partners are added to `ranked` one by one.
     fn on_one_server(
         &self,
         partners: impl Iterator<Item = Partner>,
@@ -338,7 +340,7 @@ impl Newcomer<'_> {
         None
     }
 
-    /// The gang on one server that has enough: free GPUs, then those of the partners in their order.
+    /// The gang on one server with enough GPUs: free ones, then those of the partners in order.
     fn gather_on(&self, server: ServerId, partners: &[Partner]) -> Choice {
         let mut gang = Gang::new(self.need());
         gang.take(server, self.free.free_mask(server));
@@ -353,7 +355,7 @@ impl Newcomer<'_> {
     }
 }
 
-/// The GPUs of a gang so far.
+/// The GPUs of a gang that are chosen so far.
 struct Gang {
     gpus: GpuSet,
     missing: u32,
@@ -367,7 +369,7 @@ impl Gang {
         }
     }
 
-    /// Takes as many of the slots as it needs, lowest first; how many.
+    /// Takes as many slots as needed, lowest first. Returns how many it took.
     fn take(&mut self, server: ServerId, mask: u64) -> u32 {
         let taken = mask_of_lowest(mask, self.missing);
         let count = gpus_in(taken);

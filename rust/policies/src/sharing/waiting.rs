@@ -1,5 +1,5 @@
-//! Queue jobs by class: jobs of a class differ only in how long they are, so where one finds no place a longer one
-//! finds none either, and a decision looks at the first of each class that it has not yet refused.
+//! Waiting jobs by class. Jobs of a class differ only in their length. If one finds no place, a longer one finds none
+//! either, so a decision tries the first job of each class that it has not yet refused.
 
 use super::params::{QueueKey, SharingParams};
 use gangline_engine::{ClusterView, PolicyError};
@@ -8,16 +8,16 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// A waiting job: its key, itself, its class.
+/// A waiting job with its length and class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Waiter {
-    /// Isolated duration, times the GPUs if that is the key.
+    /// Isolated duration, multiplied by the GPUs if that is the key.
     pub(super) length: i128,
     pub(super) job: JobId,
     pub(super) class: u32,
 }
 
-/// All that places depend on beside the length, as numbers.
+/// Everything except the length that affects places, as numbers.
 type ClassKey = SmallVec<[u64; 10]>;
 
 /// The queue.
@@ -47,7 +47,7 @@ impl Queue {
         Ok(Waiter { length, job, class })
     }
 
-    /// Takes a job out that starts.
+    /// Removes a job that starts.
     pub(super) fn remove(&mut self, waiter: Waiter) {
         let members = self.classes.get_mut(&waiter.class).expect("it waits");
         members.remove(&(waiter.length, waiter.job));
@@ -56,7 +56,7 @@ impl Queue {
         }
     }
 
-    /// Whether a job still waits.
+    /// Returns whether a job is still waiting.
     pub(super) fn contains(&self, waiter: Waiter) -> bool {
         let members = self.classes.get(&waiter.class);
         members.is_some_and(|members| members.contains(&(waiter.length, waiter.job)))
@@ -76,8 +76,8 @@ impl Queue {
     }
 }
 
-/// What two jobs of a class have in common. A job that has done work before is a class of its own: it has less left
-/// than its place in the order says.
+/// The common properties of a class. A job that has done work before has a class of its own, because it has less work
+/// left than its position in the order suggests.
 fn class_key(view: &ClusterView<'_>, job: JobId) -> Result<ClassKey, PolicyError> {
     let jobs = view.jobs();
     let left = view.remaining_work(job)?;

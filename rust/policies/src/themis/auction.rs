@@ -1,4 +1,4 @@
-//! The auction: the job that gains most per GPU by the place offered gets it; the rest of the room is handed on.
+//! The auction: the job with the largest gain per GPU gets its place; the remaining room is assigned afterwards.
 
 use super::exact::Exact;
 use super::fairness::{Fairness, Rho, Standing};
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 words! {
-    /// How winners are chosen.
+    /// Method of choosing winners.
     pub(crate) enum Winners {
         /// The highest bid per GPU, one after the other.
         Greedy = "greedy",
@@ -21,7 +21,7 @@ words! {
 }
 
 words! {
-    /// Which jobs get what the auction leaves.
+    /// Order of the jobs that get the remaining GPUs.
     pub enum Leftover {
         /// The job that is worst off.
         Rho = "rho",
@@ -30,7 +30,7 @@ words! {
     }
 }
 
-/// What a bidder offers for the best place it can have: ln(v) / d.
+/// Bid for the best available place: ln(v) / d.
 #[derive(Clone, Copy, Debug)]
 struct Bid {
     value: f64,
@@ -61,21 +61,21 @@ impl PartialEq for Bid {
 
 impl Eq for Bid {}
 
-/// An auction and what it gave.
+/// An auction and its results.
 #[derive(Debug)]
 pub(super) struct Auction {
     fairness: f64,
     leftover: Leftover,
-    /// The exact product in place of the greedy choice.
+    /// The exact auction, if it replaces the greedy one.
     exact: Option<Exact>,
     bids: BinaryHeap<Bid>,
     winners: Vec<(JobId, GpuSet)>,
     has_won: FxHashSet<JobId>,
 }
 
-/// How many bidders are invited, the worst off: at least one.
+/// Number of bidders that are invited, worst off first: at least one.
 fn invited(fairness: f64, bidders: usize) -> usize {
-    // a decimal such as 0.58 is no float: 50 times it is 29, and rounded 28.999999999999996
+    // for a decimal such as 0.58, floats are inexact: 50 times it is 29, and rounded 28.999999999999996
     let left_out = fairness * bidders as f64 * (1.0 + 4.0 * f64::EPSILON);
     (bidders - left_out.floor() as usize).max(1)
 }
@@ -92,7 +92,7 @@ impl Auction {
         }
     }
 
-    /// Gives out what is free in the plan's scratch. `lease_left` is the time to the next auction.
+    /// Assigns the free GPUs of the plan's draft. `lease_left` is the time to the next auction.
     pub(super) fn run(
         &mut self,
         view: &ClusterView<'_>,
@@ -129,7 +129,7 @@ impl Auction {
         Ok(())
     }
 
-    /// The job that gains most per GPU, one after the other.
+    /// Repeatedly serves the job with the largest gain per GPU.
     fn greedy(
         &mut self,
         view: &ClusterView<'_>,
@@ -151,14 +151,14 @@ impl Auction {
                 });
             }
         }
-        // where no GPU is left the others bid in vain
+        // without free GPUs, the other bids are void
         while let Some(highest) = self.bids.pop().filter(|_| has_any(plan)) {
             let standing = highest.standing;
             let Some((value, gpus)) = bid(view, plan, places, &standing, lease_left) else {
                 continue;
             };
             if value < highest.value {
-                // its place went to another since it bid
+                // its place was taken after it bid
                 self.bids.push(Bid { value, ..highest });
             } else {
                 self.win(plan, standing.job, gpus);
@@ -172,7 +172,7 @@ impl Auction {
         self.winners.push((job, gpus));
     }
 
-    /// The others in turn, where they fit.
+    /// Serves the other jobs in turn, where they fit.
     fn hand_on(
         &mut self,
         view: &ClusterView<'_>,
@@ -206,7 +206,7 @@ impl Auction {
         }
     }
 
-    /// Writes the actions; the draft has them already. Returns how many more jobs wait then.
+    /// Writes the actions, which the draft already contains. Returns how many more jobs wait afterwards.
     pub(super) fn carry_out(
         &mut self,
         view: &ClusterView<'_>,
@@ -234,7 +234,7 @@ impl Auction {
     }
 }
 
-/// Whether any GPU is left.
+/// Returns whether any GPU is left.
 fn has_any(plan: &mut Plan<'_>) -> bool {
     let free = plan.free();
     (0..free.types()).any(|at| free.pool(GpuTypeId::new(at)).free_total() > 0)
@@ -248,8 +248,8 @@ fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
         .collect()
 }
 
-/// The best place that a job can have now and ln(v) / d for it. Its own GPUs, if all of them are free, go
-/// before an equal place; then the types in the job's order.
+/// The best place that a job can have now, and ln(v) / d for it. If all of its own GPUs are free, they come before an
+/// equal place; then types are in the job's order.
 fn bid(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,

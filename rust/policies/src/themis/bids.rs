@@ -1,22 +1,22 @@
-//! What is offered and asked for in an exact auction.
+//! Offers and bids of an exact auction.
 
 use gangline_model::{GpuTypeId, ServerId, SimTime, Tier};
 
-/// What a bid is for.
+/// The object of a bid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// A gang in a tier of a type, wherever that is.
+    /// A gang in a tier of a type, at any place.
     Anywhere(GpuTypeId, Tier),
     /// The GPUs that the bidder holds.
     Own(GpuTypeId, Tier),
 }
 
-/// A bid of positive value.
+/// A bid with a positive value.
 #[derive(Clone, Copy, Debug)]
 pub struct Bid {
     /// Position of the bidder.
     pub bidder: usize,
-    /// What for.
+    /// The object of the bid.
     pub offer: Offer,
     /// ln(v).
     pub value: f64,
@@ -25,7 +25,7 @@ pub struct Bid {
 /// A server with free GPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Which one.
+    /// The server.
     pub server: ServerId,
     /// Its type.
     pub gpu_type: GpuTypeId,
@@ -38,11 +38,11 @@ pub struct Room {
 /// An auction.
 #[derive(Clone, Debug, Default)]
 pub struct AuctionAsk {
-    /// When.
+    /// Instant of the auction.
     pub now: SimTime,
     /// Gang of each bidder.
     pub gangs: Vec<u32>,
-    /// Bids; those of a bidder follow each other.
+    /// Bids; those of one bidder are adjacent.
     pub bids: Vec<Bid>,
     /// Servers with free GPUs, ascending.
     pub rooms: Vec<Room>,
@@ -50,11 +50,11 @@ pub struct AuctionAsk {
     pub own: Vec<(usize, usize, u32)>,
 }
 
-/// What a bidder gets: a bid, and the room that holds all of it (tier server) or lies in its rack.
+/// The winning bid of a bidder, and the room that holds all of it (tier server) or is in its rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Award {
     /// Position of the bid.
     pub bid: usize,
-    /// Position of a room; of no meaning for other offers than `Anywhere` on a server or in a rack.
+    /// Index of a room; meaningless except for `Anywhere` on a server or in a rack.
     pub room: usize,
 }

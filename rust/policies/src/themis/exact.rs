@@ -1,4 +1,5 @@
-//! The exact auction: of all ways to give bidders gangs on one type and tier each, the one with the largest product of v.
+//! The exact auction: among all ways to give bidders gangs on one type and tier each, the one with the largest
+//! product of v.
 
 use super::bids::{AuctionAsk, Award, Bid, Offer, Room};
 use super::fairness::Standing;
@@ -14,12 +15,12 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Tier};
 /// More bidders than these are refused.
 const BIDDERS_MAX: usize = 64;
 
-/// Choices that one program ranks at most: their numbers stay within a solver's tolerances.
+/// Maximum number of choices that one program ranks, so that their values stay within a solver's tolerances.
 const CHOICES_MAX: u64 = 1 << 24;
 
-/// Finds the bids of largest product that can be served together: of equal products those that leave most bidders on
-/// their own GPUs, then those that give the first bidder the first of its bids that they can, then the second, and so on.
-/// At most one award per bidder, in order of the bids; and what the programs took.
+/// Finds the bids with the largest product that can be served together. Ties go to the choice that leaves most
+/// bidders on their own GPUs, then to the one that gives the first bidder its earliest possible bid, then the second,
+/// and so on. Returns at most one award per bidder, in order of the bids, and the cost of the programs.
 ///
 /// # Errors
 /// [`SolverError`] if there is no proven answer.
@@ -53,7 +54,7 @@ impl std::fmt::Debug for Exact {
 }
 
 impl Exact {
-    /// Places are found by `placement`, whose rule is consolidate.
+    /// An exact auction; `placement` must use the rule consolidate.
     pub(super) fn new(outside: Outside, time_limit_s: f64, placement: PlacementParams) -> Self {
         Self {
             outside,
@@ -88,7 +89,7 @@ impl Exact {
         }
     }
 
-    /// Which job wins what; the scratch has it.
+    /// Returns which job wins which GPUs; the draft contains them.
     pub(super) fn winners(
         &mut self,
         view: &ClusterView<'_>,
@@ -120,7 +121,7 @@ impl Exact {
     }
 }
 
-/// Describes an auction among these jobs; returns the jobs that bid, in order.
+/// Describes an auction among these jobs. Returns the jobs that bid, in order.
 fn ask(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,
@@ -243,9 +244,8 @@ fn tiers(
     tiers
 }
 
-/// The places of the awards, taken in the scratch: own GPUs, then narrow tiers first and wide gangs first,
-/// each where the rule puts it. Where that leaves a winner without room, all go to the rooms
-/// of their awards.
+/// The places of the awards, taken off the draft: own GPUs, then narrow tiers first and wide gangs first, each placed
+/// by the rule. If a winner is then left without room, all get the rooms of their awards.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,

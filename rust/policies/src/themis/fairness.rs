@@ -1,4 +1,4 @@
-//! Finish-time fairness: rho as an exact fraction, so that jobs that tie go by index.
+//! Finish-time fairness: rho as an exact fraction, so that ties are decided by job index.
 
 use gangline_engine::{Changes, ClusterView};
 use gangline_model::{JobId, SimSpan, SimTime};
@@ -11,7 +11,7 @@ pub(super) struct Standing {
     pub class: usize,
     /// Time since arrival.
     pub age: SimSpan,
-    /// Time left alone on the best type.
+    /// Remaining time alone on the best type.
     pub left: SimSpan,
     /// Isolated duration.
     pub duration: SimSpan,
@@ -20,28 +20,29 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// v: how much less unfair it is to get GPUs now, on which the work takes `stretch` times as long, than
-    /// at the next auction.
+    /// v: the factor by which getting GPUs now, on which the work takes `stretch` times as long, is less unfair than
+    /// getting GPUs at the next auction.
     pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
         let age = self.age.0 as f64;
-        // what a bad estimate says may be left for as long as the clock goes
+        // with a bad estimate, the remaining time may reach the end of time
         let next = self.age.0 + lease_left.0;
         let waits = next.saturating_add(self.left.0) as f64;
         waits / (age + self.left.0 as f64 * stretch)
     }
 }
 
-/// Floats further apart than this, relative to them, are in the order of the fractions that they stand for: each is
-/// within 1e-14 of its own.
+/// Floats that differ by more than this, relatively, have the order of the exact fractions, because each is within
+/// 1e-14 of its fraction.
 const CLEAR: f64 = 1e-12;
 
-/// The order of two values of rho by floats; none if they are too close to tell.
+/// The order of two values of rho by floats; `None` if they are too close.
 fn clear_order(one: f64, other: f64) -> Option<Ordering> {
     let is_clear = (one - other).abs() > CLEAR * one.max(other);
     is_clear.then(|| one.total_cmp(&other))
 }
 
-/// rho as a fraction: a time over the isolated duration, which counts `wanted` / `share` times under contention.
+/// rho as a fraction: a time divided by the isolated duration, which counts `wanted` / `share` times under
+/// contention.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rho {
     finish_ns: u64,
@@ -66,7 +67,7 @@ impl Rho {
 fn product(factors: [u128; 3]) -> [u64; 6] {
     let mut digits = [0, 0, 0, 0, 0, 1];
     for factor in factors {
-        // a carry of two digits: below 2^128, as a digit times the factor is below 2^192
+        // a carry of two digits: below 2^128, because a digit times the factor is below 2^192
         let (low, high) = (factor as u64, (factor >> 64) as u64);
         let mut carry: u128 = 0;
         for digit in digits.iter_mut().rev() {
@@ -79,14 +80,14 @@ fn product(factors: [u128; 3]) -> [u64; 6] {
     digits
 }
 
-/// The mean number of active jobs over the life of each of them.
+/// The mean number of active jobs over the life of each job.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
     /// GPUs of the cluster, M.
     gpus: u32,
     active: i64,
     last: SimTime,
-    /// Active jobs summed over time, job-nanoseconds.
+    /// Integral of the number of active jobs, job-nanoseconds.
     integral: i128,
     integral_at_arrival: Vec<i128>,
 }
@@ -98,7 +99,8 @@ impl Fairness {
         self.integral_at_arrival = vec![0; view.jobs().len()];
     }
 
-    /// Every arrival and completion wakes the policy, so the count stands still between decisions.
+    /// Updates the integral. Every arrival and completion wakes the policy, so the number is constant between
+    /// decisions.
     pub(super) fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         let now = view.now();
         self.integral += i128::from(self.active) * i128::from((now - self.last).0);
@@ -109,7 +111,7 @@ impl Fairness {
         self.active += changes.arrived.len() as i64 - changes.finished.len() as i64;
     }
 
-    /// Active jobs summed over the age of a job, and the age; at age 0 those that are active now, and 1.
+    /// Integral of the number of active jobs over the age of a job, and the age. At age 0, the present number and 1.
     fn active_over(&self, job: JobId, age: SimSpan) -> (u128, u64) {
         if age.0 == 0 {
             return (u128::from(number(self.active)), 1);
@@ -119,7 +121,7 @@ impl Fairness {
     }
 
     /// rho = (age + time left) / (isolated duration x max(1, d n / M)), rounded. n is the mean number of active jobs
-    /// since the arrival; at age 0 the number that are active now. Times are at least 1 ns.
+    /// since the arrival; at age 0, the present number. Times are at least 1 ns.
     pub(super) fn rho(
         &self,
         view: &ClusterView<'_>,
@@ -134,7 +136,7 @@ impl Fairness {
         finish_ns as f64 / (duration.0 as f64 * contention.max(1.0))
     }
 
-    /// rho as it is.
+    /// rho as an exact fraction.
     pub(super) fn fraction(&self, view: &ClusterView<'_>, one: &Standing) -> Rho {
         let (active, over) = self.active_over(one.job, one.age);
         let mut wanted = u128::from(view.jobs().gpus(one.job)) * active;

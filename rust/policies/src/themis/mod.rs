@@ -1,4 +1,4 @@
-//! Themis (NSDI 2020): finish-time fairness by auction, in our form for whole gangs (`docs/policies/themis.md`).
+//! Themis (NSDI 2020): finish-time fairness by auction, in our version for whole gangs (`docs/policies/themis.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | T_id | `Fairness::rho` | isolated duration x max(1, d n / M) |
 //! | n | `Fairness` | mean number of active jobs since the job's arrival |
 //! | M | `Fairness::gpus` | GPUs of the cluster |
-//! | f | `fairness` | share of the bidders that is left out of the auction |
-//! | v | `Bid::value` | how much a job gains by the place offered over waiting until the next auction |
+//! | f | `fairness` | share of the bidders that the auction leaves out |
+//! | v | `Bid::value` | gain of a job from the offered place, compared with waiting until the next auction |
 
 mod auction;
 mod bids;
@@ -43,7 +43,7 @@ pub(crate) static LEASED: Reason = Reason::new(
     "the GPUs were leased to other jobs until {until}",
 );
 
-/// Of a job that no auction has seen since it waits.
+/// Value for a job that no auction has considered since it began to wait.
 const UNKNOWN: (SimSpan, SimSpan) = (SimSpan::ZERO, SimSpan::ZERO);
 const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
 
@@ -55,16 +55,16 @@ pub struct Themis {
     places: Places,
     fairness: Fairness,
     auction: Auction,
-    /// Waiting jobs by class: whether a job fits is asked once per class.
+    /// Waiting jobs by class: one check per class is enough to know whether a job fits.
     waiting_by_class: Vec<u32>,
-    /// Time left and isolated duration of each job that waits: they stand still until it starts.
+    /// Remaining time and isolated duration of each waiting job: they are constant until it starts.
     spans: Vec<(SimSpan, SimSpan)>,
     standings: Vec<Standing>,
 }
 
 impl Themis {
-    /// Auctions every `lease`, to the `1 - fairness` of the jobs that are worst off; with a solver, and seconds that it may
-    /// take for a program, the product of their v is the largest there is.
+    /// Holds an auction every `lease` for the `1 - fairness` of the jobs that are worst off. With a solver and its
+    /// time limit, the auction maximises the product of the values v.
     pub fn new(
         lease: SimSpan,
         fairness: f64,
@@ -86,7 +86,7 @@ impl Themis {
         }
     }
 
-    /// When the leases end that run now.
+    /// Instant at which the present leases end.
     fn boundary_after(&self, now: SimTime) -> SimTime {
         SimTime((now.0 / self.lease.0 + 1).saturating_mul(self.lease.0))
     }
@@ -99,7 +99,7 @@ impl Themis {
             .expect("a job leaves the queue once");
     }
 
-    /// Whether a waiting gang might fit on what is free. O(classes).
+    /// Returns whether a waiting gang might fit on the free GPUs. O(classes).
     fn has_room(&self, plan: &mut Plan<'_>) -> bool {
         let waiting = self.waiting_by_class.iter().enumerate();
         waiting
@@ -107,13 +107,13 @@ impl Themis {
             .any(|(class, _)| self.places.can(plan.free(), class))
     }
 
-    /// Time left and isolated duration of a job.
+    /// Remaining time and isolated duration of a job.
     fn spans_of(
         &self,
         view: &ClusterView<'_>,
         job: JobId,
     ) -> Result<(SimSpan, SimSpan), PolicyError> {
-        // an estimate may come to nothing; no time is shorter than the clock can tell
+        // an estimate may be 0; no time is shorter than the clock's resolution
         let left = self.seen.remaining(view, job)?.max(SimSpan(1));
         Ok((left, self.seen.duration(view, job)?.max(SimSpan(1))))
     }
@@ -130,7 +130,7 @@ impl Themis {
         }
     }
 
-    /// All jobs that may get GPUs now: waiting jobs, and at a boundary the running ones too.
+    /// All jobs that may get GPUs now: waiting jobs and, at a boundary, running jobs.
     fn gather(&mut self, view: &ClusterView<'_>, is_boundary: bool) -> Result<(), PolicyError> {
         let mut standings = std::mem::take(&mut self.standings);
         standings.clear();
@@ -228,7 +228,7 @@ impl Policy for Themis {
         let gang = view.jobs().gpus(job);
         let has_enough = has_enough(view, job, gang, false);
         let until = self.boundary_after(view.now());
-        // where all that it can use is down nothing is leased
+        // if all usable servers are down, nothing is leased
         Some(if has_enough || largest(view, job, |_| true).is_none() {
             Cause::new(&NO_PLACE)
         } else {

@@ -1,24 +1,25 @@
-//! The exact auction as programs of whole numbers.
+//! The exact auction as integer programs.
 //!
-//! Gangs of one size are alike to a server, so packing is counted by size and not by gang: how many gangs of d GPUs does
-//! a server take whole, how many does a rack take over its servers. Only who wins which bid is decided gang by gang.
-//! Columns are the bids, then gangs of a size whole on a room, then gangs of a size inside a rack.
+//! Gangs of one size are equivalent for a server, so packing is counted by size and not by gang: how many gangs of d
+//! GPUs a server holds completely, and how many a rack holds over its servers. Only the winners of bids are decided
+//! gang by gang. The columns are the bids, then gangs of a size completely in a room, then gangs of a size inside a
+//! rack.
 
 use super::bids::{AuctionAsk, Bid, Offer};
 use gangline_allocation::{How, Model, Rows, Solver, SolverError};
 use gangline_model::{GpuTypeId, Tier};
 use std::collections::BTreeMap;
 
-/// Sums of ln(v) that agree to this part are equal; products of whole numbers that are this near are, too.
+/// Sums of ln(v) within this tolerance count as equal; so do products of whole numbers this close.
 const SAME: f64 = 1e-9;
 
 type Terms = Vec<(usize, f64)>;
 /// A type, and a rack of it.
 type Rack = (GpuTypeId, u32);
-/// What bids have in common: type, tier (none for own GPUs) and gang.
+/// Common properties of bids: type, tier (`None` for own GPUs) and gang size.
 type Kind = (GpuTypeId, Option<Tier>, u32);
 
-/// The winning bids, in their order; programs and their steps.
+/// The winning bids in order, and the numbers of programs and steps.
 pub(super) fn winners(
     ask: &AuctionAsk,
     solver: &mut dyn Solver,
@@ -50,7 +51,7 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// 1 for each bid that wins and 0 for the others.
+    /// 1 for each winning bid and 0 for the others.
     fn choose(&mut self, choices_max: u64) -> Result<Vec<f64>, SolverError> {
         let values: Vec<f64> = self.ask.bids.iter().map(|bid| bid.value).collect();
         let mut wins = self.serve(&values)?;
@@ -74,7 +75,7 @@ impl Program<'_> {
         Ok(wins)
     }
 
-    /// Serves bids of the largest sum of worth.
+    /// Finds the bids with the largest total worth.
     fn serve(&mut self, worth: &[f64]) -> Result<Vec<f64>, SolverError> {
         self.model.cost.fill(0.0);
         self.model.cost[..worth.len()].copy_from_slice(worth);
@@ -89,7 +90,7 @@ impl Program<'_> {
         Ok(bids.map(|own| own.round_ties_even()).collect())
     }
 
-    /// Leaves only choices that are worth as much as this one.
+    /// Restricts the choices to those worth as much as this one.
     fn keep(&mut self, worth: &[f64], wins: &[f64]) {
         let least: f64 = worth
             .iter()
@@ -111,7 +112,8 @@ fn is_own(bid: &Bid) -> f64 {
     f64::from(u8::from(matches!(bid.offer, Offer::Own(..))))
 }
 
-/// What bids are worth if bidders choose in turn, for some bidders after the other: each outweighs all that follow.
+/// Worths of bids under which bidders choose in turn, for successive groups of bidders: each outweighs all that
+/// follow.
 fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     let mut turns = Vec::new();
     let mut some: Vec<&[Bid]> = Vec::new();
@@ -131,7 +133,7 @@ fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     turns
 }
 
-/// The worth of the bids of some bidders, the first of which stands here.
+/// The worths of the bids of some bidders, the first of which is given.
 fn in_turn(some: &[&[Bid]], first: usize, bids: usize) -> Vec<f64> {
     let mut worth = vec![0.0; bids];
     let (mut end, mut unit) = (first + some.iter().map(|own| own.len()).sum::<usize>(), 1.0);
@@ -145,7 +147,7 @@ fn in_turn(some: &[&[Bid]], first: usize, bids: usize) -> Vec<f64> {
     worth
 }
 
-/// Things by key, in the order in which keys come.
+/// Values by key, in the order in which keys are inserted.
 #[derive(Default)]
 struct InOrder<K, V> {
     place: BTreeMap<K, usize>,
@@ -242,7 +244,8 @@ fn columns(
         .collect()
 }
 
-/// Gangs of a size that win a tier are as many as its places take; columns are given with the number of the first.
+/// The gangs of a size that win a tier equal in number those in its places; columns are given with the index of the
+/// first.
 fn as_many_as_win(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -265,7 +268,7 @@ fn as_many_as_win(
     }
 }
 
-/// No server, no rack and no type gives more than it has.
+/// No server, rack or type is used beyond its free GPUs.
 fn fits(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -310,7 +313,7 @@ fn fits(
     }
 }
 
-/// Adds a row; of a column that stands twice the factors add up: a gang may hold GPUs of several rooms of a rack.
+/// Adds a row; the factors of a repeated column are added, because a gang may hold GPUs in several rooms of a rack.
 fn add(rows: &mut Rows, terms: Terms, lower: f64, upper: f64) {
     let mut summed = InOrder::<usize, f64>::default();
     for (column, factor) in terms {

@@ -5,10 +5,11 @@ use gangline_model::Tier;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A room for each of these bids, in their order; none if they do not fit together.
+/// A room for each of these bids, in order; `None` if they do not fit together.
 ///
-/// Gangs choose in turn: those for one server before those for one rack, then wide ones before narrow ones, then in the
-/// order of the bids. Each gets the first room, of a rack the first one there, that leaves room for all the others.
+/// Gangs choose in turn: those for one server before those for one rack, then wide ones before narrow ones, then in
+/// the order of the bids. Each gets the first room (for a rack, the first one in it) that leaves room for all the
+/// others.
 pub(super) fn deal(ask: &AuctionAsk, winners: &[usize]) -> Option<Vec<Award>> {
     let mut left: Vec<u32> = ask.rooms.iter().map(|room| room.free).collect();
     for &(bid, room, gpus) in &ask.own {
@@ -54,13 +55,13 @@ struct Turns<'a> {
     order: &'a [usize],
     /// Free GPUs of each room.
     left: Vec<u32>,
-    /// From there no way goes on.
+    /// States from which no solution exists.
     dead: BTreeSet<(usize, Vec<Vec<u32>>)>,
     found: BTreeMap<usize, usize>,
 }
 
 impl Turns<'_> {
-    /// Whether all from this one on find room.
+    /// Returns whether all gangs from this one on find room.
     fn place(&mut self, at: usize) -> bool {
         let Some(&bid) = self.order.get(at) else {
             return true;
@@ -86,7 +87,7 @@ impl Turns<'_> {
             let before = self.left.clone();
             let mut need = gang;
             for &room in &rooms {
-                // in a rack only the sum counts: gangs for one server are placed
+                // in a rack only the sum matters: gangs for one server are already placed
                 let taken = need.min(self.left[room]);
                 self.left[room] -= taken;
                 need -= taken;
@@ -101,7 +102,7 @@ impl Turns<'_> {
         false
     }
 
-    /// Free GPUs by rack: servers of a rack with equal room are alike to the gangs that follow.
+    /// Free GPUs by rack: servers of a rack with equal room are equivalent for the gangs that follow.
     fn state(&self) -> Vec<Vec<u32>> {
         let racks = self.racks.iter().map(|rooms| {
             let mut free: Vec<u32> = rooms.iter().map(|&room| self.left[room]).collect();

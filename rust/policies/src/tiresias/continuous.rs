@@ -1,8 +1,8 @@
-//! `las` without queues: the key is the attained service itself, with a head start for running jobs.
+//! `las` without queues: the key is the attained service, with a head start for running jobs.
 //!
-//! The key of a running job grows in proportion to its gang, so every decision works out all of them and walks running
-//! jobs and class heads: O(running log running). Between decisions a timer waits for the first running job whose key
-//! passes that of a waiting one.
+//! The key of a running job grows in proportion to its gang, so every decision recomputes all of them and walks over
+//! running jobs and class heads: O(running log running). Between decisions a timer waits for the first running job
+//! whose key exceeds that of a waiting one.
 
 use crate::kit::JobTimers;
 use crate::kit::why::{NO_PLACE, OUTRANKED};
@@ -14,11 +14,11 @@ use gangline_engine::{
 use gangline_model::{JobId, SimSpan, SimTime, Verb};
 use std::collections::BTreeSet;
 
-/// Set in the leading key of jobs that may be preempted; protected ones come before them.
+/// Set in the leading key of jobs that may be preempted, so that protected jobs come before them.
 const OPEN: u64 = 1 << 63;
-/// Added to services, so that none is below 0: larger than every head start.
+/// Added to services so that none is negative: larger than every head start.
 const BIAS: i128 = 1 << 110;
-/// Bits of a service that the lower part of a key holds.
+/// Number of bits of a service in the lower part of a key.
 const LOW: u32 = 62;
 
 /// Continuous least attained service.
@@ -83,7 +83,7 @@ impl ContinuousLas {
         self.pass.wait(Self::key(job, attained, true));
     }
 
-    /// Key value of a running job now.
+    /// Present key value of a running job.
     fn value(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
         self.attained(view, job) - self.quantum * self.scale(view, job)
     }
@@ -108,8 +108,8 @@ impl ContinuousLas {
         self.running = running;
     }
 
-    /// Arms the timer of a running job: the end of its protection, or the first instant at which its key
-    /// exceeds the smallest waiting service that is not below the key now.
+    /// Sets the timer of a running job: the end of its protection, or the first instant at which its key exceeds the
+    /// smallest waiting service that is not below the present key.
     fn arm(&mut self, job: JobId, value: i128, scale: i128, since: SimTime, open_at: SimTime) {
         let next = self.waiting.range((value, JobId(0))..).next();
         let mut at = next.map_or(SimTime::NEVER, |&(service, _)| {
@@ -137,7 +137,7 @@ impl ContinuousLas {
                 _ => begun.push(job),
             }
         }
-        // all timers anew: other jobs wait now
+        // the waiting jobs have changed, so all timers are set again
         if let Some(timers) = &mut self.timers {
             while timers.due(SimTime::NEVER).is_some() {}
         }

@@ -1,12 +1,12 @@
 //! The Gittins index over a distribution of total services S, for attained service `a` and quantum D.
 //!
-//! `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, exact as a fraction of integers. `a` is rounded down
-//! to a multiple of D, so there are few indexes; they are ranked once and policies compare ranks. Cost: a sort of the
-//! services and of the multiples of D.
+//! `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, exact as a fraction of integers. `a` is rounded
+//! down to a multiple of D, so there are few indexes. They are ranked once, and policies compare ranks. Cost: a sort
+//! of the services and of the multiples of D.
 
 use std::cmp::Ordering;
 
-/// Most multiples of D that are ranked.
+/// Maximum number of multiples of D that are ranked.
 const GRID_LIMIT: i128 = 1 << 24;
 
 /// Ranks of the index by grid point.
@@ -15,14 +15,14 @@ pub(crate) struct GittinsIndex {
     delta: i128,
     /// Rank of the index at `a = m x D`; smaller is earlier.
     ranks: Vec<u32>,
-    /// Rank of index 0, which is that of all `a` beyond the longest service.
+    /// Rank of index 0, for all `a` beyond the longest service.
     last: u32,
 }
 
 /// An index, in 1 / GPU-ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
-    /// Services that end within D.
+    /// Number of services that end within D.
     numerator: i128,
     /// Sum of min(S - a, D) over the services longer than a.
     denominator: i128,
@@ -51,7 +51,7 @@ impl GittinsIndex {
             }
             ranks[m as usize] = rank;
         }
-        // an index of 0 inside the grid ranks with the jobs beyond it
+        // an index of 0 inside the grid has the same rank as beyond it
         let is_zero = order
             .last()
             .is_some_and(|(fraction, _)| fraction.numerator == 0);
@@ -63,14 +63,14 @@ impl GittinsIndex {
         Some(Self { delta, ranks, last })
     }
 
-    /// Rank of the index after so much attained service, GPU-ns; smaller is earlier.
+    /// Rank of the index after this attained service, GPU-ns; smaller is earlier.
     #[inline]
     pub(crate) fn rank(&self, attained: i128) -> u32 {
         let point = usize::try_from(attained / self.delta).unwrap_or(usize::MAX);
         self.ranks.get(point).copied().unwrap_or(self.last)
     }
 
-    /// Service still to come until the next grid point.
+    /// Remaining service until the next grid point.
     #[inline]
     pub(crate) fn to_next_point(&self, attained: i128) -> i128 {
         self.delta - attained % self.delta
@@ -124,7 +124,7 @@ impl Fraction {
         if self.numerator == 0 || other.numerator == 0 {
             return self.numerator.cmp(&other.numerator);
         }
-        // compares the inverses by their continued fractions; each round turns both over
+        // compares the inverses by their continued fractions; each step inverts both
         let (mut left, mut right) = (
             (self.denominator, self.numerator),
             (other.denominator, other.numerator),
@@ -162,7 +162,7 @@ mod tests {
         fraction.numerator as f64 / fraction.denominator as f64 * 1e9
     }
 
-    /// Worked out by hand.
+    /// Computed by hand.
     #[test]
     fn golden_of_four_services() {
         let delta = 3250 * SECOND;
@@ -195,7 +195,7 @@ mod tests {
         services.push(1000 * SECOND);
         let index = GittinsIndex::new(&services, 10 * SECOND).expect("a short grid");
         assert!(index.rank(0) < index.rank(10 * SECOND));
-        // until its end is within reach: then it is the best of all
+        // when its end is within reach, it is the best of all
         assert!(index.rank(990 * SECOND) < index.rank(0));
     }
 

@@ -1,8 +1,8 @@
 //! `las` in its discretised form and `gittins`: queues by attained service, with preemption.
 //!
-//! A job's key is (protection, queue, rank of its index, first start). It changes only at instants that are known
-//! ahead: a limit of its queue is reached, its index changes, its protection ends, it is promoted. A job has one
-//! timer, for the first of these.
+//! A job's key is (protection, queue, rank of its index, first start). It changes only at known instants: when a
+//! limit of its queue is reached, its index changes, its protection ends, or it is promoted. Each job has one timer
+//! for the earliest of these.
 
 use super::GittinsIndex;
 use crate::kit::JobTimers;
@@ -15,7 +15,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, Verb};
 
-/// Set in the leading key of jobs that may be preempted; protected ones come before them.
+/// Set in the leading key of jobs that may be preempted, so that protected jobs come before them.
 const OPEN: u64 = 1 << 63;
 /// First start of a job that has not started.
 const NEVER_STARTED: i64 = i64::MAX;
@@ -25,17 +25,17 @@ const NEVER_STARTED: i64 = i64::MAX;
 pub(crate) struct QueuedParams {
     /// Name of the policy, for messages.
     pub policy: String,
-    /// Service at which a job leaves each queue but the last.
+    /// Service at which a job leaves each queue except the last.
     pub limits: Vec<i128>,
-    /// A job that has waited this many times what it executed since its last promotion is promoted; 0 = never.
+    /// A job is promoted after waiting this many times its executed time since its last promotion; 0 = never.
     pub promote_knob: f64,
-    /// Whether service is time, whatever the gang size.
+    /// Whether service is time, independent of the gang size.
     pub is_time: bool,
-    /// For how long a job may not be preempted after a start or move.
+    /// Time after a start or move during which a job may not be preempted.
     pub protection: Protection,
     /// Quantum of the Gittins index; `None` = no index (LAS).
     pub delta: Option<i128>,
-    /// Services that the index is made from; `None` = those of the trace.
+    /// Services from which the index is computed; `None` = those of the trace.
     pub distribution: Option<Vec<i128>>,
 }
 
@@ -145,7 +145,7 @@ impl QueuedService {
         view.first_start(job).map_or(NEVER_STARTED, |time| time.0)
     }
 
-    /// Moves a job down while its service is beyond its queue's limit.
+    /// Moves a job down while its service exceeds its queue's limit.
     fn demote(&mut self, job: JobId, attained: i128) {
         let queue = &mut self.queue[job.index()];
         while self
@@ -159,7 +159,7 @@ impl QueuedService {
         }
     }
 
-    /// Puts a job into its queue and arms its promotion.
+    /// Puts a job into its queue and sets the timer of its promotion.
     fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
         let rank = self.rank(view, job);
         let key = self.key(job, rank, Self::first_start(view, job), true);
@@ -169,7 +169,7 @@ impl QueuedService {
         }
     }
 
-    /// When a waiting job goes back to the top queue; not before the next nanosecond.
+    /// Instant at which a waiting job returns to the first queue; not before the next nanosecond.
     fn promotion_at(&self, view: &ClusterView<'_>, job: JobId) -> SimTime {
         if self.queue[job.index()] == 0 {
             return SimTime::NEVER;
@@ -179,7 +179,7 @@ impl QueuedService {
         at.max(SimTime(view.now().0 + 1))
     }
 
-    /// Arms the timer of a job that runs from `since` on: whatever changes its key first.
+    /// Sets the timer of a job that has run since `since` to the first change of its key.
     fn arm(&mut self, view: &ClusterView<'_>, job: JobId, started: SimTime, since: SimTime) {
         let limit = self.params.limits.get(usize::from(self.queue[job.index()]));
         let mut service = i128::MAX;
@@ -203,7 +203,7 @@ impl QueuedService {
         self.timers.set(job, at);
     }
 
-    /// A timer of a running job is due: its key may change, another timer follows.
+    /// Handles the timer of a running job: its key may change, and another timer follows.
     fn refresh_running(&mut self, view: &ClusterView<'_>, job: JobId) {
         let run = view.run(job).expect("a running job");
         let attained = self.attained(view, job);
@@ -216,7 +216,7 @@ impl QueuedService {
         self.arm(view, job, run.started, since);
     }
 
-    /// The timer of a waiting job is due: back to the top.
+    /// Handles the timer of a waiting job: it returns to the first queue.
     fn promote(&mut self, view: &ClusterView<'_>, job: JobId) {
         self.queue[job.index()] = 0;
         self.promoted_at[job.index()] = view.executed(job).0;
@@ -257,7 +257,7 @@ impl QueuedService {
         }
     }
 
-    /// Keys and timers of the jobs that the plan starts, moves and stops.
+    /// Updates keys and timers of the jobs that the plan starts, moves and stops.
     fn follow_up(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) {
         let now = view.now();
         let is_open = self.params.protection.span == SimSpan::ZERO;
@@ -277,10 +277,10 @@ impl QueuedService {
     }
 }
 
-/// Nanoseconds until so much service is reached at so much per nanosecond, rounded up.
+/// Nanoseconds until this service is reached at a rate of `scale` per nanosecond, rounded up.
 #[inline]
 fn time_to(service: i128, scale: i128) -> i64 {
-    // a division of 64 bits, which is one instruction, where the numbers fit: nearly always
+    // uses a 64-bit division, which is one instruction, if the numbers fit, as they nearly always do
     if let (Ok(service), Ok(scale)) = (i64::try_from(service), i64::try_from(scale)) {
         return (service - 1).div_euclid(scale) + 1;
     }

@@ -1,13 +1,13 @@
-//! `yarn-cs`: capacity queues, first come first served inside each, nothing is ever moved.
+//! `yarn-cs`: capacity queues, first come, first served inside each; jobs are never moved.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | share | `Queue::share` | part of the cluster that a queue is promised |
 //! | used | `Queue::used` | GPUs that its jobs hold |
 //!
-//! The queue with the smallest used / share goes next; the GPUs of the cluster are common to all and left
-//! out. A head without a place blocks its own queue only. Cost per start: O(types + gang), and
-//! O(log queues); per release each blocked head is asked once. The waiting jobs are never walked.
+//! The queue with the smallest used / share is served next. The number of GPUs in the cluster is a common factor and
+//! left out. A head without a place blocks only its own queue. Cost per start: O(types + gang) and O(log queues);
+//! after a release each blocked head is tried once. There is no walk over waiting jobs.
 
 mod queues;
 
@@ -22,7 +22,7 @@ use gangline_engine::{
 use gangline_model::{GpuSet, JobId};
 use queues::Queues;
 
-/// It is the first of its queue, and there is no place; queues that hold less of their shares go first.
+/// The job is first in its queue, and has no place; queues that hold less of their shares are served first.
 pub(crate) static QUOTA: Reason = Reason::new(
     "quota",
     "it comes first in its queue; queues that hold less of their share go first",
@@ -67,7 +67,7 @@ impl Yarn {
             self.queues.join(job);
         }
         let has_room = changes.has_room();
-        // a rule to whom less room may suit is asked at every decision
+        // a rule for which less room may be better is tried at every decision
         let places = &self.places;
         let free = plan.free();
         self.queues.retry(|head| {

@@ -1,4 +1,4 @@
-//! Queues with shares: which jobs are in which, and which goes next.
+//! Queues with shares: assignment of jobs, and the order of service.
 
 use crate::kit::{ByClass, Owners, QueueBy};
 use gangline_engine::PolicyError;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Parameters of the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueParams {
-    /// What makes a queue.
+    /// The label that defines a queue.
     pub by: QueueBy,
     /// Shares by name; `None` = equal shares over the queues of the trace.
     pub shares: Option<BTreeMap<String, f64>>,
@@ -24,11 +24,11 @@ struct Queue {
 /// A share in whole units, at least one.
 type Share = u64;
 
-/// Units of a whole: 10^6 times the least common multiple of 1 to 15. So decimals of six digits, halves, thirds and so
-/// on to fifteenths are whole numbers.
+/// Units of a whole: 10^6 times the least common multiple of 1 to 15. Decimals with six digits, and halves, thirds
+/// and so on to fifteenths, are whole numbers of units.
 const UNITS: f64 = 360_360e6;
 
-/// GPUs used by a queue over its share, in order of the exact quotient.
+/// GPUs used by a queue divided by its share, in order of the exact quotient.
 #[derive(Clone, Copy, Debug)]
 struct Load(u32, Share);
 
@@ -53,7 +53,7 @@ impl PartialEq for Load {
 
 impl Eq for Load {}
 
-/// Position of a queue among those that may go next: its load, then its number, which is in order of names.
+/// Sort key of a queue that may be served: its load, then its number, which is in order of names.
 type Position = (Load, u32);
 
 /// The queues of a trace, numbered in order of their names.
@@ -66,12 +66,12 @@ pub(super) struct Queues {
     of: Vec<u32>,
     /// Queues with a waiting job whose head may have a place.
     ready: BTreeSet<Position>,
-    /// Queues whose head has none.
+    /// Queues whose head has no place.
     blocked: BTreeSet<u32>,
 }
 
 impl Queues {
-    /// Learns the queues of the trace.
+    /// Determines the queues of the trace.
     pub(super) fn new(params: &QueueParams, jobs: &JobFacts) -> Result<Self, PolicyError> {
         let Some(owners) = Owners::of(jobs, params.by) else {
             let name = params.by.name();
@@ -106,7 +106,7 @@ impl Queues {
         self.waiting.first(queue as usize)
     }
 
-    /// Changes what a queue holds or which jobs wait there, and its place with it.
+    /// Changes the usage or the waiting jobs of a queue, and its position.
     fn change(&mut self, queue: u32, change: impl FnOnce(&mut Self)) {
         self.ready.remove(&self.place(queue));
         let head = self.head(queue);
@@ -119,30 +119,30 @@ impl Queues {
         }
     }
 
-    /// Whether there is more than one.
+    /// Returns whether there are several queues.
     pub(super) fn are_several(&self) -> bool {
         self.list.len() > 1
     }
 
-    /// The first job that waits in the queue of a job, and how many GPUs the queue holds.
+    /// The first waiting job in the queue of a job, and the number of GPUs that the queue holds.
     pub(super) fn before(&self, job: JobId) -> Option<(JobId, u32)> {
         let queue = self.of[job.index()];
         Some((self.head(queue)?, self.list[queue as usize].used))
     }
 
-    /// A job waits.
+    /// Adds a waiting job.
     pub(super) fn join(&mut self, job: JobId) {
         let queue = self.of[job.index()];
         self.change(queue, |all| all.waiting.push(queue as usize, job));
     }
 
-    /// A job holds its GPUs no longer.
+    /// Records that a job has released its GPUs.
     pub(super) fn give_back(&mut self, job: JobId, gpus: u32) {
         let queue = self.of[job.index()];
         self.change(queue, |all| all.list[queue as usize].used -= gpus);
     }
 
-    /// Blocked queues may go again if what the caller says of their heads is true.
+    /// Unblocks the queues for whose heads `may` returns true.
     pub(super) fn retry(&mut self, mut may: impl FnMut(JobId) -> bool) {
         let heads: Vec<(u32, JobId)> = self
             .blocked
@@ -157,19 +157,19 @@ impl Queues {
         }
     }
 
-    /// The queue that goes next, and its head.
+    /// The queue to serve next, and its head.
     pub(super) fn next(&self) -> Option<(u32, JobId)> {
         let &(_, queue) = self.ready.first()?;
         Some((queue, self.head(queue)?))
     }
 
-    /// The head of the queue has no place.
+    /// Records that the head of the queue has no place.
     pub(super) fn block(&mut self, queue: u32) {
         self.ready.remove(&self.place(queue));
         self.blocked.insert(queue);
     }
 
-    /// The head of the queue gets its GPUs.
+    /// Removes the head of the queue, which gets its GPUs.
     pub(super) fn start(&mut self, queue: u32, gpus: u32) {
         self.change(queue, |all| {
             all.waiting.pop(queue as usize);
@@ -191,7 +191,7 @@ fn share_of(name: &str, params: &QueueParams) -> Result<Share, PolicyError> {
     let Some(shares) = &params.shares else {
         return Ok(1);
     };
-    // only their ratios count, and powers of 2 keep whole numbers whole
+    // only ratios matter, and powers of 2 keep whole numbers whole
     let (sum, mut scale) = (shares.values().sum::<f64>(), UNITS);
     while sum * scale < UNITS / 2.0 {
         scale *= 2.0;
