@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from samples import kubernetes, sacct
+from samples import kubernetes, sacct, schedulers
 
 NATIVE = """job_id,arrival_s,gpus,duration_s,iterations,model,gpu_types,batch_size,stage_times
 a,0.5,1,10,100,m,A|B,32,0.5|1
@@ -209,6 +209,7 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "v.txt": ("slurm", SLURM.encode()),
     "w.json": ("kubernetes", kubernetes.SAMPLE.encode()),
     "x.json": ("slurm", sacct.SAMPLE.encode()),
+    "y.log": ("pbs", schedulers.PBS.encode()),
 }
 OPTIONS: dict[str, dict[str, object]] = {
     "pollux": {"durations": {"cifar": 900.0, "bert": 50.0, "bert/2/24": 60.0}},

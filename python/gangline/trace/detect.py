@@ -11,6 +11,7 @@ from gangline.files.tar import is_tar
 from gangline.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
 from gangline.trace.readers import _sacct_json as sacct_json
+from gangline.trace.readers import pbs
 from gangline.trace.readers.slurm import ADVICE, separator_of
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def _by_first_bytes(head: bytes) -> str | None:
         return "philly-json" if b'"attempts"' in text or b'"submitted_time"' in text else None
     if text.startswith(b";"):
         return "swf"
+    if pbs.is_log(text):
+        return "pbs"
     line = text.partition(b"\n")[0].rstrip(b"\r")
     if _is_swf(text):
         return "swf"

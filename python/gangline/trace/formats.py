@@ -43,7 +43,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     recognised: str
     notes: str
-    kind: Literal["csv", "json", "sacct", "swf", "tsv"] = "csv"
+    kind: Literal["csv", "json", "log", "sacct", "swf", "tsv"] = "csv"
     columns: frozenset[str] = frozenset()
     has_local_times: bool = False
     options: tuple[str, ...] = ()
@@ -225,6 +225,14 @@ FORMATS = (
         notes="one job per Workload, Job or group of pods; what owns another one counts once",
         kind="json",
         reader="kubernetes",
+    ),
+    Format(
+        name="pbs",
+        recognised="lines MM/DD/YYYY HH:MM:SS;TYPE;JOB;KEY=VALUE ... of PBS or Torque",
+        notes="one job per job or array task, with its attempts; GPUs of exec_vnode",
+        kind="log",
+        options=("vc", "run_time", "arrival"),
+        reader="pbs",
     ),
     Format(
         name=TABLE,

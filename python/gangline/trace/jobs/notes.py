@@ -18,7 +18,10 @@ DROPPED: Mapping[str, str] = {
     "no_attempt": "no attempt with a start and an end",
     "no_times": "start or end is missing",
     "unknown_duration": "run time is -1",
-    "unknown_gpus": "says nothing of its resources",
+    "never_ended": "was requeued, and its last attempt is not in the log",
+    "array_parent": "stands for a whole job array, whose tasks are jobs",
+    "other_record": "is a record of another event",
+    "unknown_gpus": "does not say how many GPUs it used",
     "unknown_processors": "processors are unknown",
     "partial_execution": "repeats a part of another line (status 2 to 4)",
     "zero_duration": "duration is 0 or negative (`min_duration_s` lifts them)",
@@ -63,6 +66,7 @@ COUNTED: Mapping[str, str] = {
     "slices_as_gpus": "jobs whose slices of GPUs count as GPUs",
     "start_from_end": "starts that say when a job was eligible; taken as end minus run time",
     "unknown_status": "status words that are not known; they become `unknown`",
+    "walltime_shorter": "jobs whose walltime is a minute or more below end minus start: suspended?",
     "slo_without_duration": "objectives without a known time alone; no deadline",
 }
 """What else was counted."""

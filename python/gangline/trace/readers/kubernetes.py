@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from gangline.errors import TraceError
 from gangline.files.jsontext import JsonFile
 from gangline.files.quantities import quantity
-from gangline.trace.jobs.normalise import Raw
+from gangline.trace.readers._gangs import Gang, raw_of
 from gangline.trace.readers._json import Records
-from gangline.trace.readers._times import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gangline.files.source import Source
+    from gangline.trace.jobs.normalise import Raw
     from gangline.trace.jobs.options import Options
 
 NAME = "kubernetes"
@@ -46,7 +45,6 @@ _STARTED = "kai.scheduler/last-start-timestamp"
 _KINDS = ("Workload", "Job", "PodGroup", "Pod")
 _ENDS = {"Completed": "finished", "Failed": "failed", "Terminated": "killed", "Aborted": "killed"}
 _POD_ENDS = {"Succeeded": "finished", "Failed": "failed"}
-_MICROSECONDS = 1e6
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Quantities = dict[str, str | float]
@@ -166,26 +164,13 @@ class _List(_Struct):
     kind: str = ""
 
 
-class _Gang(msgspec.Struct):
-    """The facts of one job so far; times in seconds since 1970, NaN where unknown."""
+class _Gang(Gang, kw_only=True):
+    """The facts of one object, and of its pods, so far."""
 
-    place: int
-    name: str
     namespace: str
-    arrival: float
-    start: float = np.nan
-    finish: float = np.nan
-    status: str = "unknown"
-    gpus: float = 0.0
-    share: float = np.nan
+    queue: str | None = None
     cpus: float = 0.0
     memory_gb: float = 0.0
-    types: frozenset[str] = frozenset()
-    queue: str | None = None
-    partition: str | None = None
-    limit: float | None = None
-    priority: float | None = None
-    is_sliced: bool = False
     is_settled: bool = False
     is_made_of_pods: bool = False
     first_pod: float = np.nan
@@ -193,13 +178,15 @@ class _Gang(msgspec.Struct):
     open_pods: int = 0
 
     def settle(self) -> None:
-        """Let pods say when the gang ran, and whether it still does."""
+        """Let pods say when the gang ran, and whether it still does; then complete its names."""
         if np.isfinite(self.first_pod):
             self.start = self.first_pod
             self.finish = self.last_pod if np.isfinite(self.last_pod) else self.finish
         if self.open_pods and not self.is_settled:
             self.finish = np.nan
             self.status = "running" if np.isfinite(self.start) else "unknown"
+        self.name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        self.vc, self.account = self.queue or self.namespace, self.namespace
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -226,15 +213,10 @@ def read(source: Source, options: Options) -> Raw:
             path=source.name,
             expected=expected,
         )
-    first = min((gang.arrival for gang in gangs), default=0.0)
-    raw = Raw(
-        columns=_columns(gangs, first), path=source.name, reader=NAME, cpu_jobs=True, notes=notes
-    )
-    raw.metadata["epoch"] = f"{text(round(first * _MICROSECONDS))} UTC"
+    raw = raw_of(gangs, source.name, NAME, notes)
     places = np.asarray([gang.place for gang in gangs], np.int64)
     records.attach(raw)
     raw.records = lambda rows: records.places(places[rows])
-    _set_aside(raw, gangs)
     return raw
 
 
@@ -319,8 +301,15 @@ class _Reader:
         labels = meta.labels or {}
         queue = spec.queue_name or spec.queue
         queue = queue or next((labels[name] for name in _QUEUES if name in labels), None)
-        gang = _Gang(row, meta.name, meta.namespace, arrival, queue=queue, priority=spec.priority)
-        gang.limit = spec.maximum_execution_time_seconds or spec.active_deadline_seconds
+        gang = _Gang(
+            place=row,
+            name=meta.name,
+            namespace=meta.namespace,
+            arrival=arrival,
+            queue=queue,
+            priority=spec.priority,
+            limit=spec.maximum_execution_time_seconds or spec.active_deadline_seconds,
+        )
         if one.kind == "Pod":
             gang.is_made_of_pods = True
             self.add_pod(gang, row, one)
@@ -467,65 +456,3 @@ def _templates(one: _Object) -> Iterable[tuple[int, _Template]]:
         yield part.replicas, part.template
     if one.spec.template is not None:
         yield 1 if one.spec.parallelism is None else one.spec.parallelism, one.spec.template
-
-
-def _set_aside(raw: Raw, gangs: list[_Gang]) -> None:
-    """Say which gangs never ran, still run, or do not know when they ended."""
-    start = np.asarray([gang.start for gang in gangs])
-    finish = np.asarray([gang.finish for gang in gangs])
-    running = np.asarray([gang.status == "running" for gang in gangs], np.bool_)
-    ended = np.asarray(
-        [gang.status in ("finished", "failed", "killed") for gang in gangs], np.bool_
-    )
-    raw.drops = [
-        ("never_ran", np.isnan(start) & ~ended),
-        ("still_running", running),
-        ("no_times", np.isnan(start) | np.isnan(finish)),
-    ]
-    sliced = np.asarray([gang.is_sliced for gang in gangs], np.bool_)
-    raw.marks["slices_as_gpus"] = sliced
-
-
-def _columns(gangs: list[_Gang], first: float) -> dict[str, Any]:
-    """Return the internal columns; times count from the first arrival."""
-
-    def numbers(values: Iterable[float | None]) -> Any:
-        found = np.asarray([np.nan if value is None else value for value in values], np.float64)
-        return pa.array(found, from_pandas=True)
-
-    def labels(values: Iterable[str | None]) -> Any:
-        return pa.array([value or None for value in values], pa.string())
-
-    start, finish = (
-        np.asarray([getattr(gang, name) for gang in gangs], np.float64) - first
-        for name in ("start", "finish")
-    )
-    is_share = np.asarray([0.0 < gang.share < 1.0 and gang.gpus == 1.0 for gang in gangs], np.bool_)
-    shares = np.where(is_share, np.asarray([gang.share for gang in gangs], np.float64), np.nan)
-    names = [f"{gang.namespace}/{gang.name}" if gang.namespace else gang.name for gang in gangs]
-    columns = {
-        "job_id": pa.array(names, pa.string()),
-        "arrival_s": numbers(gang.arrival - first for gang in gangs),
-        "gpus": numbers(gang.gpus for gang in gangs),
-        "duration_s": numbers(finish - start),
-        "vc": labels(gang.queue or gang.namespace for gang in gangs),
-        "gpu_types": pa.array(
-            [sorted(gang.types) or None for gang in gangs], pa.list_(pa.string())
-        ),
-        "trace_status": pa.array([gang.status for gang in gangs], pa.string()),
-        "observed_start_s": numbers(start),
-        "observed_finish_s": numbers(finish),
-        "time_limit_s": numbers(gang.limit for gang in gangs),
-        "account": labels(gang.namespace for gang in gangs),
-        "partition": labels(gang.partition for gang in gangs),
-        "priority": numbers(gang.priority for gang in gangs),
-        "cpus": numbers(gang.cpus for gang in gangs),
-        "host_memory_gb": numbers(gang.memory_gb for gang in gangs),
-        "gpu_fraction": numbers(shares),
-    }
-    must = ("job_id", "arrival_s", "gpus", "duration_s")
-    return {
-        name: array
-        for name, array in columns.items()
-        if name in must or array.null_count < len(array)
-    }
