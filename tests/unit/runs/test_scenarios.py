@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gangline as gl
+import worlds
 from parity.draws import ROUNDS as IN_ROUNDS
 from parity.harness import nanos, run_engine
 
@@ -19,7 +20,11 @@ ROUNDS = ("toy-round", *IN_ROUNDS)
 
 
 def load(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    """Read a scenario; a list for a cluster has the blocks of `tests/worlds.py`."""
+    world = tomllib.loads(path.read_text(encoding="utf-8"))
+    if isinstance(world["cluster"], list):
+        world["cluster"] = worlds.lab(*world["cluster"])
+    return world
 
 
 def cases() -> list[Any]:

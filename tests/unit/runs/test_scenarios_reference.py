@@ -22,9 +22,6 @@ ERRORS = (
     reference.TraceError,
 )
 
-# `slurm` and `kueue`, which the engine does not have yet: tests/reference/slurm.md and kueue.md.
-ALONE = sorted((FOLDER / "reference").glob("*.toml"))
-
 
 def assert_row(row: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Compare the keys that the scenario names; times in ns."""
@@ -43,19 +40,7 @@ def assert_error(error: Exception, expect: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("path", "number"), cases())
 def test_reference_matches_hand_derivation(path: Path, number: int) -> None:
-    check(path, number)
-
-
-@pytest.mark.parametrize("path", ALONE, ids=lambda path: path.stem)
-def test_reference_matches_hand_derivation_of_policies_it_alone_has(path: Path) -> None:
-    for number in range(len(load(path)["expect"])):
-        check(path, number)
-
-
-def check(path: Path, number: int) -> None:
-    """Run one expectation of a scenario and compare what it names."""
     world = load(path)
-    assert world["name"] == path.stem
     expect = world["expect"][number]
     for walk_rounds in (False, True) if expect["policy"] in ROUNDS else (False,):
         try:
