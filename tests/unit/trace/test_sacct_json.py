@@ -13,7 +13,7 @@ from gangline.errors import TraceError
 from refusals import refused
 from samples import sacct
 from unit.trace import sacct_oracle as oracle
-from unit.trace.test_slurm import records, rows, text_of
+from unit.trace.test_slurm import ONE, records, rows, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,27 +31,7 @@ def test_one_job(tmp_path: Path) -> None:
     trace = read(tmp_path, sacct.job(7, 300, 3600, 4))
     assert trace.metadata["reader"] == "slurm"
     assert trace.metadata["epoch"] == "2024-03-01T10:00:00 UTC"
-    assert trace.table.to_pylist() == [
-        {
-            "job_id": "7",
-            "arrival_s": 0.0,
-            "gpus": 4,
-            "duration_s": 3600.0,
-            "user": "ana",
-            "vc": "gpu",
-            "trace_status": "finished",
-            "observed_start_s": 300.0,
-            "observed_finish_s": 3900.0,
-            "time_limit_s": 86400.0,
-            "account": "lab",
-            "partition": "gpu",
-            "qos": "high",
-            "priority": 17.0,
-            "servers": 1,
-            "cpus": 8.0,
-            "host_memory_gb": 64.0,
-        }
-    ]
+    assert trace.table.to_pylist() == [ONE | {"job_id": "7"}]
     assert trace.notes == {"job_step": 1}
     found = read(tmp_path, sacct.job(7, 300, 3600, 4), types="allocated", vc="qos")
     assert rows(found, "gpu_types", "vc") == [(["a100"], "high")]

@@ -31,6 +31,27 @@ BASE = dict(
     )
 )  # fmt: skip
 
+ONE = {
+    "job_id": "1",
+    "arrival_s": 0.0,
+    "gpus": 4,
+    "duration_s": 3600.0,
+    "user": "ana",
+    "vc": "gpu",
+    "trace_status": "finished",
+    "observed_start_s": 300.0,
+    "observed_finish_s": 3900.0,
+    "time_limit_s": 86400.0,
+    "account": "lab",
+    "partition": "gpu",
+    "qos": "high",
+    "priority": 17.0,
+    "servers": 1,
+    "cpus": 8.0,
+    "host_memory_gb": 64.0,
+}
+"""What is read of one job with all that a log may say of it."""
+
 
 def record(**changes: str) -> dict[str, str]:
     return BASE | changes
@@ -59,27 +80,7 @@ def test_one_job(tmp_path: Path) -> None:
     trace = read(tmp_path, content)
     assert trace.metadata["reader"] == "slurm"
     assert trace.metadata["epoch"] == "2024-03-01T10:00:00 local time"
-    assert trace.table.to_pylist() == [
-        {
-            "job_id": "1",
-            "arrival_s": 0.0,
-            "gpus": 4,
-            "duration_s": 3600.0,
-            "user": "ana",
-            "vc": "gpu",
-            "trace_status": "finished",
-            "observed_start_s": 300.0,
-            "observed_finish_s": 3900.0,
-            "time_limit_s": 86400.0,
-            "account": "lab",
-            "partition": "gpu",
-            "qos": "high",
-            "priority": 17.0,
-            "servers": 1,
-            "cpus": 8.0,
-            "host_memory_gb": 64.0,
-        }
-    ]
+    assert trace.table.to_pylist() == [ONE]
     assert trace.metadata["ignored_columns"] == "JobName"
     assert read(tmp_path, content, vc="account").column("vc").to_pylist() == ["lab"]
 

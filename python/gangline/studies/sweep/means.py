@@ -95,25 +95,7 @@ class Curves(NamedTuple):
 
 
 class Means:
-    """Means over the seeds of a sweep, by the values of keys.
-
-    Attributes
-    ----------
-    name : str
-        Of the sweep.
-    by : list of str
-        The keys.
-    seed : str or None
-        The key whose values are the replicates.
-    averaged : list of str
-        Keys that vary and are no keys of the summary: runs are averaged over them within a seed.
-    measures : list of str
-        Keys of the summaries of runs.
-    baseline : str or None
-        The policy that others are compared with; None if `policy` is not among the keys.
-    groups : list of Group
-        In the order of the keys, values in the order of the sweep.
-    """
+    """Means over the seeds of a sweep, by the values of keys: what a `Summary` shows."""
 
     def __init__(
         self,
