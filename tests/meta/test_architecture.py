@@ -1,9 +1,11 @@
-"""The walk through ARCHITECTURE.md names functions that are where it says."""
+"""ARCHITECTURE.md: functions are where its walk says, and the rooms are those that there are."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+from meta.test_layers import ROOMS
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`([\w/.-]+\.(?:rs|py))` `(\w+)`")
@@ -18,3 +20,15 @@ def test_each_step_of_the_walk_is_where_it_says() -> None:
         path = ROOT / re.sub(r"^engine/", "rust/engine/src/", place)
         defined = rf"^\s*(?:pub(?:\(crate\))? )?(?:fn|def) {name}\b"
         assert re.search(defined, path.read_text(), re.M), f"{place} does not define {name}"
+
+
+def test_the_drawing_of_the_rooms_is_that_of_the_layers() -> None:
+    rooms = (ROOT / "ARCHITECTURE.md").read_text().split("### Rooms of the Python package")[1]
+    drawn = re.findall(r"\w+", rooms.split("```")[1])
+    assert drawn == [room for room in ROOMS if room not in ("_core", "__main__")]
+
+
+def test_every_study_is_named() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    studies = (ROOT / "python/gangline/studies").glob("*/__init__.py")
+    assert [path.parent.name for path in studies if f"`{path.parent.name}`" not in text] == []

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import worlds
@@ -13,13 +16,16 @@ from gangline.errors import TraceError
 from gangline.files.source import Source
 from gangline.trace import Trace, read_trace
 from gangline.trace.detect import detect
-from gangline.trace.formats import FORMATS
+from gangline.trace.formats import FORMATS, Format
 from gangline.trace.jobs.notes import COUNTED, DROPPED
+from gangline.trace.readers._columns import read_columns
 from meta.house import ROOT
 from refusals import refused
 from samples import traces as samples
 
 if TYPE_CHECKING:
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
     from snapshots import Snapshot
 
 
@@ -499,3 +505,33 @@ def test_a_zone_without_local_times_is_refused(tmp_path: Path) -> None:
 def test_a_generator_has_no_format() -> None:
     with refused(TraceError, column="format", value="native"):
         read_trace("synth:philly?jobs=5", format="native")
+
+
+def test_a_signature_and_a_module_are_all_that_a_format_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first step of the recipe in CONTRIBUTING.md, taken for a format that is made up."""
+
+    def read_lab(source: Source, options: Options) -> Raw:
+        return read_columns(source, "lab", wanted)
+
+    wanted = {
+        "ticket": ("job_id", pa.string()),
+        "queued": ("arrival_s", pa.float64()),
+        "cards": ("gpus", pa.int64()),
+        "took": ("duration_s", pa.float64()),
+    }
+    made_up = Format(
+        name="lab", recognised="", notes="", columns=frozenset(wanted), reader="made_up"
+    )
+    for module in ("detect", "formats", "read"):
+        monkeypatch.setattr(f"gangline.trace.{module}.FORMATS", (*FORMATS, made_up))
+    reader = SimpleNamespace(read=read_lab)
+    monkeypatch.setitem(sys.modules, "gangline.trace.readers.made_up", reader)
+    content = "ticket,queued,cards,took\na,0,1,5\nb,3,2,6\n"
+    trace = read(tmp_path, content)
+    assert trace.metadata["reader"] == "lab"
+    holds(trace, job_id=["a", "b"], arrival_s=[0, 3], gpus=[1, 2], duration_s=[5, 6])
+    with pytest.raises(TraceError) as caught:
+        read(tmp_path, content.replace("b,3", "b,x"))
+    assert (caught.value.line, caught.value.column) == (3, "queued")
