@@ -62,3 +62,81 @@ PBS = "".join(
             "end=@95 Exit_status=0 resources_used.walltime=00:00:30"),
     ]
 )  # fmt: skip
+
+
+LSF_FIELDS = (
+    "user_id=1000 options=0 processors=1 submit_time=@0 begin_time=0 term_time=0 start_time=@5 "
+    "user='ana' queue='gpu' res_req='' depend_cond='' pre_exec='' from_host='login' cwd='' "
+    "in_file='' out_file='' err_file='' job_file='' asked_hosts= exec_hosts='n1' status=64 "
+    "host_factor=60.0 job_name='' command='train' "
+    + " ".join(f"rusage{number}=-1" for number in range(19))
+    + " mail_user='' project='vision' exit_status=0 max_processors=1 login_shell='' time_event='' "
+    "index=0 max_memory=0 max_swap=0 in_file_spool='' command_spool='' reservation='' sla='' "
+    "except_mask=0 additional_info='' exit_info=0 warning_action='' warning_period=-1 "
+    "charged_saap='' licence_project='' application='' post_exec='' runtime_estimation=-1 "
+    "job_group='' requeue_values='' options2=0 resize_command='' last_resize=0 reservation_id='' "
+    "description='' submit_ext= host_rusage= options3=0 run_limit=-1 average_memory=0 "
+    "effective_res_req='' source_cluster='' source_job=-1 target_cluster='' target_job=-1 "
+    "forward_time=0 flow_id='' wait_time=0 provision_time=0 out_dir='' run_time=0 sub_cwd='' "
+    "networks= affinity='' energy=0.0 cpi=0.0 gips=0.0 gbs=0.0 gflops=0.0 slots= "
+    "ineligible_time=-1 ranges= requeue_time=0 gpu_rusage="
+)
+"""The fields of a record by its manual, with their usual values; a list has no value, or cells."""
+LSF_LISTS = {"asked_hosts": 1, "exec_hosts": 1, "submit_ext": 2, "host_rusage": 5, "networks": 2,
+             "slots": 1, "ranges": 3, "gpu_rusage": 4}  # fmt: skip
+"""Names of the lists, and of how many fields an item is made."""
+
+
+def lsf(second: int, job: int, **fields: str) -> str:
+    """Return the record of a job that ended in that second; `@N` is the second N of the sample.
+
+    Parameters
+    ----------
+    second : int
+        Since the start of the sample.
+    job : int
+        Its number.
+    **fields : str
+        Those with other values than usual, each as the log writes it, a list as its cells.
+    """
+    values = dict(item.split("=", 1) for item in LSF_FIELDS.split(" "))
+    values = {name: value.replace("'", '"') for name, value in values.items()}
+    assert fields.keys() <= values.keys()
+    cells = ['"JOB_FINISH"', '"10.1"', f"{PBS_DAY + second}", f"{job}"]
+    for name, usual in values.items():
+        value = fields.get(name, usual)
+        if name in LSF_LISTS:
+            items = value.split(" ") if value else []
+            cells += [f"{len(items) // LSF_LISTS[name]}", *items]
+        else:
+            is_moment = value.startswith("@")
+            cells.append(f"{PBS_DAY + int(value[1:])}" if is_moment else value)
+    return " ".join(cells) + "\n"
+
+
+def _used(text: str) -> str:
+    return f'"select[type == any] order[r15s:pg] rusage[mem=10.00,ngpus_physical={text}]"'
+
+
+_NEW = '"EVENT_ADRSV_FINISH" "10.1" 1709280000 1709280000 1 1000 "ben#0" "ben"\n'
+LSF = "".join(
+    [
+        lsf(3605, 1, exec_hosts='"n1" "n1" "n2" "n2"', effective_res_req=_used("4.00/host"),
+            run_limit="86400", run_time="3600"),
+        lsf(70, 2, index="3", submit_time="@10", start_time="@60", status="32", exit_info="14",
+            submit_ext='1032 "0" 1145 "num=2:gmodel=TeslaV100:mode=shared"', user='"ben"'),
+        lsf(80, 2, index="4", submit_time="@10", start_time="@60", exec_hosts='"3*n3"',
+            effective_res_req=_used("1/task"), status="32", ineligible_time="30",
+            command='"echo ""a b"" > c"'),
+        _NEW,
+        lsf(120, 3, submit_time="@20", start_time="@100", effective_res_req=_used("2/job"),
+            status="32", exit_info="11", run_time="20"),
+        lsf(900, 3, submit_time="@20", start_time="@300", effective_res_req=_used("2/job"),
+            run_time="500", command='"two\nlines"'),
+        lsf(60, 4, submit_time="@30", start_time="@31"),
+        lsf(50, 5, submit_time="@40", start_time="0", exec_hosts="", status="32", exit_info="14",
+            res_req=_used("1")),
+        lsf(99, 6, submit_time="@50", start_time="@51",
+            effective_res_req='"1*{rusage[ngpus_physical=2]}+4*{rusage[ngpus_physical=1]}"'),
+    ]
+)  # fmt: skip

@@ -210,6 +210,7 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "w.json": ("kubernetes", kubernetes.SAMPLE.encode()),
     "x.json": ("slurm", sacct.SAMPLE.encode()),
     "y.log": ("pbs", schedulers.PBS.encode()),
+    "z.acct": ("lsf", schedulers.LSF.encode()),
 }
 OPTIONS: dict[str, dict[str, object]] = {
     "pollux": {"durations": {"cifar": 900.0, "bert": 50.0, "bert/2/24": 60.0}},

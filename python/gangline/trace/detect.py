@@ -11,7 +11,7 @@ from gangline.files.tar import is_tar
 from gangline.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
 from gangline.trace.readers import _sacct_json as sacct_json
-from gangline.trace.readers import pbs
+from gangline.trace.readers import lsf, pbs
 from gangline.trace.readers.slurm import ADVICE, separator_of
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def _by_first_bytes(head: bytes) -> str | None:
         return "swf"
     if pbs.is_log(text):
         return "pbs"
+    if lsf.is_log(text):
+        return "lsf"
     line = text.partition(b"\n")[0].rstrip(b"\r")
     if _is_swf(text):
         return "swf"

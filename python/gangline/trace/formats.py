@@ -235,6 +235,14 @@ FORMATS = (
         reader="pbs",
     ),
     Format(
+        name="lsf",
+        recognised='lines "JOB_FINISH" "VERSION" TIME ... of LSF\'s lsb.acct',
+        notes="one job per job or array element; GPUs of the effective requirement x hosts",
+        kind="log",
+        options=("vc", "run_time", "arrival"),
+        reader="lsf",
+    ),
+    Format(
         name=TABLE,
         recognised="any delimited text, Parquet or Arrow, with --columns NATIVE=THEIRS,...",
         notes="columns, products and differences of columns, units, dates and durations as text",

@@ -21,6 +21,7 @@ DROPPED: Mapping[str, str] = {
     "never_ended": "was requeued, and its last attempt is not in the log",
     "array_parent": "stands for a whole job array, whose tasks are jobs",
     "other_record": "is a record of another event",
+    "compound_request": "asks for GPUs in parts or alternatives, which do not tell how many it got",
     "unknown_gpus": "does not say how many GPUs it used",
     "unknown_processors": "processors are unknown",
     "partial_execution": "repeats a part of another line (status 2 to 4)",

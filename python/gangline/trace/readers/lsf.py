@@ -1,0 +1,237 @@
+"""LSF's accounting log `lsb.acct`: one record of a finished job a line.
+
+Fields are separated by blanks and have no names; lists in between say how long they are. Newer
+versions add fields at the end, so a field that is not there is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline.trace.readers import _gangs as gangs
+from gangline.trace.readers._gangs import Gang, joined, raw_of
+from gangline.trace.readers._lines import LogLines, Wrong, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangline.files.source import Source
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
+
+NAME = "lsf"
+Special = gangs.Special
+_RECORD = '"JOB_FINISH" "'
+_EVENT = re.compile(r'"[A-Z_]+" "[\d.]+" \d+ ')
+_START = re.compile(rb'\s*"[A-Z_]+" "[\d.]+" \d{9,10} ')
+_CELL = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^\s"]+)')
+_LINES = 100  # ours: a record of more lines is none
+_RUSAGE = " ".join(f"rusage{number}" for number in range(19))
+# A name that ends with :N is a number of items of N fields each, which follow it.
+_LAYOUT = f"""
+    event version event_time job_id user_id options processors submit_time begin_time term_time
+    start_time user queue res_req depend_cond pre_exec from_host cwd in_file out_file err_file
+    job_file asked_hosts:1 exec_hosts:1 status host_factor job_name command {_RUSAGE}
+    mail_user project exit_status max_processors login_shell time_event index max_memory max_swap
+    in_file_spool command_spool reservation sla except_mask additional_info exit_info
+    warning_action warning_period charged_saap licence_project application post_exec
+    runtime_estimation job_group requeue_values options2 resize_command last_resize reservation_id
+    description submit_ext:2 host_rusage:5 options3 run_limit average_memory effective_res_req
+    source_cluster source_job target_cluster target_job forward_time flow_id wait_time
+    provision_time out_dir run_time sub_cwd networks:2 affinity energy cpi gips gbs gflops
+    slots:1 ineligible_time
+""".split()
+_INSTANT = "seconds since 1970"
+_SECONDS = "seconds"
+_NONE = 2**31 - 1  # LSF's own word for no limit
+_DONE, _EXIT = 64, 32
+# Why a job ended: preempted, or ended by its owner or an administrator.
+_KILLED = (1, 8, 9, 10, 11, 14, 15, 23)
+_SAME_S = 1.0  # times are whole seconds
+_USED = re.compile(r"rusage\[([^\]]*)\]")
+_GPUS = re.compile(r"\bngpus(?:_physical|_excl_p|_excl_t|_shared)?=(\(?[^\s,:/()\]]*)(?:/(\w+))?")
+_WHOLE = re.compile(r"(\d{1,9})(?:\.0*)?")
+_ASKED = re.compile(r"(?:^|:)num=(\d{1,9})(?:/(\w+))?(?=:|$)")
+_MODEL = re.compile(r"(?:^|:)gmodel=([^:\s]+)")
+_COMPOUND = re.compile(r"\*\{|\|\|")
+
+Fields = dict[str, str]
+
+
+def is_log(head: bytes) -> bool:
+    """Whether these bytes begin as the log does."""
+    return _START.match(head) is not None
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read the records of jobs; other events are counted."""
+    special: Special = options.special
+    notes: dict[str, int] = {}
+    lines = LogLines(source, lambda line: _fields(line)[0])
+    jobs: dict[tuple[str, str], list[Gang]] = {}
+    suspended: set[int] = set()
+    compound: set[int] = set()
+    for number, line in _records(lines, notes):
+        if not line.startswith(_RECORD):
+            if _EVENT.match(line):
+                notes["other_record"] = notes.get("other_record", 0) + 1
+            else:
+                lines.refuse(number, Wrong(None, '"JOB_FINISH" "VERSION" TIME ...', line))
+            continue
+        try:
+            fields, extensions = _fields(line)
+            gang = _gang(number, fields)
+            requests = [fields.get("effective_res_req") or fields.get("res_req", ""), *extensions]
+            if any(_COMPOUND.search(text) for text in requests if _GPUS.search(text)):
+                compound.add(number)
+            _set_gpus(gang, fields, requests)
+        except Wrong as wrong:
+            lines.refuse(number, wrong)
+            continue
+        if gang.finish - gang.start > gang.run_time + _SAME_S:
+            suspended.add(number)
+        jobs.setdefault((gang.name, fields["submit_time"]), []).append(gang)
+    found = [joined(attempts, special, notes) for attempts in jobs.values()]
+    raw = raw_of(found, source.name, NAME, notes, special)
+    raw.names = {"arrival_s": "submit_time", "gpus": "effective_res_req", "duration_s": "run_time"}
+    raw.names |= {"time_limit_s": "run_limit"}
+    places = [gang.place for gang in found]
+    raw.drops.append(("compound_request", _among(places, compound)))
+    raw.marks["elapsed_differs"] = _among(places, suspended)
+    lines.attach(raw, places)
+    return raw
+
+
+def _among(places: list[int], rows: set[int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray([place in rows for place in places], np.bool_)
+
+
+def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]]:
+    """Yield the records; a quoted text that goes on in the next lines is mended and counted."""
+    begun: list[str] = []
+    first = 0
+    for number, line in lines:
+        if begun and (_EVENT.match(line) or len(begun) == _LINES):
+            yield first, " ".join(begun)  # it never ends: the next one begins here
+            begun = []
+        if not begun:
+            first = number
+        begun.append(line)
+        if sum(part.count('"') for part in begun) % 2 == 0:
+            if len(begun) > 1:
+                notes["mended_record"] = notes.get("mended_record", 0) + 1
+            yield first, " ".join(begun)
+            begun = []
+    if begun:
+        yield first, " ".join(begun)
+
+
+def _fields(line: str) -> tuple[Fields, list[str]]:
+    """Return the fields of a record by name, lists as their length; and its extensions.
+
+    Raises
+    ------
+    Wrong
+        If a list is longer than the record.
+    """
+    cells = [
+        found[1].replace('""', '"') if found[2] is None else found[2]
+        for found in _CELL.finditer(line)
+    ]
+    fields: Fields = {}
+    extensions: list[str] = []
+    at = 0
+    for item in _LAYOUT:
+        if at >= len(cells):
+            break
+        name, _, width = item.partition(":")
+        fields[name] = cells[at]
+        at += 1
+        if width:
+            many = whole(fields, name, "a number of items") * int(width)
+            if not 0 <= many <= len(cells) - at:
+                raise Wrong(name, "a number of items that follow it", fields[name])
+            listed = cells[at : at + many]
+            at += many
+            if name == "submit_ext":
+                extensions = listed[1::2]
+            elif name in ("exec_hosts", "slots"):
+                fields[f"{name}_names"] = " ".join(listed)
+    return fields, extensions
+
+
+def _gang(number: int, fields: Fields) -> Gang:
+    """Return a job without its GPUs."""
+    job, index = (whole(fields, name, "a whole number") for name in ("job_id", "index"))
+    submitted = whole(fields, "submit_time", _INSTANT)
+    start = _seconds(fields, "start_time")
+    finish = whole(fields, "event_time", _INSTANT)
+    waited = _seconds(fields, "ineligible_time")
+    begin = _seconds(fields, "begin_time")
+    gang = Gang(
+        place=number,
+        name=f"{job}[{index}]" if index > 0 else f"{job}",
+        arrival=float(submitted),
+        eligible=float(np.fmax(begin, submitted + np.nan_to_num(waited))),
+        start=start,
+        finish=float(finish),
+        ran=_seconds(fields, "run_time"),
+        limit=_limit(fields),
+        user=fields.get("user"),
+        vc=fields.get("queue"),
+        partition=fields.get("queue"),
+        account=fields.get("project"),
+    )
+    status = whole(fields, "status", f"{_DONE} (done) or {_EXIT} (exit)")
+    if not np.isnan(start):
+        reason = whole(fields, "exit_info", "a whole number") if "exit_info" in fields else 0
+        ended = "killed" if reason in _KILLED else "failed"
+        gang.status = {_DONE: "finished", _EXIT: ended}.get(status, "unknown")
+    hosts = _hosts(fields)
+    gang.servers = float(len(hosts)) if hosts else gang.servers
+    gang.cpus = float(sum(hosts.values())) if hosts else gang.cpus
+    return gang
+
+
+def _seconds(fields: Fields, name: str) -> float:
+    """Return seconds; NaN where they are absent, 0 or negative."""
+    value = whole(fields, name, _SECONDS) if name in fields else 0
+    return float(value) if value > 0 else float(np.nan)
+
+
+def _limit(fields: Fields) -> float | None:
+    value = _seconds(fields, "run_limit")
+    return None if np.isnan(value) or value >= _NONE else value
+
+
+def _hosts(fields: Fields) -> dict[str, int]:
+    """Return the slots of each host: one a name, or in the short form `4*name`."""
+    hosts: dict[str, int] = {}
+    for word in (fields.get("slots_names") or fields.get("exec_hosts_names", "")).split():
+        many, star, name = word.partition("*")
+        is_short = bool(star) and many.isascii() and many.isdigit()
+        count = whole({"exec_hosts": many}, "exec_hosts", "a number of slots") if is_short else 1
+        host = name if is_short else word
+        hosts[host] = hosts.get(host, 0) + count
+    return hosts
+
+
+def _set_gpus(gang: Gang, fields: Fields, requests: list[str]) -> None:
+    """Set the GPUs: as many as are reserved on each host, for each task, or for the job."""
+    found = [
+        match for text in requests for part in _USED.findall(text) for match in _GPUS.findall(part)
+    ]
+    found = found or [match for text in requests for match in _ASKED.findall(text)]
+    if not found:
+        return
+    text, scope = found[0]
+    number = _WHOLE.fullmatch(text)
+    if number is None:
+        raise Wrong("effective_res_req", "a whole number of GPUs", text)
+    gang.types = frozenset(name for one in requests for name in _MODEL.findall(one))
+    slots = gang.cpus if np.isfinite(gang.cpus) else float(whole(fields, "processors", "slots"))
+    hosts = gang.servers if np.isfinite(gang.servers) else 1.0
+    gang.gpus = float(number[1]) * {"task": slots, "job": 1.0}.get(scope, hosts)
