@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 PBS_DAY = 1_709_280_000
 """2024-03-01 08:00:00 UTC, from which the times of the sample count."""
 
@@ -140,3 +142,39 @@ LSF = "".join(
             effective_res_req='"1*{rusage[ngpus_physical=2]}+4*{rusage[ngpus_physical=1]}"'),
     ]
 )  # fmt: skip
+
+
+def ray(name: str, begin: float, end: float | None, **fields: object) -> dict[str, object]:
+    """Return a job as Ray's REST interface lists it; times in seconds of the sample."""
+    return {
+        "type": "SUBMISSION",
+        "job_id": None,
+        "submission_id": name,
+        "driver_info": None,
+        "status": "RUNNING" if end is None else "SUCCEEDED",
+        "entrypoint": "python train.py",
+        "message": "Job finished successfully.",
+        "error_type": None,
+        "start_time": round(1000 * (PBS_DAY + begin)),
+        "end_time": None if end is None else round(1000 * (PBS_DAY + end)),
+        "metadata": {},
+        "runtime_env": {"env_vars": {"A": "1"}},
+        "driver_exit_code": 0,
+        **fields,
+    }
+
+
+RAY_JOBS = [
+    ray("raysubmit_a", 10.5, 70.5, entrypoint_num_gpus=2, entrypoint_num_cpus=8,
+        entrypoint_memory=2**34, metadata={"user": "ana"}),
+    ray("raysubmit_b", 0, 100, status="FAILED", metadata={"num_gpus": "16"}),
+    ray("raysubmit_c", 20, 25, status="STOPPED", entrypoint_num_gpus=0.25),
+    ray("raysubmit_d", 30, None, entrypoint_num_gpus=1),
+    ray("raysubmit_e", 31, None, status="PENDING", entrypoint_num_gpus=1),
+    ray("raysubmit_f", 32, 40, status="FAILED", entrypoint_num_gpus=1,
+        error_type="RUNTIME_ENV_SETUP_FAILURE"),
+    ray("raysubmit_g", 33, 50, entrypoint_num_gpus=0),
+    ray("raysubmit_h", 34, 50, metadata={"gpus": "0"}),
+    ray("raysubmit_b", 0, None, metadata={"num_gpus": "16"}),
+]  # fmt: skip
+RAY = json.dumps(RAY_JOBS, indent=1)

@@ -211,6 +211,7 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "x.json": ("slurm", sacct.SAMPLE.encode()),
     "y.log": ("pbs", schedulers.PBS.encode()),
     "z.acct": ("lsf", schedulers.LSF.encode()),
+    "ray.json": ("ray", schedulers.RAY.encode()),
 }
 OPTIONS: dict[str, dict[str, object]] = {
     "pollux": {"durations": {"cifar": 900.0, "bert": 50.0, "bert/2/24": 60.0}},

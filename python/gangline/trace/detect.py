@@ -11,7 +11,7 @@ from gangline.files.tar import is_tar
 from gangline.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
 from gangline.trace.readers import _sacct_json as sacct_json
-from gangline.trace.readers import lsf, pbs
+from gangline.trace.readers import lsf, pbs, ray
 from gangline.trace.readers.slurm import ADVICE, separator_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _WORK = frozenset({"duration_s", "iterations"})
 _STRANGERS = (
     (b"\xff\xfe", "this is UTF-16 text; save it as UTF-8"),
     (b"\xfe\xff", "this is UTF-16 text; save it as UTF-8"),
+    (b"[JobDetails(", "this is what `ray job list` prints; save GET /api/jobs/ of Ray's dashboard"),
     (b"<", "this is a web page or XML; fetch the file itself"),
     (
         b"version https://git-lfs",
@@ -101,6 +102,8 @@ def _by_first_bytes(head: bytes) -> str | None:
         return "slurm"
     if text.startswith(b"{"):
         return "batsim" if b'"jobs"' in text or b'"profiles"' in text else None
+    if ray.is_list(text):
+        return "ray"
     if text.startswith(b"["):
         return "philly-json" if b'"attempts"' in text or b'"submitted_time"' in text else None
     if text.startswith(b";"):

@@ -243,6 +243,14 @@ FORMATS = (
         reader="lsf",
     ),
     Format(
+        name="ray",
+        recognised="JSON array of Ray's GET /api/jobs/: objects with entrypoint and start_time",
+        notes="GPUs of the entry point or of the metadata; waits are part of the run times",
+        kind="json",
+        options=("metadata_gpus",),
+        reader="ray",
+    ),
+    Format(
         name=TABLE,
         recognised="any delimited text, Parquet or Arrow, with --columns NATIVE=THEIRS,...",
         notes="columns, products and differences of columns, units, dates and durations as text",

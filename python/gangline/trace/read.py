@@ -48,7 +48,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         of `swf`, flops of `batsim`, throughput and reference of `gavel`, durations, profiles
         and placements of `pollux`; columns (a dict, or text NATIVE=THEIRS,...), separator, comment,
         decimal, header and status_words of `table`; fields, separator, vc, types, run_time and
-        arrival of `slurm`; vc, run_time and arrival of `pbs` and `lsf`.
+        arrival of `slurm`; vc, run_time and arrival of `pbs` and
+        `lsf`; metadata_gpus of `ray`.
 
     Returns
     -------
