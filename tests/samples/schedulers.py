@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 PBS_DAY = 1_709_280_000
 """2024-03-01 08:00:00 UTC, from which the times of the sample count."""
@@ -178,3 +182,30 @@ RAY_JOBS = [
     ray("raysubmit_b", 0, None, metadata={"num_gpus": "16"}),
 ]  # fmt: skip
 RAY = json.dumps(RAY_JOBS, indent=1)
+
+
+OPENDC = f"""id,submission_time,duration,cpu_count,cpu_capacity,mem_capacity,gpu_count,parents
+0,{PBS_DAY}500,60000,8,2400.0,1000,4,[]
+1,{PBS_DAY}000,30500,4,2400.0,1000,1,[0]
+2,{PBS_DAY}100,1000,4,2400.0,1000,,
+3,{PBS_DAY}200,-5,4,2400.0,1000,2,
+"""
+
+
+def opendc(**changes: pa.Array | None) -> bytes:
+    """Return the same tasks as Parquet, as newer versions write them; None leaves a column out."""
+    moments = [1000 * PBS_DAY + more for more in (500, 0, 100, 200)]
+    columns = {
+        "id": pa.array([0, 1, 2, 3], pa.int32()),
+        "submission_time": pa.array(moments, pa.timestamp("ms", "UTC")),
+        "duration": pa.array([60000, 30500, 1000, -5], pa.int64()),
+        "cpu_count": pa.array([8, 4, 4, 4], pa.int32()),
+        "cpu_capacity": pa.array([2400.0] * 4),
+        "mem_capacity": pa.array([1000] * 4, pa.int64()),
+        "gpu_count": pa.array([4, 1, None, 2], pa.int32()),
+        "parents": pa.array([[], [0], None, None], pa.list_(pa.int32())),
+        **changes,
+    }
+    sink = io.BytesIO()
+    pq.write_table(pa.table({n: array for n, array in columns.items() if array is not None}), sink)
+    return sink.getvalue()

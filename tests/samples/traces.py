@@ -212,6 +212,8 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "y.log": ("pbs", schedulers.PBS.encode()),
     "z.acct": ("lsf", schedulers.LSF.encode()),
     "ray.json": ("ray", schedulers.RAY.encode()),
+    "tasks.csv": ("opendc", schedulers.OPENDC.encode()),
+    "tasks.bin": ("opendc", schedulers.opendc()),
 }
 OPTIONS: dict[str, dict[str, object]] = {
     "pollux": {"durations": {"cifar": 900.0, "bert": 50.0, "bert/2/24": 60.0}},

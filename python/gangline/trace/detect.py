@@ -11,7 +11,7 @@ from gangline.files.tar import is_tar
 from gangline.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
 from gangline.trace.readers import _sacct_json as sacct_json
-from gangline.trace.readers import lsf, pbs, ray
+from gangline.trace.readers import lsf, opendc, pbs, ray
 from gangline.trace.readers.slurm import ADVICE, separator_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ _SWF_STATUSES = (b"-1", b"0", b"1", b"2", b"3", b"4", b"5")
 GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
 """Columns of a Gavel trace, by their number, that hold numbers."""
 
-_ARROW = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
+_PARQUET = b"PAR1"
+_ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
 _WORK = frozenset({"duration_s", "iterations"})
 # Files that people take for a trace, by how they begin.
 _STRANGERS = (
@@ -54,6 +55,7 @@ _OWN = (
     "a trace of your own needs arrival_s, gpus and duration_s: say which columns hold them, such "
     "as `--columns arrival_s=submitted,gpus=cards,duration_s=hours@h`"
 )
+_FRAGMENTS = "these are the fragments of an OpenDC workload; read its tasks, the other file"
 _NEAR_ENOUGH = 0.5  # ours: a file that lacks more than half of the columns is of another format
 _NAMES_SHOWN = 8
 _TABLE_LEAST = 2  # ours: so many columns may come from separators inside one name
@@ -70,6 +72,8 @@ def detect(source: Source) -> str:
     if source.is_folder or is_pai_table(source):
         return "pai"
     head = source.head
+    if head.startswith(_PARQUET):
+        return _of_parquet(source)
     if head.startswith(_ARROW):
         return "native"
     if is_tar(head):
@@ -83,6 +87,16 @@ def detect(source: Source) -> str:
     if found is not None:
         return found
     return _by_header(source, header(head))
+
+
+def _of_parquet(source: Source) -> str:
+    """Return the format of a Parquet file by the names of its columns."""
+    names = opendc.names_of(source)
+    if opendc.is_fragments(names) and not opendc.is_tasks(names):
+        raise TraceError(
+            f"{source.name}: {_FRAGMENTS}", path=source.name, expected="tasks of a workload"
+        )
+    return opendc.NAME if opendc.is_tasks(names) else "native"
 
 
 def is_pai_table(source: Source) -> bool:
@@ -196,6 +210,8 @@ def _stranger(head: bytes) -> str | None:
         return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
     if unreadable := _not_text(head):
         return unreadable
+    if opendc.is_fragments(header(head)):
+        return _FRAGMENTS
     if cluster := _cluster(head):
         return cluster
     for delimiter, name in _DELIMITERS.items():

@@ -251,6 +251,13 @@ FORMATS = (
         reader="ray",
     ),
     Format(
+        name="opendc",
+        recognised="Parquet or CSV id, submission_time, duration, cpu_count, ..., gpu_count",
+        notes="the tasks of a workload; milliseconds; tasks without GPUs are CPU jobs",
+        columns=_columns("id submission_time duration cpu_count cpu_capacity mem_capacity"),
+        reader="opendc",
+    ),
+    Format(
         name=TABLE,
         recognised="any delimited text, Parquet or Arrow, with --columns NATIVE=THEIRS,...",
         notes="columns, products and differences of columns, units, dates and durations as text",

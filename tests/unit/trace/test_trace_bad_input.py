@@ -98,7 +98,9 @@ def test_empty_files_of_each_kind(tmp_path: Path, name: str) -> None:
             with refused(TraceError, value="an empty file", expected="a trace"):
                 read_trace(put(tmp_path, name, nothing), format=forced, **options)
     if kind not in ("philly-json", "batsim"):
-        header = content.split(b"\n")[0] if kind not in ("swf", "pai", "gavel") else b"; none"
+        header = (
+            content.split(b"\n")[0] if kind not in ("swf", "pai", "gavel", "lsf") else b"; none"
+        )
         with refused(TraceError):
             read_trace(put(tmp_path, name, header + b"\n"), format=kind, **options)
 

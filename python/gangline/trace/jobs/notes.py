@@ -42,6 +42,7 @@ COUNTED: Mapping[str, str] = {
     "best_effort": "jobs without a deadline of their own",
     "clamped": "durations that were cut at the clamp",
     "communication_ignored": "jobs whose transfers take no time here",
+    "dependencies_ignored": "jobs that wait for other jobs there; here they only arrive",
     "durations_cut": "drawn durations that were cut at the longest allowed",
     "elapsed_differs": "run times that are not end minus start: suspended, or the clock changed",
     "eligible_later": "jobs that could run only after they arrived (`arrival=eligible`)",
