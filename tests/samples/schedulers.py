@@ -209,3 +209,29 @@ def opendc(**changes: pa.Array | None) -> bytes:
     sink = io.BytesIO()
     pq.write_table(pa.table({n: array for n, array in columns.items() if array is not None}), sink)
     return sink.getvalue()
+
+
+def dally(name: str, start: str, gpus: str, iterations: str, **fields: object) -> dict[str, object]:
+    """Return a job of Dally's simulator, whose iterations take half a second on one GPU."""
+    return {
+        "job_id": name,
+        "start_time": start,
+        "max_parallelism": gpus,
+        "total_iterations": iterations,
+        "time_per_iteration": "0.5",
+        "cross_rack_slowdown": "0.7",
+        "loss_function_type": "sublinear",
+        "random_seed": "9",
+        "job_group_id": "1",
+        **fields,
+    }
+
+
+DALLY_JOBS = [
+    dally("1", "30.5", "4", "800", model="BERT", user="u1", duration="400", state="COMPLETED",
+          cpu_num="16", node_num="1"),
+    dally("2", "0", "1", "60", model="VGG", duration="30", state="CANCELLED"),
+    dally("3", "10", "0", "60"),
+    dally("4", "10", "2", "0"),
+]  # fmt: skip
+DALLY = json.dumps(DALLY_JOBS, indent=1)

@@ -212,6 +212,7 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
     "y.log": ("pbs", schedulers.PBS.encode()),
     "z.acct": ("lsf", schedulers.LSF.encode()),
     "ray.json": ("ray", schedulers.RAY.encode()),
+    "dally.json": ("dally", schedulers.DALLY.encode()),
     "tasks.csv": ("opendc", schedulers.OPENDC.encode()),
     "tasks.bin": ("opendc", schedulers.opendc()),
 }

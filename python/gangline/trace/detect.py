@@ -11,7 +11,7 @@ from gangline.files.tar import is_tar
 from gangline.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
 from gangline.trace.readers import _sacct_json as sacct_json
-from gangline.trace.readers import lsf, opendc, pbs, ray
+from gangline.trace.readers import dally, lsf, opendc, pbs, ray
 from gangline.trace.readers.slurm import ADVICE, separator_of
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def _by_first_bytes(head: bytes) -> str | None:
         return "batsim" if b'"jobs"' in text or b'"profiles"' in text else None
     if ray.is_list(text):
         return "ray"
+    if dally.is_list(text):
+        return "dally"
     if text.startswith(b"["):
         return "philly-json" if b'"attempts"' in text or b'"submitted_time"' in text else None
     if text.startswith(b";"):

@@ -258,6 +258,14 @@ FORMATS = (
         reader="opendc",
     ),
     Format(
+        name="dally",
+        recognised="JSON array of objects with max_parallelism, total_iterations, ...",
+        notes="jobs of Dally's simulator; run time: iterations x time of one / GPUs",
+        kind="json",
+        options=("run_time",),
+        reader="dally",
+    ),
+    Format(
         name=TABLE,
         recognised="any delimited text, Parquet or Arrow, with --columns NATIVE=THEIRS,...",
         notes="columns, products and differences of columns, units, dates and durations as text",

@@ -49,7 +49,7 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         and placements of `pollux`; columns (a dict, or text NATIVE=THEIRS,...), separator, comment,
         decimal, header and status_words of `table`; fields, separator, vc, types, run_time and
         arrival of `slurm`; vc, run_time and arrival of `pbs` and
-        `lsf`; metadata_gpus of `ray`.
+        `lsf`; metadata_gpus of `ray`; run_time ("simulated" or "stated") of `dally`.
 
     Returns
     -------

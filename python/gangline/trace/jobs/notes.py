@@ -67,6 +67,7 @@ COUNTED: Mapping[str, str] = {
     "requeued": "earlier attempts of jobs that were requeued (`run_time`)",
     "slices_as_gpus": "jobs whose slices of GPUs count as GPUs",
     "start_from_end": "starts that say when a job was eligible; taken as end minus run time",
+    "stated_duration_unused": "jobs that state another duration than the simulator's (`run_time`)",
     "unknown_status": "status words that are not known; they become `unknown`",
     "walltime_shorter": "jobs whose walltime is a minute or more below end minus start: suspended?",
     "slo_without_duration": "objectives without a known time alone; no deadline",
