@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         TraceError,
         UnknownModel,
     )
+    from gangline.policies.prices import Prices
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, Reason, View
     from gangline.remote.batsim import serve_batsim
     from gangline.remote.serve import serve
@@ -100,6 +101,7 @@ __all__ = [
     "PlanError",
     "Policy",
     "PolicyError",
+    "Prices",
     "Reason",
     "Result",
     "ResultError",
@@ -164,6 +166,7 @@ _HOMES = {
         "PeerError PlacementError PlanError PolicyError ResultError SolverError StalledError "
         "TraceError UnknownModel"
     ),
+    "gangline.policies.prices": "Prices",
     "gangline.policies.protocol": "STEADY Changes Plan Policy Reason View",
     "gangline.remote.batsim": "serve_batsim",
     "gangline.remote.serve": "serve",

@@ -12,6 +12,8 @@ import gangline as gl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from gangline.policies.prices import Offer
+
 
 class _Placing(gl.Policy):
     """What the twins have in common: where gangs go."""
@@ -153,6 +155,87 @@ class SjfBsbf(gl.Policy):
                 plan.start(job, masks=masks, sub_batch=sub_batch or None)
                 return True
         return False
+
+
+class Hadar(gl.Policy):
+    """Prices that rise with occupancy: jobs that pay, in order, then those that still fit."""
+
+    knowledge = "remaining"
+    wake_on = ()
+
+    def __init__(
+        self,
+        *,
+        order: str = "density",
+        backfill: bool = True,
+        replan: str = "round",
+        scan_limit: int | None = None,
+        **market: Any,
+    ) -> None:
+        self.order, self.backfill, self.replan = order, backfill, replan
+        self.scan_limit, self.market = scan_limit, market
+        self.round_s = market["round_s"]
+        self.mixes_types = market["mix_types"]
+
+    def start(self, view: gl.View) -> None:
+        self.is_held = False
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan | tuple[gl.Plan, Any]:
+        plan = gl.Plan(view)
+        events = (changes.arrived, changes.finished, changes.servers_up, changes.servers_down)
+        if self.is_held and not any(map(len, events)):
+            return plan, gl.STEADY
+        jobs = sorted([*view.waiting.job.tolist(), *view.running.job.tolist()])
+        chosen = self.choose(view, jobs) if jobs else {}
+        assign(view, plan, chosen)
+        all_stay = len(chosen) == len(jobs) and all(one.stays for one in chosen.values())
+        self.is_held = self.replan == "event" or all_stay
+        return (plan, gl.STEADY) if self.is_held else plan
+
+    def choose(self, view: gl.View, jobs: list[int]) -> dict[int, Offer]:
+        """Return the offers that are taken, in order of the queue."""
+        prices, chosen, refused = gl.Prices(view, **self.market), {}, 0
+        tables = (view.waiting, view.running)
+        gpus = {job: gang for one in tables for job, gang in zip(one.job, one.gpus, strict=True)}
+        if self.order == "density":
+            jobs.sort(key=lambda job: (-prices.density(job), -gpus[job]))
+        for job in jobs:
+            offer = prices.offer(job)
+            if offer is not None and offer.payoff > 0:
+                prices.take(offer.gpus)
+                chosen[job] = offer
+            elif offer is not None and (refused := refused + 1) == self.scan_limit:
+                break
+        for job in jobs if self.backfill else ():
+            offer = None if job in chosen else prices.offer(job, by="utility")
+            if offer is not None:
+                prices.take(offer.gpus)
+                chosen[job] = offer
+        return {job: chosen[job] for job in jobs if job in chosen}
+
+
+def assign(view: gl.View, plan: gl.Plan, chosen: dict[int, Offer]) -> None:
+    """Give slots to an allocation: those held where a count stays, else the lowest free ones."""
+    free, kept = view.servers.free_mask.tolist(), {}
+    for job in view.running.job.tolist():
+        counts = chosen[job].gpus if job in chosen else {}
+        kept[job] = held = view.gpus_of(job)
+        for server, mask in held.items():
+            free[server] |= 0 if counts.get(server) == mask.bit_count() else mask
+        if job not in chosen:
+            plan.preempt(job)
+    for job, offer in chosen.items():
+        masks = {}
+        for server, count in offer.gpus.items():
+            own = kept.get(job, {}).get(server, 0)
+            if own.bit_count() != count:
+                own = take({}, count, [(server, free[server])])[server]
+                free[server] &= ~own
+            masks[server] = own
+        if job not in kept:
+            plan.start(job, masks=masks)
+        elif masks != kept[job]:
+            plan.move(job, masks=masks)
 
 
 def take(masks: dict[int, int], gpus: int, slots: Iterable[tuple[int, int]]) -> dict[int, int]:

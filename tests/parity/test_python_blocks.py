@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from parity import blocks
+from parity import blocks, prices
 from parity.harness import cluster_of, trace_of
 from parity.worlds import crowded, sharing_worlds, worlds
 
@@ -54,3 +54,18 @@ def test_a_twin_of_blocks_is_the_policy(policy: str, data: st.DataObject) -> Non
 @given(world=sharing_worlds())
 def test_a_twin_of_blocks_shares_as_the_policy_does(world: dict[str, Any]) -> None:
     assert outcome(world, blocks.SjfBsbf(), {}) == outcome(world, "sjf-bsbf", {})
+
+
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_a_twin_of_blocks_prices_as_the_policy_does(data: st.DataObject) -> None:
+    world = data.draw(prices.worlds(), label="world")
+    drawn = prices.settings_with(
+        utility=st.sampled_from(["effective_throughput", "normalised", "inverse_jct"]),
+        order=st.sampled_from(["density", "arrival"]),
+        tier="greedy",
+        umin_factor=st.sampled_from([0.25, 10.0, 50.0, 250.0]),  # high prices keep jobs off
+    )
+    params = data.draw(drawn, label="params")
+    of_twin = {name: params[name] for name in params if name not in ("tier", "beam_width")}
+    assert outcome(world, blocks.Hadar(**of_twin), {}) == outcome(world, "hadar", params)

@@ -150,7 +150,8 @@ class View:
     """The state that a policy may read during one decision.
 
     The same object is lent at each decision and shows the present. Outside of `decide`, `start` and
-    `why` reading it is an error. Labels (model, user, vc, gpu_type) are numbers, see `labels`.
+    `why` reading it is an error. Labels (model, user, gpu_type and others) are numbers, see
+    `labels`.
 
     Attributes
     ----------
@@ -210,8 +211,10 @@ class View:
         """Return the name of a job, its `job_id` in the trace."""
         return str(job if self._names is None else self._names[_number(job, "job")].as_py())
 
-    def labels(self, of: Literal["gpu_type", "model", "user", "vc"]) -> list[str]:
-        """Return the names of GPU types, models, users or virtual clusters, by number."""
+    def labels(
+        self, of: Literal["gpu_type", "model", "user", "vc", "account", "partition", "qos"]
+    ) -> list[str]:
+        """Return the names of GPU types, models, users or another label of jobs, by number."""
         return self._core.labels(of)
 
     def rate_on(self, job: int, masks: Mapping[int, int], *, alone: bool = False) -> float:

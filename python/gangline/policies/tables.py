@@ -44,6 +44,10 @@ _JobInts: TypeAlias = Literal[
     "model",
     "user",
     "vc",
+    "account",
+    "partition",
+    "qos",
+    "nice",
     "gpu_types",
     "min_gpus",
     "max_gpus",
@@ -52,6 +56,8 @@ _JobFloats: TypeAlias = Literal[
     "arrival_s",
     "attained_gpu_s",
     "weight",
+    "priority",
+    "time_limit_s",
     "memory_gb",
     "deadline_s",
     "remaining_s",
@@ -64,6 +70,10 @@ _RunningInts: TypeAlias = Literal[
     "model",
     "user",
     "vc",
+    "account",
+    "partition",
+    "qos",
+    "nice",
     "gpu_types",
     "min_gpus",
     "max_gpus",
@@ -74,6 +84,8 @@ _RunningFloats: TypeAlias = Literal[
     "arrival_s",
     "attained_gpu_s",
     "weight",
+    "priority",
+    "time_limit_s",
     "memory_gb",
     "deadline_s",
     "remaining_s",
@@ -174,6 +186,26 @@ class Jobs(_Table):
         return self._ints("vc")
 
     @property
+    def account(self) -> _Ints:
+        """Number of its account, -1 for none (int64)."""
+        return self._ints("account")
+
+    @property
+    def partition(self) -> _Ints:
+        """Number of the partition that it was sent to, -1 for none (int64)."""
+        return self._ints("partition")
+
+    @property
+    def qos(self) -> _Ints:
+        """Number of its quality of service, -1 for none (int64)."""
+        return self._ints("qos")
+
+    @property
+    def nice(self) -> _Ints:
+        """By how much its user lowers its priority, 0 by default (int64)."""
+        return self._ints("nice")
+
+    @property
     def gpu_types(self) -> _Ints:
         """GPU types that it may use, as bits: bit 0 is type 0 (int64)."""
         return self._ints("gpu_types")
@@ -202,6 +234,16 @@ class Jobs(_Table):
     def weight(self) -> _Floats:
         """Weight, 1 by default (float64)."""
         return self._floats("weight")
+
+    @property
+    def priority(self) -> _Floats:
+        """Priority, 0 by default (float64)."""
+        return self._floats("priority")
+
+    @property
+    def time_limit_s(self) -> _Floats:
+        """Time limit that its user asked for, in seconds; infinite without one (float64)."""
+        return self._floats("time_limit_s")
 
     @property
     def memory_gb(self) -> _Floats:

@@ -3,7 +3,9 @@
 
 use crate::error::raise;
 use gangline_engine::{ClusterView, Part, Run};
-use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, ServerId, SimSpan, SimTime};
+use gangline_model::{
+    GpuTypeId, JobColumns, JobId, Label, NANOS_PER_SECOND, ServerId, SimSpan, SimTime,
+};
 use gangline_policies::kit::Seen;
 use numpy::{Element, IntoPyArray, PyArray2, PyArrayMethods};
 use pyo3::exceptions::PyKeyError;
@@ -51,8 +53,8 @@ pub(crate) fn indices(py: Python<'_>, ids: impl Iterator<Item = usize>) -> Bound
     array(py, ids.map(|id| id as i64).collect())
 }
 
-const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, vc, memory_gb, \
-     deadline_s, gpu_types, rates, min_gpus, max_gpus, start_s, rate, locality, sub_batch, gpu_type, remaining_s, \
+const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, vc, account, \
+     partition, qos, priority, nice, time_limit_s, memory_gb, deadline_s, gpu_types, rates, min_gpus, max_gpus, start_s, rate, locality, sub_batch, gpu_type, remaining_s, \
      work_remaining";
 const PART_COLUMNS: &str = "job, part, server, gpus, gpu_type, sub_batch, rate, locality, xi, \
      progress_start_s";
@@ -91,6 +93,19 @@ fn gpu_range(view: &ClusterView<'_>, job: JobId) -> (u32, u32) {
     })
 }
 
+/// The labels of jobs by their name.
+pub(crate) fn label_of<'a>(columns: &'a JobColumns, name: &str) -> Option<&'a Label> {
+    let labels = &columns.labels;
+    match name {
+        "user" => Some(&labels.user),
+        "vc" => Some(&labels.vc),
+        "account" => Some(&labels.account),
+        "partition" => Some(&labels.partition),
+        "qos" => Some(&labels.qos),
+        _ => None,
+    }
+}
+
 /// A label as a number; -1 is none.
 fn label(column: Option<&Vec<u32>>, job: JobId) -> i64 {
     let code = column.map(|codes| codes[job.index()]);
@@ -115,8 +130,12 @@ fn job_column<'py>(
         "gpus" => ints(&|job| i64::from(view.jobs().gpus(job))),
         "batch_size" => ints(&|job| i64::from(view.jobs().batch_size(job))),
         "model" => ints(&|job| view.jobs().model(job).map_or(-1, i64::from)),
-        "user" => ints(&|job| label(columns.labels.user.codes.as_ref(), job)),
-        "vc" => ints(&|job| label(columns.labels.vc.codes.as_ref(), job)),
+        "priority" => floats(&|job| view.jobs().priority(job)),
+        "nice" => ints(&|job| i64::from(view.jobs().nice(job))),
+        "time_limit_s" => floats(&|job| {
+            let limit = view.jobs().time_limit(job);
+            limit.map_or(f64::INFINITY, SimSpan::seconds)
+        }),
         "memory_gb" => floats(&|job| view.jobs().memory_bytes(job) as f64 / GIB),
         "deadline_s" => floats(&|job| {
             let deadline = columns.deadline.as_ref().map(|all| all[job.index()]);
@@ -154,7 +173,10 @@ fn job_column<'py>(
                 floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN))
             }
         }
-        other => return Err(no_column(py, "jobs", other, JOB_COLUMNS)),
+        other => match label_of(columns, other) {
+            Some(known) => ints(&|job| label(known.codes.as_ref(), job)),
+            None => return Err(no_column(py, "jobs", other, JOB_COLUMNS)),
+        },
     })
 }
 

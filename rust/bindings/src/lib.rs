@@ -13,6 +13,7 @@ mod network;
 mod options;
 mod orders;
 mod output;
+mod prices;
 mod py_policy;
 mod py_solver;
 mod registry;
@@ -44,6 +45,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<simulation::Simulation>()?;
     module.add_class::<view::PolicyView>()?;
     module.add_class::<view::OrderWalk>()?;
+    module.add_class::<prices::PriceList>()?;
     module.add_class::<changes::PolicyChanges>()?;
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::check_start, module)?)?;

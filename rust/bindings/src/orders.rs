@@ -1,10 +1,11 @@
 //! Orders of jobs for policies in Python. The waiting jobs of an order are kept from decision to decision: an update
 //! costs what changed, and a walk what it visits. Running jobs are few, and are put in order when they are asked for.
+//! The markets of prices are kept with them.
 
 use gangline_engine::{Changes, ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
-use gangline_policies::Rank;
 use gangline_policies::kit::Seen;
+use gangline_policies::{HadarParams, Market, Rank};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -291,11 +292,12 @@ impl Walk {
     }
 }
 
-/// The orders of a run.
+/// The orders and markets of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) alike: Alike,
     pub(crate) queues: Vec<Queue>,
+    pub(crate) markets: Vec<Market>,
 }
 
 impl Kept {
@@ -321,13 +323,34 @@ impl Kept {
         Ok(self.queues.len() - 1)
     }
 
+    /// The number of a market, which is built where it is new.
+    pub(crate) fn market(
+        &mut self,
+        view: &ClusterView<'_>,
+        params: HadarParams,
+    ) -> Result<usize, PolicyError> {
+        let known = self.markets.iter().position(|one| *one.params() == params);
+        if let Some(at) = known {
+            return Ok(at);
+        }
+        self.markets.push(Market::of(view, params)?);
+        Ok(self.markets.len() - 1)
+    }
+
     /// Takes in what became of the last plan and what happened since.
     pub(crate) fn update(
         &mut self,
         view: &ClusterView<'_>,
         changes: &Changes,
     ) -> Result<(), PolicyError> {
-        let Self { alike, queues } = self;
+        let Self {
+            alike,
+            queues,
+            markets,
+        } = self;
+        for market in markets {
+            market.update(view, changes)?;
+        }
         for queue in queues {
             for &job in changes.started.iter().chain(&changes.finished) {
                 queue.remove(job);

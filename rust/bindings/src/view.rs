@@ -2,16 +2,19 @@
 //! keeps the columns of the decision, and from decision to decision the orders and the placement rules that were used.
 
 use crate::actions::parse;
-use crate::columns::{array, check_knowledge, column, indices};
+use crate::columns::{array, check_knowledge, column, indices, label_of};
 use crate::draft::{Draft, Placers, Wanted, place};
 use crate::driven::{Look, Shared};
 use crate::error::{CoreError, raise};
+use crate::options::params;
 use crate::orders::{Kept, Measure, Spec, Walk};
+use crate::prices::PriceList;
 use crate::window::{Arrays, Standing, fill};
 use gangline_engine::{Changes, ClusterView, Plan};
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimTime, Verb, span_of_work};
 use gangline_policies::kit::Seen;
 use gangline_policies::sharing::Pair;
+use gangline_policies::{HadarParams, Market, ParamReader};
 use numpy::{PyReadwriteArray1, PyReadwriteArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -218,7 +221,7 @@ impl PolicyView {
     }
 }
 
-fn policy_error(field: &str, message: &str) -> PyErr {
+pub(crate) fn policy_error(field: &str, message: &str) -> PyErr {
     Python::attach(|py| {
         let facts = [("field", field)].into_py_dict(py)?;
         raise(py, "PolicyError", message, &facts)
@@ -227,7 +230,7 @@ fn policy_error(field: &str, message: &str) -> PyErr {
 }
 
 /// The job of an index.
-fn job_of(view: &ClusterView<'_>, job: u32) -> PyResult<JobId> {
+pub(crate) fn job_of(view: &ClusterView<'_>, job: u32) -> PyResult<JobId> {
     if (job as usize) < view.jobs().len() {
         return Ok(JobId(job));
     }
@@ -291,7 +294,7 @@ impl PolicyView {
         self.look(|view| Ok(view.waiting_count()))
     }
 
-    /// Names of GPU types, models, users or virtual clusters, by number.
+    /// Names of GPU types, models, users, virtual clusters, accounts, partitions or qualities of service, by number.
     fn labels(&self, of: &str) -> PyResult<Vec<String>> {
         self.look(|view| {
             let columns = view.jobs().columns();
@@ -301,12 +304,12 @@ impl PolicyView {
                     types.map(|gpu_type| gpu_type.name.clone()).collect()
                 }
                 "model" => columns.model_labels.clone(),
-                "user" => columns.labels.user.names.clone(),
-                "vc" => columns.labels.vc.names.clone(),
                 other => {
-                    let message =
-                        format!("no labels {other}: expected gpu_type, model, user or vc");
-                    return Err(PyValueError::new_err(message));
+                    let label = label_of(columns, other);
+                    let expected = "gpu_type, model, user, vc, account, partition or qos";
+                    let message = || format!("no labels {other}: expected {expected}");
+                    let label = label.ok_or_else(|| PyValueError::new_err(message()))?;
+                    label.names.clone()
                 }
             })
         })
@@ -569,6 +572,35 @@ impl PolicyView {
         })
     }
 
+    /// The prices of `hadar` at this decision; the market is kept from the first call on.
+    fn prices(slf: &Bound<'_, Self>, given: &Bound<'_, PyDict>) -> PyResult<PriceList> {
+        let specs = gangline_policies::find("hadar")
+            .map_err(CoreError::from)?
+            .parameters();
+        let reader =
+            ParamReader::new("gl.Prices", specs, &params(given)?).map_err(CoreError::from)?;
+        let params = HadarParams::of_market(&reader).map_err(CoreError::from)?;
+        let view = slf.get();
+        check_knowledge(slf.py(), view.knows_work)?;
+        view.with(|cluster, plan, inner| {
+            if plan.is_none() {
+                let message = "prices are those of a decision: ask for them in `decide`";
+                return Err(policy_error("prices", message));
+            }
+            let market = inner
+                .kept
+                .market(cluster, params)
+                .map_err(CoreError::from)?;
+            let allocation = inner.kept.markets[market].allocation(cluster);
+            Ok(PriceList::new(
+                slf.clone().unbind(),
+                (market, inner.loan),
+                cluster.cluster().servers().len(),
+                allocation.map_err(CoreError::from)?,
+            ))
+        })
+    }
+
     // Orders, by number
 
     /// The number of an order; it is kept from the first call on.
@@ -716,6 +748,21 @@ impl PolicyView {
 }
 
 impl PolicyView {
+    /// A market of this decision, by its number and that of the loan.
+    pub(crate) fn market_at<R>(
+        &self,
+        (market, loan): (usize, u64),
+        read: impl FnOnce(&ClusterView<'_>, &Market) -> PyResult<R>,
+    ) -> PyResult<R> {
+        self.work(|view, inner| match inner.kept.markets.get(market) {
+            Some(market) if inner.loan == loan => read(view, market),
+            _ => Err(policy_error(
+                "prices",
+                "offers are made only during the decision whose prices they are at",
+            )),
+        })
+    }
+
     fn order_at<R>(
         &self,
         order: usize,

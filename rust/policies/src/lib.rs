@@ -25,6 +25,7 @@ pub mod themis;
 mod tiresias;
 mod yarn;
 
+pub use hadar::{Allocation, Goal, HadarParams, Market, Quote};
 pub use params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params};
 pub use preempt::Rank;
 #[doc(hidden)]

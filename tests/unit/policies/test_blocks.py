@@ -77,6 +77,12 @@ def test_what_the_trace_says_of_a_job_is_in_the_view() -> None:
         memory_gb=[4.0, None],
         vc=["x", "y"],
         user=["eve", None],
+        account=["lab", "lab"],
+        partition=[None, "night"],
+        qos=["low", None],
+        priority=[2.5, None],
+        nice=pa.array([-10, None], pa.int32()),
+        time_limit_s=[3600.0, None],
         gpu_types=pa.array([["A"], None], pa.list_(pa.string())),
     )
 
@@ -88,6 +94,15 @@ def test_what_the_trace_says_of_a_job_is_in_the_view() -> None:
         assert [view.labels("vc")[code] for code in waiting.vc] == ["x", "y"]
         assert (view.labels("user")[waiting.user[0]], waiting.user[1]) == ("eve", -1)
         assert view.labels("gpu_type") == ["A", "B"]
+        assert [view.labels("account")[code] for code in waiting.account] == ["lab", "lab"]
+        assert (waiting.partition[0], view.labels("partition")[waiting.partition[1]]) == (
+            -1,
+            "night",
+        )
+        assert (view.labels("qos")[waiting.qos[0]], waiting.qos[1]) == ("low", -1)
+        assert waiting.priority.tolist() == [2.5, 0.0]
+        assert waiting.nice.tolist() == [-10, 0]
+        assert waiting.time_limit_s.tolist() == [3600.0, float("inf")]
         rates = waiting.rates
         assert rates.shape == (2, 2)
         assert rates[0, 1] == 0.0  # may use A alone

@@ -60,14 +60,19 @@ impl Live {
 
 /// A place for a job, with its utility and cost.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Quote {
-    pub(super) places: Counts,
-    pub(super) payoff: f64,
-    pub(super) cost: f64,
-    utility: f64,
-    rate: f64,
-    /// Whether the job stays only because no other place is faster.
-    pub(super) by_stay_rule: bool,
+pub struct Quote {
+    /// Servers, ascending, each with a number of GPUs.
+    pub places: Counts,
+    /// Utility less cost.
+    pub payoff: f64,
+    /// Cost of the GPUs.
+    pub cost: f64,
+    /// Utility of the completion time there.
+    pub utility: f64,
+    /// Rate there, alone, in iterations per second.
+    pub rate: f64,
+    /// Whether the job stays because nothing else is faster.
+    pub by_stay_rule: bool,
 }
 
 /// A job that gets GPUs, and the place that it gets.
@@ -86,8 +91,8 @@ impl Quote {
 
 /// The criterion for the best candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goal {
-    /// The criterion that the objective sets.
+pub enum Goal {
+    /// As the objective says.
     Objective,
     /// The largest utility, used for backfilled jobs.
     Utility,

@@ -21,6 +21,7 @@
 
 pub(crate) mod facts;
 mod find;
+mod market;
 pub(crate) mod params;
 pub(crate) mod price;
 mod queue;
@@ -28,21 +29,23 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier, Utility};
+pub use find::{Goal, Quote};
+pub use market::{Allocation, Market};
+pub use params::HadarParams;
+pub(crate) use params::{CostHorizon, Objective, Order, Pick, Replan, Tier, Utility};
 
+use crate::kit::Seen;
 use crate::kit::why::{OUTRANKED, PRICE, SEARCH, has_enough, largest};
-use crate::kit::{Seen, Servers};
 use facts::Facts;
-use find::{Chosen, Finder, Goal, emit};
+use find::{Chosen, Finder, emit};
 use gangline_engine::{
     Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
     Reason, Run, WakeOn,
 };
-use gangline_model::{JobId, Server, SimTime};
-use price::Pricing;
+use gangline_model::{JobId, SimTime};
 use queue::{Rank, Waiting};
 use search::{Rejected, Search, pass};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The utility of the job was below the price of its GPUs, and a job behind it took some of them.
 pub(crate) static OUTBID: Reason = Reason::new(
@@ -63,12 +66,8 @@ pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
 /// The policy.
 #[derive(Debug)]
 pub(crate) struct Hadar {
-    params: HadarParams,
-    /// All healthy GPUs are free in this state between decisions.
-    servers: Servers,
-    pricing: Pricing,
-    active: BTreeMap<JobId, Facts>,
-    /// Waiting jobs; empty where a decision examines all jobs anyway.
+    market: Market,
+    /// The jobs that wait; empty where a decision looks at all jobs anyway.
     waiting: Waiting,
     /// Whether `waiting` is kept up to date.
     keeps_waiting: bool,
@@ -84,16 +83,13 @@ impl Hadar {
     /// The policy with its settings.
     pub(crate) fn new(params: HadarParams) -> Self {
         Self {
-            servers: Servers::default(),
-            pricing: Pricing::new(0),
-            active: BTreeMap::new(),
             waiting: Waiting::new(params.sorting()),
             keeps_waiting: params.tier != Tier::Exact,
             is_held: false,
             decided_at: SimTime::ZERO,
             chosen: Vec::new(),
             rejected: Rejected::default(),
-            params,
+            market: Market::new(params),
         }
     }
 
@@ -101,14 +97,10 @@ impl Hadar {
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<bool, PolicyError> {
         for change in &changes.order {
             match *change {
-                Change::Arrived(job) => self.arrive(view, job)?,
-                Change::Finished(job) => {
-                    if let Some(facts) = self.active.remove(&job) {
-                        self.pricing.remove(&facts);
-                    }
-                }
-                Change::Up(server) => self.servers.set_up(server, true),
-                Change::Down(server) => self.servers.set_up(server, false),
+                Change::Arrived(job) => self.market.arrive(view, job)?,
+                Change::Finished(job) => self.market.finish(job),
+                Change::Up(server) => self.market.servers.set_up(server, true),
+                Change::Down(server) => self.market.servers.set_up(server, false),
             }
         }
         if self.keeps_waiting {
@@ -116,63 +108,29 @@ impl Hadar {
             for job in stopped.chain(&changes.arrived) {
                 let remaining = Seen::AS_TOLD.work_left(view, *job)?;
                 self.waiting
-                    .insert(view.now(), &self.active[job], remaining);
+                    .insert(view.now(), &self.market.active[job], remaining);
             }
         }
         Ok(!changes.order.is_empty())
     }
 
-    fn arrive(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
-        let isolated_s = match self.params.utility {
-            Utility::FinishTimeFairness => Some(self.isolated_s(view, job)?),
-            _ => None,
-        };
-        let terms = (self.params.utility, self.params.round);
-        let gang = (job, view.jobs().gpus(job));
-        let rates = facts::gang_rates(view, job);
-        let facts = Facts::new(view, terms, gang, rates, isolated_s)?;
-        self.pricing.add(&facts);
-        self.active.insert(job, facts);
-        Ok(())
-    }
-
-    /// Returns the time that all the work of a job takes on a fair share of the cluster at its arrival.
-    fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
-        let rates = facts::gang_rates(view, job);
-        let jobs = (self.active.len() + 1) as f64;
-        let (work, gang) = (
-            Seen::AS_TOLD.work(view, job)?,
-            f64::from(view.jobs().gpus(job)),
-        );
-        let on = |gpus: &[u32]| {
-            let all = f64::from(gpus.iter().sum::<u32>());
-            let weighted = rates
-                .iter()
-                .map(|&(id, rate)| rate * f64::from(gpus[id.index()]));
-            let mean = weighted.sum::<f64>() / all;
-            (mean > 0.0).then(|| work / (mean * (all / (jobs * gang)).min(1.0)))
-        };
-        // if none of its GPUs is up, use the cluster as described
-        let seconds = on(&self.servers.up_by_type());
-        let seconds = seconds.or_else(|| on(view.cluster().gpus_by_type()));
-        Ok(seconds.expect("a job without a GPU that it can use is no job of the run"))
-    }
-
-    /// Ranks the jobs whose order the queue does not know in advance: the running jobs, or all.
+    /// The jobs of which the queue does not know the order beforehand: those that run, or all.
     fn ranked(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
         let rank = |facts: &Facts| {
             let remaining = Seen::AS_TOLD.work_left(view, facts.job)?;
             Ok(Rank::new(
-                self.params.sorting(),
+                self.market.params.sorting(),
                 view.now(),
                 facts,
                 remaining,
             ))
         };
         let ranks: Result<Vec<Rank>, PolicyError> = if self.keeps_waiting {
-            view.running().map(|job| rank(&self.active[&job])).collect()
+            view.running()
+                .map(|job| rank(&self.market.active[&job]))
+                .collect()
         } else {
-            self.active.values().map(rank).collect()
+            self.market.active.values().map(rank).collect()
         };
         let mut ranks = ranks?;
         ranks.sort_unstable();
@@ -184,14 +142,17 @@ impl Hadar {
         self.check_size()?;
         let ranked = self.ranked(view)?;
         let Self {
-            params,
-            servers,
-            pricing,
-            active,
+            market,
             waiting,
             rejected,
             ..
         } = self;
+        let Market {
+            params,
+            servers,
+            pricing,
+            active,
+        } = market;
         *rejected = Rejected::default();
         let (params, active, now) = (&*params, &*active, view.now());
         let prices = &pricing.prices(params, now, active, servers)?;
@@ -235,18 +196,18 @@ impl Hadar {
         for job in plan.started().filter(|_| self.keeps_waiting) {
             let remaining = Seen::AS_TOLD.work_left(view, job)?;
             self.waiting
-                .remove(view.now(), &self.active[&job], remaining);
+                .remove(view.now(), &self.market.active[&job], remaining);
         }
         Ok(())
     }
 
     fn check_size(&self) -> Result<(), PolicyError> {
-        let (jobs, most) = (self.active.len(), self.params.exact_max_jobs);
-        if self.params.tier != Tier::Exact || jobs <= most {
+        let (jobs, most) = (self.market.active.len(), self.market.params.exact_max_jobs);
+        if self.market.params.tier != Tier::Exact || jobs <= most {
             return Ok(());
         }
         Err(PolicyError::Parameter {
-            policy: self.params.policy.clone(),
+            policy: self.market.params.policy.clone(),
             field: "exact_max_jobs".to_owned(),
             value: most.to_string(),
             expected: format!("at least {jobs}, the active jobs, or a tier other than exact"),
@@ -258,9 +219,9 @@ impl Policy for Hadar {
     fn traits(&self) -> PolicyTraits {
         PolicyTraits {
             wake_on: WakeOn::ROUND,
-            round: Some(self.params.round),
+            round: Some(self.market.params.round),
             knowledge: Knowledge::Remaining,
-            mixes_types: self.params.mix_types,
+            mixes_types: self.market.params.mix_types,
             orders_changes: true,
             ..PolicyTraits::default()
         }
@@ -271,10 +232,7 @@ impl Policy for Hadar {
         view: &ClusterView<'_>,
         _plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        // a gang that fits on its usable types has a place; the engine checks whether these may be mixed
-        let all = |server: &Server| Some(server.gpus);
-        self.servers = Servers::new(view.cluster(), self.params.rack_aware, all);
-        self.pricing = Pricing::new(view.cluster().gpu_types().len());
+        self.market.open(view.cluster());
         Ok(Vec::new())
     }
 
@@ -288,7 +246,7 @@ impl Policy for Hadar {
         if self.is_held && !has_event {
             return Ok(Next::Steady);
         }
-        let chosen = if self.active.is_empty() {
+        let chosen = if self.market.active.is_empty() {
             Vec::new()
         } else {
             self.choose(view)?
@@ -297,8 +255,8 @@ impl Policy for Hadar {
         emit(view, plan, &chosen);
         self.dequeue(view, plan)?;
         let all_stay = chosen.iter().all(|one| one.offer.by_stay_rule);
-        self.is_held =
-            self.params.replan == Replan::Event || all_stay && chosen.len() == self.active.len();
+        self.is_held = self.market.params.replan == Replan::Event
+            || all_stay && chosen.len() == self.market.active.len();
         Ok(if self.is_held {
             Next::Steady
         } else {
@@ -313,14 +271,19 @@ impl Policy for Hadar {
     /// In a greedy pass, a job with enough GPUs of its types has a place and takes it unless its utility is below the
     /// price.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
-        let facts = self.active.get(&job)?;
-        let is_left = has_enough(view, job, facts.gpus, self.params.mix_types);
-        if self.params.tier != Tier::Greedy {
+        let facts = self.market.active.get(&job)?;
+        let is_left = has_enough(view, job, facts.gpus, self.market.params.mix_types);
+        if self.market.params.tier != Tier::Greedy {
             let taken = || largest(view, job, |_| true);
             return Some(Cause::of(&SEARCH, if is_left { None } else { taken() }));
         }
         let remaining = Seen::AS_TOLD.work_left(view, job).ok()?;
-        let own = Rank::new(self.params.sorting(), self.decided_at, facts, remaining);
+        let own = Rank::new(
+            self.market.params.sorting(),
+            self.decided_at,
+            facts,
+            remaining,
+        );
         let ran = |other: JobId| self.chosen.iter().find(|rank| rank.job == other);
         let is_before = |run: &Run| ran(run.job).is_some_and(|other| *other < own);
         let is_behind = |run: &Run| ran(run.job).is_some_and(|other| own < *other);

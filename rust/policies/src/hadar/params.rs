@@ -103,46 +103,46 @@ pub(super) enum Sorting {
     clippy::struct_excessive_bools,
     reason = "each is a separate parameter"
 )]
-#[derive(Clone, Debug)]
-pub(crate) struct HadarParams {
-    /// Policy name in messages.
-    pub policy: String,
+#[derive(Clone, Debug, PartialEq)]
+pub struct HadarParams {
+    /// The name it goes by in messages.
+    pub(crate) policy: String,
     /// Length of a round.
-    pub round: SimSpan,
+    pub(crate) round: SimSpan,
     /// Utility of a completion time.
-    pub utility: Utility,
+    pub(crate) utility: Utility,
     /// Order of the queue.
-    pub order: Order,
+    pub(crate) order: Order,
     /// Search of the dual subroutine.
-    pub tier: Tier,
+    pub(crate) tier: Tier,
     /// States kept by `Tier::Beam`.
-    pub beam_width: usize,
+    pub(crate) beam_width: usize,
     /// Whether jobs without a payoff may use GPUs that would stay idle.
-    pub backfill: bool,
-    /// Period for which a job pays.
-    pub cost_horizon: CostHorizon,
+    pub(crate) backfill: bool,
+    /// For how long a job pays.
+    pub(crate) cost_horizon: CostHorizon,
     /// Factor of the lowest price.
-    pub umin_factor: f64,
-    /// Fixed horizon; `None` means that epochs are used.
-    pub horizon: Option<SimSpan>,
+    pub(crate) umin_factor: f64,
+    /// Fixed horizon; `None` = epochs.
+    pub(crate) horizon: Option<SimSpan>,
     /// Share of the cost added when a gang uses several servers.
-    pub spread_surcharge: f64,
+    pub(crate) spread_surcharge: f64,
     /// Whether a gang may lie on several GPU types.
-    pub mix_types: bool,
-    /// Choice among servers with room for a whole gang.
-    pub pick: Pick,
-    /// Criterion for the best place of a job.
-    pub objective: Objective,
-    /// When the policy decides.
-    pub replan: Replan,
-    /// Whether placements inside a single rack are further candidates.
-    pub rack_aware: bool,
-    /// Whether a job stays if no other place is faster.
-    pub stay: bool,
-    /// Maximum number of active jobs with `Tier::Exact`.
-    pub exact_max_jobs: usize,
-    /// Maximum number of jobs rejected by the payoff gate in one pass.
-    pub scan_limit: Option<usize>,
+    pub(crate) mix_types: bool,
+    /// Which server with room for a whole gang.
+    pub(crate) pick: Pick,
+    /// Which place of a job is best.
+    pub(crate) objective: Objective,
+    /// When it decides.
+    pub(crate) replan: Replan,
+    /// Whether one more candidate lies in a single rack.
+    pub(crate) rack_aware: bool,
+    /// Whether a job that would not be faster elsewhere stays.
+    pub(crate) stay: bool,
+    /// Most active jobs with `Tier::Exact`.
+    pub(crate) exact_max_jobs: usize,
+    /// Most gate rejections in a pass.
+    pub(crate) scan_limit: Option<usize>,
 }
 
 /// Parameters of the price bounds.

@@ -79,7 +79,21 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Price of a GPU of a server in a group with this number of free GPUs.
+    /// Prices between bounds.
+    pub(super) fn between(floor: f64, ceiling: Vec<f64>, servers: &Servers) -> Self {
+        let table = servers.groups.iter().map(|group| {
+            let (size, ceiling) = (group.capacity, ceiling[group.gpu_type.index()]);
+            let price = |free| price(floor, ceiling, size - free, size);
+            (0..=size).map(price).collect()
+        });
+        Self {
+            floor,
+            table: table.collect(),
+            ceiling,
+        }
+    }
+
+    /// Price of a GPU of a server in a group with so many free GPUs.
     #[inline]
     pub(super) fn of(&self, group: usize, free: u32) -> f64 {
         self.table[group][free as usize]
@@ -181,16 +195,7 @@ impl Pricing {
         servers: &Servers,
     ) -> Result<Prices, PolicyError> {
         let (floor, ceiling) = self.bounds(&params.terms(), now, active, servers.up_total())?;
-        let table = servers.groups.iter().map(|group| {
-            let (size, ceiling) = (group.capacity, ceiling[group.gpu_type.index()]);
-            let price = |free| price(floor, ceiling, size - free, size);
-            (0..=size).map(price).collect()
-        });
-        Ok(Prices {
-            floor,
-            table: table.collect(),
-            ceiling,
-        })
+        Ok(Prices::between(floor, ceiling, servers))
     }
 
     /// Returns the epoch without a fixed horizon: the present one unless it is too short or much too long.

@@ -124,12 +124,13 @@ fn expect_golden(
     given.push(("backfill", ParamValue::Bool(false)));
     let (mut policy, mut chosen) = first_decision(&world, params(&given));
     let prices = policy
+        .market
         .pricing
         .prices(
-            &policy.params,
+            &policy.market.params,
             SimTime::ZERO,
-            &policy.active,
-            &policy.servers,
+            &policy.market.active,
+            &policy.market.servers,
         )
         .expect(SPEC);
     assert!(
@@ -348,7 +349,7 @@ fn on_an_empty_cluster_every_job_is_worth_its_price() {
                 given.push(("cost_horizon", word(horizon)));
                 given.push(("umin_factor", ParamValue::Float(0.5)));
                 let (policy, view_payoffs) = lone_payoffs(&case.world, params(&given));
-                assert_eq!(policy.active.len(), view_payoffs.len());
+                assert_eq!(policy.market.active.len(), view_payoffs.len());
                 for payoff in view_payoffs {
                     assert!(payoff > 0.0, "seed {seed}, {given:?}");
                     seen += 1;
@@ -371,24 +372,30 @@ fn lone_payoffs(world: &World, params: HadarParams) -> (Hadar, Vec<f64>) {
     assert_eq!(engine.advance().expect(SPEC), Advance::Decision);
     let (view, changes) = engine.view();
     policy.note(&view, changes).expect("known work");
-    if policy.active.is_empty() {
+    if policy.market.active.is_empty() {
         return (policy, Vec::new());
     }
     let prices = policy
+        .market
         .pricing
-        .prices(&policy.params, view.now(), &policy.active, &policy.servers)
+        .prices(
+            &policy.market.params,
+            view.now(),
+            &policy.market.active,
+            &policy.market.servers,
+        )
         .expect(SPEC);
     let finder = Finder {
         view: &view,
-        params: &policy.params,
+        params: &policy.market.params,
         prices: &prices,
     };
     let payoff = |facts: &Facts| {
         let live = Live::new(&view, facts.job).expect("known work");
-        let offer = finder.find(&policy.servers, facts, &live, Goal::Objective);
+        let offer = finder.find(&policy.market.servers, facts, &live, Goal::Objective);
         offer.expect("it fits alone").payoff
     };
-    let payoffs = policy.active.values().map(payoff).collect();
+    let payoffs = policy.market.active.values().map(payoff).collect();
     (policy, payoffs)
 }
 

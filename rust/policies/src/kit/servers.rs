@@ -184,7 +184,17 @@ impl Servers {
         self.free[server as usize]
     }
 
-    /// Free capacity of a type.
+    /// What was taken of a server.
+    pub(crate) fn taken(&self, server: u32) -> u32 {
+        let up = self.is_up[server as usize];
+        if up {
+            self.groups[self.group(server)].capacity - self.free(server)
+        } else {
+            0
+        }
+    }
+
+    /// What is free of a type.
     #[inline]
     pub(crate) fn free_of_type(&self, gpu_type: GpuTypeId) -> u32 {
         self.free_of_type[gpu_type.index()]

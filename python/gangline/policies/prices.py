@@ -1,0 +1,222 @@
+"""Prices of GPUs that rise with occupancy, as `hadar` has them: `gl.Prices(view)`.
+
+Examples
+--------
+>>> import gangline as gl
+>>> class Bidding(gl.Policy):
+...     '''As `hadar` in the order of arrival, without backfilling; jobs are never stopped.'''
+...
+...     knowledge, mixes_types = "remaining", True
+...
+...     def decide(self, view, changes):
+...         plan, prices = gl.Plan(view), gl.Prices(view, utility="inverse_jct")
+...         for job in view.running.job.tolist():
+...             prices.take({s: m.bit_count() for s, m in view.gpus_of(job).items()})
+...         for job in view.waiting.job.tolist():
+...             offer = prices.offer(job)
+...             if offer is not None and offer.payoff > 0:
+...                 prices.take(offer.gpus)
+...                 plan.start(job, offer.gpus)
+...         return plan
+>>> cluster = gl.Cluster.preset("hadar-60")
+>>> gl.simulate(cluster, "synth:hadar?jobs=40&seed=1", Bidding()).summary["finished"]
+40
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from gangline.policies.protocol import _number, _places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline.policies.protocol import View
+
+__all__ = ["Offer", "Prices"]
+
+
+class Offer(NamedTuple):
+    """GPUs for a job, and what they are worth to it at the prices.
+
+    Attributes
+    ----------
+    gpus : dict of int
+        Server to a number of GPUs, as `Plan.start` takes them.
+    utility : float
+        Utility of the completion time of the job if it runs there until its end.
+    cost : float
+        Cost of the GPUs.
+    payoff : float
+        Utility less cost.
+    rate : float
+        Iterations per second of the job there, alone.
+    stays : bool
+        Whether the job runs there now and keeps the GPUs because no others are faster.
+    """
+
+    gpus: dict[int, int]
+    utility: float
+    cost: float
+    payoff: float
+    rate: float
+    stays: bool
+
+
+class Prices:
+    """The prices of `hadar` at one decision, and an allocation in the making at these prices.
+
+    At first all GPUs of servers that are up are free, also those of running jobs, as at a round
+    boundary of `hadar`. `take` and `give` say which are given out; the price of a GPU rises with
+    the share of its server that is. The formulas are on the page of `hadar`.
+
+    The core keeps the active jobs and the epoch of the prices from decision to decision, once for
+    equal parameters. The epoch depends on the decisions at which prices were asked for: they are
+    those of `hadar` for a policy that asks when `hadar` works them out, which is at the round
+    boundaries with active jobs, unless its plan stands. In a `gl.Simulation` without a policy, a
+    decision at which nobody reads the view begins a new epoch, and so does a fork.
+
+    Parameters
+    ----------
+    view : View
+        The view of this decision; its policy must declare `knowledge = "remaining"`.
+    round_s : float
+        Length of a round in seconds, the unit of the horizon.
+    utility : str
+        `normalised`, `effective_throughput`, `inverse_jct`, or `makespan`, whose prices are those
+        of `normalised`. `ftf` raises a PolicyError: it is fixed at the arrival of a job, which may
+        be before prices are first asked for.
+    cost_horizon : str
+        Rounds that a job pays for: `round` (one) or `remaining` (all that it has left).
+    umin_factor : float
+        Factor of the lowest price.
+    horizon_s : float, optional
+        Latest completion considered, in seconds from the oldest arrival; by default it is estimated
+        from the work of the active jobs.
+    spread_surcharge : float
+        Surcharge on the cost of a gang on several servers, as a share of it.
+    mix_types : bool
+        Whether a gang may lie on several GPU types; its policy must declare `mixes_types = True`.
+    pick : str
+        Server for a gang that fits on one: `cheapest` or `best_fit` (fewest free GPUs).
+    objective : str
+        Best offer of a job: `max_payoff` or `min_cost`.
+    rack_aware : bool
+        Whether placements inside one rack are considered as well.
+    stay : bool
+        Whether a running job keeps its GPUs when no others are faster.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> class Look(gl.Policy):
+    ...     knowledge, mixes_types = "remaining", True
+    ...
+    ...     def decide(self, view, changes):
+    ...         plan, prices = gl.Plan(view), gl.Prices(view, round_s=100.0)
+    ...         for job in view.waiting.job.tolist():
+    ...             offer = prices.offer(job)
+    ...             print(prices.per_server.round(4), offer.gpus, round(offer.payoff, 4))
+    ...             prices.take(offer.gpus)
+    ...             plan.start(job, offer.gpus)
+    ...         return plan
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=2)
+    >>> jobs = {"arrival_s": [0, 0], "gpus": [2, 1], "duration_s": [200, 100]}
+    >>> _ = gl.simulate(lab, pa.table(jobs), Look())
+    [0.0005 0.0005] {0: 2} 0.999
+    [1.0e+00 5.0e-04] {1: 1} 0.9995
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(
+        self,
+        view: View,
+        *,
+        round_s: float = 360.0,
+        utility: Literal[
+            "normalised", "effective_throughput", "inverse_jct", "makespan"
+        ] = "normalised",
+        cost_horizon: Literal["round", "remaining"] = "round",
+        umin_factor: float = 0.25,
+        horizon_s: float | None = None,
+        spread_surcharge: float = 0.1,
+        mix_types: bool = True,
+        pick: Literal["cheapest", "best_fit"] = "cheapest",
+        objective: Literal["max_payoff", "min_cost"] = "max_payoff",
+        rack_aware: bool = False,
+        stay: bool = True,
+    ) -> None:
+        self._core = view._core.prices(
+            {
+                "round_s": round_s,
+                "utility": utility,
+                "cost_horizon": cost_horizon,
+                "umin_factor": umin_factor,
+                "horizon_s": horizon_s,
+                "spread_surcharge": spread_surcharge,
+                "mix_types": mix_types,
+                "pick": pick,
+                "objective": objective,
+                "rack_aware": rack_aware,
+                "stay": stay,
+            }
+        )
+
+    @property
+    def lowest(self) -> float:
+        """Price of a GPU of an empty server (U_min); 0 without active jobs."""
+        return self._core.bounds()[0]
+
+    @property
+    def highest(self) -> npt.NDArray[np.float64]:
+        """Price of a GPU of a full server (U_max) by GPU type, where it is above U_min."""
+        return self._core.bounds()[1]
+
+    @property
+    def per_server(self) -> npt.NDArray[np.float64]:
+        """Price of the next GPU of each server; of a server without a free one its highest."""
+        return self._core.prices()
+
+    @property
+    def free(self) -> npt.NDArray[np.int64]:
+        """Free GPUs of each server; 0 while it is down."""
+        return self._core.free()
+
+    def take(self, gpus: Mapping[int, int]) -> None:
+        """Give GPUs out: server to a number of its free GPUs."""
+        self._core.take(_places(gpus, None)[0])
+
+    def give(self, gpus: Mapping[int, int]) -> None:
+        """Take GPUs back that were given out."""
+        self._core.give(_places(gpus, None)[0])
+
+    def density(self, job: int) -> float:
+        """Return the utility per GPU of a job that runs at its best rate from now to its end.
+
+        `hadar` looks at the job with the largest first, where its `order` is `density`.
+        """
+        return self._core.density(_number(job, "job"))
+
+    def offer(self, job: int, by: Literal["objective", "utility"] = "objective") -> Offer | None:
+        """Return the best offer for a job among the free GPUs; it takes none of them.
+
+        Parameters
+        ----------
+        job : int
+            Index of a job that waits, or runs as one gang.
+        by : str
+            `objective`, as the parameter `objective` says, or `utility`: the largest utility,
+            whatever it costs, as `hadar` chooses where it backfills.
+
+        Returns
+        -------
+        Offer or None
+            None where the free GPUs hold no gang of the job. The payoff may be negative.
+        """
+        found = self._core.offer(_number(job, "job"), by == "utility")
+        return None if found is None else Offer(dict(found[0]), *found[1:])

@@ -1,0 +1,142 @@
+//! The prices of one decision for a policy in Python, and an allocation in the making at them.
+
+use crate::columns::array;
+use crate::error::CoreError;
+use crate::view::{PolicyView, job_of, policy_error};
+use gangline_model::ServerId;
+use gangline_policies::{Allocation, Goal};
+use pyo3::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Servers with counts, utility, cost, payoff, rate, and whether the job stays because nothing else is faster.
+type Offer = (Vec<(u32, u32)>, f64, f64, f64, f64, bool);
+
+/// Prices, what is free, and the market that they are of.
+#[pyclass(frozen, module = "gangline._core")]
+pub(crate) struct PriceList {
+    view: Py<PolicyView>,
+    market: usize,
+    loan: u64,
+    servers: usize,
+    allocation: Mutex<Allocation>,
+}
+
+impl PriceList {
+    pub(crate) fn new(
+        view: Py<PolicyView>,
+        (market, loan): (usize, u64),
+        servers: usize,
+        allocation: Allocation,
+    ) -> Self {
+        Self {
+            view,
+            market,
+            loan,
+            servers,
+            allocation: Mutex::new(allocation),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Allocation> {
+        self.allocation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ids(&self) -> impl Iterator<Item = ServerId> + use<> {
+        (0..self.servers).map(ServerId::new)
+    }
+
+    /// Refuses counts of which a server has too few.
+    fn check(
+        &self,
+        gpus: &[(u32, u32)],
+        has: impl Fn(ServerId) -> u32,
+        what: &str,
+    ) -> PyResult<()> {
+        for &(server, count) in gpus {
+            if server as usize >= self.servers {
+                let last = self.servers.saturating_sub(1);
+                let message = format!("no server {server}: expected 0 to {last}");
+                return Err(policy_error("gpus", &message));
+            }
+            let there = has(ServerId(server));
+            if count > there {
+                let message =
+                    format!("server {server}: {there} of its GPUs are {what}, not {count}");
+                return Err(policy_error("gpus", &message));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl PriceList {
+    /// `U_min`, and `U_max` by GPU type.
+    fn bounds<'py>(&self, py: Python<'py>) -> (f64, Bound<'py, PyAny>) {
+        let allocation = self.lock();
+        let (floor, ceiling) = allocation.bounds();
+        (floor, array(py, ceiling.to_vec()))
+    }
+
+    /// Price of a GPU of each server.
+    fn prices<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        let allocation = self.lock();
+        array(py, self.ids().map(|one| allocation.price(one)).collect())
+    }
+
+    /// Free GPUs of each server.
+    fn free<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        let allocation = self.lock();
+        let free = self.ids().map(|one| i64::from(allocation.free(one)));
+        array(py, free.collect())
+    }
+
+    fn take(&self, gpus: Vec<(u32, u32)>) -> PyResult<()> {
+        let mut allocation = self.lock();
+        self.check(&gpus, |server| allocation.free(server), "free")?;
+        for (server, count) in gpus {
+            allocation.take(ServerId(server), count);
+        }
+        Ok(())
+    }
+
+    fn give(&self, gpus: Vec<(u32, u32)>) -> PyResult<()> {
+        let mut allocation = self.lock();
+        self.check(&gpus, |server| allocation.taken(server), "taken")?;
+        for (server, count) in gpus {
+            allocation.give(ServerId(server), count);
+        }
+        Ok(())
+    }
+
+    /// Utility of a job per GPU at its best rate.
+    fn density(&self, job: u32) -> PyResult<f64> {
+        let key = (self.market, self.loan);
+        self.view.get().market_at(key, |view, market| {
+            let density = market.density(view, job_of(view, job)?);
+            Ok(density.map_err(CoreError::from)?)
+        })
+    }
+
+    /// The best place of a job: as the objective says, or that of the largest utility.
+    fn offer(&self, job: u32, by_utility: bool) -> PyResult<Option<Offer>> {
+        let goal = if by_utility {
+            Goal::Utility
+        } else {
+            Goal::Objective
+        };
+        let key = (self.market, self.loan);
+        let quote = self.view.get().market_at(key, |view, market| {
+            let job = job_of(view, job)?;
+            let quote = self.lock().offer(market, view, job, goal);
+            Ok(quote.map_err(CoreError::from)?)
+        })?;
+        Ok(quote.map(|one| {
+            let places = one.places.to_vec();
+            let (utility, cost, payoff) = (one.utility, one.cost, one.payoff);
+            (places, utility, cost, payoff, one.rate, one.by_stay_rule)
+        }))
+    }
+}

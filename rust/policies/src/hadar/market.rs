@@ -1,0 +1,257 @@
+//! The market of the active jobs, and an allocation in the making at its prices. `hadar` keeps one market; a policy outside
+//! of this crate keeps another, and asks for prices at the decisions that it wants.
+//!
+//! An allocation of such a policy costs O(servers + types x (1 + sizes of servers)), and an offer what [`Finder`] says.
+
+use super::facts::{self, Facts};
+use super::find::{Finder, Goal, Live, Quote};
+use super::params::{HadarParams, Utility};
+use super::price::{Prices, Pricing};
+use crate::kit::{Seen, Servers};
+use crate::params::ParamReader;
+use gangline_engine::{Changes, ClusterView, PolicyError, Run};
+use gangline_model::{ClusterSpec, JobId, Server, ServerId};
+use std::collections::BTreeMap;
+
+/// What prices rest on. The epoch is kept from one allocation to the next, so prices depend on when they were asked for.
+#[derive(Debug)]
+pub struct Market {
+    pub(super) params: HadarParams,
+    /// All healthy GPUs free, between decisions.
+    pub(super) servers: Servers,
+    pub(super) pricing: Pricing,
+    pub(super) active: BTreeMap<JobId, Facts>,
+}
+
+impl HadarParams {
+    /// Parameters of a market that may be first asked for in the middle of a run.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for a bad value, and for a utility that is fixed at the arrival of a job.
+    pub fn of_market(reader: &ParamReader) -> Result<Self, PolicyError> {
+        let params = Self::read(reader)?;
+        if params.utility == Utility::FinishTimeFairness {
+            let expected = "another utility: ftf fixes the A of a job at its arrival, which may be before \
+                            prices are first asked for";
+            return Err(reader.refuse("utility", expected));
+        }
+        Ok(params)
+    }
+}
+
+impl Market {
+    /// A market without servers and jobs.
+    pub(super) fn new(params: HadarParams) -> Self {
+        Self {
+            params,
+            servers: Servers::default(),
+            pricing: Pricing::new(0),
+            active: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in the servers of a cluster, all up.
+    pub(super) fn open(&mut self, cluster: &ClusterSpec) {
+        // a gang that its usable types hold has a place, and the engine knows whether they may be several
+        let all = |server: &Server| Some(server.gpus);
+        self.servers = Servers::new(cluster, self.params.rack_aware, all);
+        self.pricing = Pricing::new(cluster.gpu_types().len());
+    }
+
+    /// A job becomes active.
+    pub(super) fn arrive(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
+        let isolated_s = match self.params.utility {
+            Utility::FinishTimeFairness => Some(self.isolated_s(view, job)?),
+            _ => None,
+        };
+        let terms = (self.params.utility, self.params.round);
+        let gang = (job, view.jobs().gpus(job));
+        let rates = facts::gang_rates(view, job);
+        let facts = Facts::new(view, terms, gang, rates, isolated_s)?;
+        self.pricing.add(&facts);
+        self.active.insert(job, facts);
+        Ok(())
+    }
+
+    /// A job is not active any more.
+    pub(super) fn finish(&mut self, job: JobId) {
+        if let Some(facts) = self.active.remove(&job) {
+            self.pricing.remove(&facts);
+        }
+    }
+
+    /// Time that all the work of a job takes on a fair share of the cluster as it is at its arrival.
+    fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
+        let rates = facts::gang_rates(view, job);
+        let jobs = (self.active.len() + 1) as f64;
+        let (work, gang) = (
+            Seen::AS_TOLD.work(view, job)?,
+            f64::from(view.jobs().gpus(job)),
+        );
+        let on = |gpus: &[u32]| {
+            let all = f64::from(gpus.iter().sum::<u32>());
+            let weighted = rates
+                .iter()
+                .map(|&(id, rate)| rate * f64::from(gpus[id.index()]));
+            let mean = weighted.sum::<f64>() / all;
+            (mean > 0.0).then(|| work / (mean * (all / (jobs * gang)).min(1.0)))
+        };
+        // where none of its GPUs is up, those of the cluster as described count
+        let seconds = on(&self.servers.up_by_type());
+        let seconds = seconds.or_else(|| on(view.cluster().gpus_by_type()));
+        Ok(seconds.expect("a job without a GPU that it can use is no job of the run"))
+    }
+
+    // For policies outside of this crate
+
+    /// A market as a view shows it.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    pub fn of(view: &ClusterView<'_>, params: HadarParams) -> Result<Self, PolicyError> {
+        let mut market = Self::new(params);
+        market.open(view.cluster());
+        let servers = (0..view.cluster().servers().len()).map(ServerId::new);
+        for server in servers.filter(|&server| !view.is_up(server)) {
+            market.servers.set_up(server, false);
+        }
+        for job in view.waiting().chain(view.running()) {
+            market.arrive(view, job)?;
+        }
+        Ok(market)
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &HadarParams {
+        &self.params
+    }
+
+    /// Takes in what happened.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    pub fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
+        for &job in &changes.arrived {
+            self.arrive(view, job)?;
+        }
+        for &job in &changes.finished {
+            self.finish(job);
+        }
+        for &server in changes.servers_up.iter().chain(&changes.servers_down) {
+            self.servers.set_up(server, view.is_up(server));
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, job: JobId, expected: &str) -> PolicyError {
+        PolicyError::Parameter {
+            policy: self.params.policy.clone(),
+            field: "job".to_owned(),
+            value: job.to_string(),
+            expected: expected.to_owned(),
+        }
+    }
+
+    fn facts(&self, job: JobId) -> Result<&Facts, PolicyError> {
+        let facts = self.active.get(&job);
+        facts.ok_or_else(|| self.refuse(job, "a job that waits or runs"))
+    }
+
+    /// Utility of an active job per GPU, if it went on at its best rate from now on.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for a job that is not active.
+    pub fn density(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
+        let facts = self.facts(job)?;
+        let remaining = Seen::AS_TOLD.work_left(view, job)?;
+        Ok(facts.line(remaining).density(view.now()))
+    }
+
+    /// An allocation at the prices of this instant. The epoch is brought up to date, unless no job is active.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] where a job is older than a fixed horizon.
+    pub fn allocation(&mut self, view: &ClusterView<'_>) -> Result<Allocation, PolicyError> {
+        let Self {
+            params,
+            servers,
+            pricing,
+            active,
+        } = self;
+        let prices = if active.is_empty() {
+            Prices::between(0.0, vec![0.0; view.cluster().gpu_types().len()], servers)
+        } else {
+            pricing.prices(params, view.now(), active, servers)?
+        };
+        Ok(Allocation {
+            prices,
+            servers: servers.clone(),
+        })
+    }
+}
+
+/// An allocation in the making: prices of one instant, and what is free. At first all healthy GPUs are.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    prices: Prices,
+    servers: Servers,
+}
+
+impl Allocation {
+    /// `U_min`, and `U_max` by GPU type; 0 where no job is active, or none can use the type.
+    pub fn bounds(&self) -> (f64, &[f64]) {
+        (self.prices.floor, &self.prices.ceiling)
+    }
+
+    /// Price of a GPU of a server now.
+    pub fn price(&self, server: ServerId) -> f64 {
+        let group = self.servers.group(server.0);
+        self.prices.of(group, self.free(server))
+    }
+
+    /// GPUs of a server that are free.
+    pub fn free(&self, server: ServerId) -> u32 {
+        self.servers.free(server.0)
+    }
+
+    /// GPUs of a server that were taken.
+    pub fn taken(&self, server: ServerId) -> u32 {
+        self.servers.taken(server.0)
+    }
+
+    /// Takes GPUs, at most those that are free.
+    pub fn take(&mut self, server: ServerId, gpus: u32) {
+        self.servers.take(server.0, gpus);
+    }
+
+    /// Gives GPUs back, at most those that were taken.
+    pub fn give(&mut self, server: ServerId, gpus: u32) {
+        self.servers.give(server.0, gpus);
+    }
+
+    /// The best place for an active job among the free GPUs, if it has any.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for a job that is not active, or that runs with more, fewer or divided GPUs.
+    pub fn offer(
+        &self,
+        market: &Market,
+        view: &ClusterView<'_>,
+        job: JobId,
+        goal: Goal,
+    ) -> Result<Option<Quote>, PolicyError> {
+        let facts = market.facts(job)?;
+        let is_gang = |run: &Run| run.parts().len() == 1 && run.gpus().gpus() == facts.gpus;
+        if view.run(job).is_some_and(|run| !is_gang(run)) {
+            let expected = "a job that waits, or runs as one gang with the GPUs that it asked for";
+            return Err(market.refuse(job, expected));
+        }
+        let finder = Finder {
+            view,
+            params: &market.params,
+            prices: &self.prices,
+        };
+        let live = Live::new(view, job)?;
+        Ok(finder.find(&self.servers, facts, &live, goal))
+    }
+}
