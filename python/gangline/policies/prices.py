@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from gangline.errors import PolicyError
 from gangline.policies.protocol import _number, _places
 
 if TYPE_CHECKING:
@@ -75,10 +76,12 @@ class Prices:
     the share of its server that is. The formulas are on the page of `hadar`.
 
     The core keeps the active jobs and the epoch of the prices from decision to decision, once for
-    equal parameters. The epoch depends on the decisions at which prices were asked for: they are
-    those of `hadar` for a policy that asks when `hadar` works them out, which is at the round
-    boundaries with active jobs, unless its plan stands. In a `gl.Simulation` without a policy, a
-    decision at which nobody reads the view begins a new epoch, and so does a fork.
+    equal parameters. The epoch depends on the decisions at which prices were asked for. Prices are
+    those of `hadar` for a policy that asks when `hadar` works them out: at the round boundaries
+    with active jobs, unless its plan stands. `why` may not ask for prices.
+
+    A fork of a `gl.Simulation` begins a new epoch. So does its view in a run without a policy,
+    after a decision at which nobody read it.
 
     Parameters
     ----------
@@ -127,8 +130,8 @@ class Prices:
     >>> lab = gl.Cluster.homogeneous(servers=2, gpus=2)
     >>> jobs = {"arrival_s": [0, 0], "gpus": [2, 1], "duration_s": [200, 100]}
     >>> _ = gl.simulate(lab, pa.table(jobs), Look())
-    [0.0005 0.0005] {0: 2} 0.999
-    [1.0e+00 5.0e-04] {1: 1} 0.9995
+    [0.002 0.002] {0: 2} 0.9961
+    [1.    0.002] {1: 1} 0.998
     """
 
     __slots__ = ("_core",)
@@ -218,5 +221,8 @@ class Prices:
         Offer or None
             None where the free GPUs hold no gang of the job. The payoff may be negative.
         """
+        if by not in ("objective", "utility"):
+            message = f"offer: by: expected objective or utility, got {by!r}"
+            raise PolicyError(message, field="by", value=by)
         found = self._core.offer(_number(job, "job"), by == "utility")
         return None if found is None else Offer(dict(found[0]), *found[1:])

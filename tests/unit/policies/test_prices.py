@@ -187,6 +187,28 @@ def test_an_epoch_lasts_from_one_decision_to_the_next(*, asks_first: bool, least
     assert seen == exactly([least, least])
 
 
+@pytest.mark.parametrize(
+    ("reads", "forks", "least"),
+    [(True, False, 1 / 768), (False, False, 1 / 256), (True, True, 1 / 256)],
+)
+def test_a_run_step_by_step_keeps_the_epoch(*, reads: bool, forks: bool, least: float) -> None:
+    """The same at 200 s, after decisions at 0 and 100 s: read or not, in the run or in a fork."""
+    step = gl.Simulation(LAB, worlds.jobs(*TWO, (200, 1, 300.0)), mixes_types=True)
+    assert step.advance() == "decision"
+    assert gl.Prices(step.view, round_s=100.0).lowest == exactly(1 / 3072)
+    plan = gl.Plan(step.view)
+    plan.start(0, {1: 1})
+    plan.start(1, {1: 2})
+    step.apply(plan)
+    assert step.advance() == "decision"
+    assert not reads or step.view.now_s == 100.0
+    step.apply(gl.Plan())
+    assert step.advance() == "decision"
+    step = step.fork() if forks else step
+    assert gl.Prices(step.view, round_s=100.0).lowest == exactly(least)
+    assert step.view.now_s == 200.0
+
+
 def test_no_job_no_price() -> None:
     def ask(view: gl.View, _: int) -> dict[int, dict[int, int]]:
         if not len(view.waiting) and not len(view.running):
@@ -281,6 +303,7 @@ def test_mistakes_are_named(snapshot: Snapshot) -> None:
             ("gpus", lambda: gl.Prices(view).give({0: 1})),
             ("job", lambda: gl.Prices(view).offer(2)),
             ("job", lambda: gl.Prices(view).density(9)),
+            ("by", lambda: gl.Prices(view).offer(0, by="cost")),  # type: ignore[arg-type]
         ]
         for field, act in acts:
             with refused(gl.PolicyError, field=field) as caught:
