@@ -81,7 +81,7 @@ class Prices:
     with active jobs, unless its plan stands. `why` may not ask for prices.
 
     A fork of a `gl.Simulation` begins a new epoch. So does its view in a run without a policy,
-    after a decision at which nobody read it.
+    after a decision at which it was not read.
 
     Parameters
     ----------
@@ -154,7 +154,10 @@ class Prices:
         rack_aware: bool = False,
         stay: bool = True,
     ) -> None:
-        self._core = view._core.prices(
+        from gangline import _core
+
+        self._core = _core.PriceList(
+            view._core,
             {
                 "round_s": round_s,
                 "utility": utility,
@@ -167,7 +170,7 @@ class Prices:
                 "objective": objective,
                 "rack_aware": rack_aware,
                 "stay": stay,
-            }
+            },
         )
 
     @property

@@ -2,10 +2,12 @@
 
 use crate::columns::array;
 use crate::error::CoreError;
+use crate::options::params;
 use crate::view::{PolicyView, job_of, policy_error};
 use gangline_model::ServerId;
-use gangline_policies::{Allocation, Goal};
+use gangline_policies::{Allocation, Goal, HadarParams, ParamReader};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Servers with counts, utility, cost, payoff, rate, and whether the job stays because nothing else is faster.
@@ -17,46 +19,26 @@ pub(crate) struct PriceList {
     view: Py<PolicyView>,
     market: usize,
     loan: u64,
-    servers: usize,
     allocation: Mutex<Allocation>,
 }
 
 impl PriceList {
-    pub(crate) fn new(
-        view: Py<PolicyView>,
-        (market, loan): (usize, u64),
-        servers: usize,
-        allocation: Allocation,
-    ) -> Self {
-        Self {
-            view,
-            market,
-            loan,
-            servers,
-            allocation: Mutex::new(allocation),
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Allocation> {
         self.allocation
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ids(&self) -> impl Iterator<Item = ServerId> + use<> {
-        (0..self.servers).map(ServerId::new)
-    }
-
     /// Refuses counts of which a server has too few.
     fn check(
-        &self,
+        servers: usize,
         gpus: &[(u32, u32)],
         has: impl Fn(ServerId) -> u32,
         what: &str,
     ) -> PyResult<()> {
         for &(server, count) in gpus {
-            if server as usize >= self.servers {
-                let last = self.servers.saturating_sub(1);
+            if server as usize >= servers {
+                let last = servers.saturating_sub(1);
                 let message = format!("no server {server}: expected 0 to {last}");
                 return Err(policy_error("gpus", &message));
             }
@@ -71,8 +53,28 @@ impl PriceList {
     }
 }
 
+fn ids(allocation: &Allocation) -> impl Iterator<Item = ServerId> + use<> {
+    (0..allocation.servers()).map(ServerId::new)
+}
+
 #[pymethods]
 impl PriceList {
+    /// The prices at the decision of a view, for parameters of `hadar`.
+    #[new]
+    fn new(view: Py<PolicyView>, given: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let hadar = gangline_policies::find("hadar").map_err(CoreError::from)?;
+        let reader = ParamReader::new("gl.Prices", hadar.parameters(), &params(given)?);
+        let params = reader.and_then(|reader| HadarParams::of_market(&reader));
+        let (allocation, (market, loan)) =
+            view.get().allocation(params.map_err(CoreError::from)?)?;
+        Ok(Self {
+            view,
+            market,
+            loan,
+            allocation: Mutex::new(allocation),
+        })
+    }
+
     /// `U_min`, and `U_max` by GPU type.
     fn bounds<'py>(&self, py: Python<'py>) -> (f64, Bound<'py, PyAny>) {
         let allocation = self.lock();
@@ -83,19 +85,27 @@ impl PriceList {
     /// Price of a GPU of each server.
     fn prices<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let allocation = self.lock();
-        array(py, self.ids().map(|one| allocation.price(one)).collect())
+        array(
+            py,
+            ids(&allocation).map(|one| allocation.price(one)).collect(),
+        )
     }
 
     /// Free GPUs of each server.
     fn free<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let allocation = self.lock();
-        let free = self.ids().map(|one| i64::from(allocation.free(one)));
+        let free = ids(&allocation).map(|one| i64::from(allocation.free(one)));
         array(py, free.collect())
     }
 
     fn take(&self, gpus: Vec<(u32, u32)>) -> PyResult<()> {
         let mut allocation = self.lock();
-        self.check(&gpus, |server| allocation.free(server), "free")?;
+        Self::check(
+            allocation.servers(),
+            &gpus,
+            |server| allocation.free(server),
+            "free",
+        )?;
         for (server, count) in gpus {
             allocation.take(ServerId(server), count);
         }
@@ -104,7 +114,12 @@ impl PriceList {
 
     fn give(&self, gpus: Vec<(u32, u32)>) -> PyResult<()> {
         let mut allocation = self.lock();
-        self.check(&gpus, |server| allocation.taken(server), "taken")?;
+        Self::check(
+            allocation.servers(),
+            &gpus,
+            |server| allocation.taken(server),
+            "taken",
+        )?;
         for (server, count) in gpus {
             allocation.give(ServerId(server), count);
         }

@@ -6,15 +6,13 @@ use crate::columns::{array, check_knowledge, column, indices, label_of};
 use crate::draft::{Draft, Placers, Wanted, place};
 use crate::driven::{Look, Shared};
 use crate::error::{CoreError, raise};
-use crate::options::params;
 use crate::orders::{Kept, Measure, Spec, Walk};
-use crate::prices::PriceList;
 use crate::window::{Arrays, Standing, fill};
 use gangline_engine::{Changes, ClusterView, Plan};
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimTime, Verb, span_of_work};
 use gangline_policies::kit::Seen;
 use gangline_policies::sharing::Pair;
-use gangline_policies::{HadarParams, Market, ParamReader};
+use gangline_policies::{Allocation, HadarParams, Market};
 use numpy::{PyReadwriteArray1, PyReadwriteArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -572,35 +570,6 @@ impl PolicyView {
         })
     }
 
-    /// The prices of `hadar` at this decision; the market is kept from the first call on.
-    fn prices(slf: &Bound<'_, Self>, given: &Bound<'_, PyDict>) -> PyResult<PriceList> {
-        let specs = gangline_policies::find("hadar")
-            .map_err(CoreError::from)?
-            .parameters();
-        let reader =
-            ParamReader::new("gl.Prices", specs, &params(given)?).map_err(CoreError::from)?;
-        let params = HadarParams::of_market(&reader).map_err(CoreError::from)?;
-        let view = slf.get();
-        check_knowledge(slf.py(), view.knows_work)?;
-        view.with(|cluster, plan, inner| {
-            if plan.is_none() {
-                let message = "prices are those of a decision: ask for them in `decide`";
-                return Err(policy_error("prices", message));
-            }
-            let market = inner
-                .kept
-                .market(cluster, params)
-                .map_err(CoreError::from)?;
-            let allocation = inner.kept.markets[market].allocation(cluster);
-            Ok(PriceList::new(
-                slf.clone().unbind(),
-                (market, inner.loan),
-                cluster.cluster().servers().len(),
-                allocation.map_err(CoreError::from)?,
-            ))
-        })
-    }
-
     // Orders, by number
 
     /// The number of an order; it is kept from the first call on.
@@ -748,6 +717,20 @@ impl PolicyView {
 }
 
 impl PolicyView {
+    /// An allocation at the prices of this decision, and which market they are of; it is kept from the first call on.
+    pub(crate) fn allocation(&self, params: HadarParams) -> PyResult<(Allocation, (usize, u64))> {
+        Python::attach(|py| check_knowledge(py, self.knows_work))?;
+        self.with(|view, plan, inner| {
+            if plan.is_none() {
+                let message = "prices are those of a decision: ask for them in `decide`";
+                return Err(policy_error("prices", message));
+            }
+            let market = inner.kept.market(view, params).map_err(CoreError::from)?;
+            let allocation = inner.kept.markets[market].allocation(view);
+            Ok((allocation.map_err(CoreError::from)?, (market, inner.loan)))
+        })
+    }
+
     /// A market of this decision, by its number and that of the loan.
     pub(crate) fn market_at<R>(
         &self,

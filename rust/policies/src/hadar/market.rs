@@ -203,6 +203,11 @@ impl Allocation {
         (self.prices.floor, &self.prices.ceiling)
     }
 
+    /// How many servers there are, up or down.
+    pub fn servers(&self) -> usize {
+        self.servers.count()
+    }
+
     /// Price of a GPU of a server now.
     pub fn price(&self, server: ServerId) -> f64 {
         let group = self.servers.group(server.0);

@@ -184,6 +184,11 @@ impl Servers {
         self.free[server as usize]
     }
 
+    /// Servers as described.
+    pub(crate) fn count(&self) -> usize {
+        self.free.len()
+    }
+
     /// What was taken of a server.
     pub(crate) fn taken(&self, server: u32) -> u32 {
         let up = self.is_up[server as usize];
