@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    Array = npt.NDArray[Any]
-    Parameters = Mapping[str, npt.NDArray[Any]]
+    Array = npt.NDArray[np.generic]
+    Parameters = Mapping[str, npt.NDArray[np.generic]]
 
 __all__ = ["divide_steps", "merge_parameters"]
 
@@ -306,7 +306,7 @@ def _average(parts: Sequence[Array], weights: Sequence[float]) -> Array:
     return merged.reshape(parts[0].shape)
 
 
-def _mean(values: Sequence[Array], weights: Sequence[float]) -> Array:
+def _mean(values: Sequence[npt.NDArray[Any]], weights: Sequence[float]) -> npt.NDArray[Any]:
     """Add up in the order of the copies; rounding never leads outside their range."""
     import numpy as np
 
@@ -315,11 +315,12 @@ def _mean(values: Sequence[Array], weights: Sequence[float]) -> Array:
         mean.real = _mean([value.real for value in values], weights)
         mean.imag = _mean([value.imag for value in values], weights)
         return mean
-    total = np.zeros_like(values[0])
+    total: npt.NDArray[Any] = np.zeros_like(values[0])
     low, high = values[0].copy(), values[0].copy()
     for value, weight in zip(values, weights, strict=True):
         total += weight * value
         np.minimum(low, value, out=low)
         np.maximum(high, value, out=high)
     # Where copies have opposite infinities the sum is no number, and stays so.
-    return np.maximum(np.minimum(total, high), low)
+    cut: npt.NDArray[Any] = np.maximum(np.minimum(total, high), low)
+    return cut

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-__all__ = ["DEEPEST", "finite", "flaw", "is_deeper", "to_builtins"]
+__all__ = ["DEEPEST", "Json", "finite", "flaw", "is_deeper", "to_builtins"]
+
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+    """A value that JSON can hold."""
+else:
+    Json = Any  # msgspec evaluates the annotations of structs, and takes no recursive alias
 
 
 def to_builtins(value: Any) -> Any:

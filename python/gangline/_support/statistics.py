@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    Row = dict[str, Any]  # of a run: policy, seed, trace_seed if traces were drawn, summary
+    Row = Mapping[str, Any]  # of a run: policy, seed, trace_seed if traces were drawn, summary
 
 __all__ = [
     "ANY",
@@ -218,7 +218,7 @@ class Estimate:
     high: float | None
     seeds: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, float | int | None]:
         """Return plain values."""
         return asdict(self)
 
@@ -362,7 +362,11 @@ def table(
     rank, within = ranks(values), range_of(key)
     found = []
     for label, of in values.items():
-        row = {"policy": label, **estimate(of, within).to_dict(), "rank": rank[label]}
+        row: dict[str, Any] = {
+            "policy": label,
+            **estimate(of, within).to_dict(),
+            "rank": rank[label],
+        }
         if base in values:
             apart = difference(of, values[base], within).to_dict()
             row |= {"baseline": base, "difference": apart}

@@ -54,8 +54,8 @@ def info(
     if load is not None:
         _console.paragraphs(load.in_words(), "")
     _histograms(found)
-    metadata = facts["metadata"]
-    others = sorted({*metadata} - {*_FIRST} - {*facts["notes"]})
+    metadata = found.metadata
+    others = sorted({*metadata} - {*_FIRST} - {*found.notes})
     for name in [*(key for key in _FIRST if key in metadata), *others]:
         _console.write(f"{name}: {metadata[name]}")
     _dropped(facts)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -43,6 +43,8 @@ from gangline.files.decode import wrong_shape
 
 if TYPE_CHECKING:
     from os import PathLike
+
+    from gangline.cluster.schema import ClusterDict
 
 __all__ = [
     "CapacityRow",
@@ -125,7 +127,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         return cls.from_dict(data, path=str(path))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, path: str | None = None) -> Cluster:
+    def from_dict(cls, data: Mapping[str, object], *, path: str | None = None) -> Cluster:
         """Build a cluster from the keys of the TOML format.
 
         Examples
@@ -244,10 +246,10 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         # The other fields may hold mappings; equal clusters are equal in these three.
         return hash((self.name, self.gpu_types, self.servers))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ClusterDict:
         """Return the keys of the TOML format; `Cluster.from_dict` is the way back."""
-        data: dict[str, Any] = {"name": self.name, **msgspec.to_builtins(self)}
-        return data
+        data = {"name": self.name, **msgspec.to_builtins(self)}
+        return cast("ClusterDict", data)  # tests hold its keys against the type
 
     def to_toml(self) -> str:
         """Return the cluster as TOML text."""

@@ -17,7 +17,7 @@ Examples
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
@@ -125,9 +125,25 @@ def check(cluster: ClusterKeys, path: str | None) -> None:
         raise type(error)(message, **facts) from None
 
 
+class LocalityRow(TypedDict):
+    """A row of `locality_factors`."""
+
+    gpu_type: str
+    model: str
+    tier: str
+    gpus: int
+    locality: float
+
+
+class ClampRow(LocalityRow):
+    """A row of `clamps`: what the closed form gave, and what counts."""
+
+    raw: float
+
+
 def locality_factors(
     cluster: ClusterKeys, *, models: Sequence[str] | None = None, gpus: Sequence[int] | None = None
-) -> list[dict[str, Any]]:
+) -> list[LocalityRow]:
     """Return the locality factors by GPU type, model, tier and gang size.
 
     Parameters
@@ -168,7 +184,7 @@ def locality_factors(
             near = ", ".join(known)
             message = f"network: no model `{label}`; known: {near}"
             raise NetworkError(message, key="network.models", value=label, expected=near)
-    rows = []
+    rows: list[LocalityRow] = []
     for kind, gpu in enumerate(cluster.gpu_types):
         room = _room(cluster, gpu.name)
         sizes = gpus if gpus is not None else [2**k for k in range(1, 17) if 2**k <= max(room)]
@@ -191,7 +207,7 @@ def locality_factors(
     return rows
 
 
-def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[dict[str, Any]]:
+def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
     """Return where the closed form gave a wide tier more than a narrow one, and was held down.
 
     Returns

@@ -43,9 +43,8 @@ def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
     before = [block.count if block.gpu == gpu else 0 for block in cluster.servers]
     data = cluster.to_dict()
     blocks = zip(data["servers"], before, divide(before, servers), strict=True)
-    changed = [{**block, "count": now} if old else block for block, old, now in blocks]
-    data["servers"] = [block for block in changed if block["count"]]
-    return Cluster.from_dict(data)
+    changed = [{**block, "count": now} if old else {**block} for block, old, now in blocks]
+    return Cluster.from_dict({**data, "servers": [block for block in changed if block["count"]]})
 
 
 def divide(counts: Sequence[int], servers: int) -> list[int]:

@@ -6,7 +6,7 @@ Only shapes and single-value bounds live here; rules between values are in `chec
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Required, TypedDict
 
 from msgspec import Meta, Struct
 
@@ -17,20 +17,24 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline import _core
+    from gangline._support.builtin_values import Json
 
 __all__ = [
     "CapacityRow",
+    "ClusterDict",
     "ClusterKeys",
     "Elastic",
     "ElasticModel",
     "FailureRow",
     "Failures",
     "GpuType",
+    "GpuTypeDict",
     "InterferenceRow",
     "IterTime",
     "ModelTraffic",
     "Network",
     "ServerBlock",
+    "ServerBlockDict",
     "Sharing",
     "Throughput",
     "ThroughputRow",
@@ -490,6 +494,42 @@ class IterTime(_Table, frozen=True):
     a_r: NotNegative | None = None
     b_r: NotNegative | None = None
     gamma: Annotated[float, Meta(ge=1, le=10)] | None = None
+
+
+class GpuTypeDict(TypedDict, total=False):
+    """A GPU type as plain values, see `GpuType`."""
+
+    name: Required[str]
+    memory_gb: float
+    price_per_hour: float
+    speed: float
+
+
+class ServerBlockDict(TypedDict, total=False):
+    """A block of equal servers as plain values, see `ServerBlock`."""
+
+    count: Required[int]
+    gpu: Required[str]
+    gpus: Required[int]
+    rack: int | str
+    cpus: int
+    memory_gb: float
+
+
+class ClusterDict(TypedDict, total=False):
+    """A cluster as plain values, as `Cluster.to_dict` returns it: the keys of the TOML form."""
+
+    name: Required[str]
+    gpu_types: Required[list[GpuTypeDict]]
+    servers: Required[list[ServerBlockDict]]
+    network: dict[str, Json]
+    failures: dict[str, Json]
+    throughput: dict[str, Json]
+    sharing: dict[str, Json]
+    elastic: dict[str, Json]
+    iter_time: list[dict[str, Json]]
+    capacity: list[dict[str, float]]
+    notes: dict[str, int]
 
 
 class ClusterKeys(_Table, frozen=True, kw_only=True):

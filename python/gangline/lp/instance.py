@@ -7,19 +7,23 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    import numpy.typing as npt
+
+    from gangline._support.builtin_values import Json
     from gangline.lp.highs import F64, I64
 
 __all__ = ["PER_JOB", "Allocation", "Settings", "keep_failed", "load_instance", "read", "write"]
 
+EntityPolicy = Literal["fairness", "fifo"]
 _SEED_MAX = 2**31 - 1  # HiGHS's own
 
 # Settings with one number per job.
@@ -96,19 +100,47 @@ class Settings:
     normalise: Literal["none", "proportional"] = "none"
     agnostic_rate: Literal["mean", "reference"] = "mean"
     reference_type: int = -1
-    prices: Any = None
-    time_left_s: Any = None
+    prices: npt.ArrayLike | None = None
+    time_left_s: npt.ArrayLike | None = None
     drop_all_infeasible: bool = False
     packed: bool = False
-    kind: Any = None
-    pair_rates: Any = None
-    entity: Any = None
-    entity_weight: Any = None
-    entity_policy: Any = "fairness"
-    type_names: Any = None
+    kind: npt.ArrayLike | None = None
+    pair_rates: npt.ArrayLike | None = None
+    entity: npt.ArrayLike | None = None
+    entity_weight: npt.ArrayLike | None = None
+    entity_policy: EntityPolicy | Sequence[EntityPolicy] = "fairness"
+    type_names: Sequence[str] | None = None
     alpha: float = 1.0
-    running_type: Any = None
-    service_lost_s: Any = None
+    running_type: npt.ArrayLike | None = None
+    service_lost_s: npt.ArrayLike | None = None
+
+
+class SolveSettings(TypedDict, total=False):
+    """Settings of `gangline.lp.solve`, as keywords."""
+
+    solver: Literal["auto", "simplex", "ipx", "dual"]
+    tie_break: Literal["max_sum", "none"]
+    time_limit_s: float
+    seed: int
+    on_solver_error: Literal["raise", "isolated"]
+    write_failed_to: str | Path | None
+    normalise: Literal["none", "proportional"]
+    agnostic_rate: Literal["mean", "reference"]
+    reference_type: int
+    prices: npt.ArrayLike | None
+    time_left_s: npt.ArrayLike | None
+    drop_all_infeasible: bool
+    packed: bool
+    kind: npt.ArrayLike | None
+    pair_rates: npt.ArrayLike | None
+    entity: npt.ArrayLike | None
+    entity_weight: npt.ArrayLike | None
+    entity_policy: EntityPolicy | Sequence[EntityPolicy]
+    type_names: Sequence[str] | None
+    alpha: float
+    running_type: npt.ArrayLike | None
+    service_lost_s: npt.ArrayLike | None
+    partitions: int
 
 
 def write(path: str | Path, policy: str, columns: Mapping[str, Any], settings: Any) -> None:
@@ -152,7 +184,7 @@ def keep_failed(
         error.add_note(f"the problem was written to {path}")
 
 
-def load_instance(path: str | Path) -> tuple[str, dict[str, Any]]:
+def load_instance(path: str | Path) -> tuple[str, dict[str, Json]]:
     """Read what `write_failed_to` wrote: the policy, and the arguments of `solve`.
 
     Examples

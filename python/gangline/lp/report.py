@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gangline.lp.highs import TOLERANCE, options, version
+
+if TYPE_CHECKING:
+    from gangline._support.builtin_values import Json
 
 __all__ = ["Report", "report"]
 
@@ -28,14 +31,14 @@ class Report:
         Keys that the run's summary gains.
     """
 
-    solver: dict[str, Any]
+    solver: dict[str, Json]
     summary: dict[str, float | int]
 
 
 def report(told: dict[str, Any]) -> Report:
     """Return the report of what the core counted."""
     methods = {name or "none": count for name, count in told["allocations"].items()}
-    solver = {
+    solver: dict[str, Any] = {
         "name": "HiGHS",
         "version": version(),
         "setting": told["setting"],

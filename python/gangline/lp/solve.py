@@ -15,9 +15,12 @@ from gangline.lp.instance import Allocation, Settings, keep_failed, read
 from gangline.lp.parts import solve_in_parts
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import numpy.typing as npt
 
     from gangline.lp.highs import F64
+    from gangline.lp.instance import SolveSettings
 
 __all__ = ["POLICIES", "solve"]
 
@@ -35,7 +38,7 @@ def solve(
     weight: npt.ArrayLike | None = None,
     steps_remaining: npt.ArrayLike | None = None,
     age_s: npt.ArrayLike | None = None,
-    **settings: Any,
+    **settings: Unpack[SolveSettings],
 ) -> Allocation:
     """Return what a policy gives to each job: time shares per GPU type, and the objective.
 
@@ -111,10 +114,11 @@ def solve(
         "steps_remaining": steps_remaining,
         "age_s": age_s,
     }
-    if "partitions" in settings:
-        parts = settings.pop("partitions")
-        return solve_in_parts(solve, policy, arrays | settings, parts, _ENTRIES[policy]["of_parts"])
-    own = _settings(policy, settings)
+    given: dict[str, Any] = {**settings}
+    if "partitions" in given:
+        parts = given.pop("partitions")
+        return solve_in_parts(solve, policy, arrays | given, parts, _ENTRIES[policy]["of_parts"])
+    own = _settings(policy, given)
     columns = read(policy, arrays, own)
     if not len(columns["rates"]):
         return Allocation(np.zeros(columns["rates"].shape), 0.0)

@@ -19,6 +19,7 @@ from gangline.studies.reproduce import Contender, Setting, study
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.trace.reference import TraceReference
 
@@ -57,12 +58,12 @@ class Change:
 
     what: str
     value: str
-    trace: Mapping[str, Any] = field(default_factory=dict)
+    trace: Mapping[str, Json] = field(default_factory=dict)
     base: str = ""
     scale: float = 1.0
-    cluster: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    params: Mapping[str, Any] = field(default_factory=dict)
+    cluster: Mapping[str, Json] = field(default_factory=dict)
+    options: Mapping[str, Json] = field(default_factory=dict)
+    params: Mapping[str, Json] = field(default_factory=dict)
     load: float = 0.0
 
     @property
@@ -125,9 +126,9 @@ class PaperWorld:
     base: str
     build: Callable[[str], Cluster]
     workload: str
-    trace: Mapping[str, Any]
-    quick: Mapping[str, Any]
-    options: Mapping[str, Any]
+    trace: Mapping[str, Json]
+    quick: Mapping[str, Json]
+    options: Mapping[str, Json]
     changes: tuple[Change, ...]
     is_common: bool = False
 
@@ -161,7 +162,7 @@ class PaperWorld:
         if not self.is_common:
             return refer(address)
         suite = load_suite(_SUITE)
-        options = suite.options_of_models(seed)
+        options: dict[str, Any] = suite.options_of_models(seed)
         gpus = next(one.reference_gpus for one in suite.clusters if one.name == self.base)
         if change.base:
             gpus = next(one.reference_gpus for one in suite.clusters if one.name == change.base)
@@ -310,8 +311,8 @@ def _gavel_cluster(name: str) -> Cluster:
     """Return 108 GPUs of three types, with the rates of hadar-60 by the family of a model."""
     from gangline.cluster.description import Cluster
 
-    known = Cluster.preset("hadar-60").to_dict()["throughput"]["rows"]
-    rows = []
+    known: Any = Cluster.preset("hadar-60").to_dict()["throughput"]["rows"]
+    rows: list[dict[str, Json]] = []
     for family, batches in _FAMILIES.items():
         mine = [one for one in known if one["model"].partition(" (")[0] == family]
         mine = [one for one in mine if one["gpus"] in _SIZES] or [

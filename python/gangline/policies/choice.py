@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from gangline._support.builtin_values import to_builtins
+from gangline._support.builtin_values import Json, to_builtins
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """
 
     name: str
-    params: dict[str, Any] = {}
+    params: dict[str, Json] = {}
     python: str = ""
     alias: str = ""
 
@@ -86,7 +86,7 @@ class ChosenPolicy(NamedTuple):
     policy: str | Policy
     """Its name in the registry, or the object of a policy in Python."""
     label: str
-    params: dict[str, Any]
+    params: dict[str, Json]
 
     @property
     def own(self) -> Policy | None:

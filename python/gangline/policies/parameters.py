@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from gangline._support.builtin_values import to_builtins
+from gangline._support.builtin_values import Json, to_builtins
 
 __all__ = ["OnDemand", "PolicyBase"]
 
@@ -32,7 +32,7 @@ class PolicyBase:
     name: ClassVar[str] = ""
     always_shown: ClassVar[tuple[str, ...]] = ()
     """Parameters that every table names, even where they have their default."""
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    presets: ClassVar[Mapping[str, Mapping[str, Json]]] = {}
     """Names of presets of this policy, each with the parameters that it sets."""
     alias: ClassVar[str] = ""
     """Name in tables of a configuration that was asked for by another name of the policy."""
@@ -43,7 +43,7 @@ class PolicyBase:
 
             check_policy(self.name, self.params())
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, Json]:
         """Return every parameter by name, as plain values.
 
         Examples
@@ -57,7 +57,7 @@ class PolicyBase:
             for field in dataclasses.fields(self)
         }
 
-    def changed(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Json]:
         """Return the parameters that differ from their defaults."""
         default = type(self)()
         return {
@@ -116,8 +116,8 @@ def _short(value: object) -> object:
     return value
 
 
-def _parameter_value(value: object) -> object:
-    value = to_builtins(value)
+def _parameter_value(given: object) -> Json:
+    value: Json = to_builtins(given)
     if isinstance(value, Mapping):
         return {name: _parameter_value(item) for name, item in value.items()}
     return [_parameter_value(item) for item in value] if isinstance(value, tuple | list) else value

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gangline._core import PolicyChanges, PolicyView
+    from gangline._support.builtin_values import Json
     from gangline.policies._generated import Rule
 
 __all__ = [
@@ -896,7 +897,7 @@ class Policy(ABC):
         ]
         return f"{name}({', '.join(shown)})" if shown else name
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, Json]:
         """Return the parameters to be recorded with results: those of `__init__`.
 
         The default takes the fields of a dataclass; any other class with parameters overrides it.

@@ -17,6 +17,7 @@ from gangline.policies._generated import presets, registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gangline._support.builtin_values import Json
     from gangline.policies.parameters import PolicyBase
 
 __all__ = ["find", "make", "parse_setting", "presets", "read_settings", "registry"]
@@ -50,7 +51,7 @@ def find(name: str) -> type[PolicyBase]:
     raise PolicyError(f"unknown policy `{name}`{hint}", policy=name, value=name)
 
 
-def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
+def make(name: str, settings: Mapping[str, object] | None = None) -> PolicyBase:
     """Build a policy from its name, or the name of a preset, and some parameters.
 
     Raises
@@ -82,7 +83,7 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
     return presets[name] if name in presets and made == presets[name] else made
 
 
-def parse_setting(text: str) -> tuple[str, Any]:
+def parse_setting(text: str) -> tuple[str, Json]:
     """Split `key=value`; the value is TOML if it reads as TOML, else plain text.
 
     Examples

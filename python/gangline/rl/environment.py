@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
 
     Observation: TypeAlias = dict[str, npt.NDArray[np.float32]]
-    Info: TypeAlias = dict[str, Any]
+    Masks: TypeAlias = npt.NDArray[np.int8]
+    Info: TypeAlias = dict[str, "Masks | int | dict[str, float]"]
 
 __all__ = ["REWARDS", "SchedulingEnv"]
 
@@ -209,7 +210,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self.action_space = gymnasium.spaces.Discrete(self._window + 1)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
     ) -> tuple[Observation, Info]:
         """Begin an episode.
 
@@ -228,7 +229,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
             The first observation, and the info. `info["episode_seed"]` repeats the episode.
         """
         super().reset(seed=seed)
-        given = dict(options or {})
+        given: dict[str, Any] = dict(options or {})
         drawn = int(self.np_random.integers(_SEED_MAX))
         episode_seed = int(given.pop("episode_seed", drawn))
         trace = given.pop("trace", None)
@@ -247,7 +248,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self._seek()
         return self._observation(), {"action_mask": self._mask.copy(), "episode_seed": episode_seed}
 
-    def step(self, action: int | np.integer[Any]) -> tuple[Observation, float, bool, bool, Info]:
+    def step(self, action: int | np.int64) -> tuple[Observation, float, bool, bool, Info]:
         """Start a job, or let time pass.
 
         Returns
@@ -300,7 +301,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         return self._run
 
     @property
-    def jobs_in_window(self) -> dict[str, npt.NDArray[Any]]:
+    def jobs_in_window(self) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]:
         """The jobs of the window by column, in the units of their names, and their numbers "job".
 
         Rows without a job are left out.

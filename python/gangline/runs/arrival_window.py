@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gangline._support import formatting
 from gangline.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     import numpy as np
     import numpy.typing as npt
+
+    from gangline.runs.summary import SpecDict
 
 __all__ = [
     "MARGIN",
@@ -100,7 +103,7 @@ def require_jobs(arrival_s: npt.NDArray[np.float64], window: Window) -> None:
     raise OptionError(message, field=_FIELD, value=list(window))
 
 
-def of_spec(spec: Mapping[str, Any]) -> Window | None:
+def of_spec(spec: SpecDict | Mapping[str, Any]) -> Window | None:
     """Return the window in the content of a `spec.json`."""
     return of_options(spec.get("options"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from gangline.errors import OptionError, PolicyError
 from gangline.runs.bar import Total
@@ -133,7 +133,7 @@ def compare(
     with total as report:
         for done in carry_out(every, worlds, workers=workers, progress=report, in_order=True):
             result = done.get()
-            comparison.add(result, keep=keep, trace_seed=done.run.keys)
+            comparison.add(result, keep=keep, trace_seed=cast("int | None", done.run.keys))
             total.end_run()
             if each is not None:
                 each(result)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import pyarrow as pa
 
@@ -23,15 +23,16 @@ from gangline.runs.premises import lacks, reminder
 from gangline.runs.result_folder import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from os import PathLike
 
+    from gangline._support.builtin_values import Json
     from gangline._support.statistics import Standing
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import ChosenPolicy
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.result import Result
-    from gangline.runs.summary import SummaryKey
+    from gangline.runs.summary import MeanRow, PolicyEntry, RunRow, SummaryKey
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
@@ -85,19 +86,19 @@ class Comparison:
     def __init__(self, *, cluster: Cluster, trace: Trace) -> None:
         self.cluster = cluster
         self.trace = trace
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[RunRow] = []
         self.results: list[Result] = []
         self._log_hashes: list[str] = []
         self._loads: dict[int | None, OfferedLoad] = {}  # by the seed of the trace
         self._window: arrival_window.Window | None = None
         self._contenders: dict[str, ChosenPolicy] = {}
-        self._policies: dict[str, dict[str, Any]] = {}  # what the specs of the runs say of them
+        self._policies: dict[str, PolicyEntry] = {}  # what the specs of the runs say of them
 
     def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
         """Append a run; `trace_seed` is the seed that drew its trace, if several were drawn."""
         drawn = {} if trace_seed is None else {"trace_seed": trace_seed}
         row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
-        self.rows.append(row)
+        self.rows.append(cast("RunRow", row))
         self._log_hashes.append(result.log_hash)
         self._window = arrival_window.of_spec(result.spec)
         if result.offered_load is not None:
@@ -133,7 +134,7 @@ class Comparison:
         names = list(dict.fromkeys(key for row in self.rows for key in row))
         return pa.table({name: [row.get(name) for row in self.rows] for name in names})
 
-    def means(self) -> list[dict[str, Any]]:
+    def means(self) -> list[MeanRow]:
         """Return one row per policy: each summary key averaged over the seeds."""
         return means(self.rows)
 
@@ -143,7 +144,7 @@ class Comparison:
         Values within 1 % of the best, or shown by the same text, are marked as well. A column in
         which all tie has no mark.
         """
-        means = self.means()
+        means: Sequence[Row] = self.means()
         titles = ["policy", *(measure.short for measure in formatting.MEASURES)]
         cells = [[str(row["policy"])] for row in means]
         best = [[False] for _ in means]
@@ -239,9 +240,9 @@ class Comparison:
         """Say so if there are several seeds and they change no run; else nothing."""
         return seeds_said(self.rows, self._log_hashes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return everything but the tables of the runs, as plain values."""
-        return {
+        data: dict[str, Any] = {
             "trace": {
                 "path": self.trace.path,
                 "jobs": len(self.trace),
@@ -258,6 +259,7 @@ class Comparison:
                 for row, log_hash in zip(self.rows, self._log_hashes, strict=True)
             ],
         }
+        return data
 
     def save(self, folder: str | PathLike[str]) -> Path:
         """Write comparison.json and one result folder per run that was kept.
@@ -271,7 +273,9 @@ class Comparison:
         """
         folder = Path(folder)
         named: dict[str, Result] = {}
-        kept = self.rows if len(self.rows) == len(self.results) else [{} for _ in self.results]
+        kept: Sequence[Row] = self.rows
+        if len(kept) != len(self.results):
+            kept = [{} for _ in self.results]
         for result, row in zip(self.results, kept, strict=True):
             name = plain_name = run_name(result.policy, result.seed, row.get("trace_seed"))
             taken = {other.lower() for other in named}
@@ -301,16 +305,17 @@ class Comparison:
 
         _, _, best = self.verdict()
         titles = ["Policy", *(measure.title for measure in formatting.MEASURES)]
+        means: Sequence[Row] = self.means()
         rows = [
             [row["policy"], *(one.form(row.get(one.key)) for one in formatting.MEASURES)]
-            for row in self.means()
+            for row in means
         ]
         caption = f"{self.trace!r} on {self.cluster.name}"
         caption += f". {self._counted}" if self._counted else ""
         return table(titles, rows, caption=caption, best=best)
 
 
-def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def means(rows: Sequence[Mapping[str, Any]]) -> list[MeanRow]:
     """Return one row per policy, in the order of first runs: each number averaged over the seeds.
 
     Parameters
@@ -328,13 +333,11 @@ def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             if key in ("policy", "seed", "trace_seed") or len(known) < len(values):
                 continue
             mean[key] = known[0] if len(runs) == 1 else sum(known) / len(known)
-        averaged.append(mean)
+        averaged.append(cast("MeanRow", mean))
     return averaged
 
 
-def leaders(
-    rows: Sequence[dict[str, Any]], means: Sequence[dict[str, Any]], measure: formatting.Measure
-) -> list[bool]:
+def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measure) -> list[bool]:
     """Tell which policies are the best of a column.
 
     With five seeds or more these are the best and all that do not differ from it significantly.
@@ -359,7 +362,7 @@ def leaders(
     return marks if not all(marks) else [False] * len(marks)
 
 
-def seeds_said(rows: Sequence[dict[str, Any]], log_hashes: Sequence[str]) -> str:
+def seeds_said(rows: Sequence[Mapping[str, Any]], log_hashes: Sequence[str]) -> str:
     """Say so if there are several seeds and they change no run; else nothing.
 
     Parameters
@@ -380,7 +383,7 @@ def seeds_said(rows: Sequence[dict[str, Any]], log_hashes: Sequence[str]) -> str
     return f"The {len(seeds)} seeds change nothing: every run of a policy is the same{hint}."
 
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 Name = Callable[[str], str]
 
 

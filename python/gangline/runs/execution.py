@@ -8,7 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gangline.runs.result import Result
     from gangline.runs.spec import RunSpec
     from gangline.runs.store import Store
+    from gangline.runs.summary import Facts
     from gangline.trace.jobs.table import Trace
     from gangline.trace.reference import TraceReference
 
@@ -58,7 +59,7 @@ class Run(NamedTuple):
     spec: RunSpec
     policy: PolicyLike | None = None
     """In place of that of the spec: the object of a policy in Python."""
-    keys: Any = None
+    keys: object = None
     """What the caller tells it by."""
 
 
@@ -418,7 +419,7 @@ class World:
         """Repeat a run with its segments and record why some jobs wait."""
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
 
-    def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> dict[str, Any]:
+    def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> Facts:
         """Return what a result says of a run beside its spec, as far as it is known before."""
         from gangline.runs import estimates
 
@@ -434,7 +435,8 @@ class World:
         if options.estimates != estimates.EXACT and estimates.reads_durations(chosen):
             policy["estimates"] = options.estimates
         noted = {name: count for name, count in notes.items() if count}
-        return {**self._unchanging, "policy": policy, "notes": noted}
+        facts = {**self._unchanging, "policy": policy, "notes": noted}
+        return cast("Facts", facts)
 
     @cached_property
     def _unchanging(self) -> dict[str, Any]:

@@ -89,8 +89,7 @@ def override(cluster: Cluster, sharing: Mapping[str, object] | None) -> Cluster:
     if not sharing:
         return cluster
     data = cluster.to_dict()
-    data["sharing"] = {**data.get("sharing", {}), **sharing}
-    return Cluster.from_dict(data)
+    return Cluster.from_dict({**data, "sharing": {**data.get("sharing", {}), **sharing}})
 
 
 def distinct(field: str, values: Iterable[T]) -> list[T]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gangline.cluster.description import Cluster
-    from gangline.runs.summary import RunSummary
+    from gangline.runs.summary import RunSummary, SpecDict
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["load_result"]
@@ -62,7 +62,7 @@ def load_result(folder: str | PathLike[str]) -> Result:
     known = {key: math.nan if value is None else value for key, value in summary.items()}
     return Result(
         cast("RunSummary", known),
-        spec,
+        cast("SpecDict", spec),
         jobs=reader("jobs"),
         timeline=reader("timeline"),
         segments=reader("segments") if "segments.parquet" in files else None,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline import _core
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.lp.highs import F64
     from gangline.runs.arrival_window import Window
@@ -161,7 +162,7 @@ class OfferedLoad:
         is_near = self.load is not None and _NEAR <= self.load < 1.0
         return self.middle if is_near and not self.is_light else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return the fields as plain values; windows only if there are some."""
         fields = {**vars(self), "by_type": dict(self.by_type), "middle": self.steady_window}
         return {
@@ -171,10 +172,13 @@ class OfferedLoad:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> OfferedLoad:
+    def from_dict(cls, fields: Mapping[str, Json]) -> OfferedLoad:
         """Return the load with these fields."""
-        windows = {name: tuple(fields[name]) for name in _WINDOWS if fields.get(name) is not None}
-        return cls(**{**fields, **windows})
+        known: dict[str, Any] = {**fields}
+        for name in _WINDOWS:
+            if known.get(name) is not None:
+                known[name] = tuple(known[name])
+        return cls(**known)
 
     def text(self) -> str:
         """Return the load for a table with two decimals, or `–` where it is undefined."""

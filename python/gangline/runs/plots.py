@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gangline.runs.summary import RunRow, RunSummary
+
     _Floats: TypeAlias = npt.NDArray[np.float64]
     _Pairs: TypeAlias = list[tuple[str, _Floats]]
 
@@ -55,7 +57,7 @@ class Drawn(Protocol):
     """The figures of a `Result`."""
 
     @property
-    def summary(self) -> Mapping[str, Any]:
+    def summary(self) -> RunSummary:
         """The numbers of the run."""
 
     @property
@@ -80,7 +82,7 @@ class Compared(Protocol):
         """Its runs."""
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Sequence[RunRow]:
         """A summary per run."""
 
     @property

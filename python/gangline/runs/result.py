@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gangline.runs.inputs import Progress
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.spec import RunSpec
-    from gangline.runs.summary import RunSummary
+    from gangline.runs.summary import Facts, RunSummary, SpecDict
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["Result"]
@@ -62,7 +62,7 @@ class Result:
     def __init__(
         self,
         summary: RunSummary,
-        spec: dict[str, Any],
+        spec: SpecDict,
         *,
         jobs: Callable[[], pa.Table],
         timeline: Callable[[], pa.Table],
@@ -88,7 +88,7 @@ class Result:
         output: _core.RunOutput,
         *,
         spec: RunSpec,
-        facts: dict[str, Any],
+        facts: Facts,
         cluster: Cluster,
         trace: Trace,
         load: OfferedLoad | None,
@@ -103,7 +103,7 @@ class Result:
         """
         report = output.solver()
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
-        said = spec.to_dict()
+        said: dict[str, Any] = spec.to_dict()
         keys = said.pop("cluster")  # in the form of JSON already, and large
         policy = {**said["policy"], "params": spec.policy.params, **facts["policy"]}
         if output.copy_gpus() != "gang":
@@ -127,7 +127,7 @@ class Result:
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
             cast("RunSummary", summary),  # tests hold its keys against the type
-            {**finite(known), "cluster": keys},  # as a saved one is read back
+            cast("SpecDict", {**finite(known), "cluster": keys}),  # as a saved one is read back
             jobs=lambda: result_tables.jobs(output.jobs(), trace),
             timeline=lambda: result_tables.timeline(output.timeline(), types),
             segments=(lambda: result_tables.segments(output.segments(), trace))

@@ -232,7 +232,7 @@ class Simulation:
         self._require_future("capacity", (row["at_s"] for row in scaled if "at_s" in row))
         spec, world = self._run.spec, self._world
         trace = world.trace if jobs is None else self._with(jobs)
-        data = world.cluster.to_dict()
+        data: dict[str, Any] = {**world.cluster.to_dict()}
         if failed:
             known = data.get("failures", {})
             data["failures"] = {**known, "table": [*known.get("table", ()), *failed]}

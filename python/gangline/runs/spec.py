@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from gangline._support.builtin_values import finite, flaw
+from gangline._support.builtin_values import Json, finite, flaw
 from gangline.errors import ResultError
 from gangline.files.decode import wrong_shape
 from gangline.files.json_files import check_seal, decode
@@ -71,10 +71,10 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """
 
     trace: TraceReference
-    cluster: dict[str, Any]
+    cluster: dict[str, Json]
     policy: PolicyReference
     seed: int
-    options: dict[str, Any]
+    options: dict[str, Json]
     gangline: str
     versions: dict[str, str]
 
@@ -106,7 +106,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @classmethod
     def of(
         cls,
-        cluster: dict[str, Any],
+        cluster: dict[str, Json],
         trace: TraceReference,
         policy: PolicyReference,
         options: CheckedOptions,
@@ -130,7 +130,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, path: str | None = None) -> RunSpec:
+    def from_dict(cls, data: Mapping[str, object], *, path: str | None = None) -> RunSpec:
         """Return the spec in the content of a `spec.json`; what a run adds to it is left out.
 
         Raises
@@ -164,7 +164,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         data, file = read_spec(path)
         return cls.from_dict(data, path=str(file))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return the keys as plain values, as `spec.json` holds them."""
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 

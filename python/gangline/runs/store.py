@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -19,6 +19,7 @@ from gangline.runs.offered_load import known
 if TYPE_CHECKING:
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.result import Result
+    from gangline.runs.summary import RunSummary
 
 __all__ = ["SAVED", "Store"]
 
@@ -123,9 +124,10 @@ class Store:
         message = f"{self.place(digest)}: was removed while it was written; run the sweep again"
         raise ResultError(message, path=str(self.place(digest)))
 
-    def summary(self, digest: str) -> dict[str, Any] | None:
+    def summary(self, digest: str) -> RunSummary | None:
         """Return the summary of a result, None if it is not there."""
-        return self._read(digest, "summary.json", dict[str, Any])
+        found = self._read(digest, "summary.json", dict[str, Any])
+        return None if found is None else cast("RunSummary", found)
 
     def log_hash(self, digest: str) -> str | None:
         """Return the hash of the events of a result, None if it is not there."""

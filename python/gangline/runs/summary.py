@@ -1,10 +1,26 @@
-"""The numbers of a run, as a type: what docs/reference/columns.md lists under `summary`."""
+"""What a result says of a run, as types: the numbers of its summary, and its spec.
+
+docs/reference/columns.md explains the keys.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, Required, TypedDict
 
-__all__ = ["RunSummary", "SummaryKey"]
+if TYPE_CHECKING:
+    from gangline._support.builtin_values import Json
+    from gangline.cluster.schema import ClusterDict
+
+__all__ = [
+    "Facts",
+    "MeanRow",
+    "PolicyEntry",
+    "RunRow",
+    "RunSummary",
+    "SpecDict",
+    "SummaryKey",
+    "TraceEntry",
+]
 
 
 class _Always(TypedDict):
@@ -73,6 +89,86 @@ class RunSummary(_Always, total=False):
     shares_refused: int
     sub_batch_starts: int
     solver_s: float
+
+
+class RunRow(RunSummary, total=False):
+    """A row per run: policy, seed, and every summary key.
+
+    `trace_seed` is the seed that drew the trace, where several were drawn.
+    """
+
+    policy: Required[str]
+    seed: Required[int]
+    trace_seed: int
+
+
+class MeanRow(RunSummary, total=False):
+    """A row per policy: the mean of each summary key over the runs of all seeds.
+
+    A key without a number in some run is left out.
+    """
+
+    policy: Required[str]
+    seeds: Required[int]
+
+
+class PolicyEntry(TypedDict, total=False):
+    """What `Result.spec` says of the policy."""
+
+    name: Required[str]
+    label: Required[str]
+    params: Required[dict[str, Json]]
+    knowledge: str
+    python: str
+    alias: str
+    estimates: str
+    copy_gpus: str
+
+
+class TraceEntry(TypedDict, total=False):
+    """What `Result.spec` says of the trace."""
+
+    path: Required[str]
+    source: str
+    format: str
+    options: dict[str, Json]
+    inputs: dict[str, str]
+    jobs: Required[int]
+    sha256: Required[str]
+    metadata: dict[str, str]
+    notes: dict[str, int]
+
+
+class SpecDict(TypedDict, total=False):
+    """The content of `spec.json`: the recipe of a run, and what the run adds to it."""
+
+    digest: str
+    gangline: Required[str]
+    versions: Required[dict[str, str]]
+    seed: Required[int]
+    policy: Required[PolicyEntry]
+    trace: Required[TraceEntry]
+    cluster: Required[ClusterDict]
+    sharing: dict[str, Json]
+    options: Required[dict[str, Json]]
+    notes: dict[str, int]
+    memory_model: Literal["trace", "ignored"]
+    offered_load: dict[str, Json]
+    log_hash: Required[str]
+    outcome: str
+    counters: dict[str, int]
+    solver: dict[str, Json]
+    measured: dict[str, float]
+
+
+class Facts(TypedDict, total=False):
+    """What a result says of a run beside its recipe, as far as it is known before the run."""
+
+    policy: Required[dict[str, str]]
+    trace: Required[dict[str, Json]]
+    notes: Required[dict[str, int]]
+    memory_model: Required[Literal["trace", "ignored"]]
+    sharing: dict[str, Json]
 
 
 SummaryKey = Literal[

@@ -22,6 +22,7 @@ from gangline.runs.explain.face import row_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import PolicyLike
     from gangline.runs.execution import Run, Worlds
@@ -144,7 +145,7 @@ class WhatIf:
         cells = [_with_change(now, before, is_base=row is base) for now, before in times]
         return [row.change, *cells]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values; None for what did not happen."""
         data = {"job_id": self.job_id, "policy": self.policy, "notes": self.notes}
         return finite({**data, "rows": [asdict(row) for row in self.rows]})  # type: ignore[no-any-return]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gangline.policies.choice import PolicyLike
+    from gangline.runs.inputs import ClusterLike, TraceLike
     from gangline.runs.result import Result
     from gangline.testing.laws import Law
     from gangline.testing.worlds import WorldLike
@@ -36,7 +37,7 @@ def check_policy(
     worlds: int | Iterable[WorldLike] | None = None,
     *,
     laws: Iterable[str | Law] = (),
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
     max_share: int | None = None,
     max_events: int | None = None,
     seed: int = 0,
@@ -158,7 +159,7 @@ def counterexample(
     worlds: int = 1000,
     *,
     laws: Iterable[str | Law] = (),
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
     max_share: int | None = None,
     max_events: int | None = None,
     seed: int = 0,
@@ -197,7 +198,7 @@ class _Trial:
 
     policy: PolicyLike
     laws: Sequence[Law]
-    params: Mapping[str, Any] | None
+    params: Mapping[str, object] | None
     max_share: int | None
     max_events: int | None
 
@@ -211,11 +212,11 @@ class _Trial:
         from gangline.cluster.description import Cluster
         from gangline.runs.execution import Worlds
 
-        cluster, trace, options = world
+        cluster, trace, given = _parts(world)
         here = Worlds()
-        is_ours = options.get("until_s") is None and options.get("max_events") is None
+        is_ours = given.get("until_s") is None and given.get("max_events") is None
         drops = {"on_infeasible": "drop"} if isinstance(world, World) else {}
-        options = {**drops, **options, "segments": True, "check_invariants": True}
+        options: dict[str, Any] = {**drops, **given, "segments": True, "check_invariants": True}
         options |= {"max_events": self.max_events} if is_ours else {}
         run = here.take(cluster, trace, self.policy, params=self.params, **options)
         results: list[Result] = []
@@ -270,7 +271,8 @@ class _Trial:
         if "sharing" in self._needs:
             world.cluster_keys.setdefault("sharing", {"xi": 1.5})
         if "price_per_hour" in self._needs:
-            for row in world.cluster_keys["gpu_types"]:
+            keys: dict[str, Any] = world.cluster_keys
+            for row in keys["gpu_types"]:
                 row.setdefault("price_per_hour", 1.0)
 
     @cached_property
@@ -290,6 +292,12 @@ class _Trial:
         except Exception:  # noqa: BLE001 - of the user's code: the drawn worlds tell more of it
             return set()
         return set()
+
+
+def _parts(world: WorldLike) -> tuple[ClusterLike, TraceLike, Mapping[str, Any]]:
+    if isinstance(world, World):
+        return world.cluster, world.trace, world.options
+    return world
 
 
 def _unfinished(result: Result) -> str:

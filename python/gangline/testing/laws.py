@@ -22,8 +22,9 @@ from gangline.errors import OptionError
 from gangline.testing.safety import claims_broken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.runs.result import Result
     from gangline.trace.jobs.table import Trace
@@ -145,7 +146,7 @@ class Evidence:
 
     cluster: Cluster
     trace: Trace
-    options: dict[str, Any]
+    options: Mapping[str, Json]
     result: Result
     simulate: Callable[..., Result]
     max_share: int | None = None
@@ -319,7 +320,8 @@ def _done_at(spans: list[tuple[float, float, float]], work: float) -> float | No
 def _seed(evidence: Evidence) -> Measured:
     if evidence.cluster.to_dict().get("failures", {}).get("mtbf_hours"):
         return NOTHING  # the seed draws the outages
-    seed = int(evidence.options.get("seed", 0))
+    given: Mapping[str, Any] = evidence.options
+    seed = int(given.get("seed", 0))
     other = evidence.simulate(seed=seed + 1)
     if other.segments.equals(evidence.result.segments):
         return NOTHING

@@ -100,10 +100,9 @@ def _count(number: int, what: str) -> str:
 
 def headline(world: World, error: BaseException) -> str:
     """Return how large the world is, and what goes wrong there."""
-    servers = sum(block["count"] for block in world.cluster_keys["servers"])
-    gpus = sum(block["count"] * block["gpus"] for block in world.cluster_keys["servers"])
+    gpus = _sizes(world)
     size = ", ".join(
-        [_count(len(world.jobs), "job"), _count(servers, "server"), _count(gpus, "GPU")]
+        [_count(len(world.jobs), "job"), _count(len(gpus), "server"), _count(sum(gpus), "GPU")]
     )
     broken = getattr(error, "broken", None)
     if isinstance(error, StalledError) and vars(error).get("waiting"):
@@ -128,7 +127,8 @@ def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) 
         Jobs that wait when the run ends, and would go on waiting.
     """
     segments = [] if result is None else result.segments.to_pylist()
-    arrivals = {row["job_id"]: float(row["arrival_s"]) for row in world.jobs}
+    jobs: list[dict[str, Any]] = world.jobs
+    arrivals = {row["job_id"]: float(row["arrival_s"]) for row in jobs}
     ends = [row["end_s"] for row in segments] + list(arrivals.values())
     step = _step(max(ends))
     width = max(1, math.ceil(max(ends) / step - 1e-9)) + (1 if for_ever else 0)
@@ -162,7 +162,7 @@ def _letters(names: Sequence[str]) -> dict[str, str]:
 
 def _sizes(world: World) -> list[int]:
     """Return the GPUs of each server."""
-    blocks = world.cluster_keys["servers"]
+    blocks: Any = world.cluster_keys["servers"]
     return [block["gpus"] for block in blocks for _ in range(block["count"])]
 
 

@@ -7,7 +7,7 @@ to the nanosecond.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gangline.analysis.audit.findings import RULES
 from gangline.analysis.audit.inputs import columns_of, jobs_per_gpu
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster.description import Cluster
     from gangline.runs.result import Result
+    from gangline.runs.summary import RunSummary
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["LAW_NAMES", "LawBroken", "broken_laws", "check_result"]
@@ -60,9 +61,9 @@ def broken_laws(
     trace: Trace,
     *,
     timeline: pa.Table | None = None,
-    summary: Mapping[str, Any] | None = None,
+    summary: RunSummary | Mapping[str, float] | None = None,
     outcome: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     max_share: int = 1,
     copy_gpus: str | int = "gang",
     work_conserving: bool = False,

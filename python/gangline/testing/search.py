@@ -120,7 +120,9 @@ def _without_parts(
 
 def _smaller(world: World) -> Iterator[World]:
     """Yield the world without one of its parts."""
-    keys, jobs, options = world.cluster_keys, world.jobs, world.options
+    keys: dict[str, Any] = world.cluster_keys
+    jobs: list[dict[str, Any]] = world.jobs
+    options = world.options
     half = len(jobs) // 2
     if half > 1:
         yield replace(world, jobs=jobs[:half])

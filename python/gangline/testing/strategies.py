@@ -381,7 +381,8 @@ def contended_worlds(draw: st.DrawFn) -> World:
         With a network whose up-links are shared by max-min fairness or by the peak rule.
     """
     drawn = draw(worlds())
-    keys, jobs = drawn.cluster_keys, drawn.jobs
+    keys: dict[str, Any] = drawn.cluster_keys
+    jobs = drawn.jobs
     keys["servers"] = [
         {
             "count": draw(st.integers(2, 5)),
@@ -527,7 +528,7 @@ def iteration_worlds(draw: st.DrawFn) -> World:
         With a table `iter_time` in the cluster.
     """
     world = draw(sharing_worlds())
-    keys = world.cluster_keys
+    keys: dict[str, Any] = world.cluster_keys
     types = _types(keys)
     seconds = st.sampled_from([0.0, 0.01, 0.1, 0.5])
     rows: list[dict[str, Any]] = []
@@ -587,7 +588,8 @@ def elastic_worlds(draw: st.DrawFn, *, checkpoints: bool = False) -> World:
         With a table `elastic` in the cluster.
     """
     drawn = draw(worlds(checkpoints=checkpoints, random_failures=checkpoints))
-    keys, jobs = drawn.cluster_keys, drawn.jobs
+    keys: dict[str, Any] = drawn.cluster_keys
+    jobs: list[dict[str, Any]] = drawn.jobs
     kind = keys["gpu_types"][0]
     keys["gpu_types"] = [kind]
     for block in keys["servers"]:

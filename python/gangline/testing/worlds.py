@@ -8,20 +8,31 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from gangline.runs.options import RunOptions
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Unpack
 
     import pyarrow as pa
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import PolicyLike
-    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.inputs import ClusterLike, Progress, TraceLike
     from gangline.runs.result import Result
     from gangline.trace.jobs.table import Trace
 
-    WorldLike: TypeAlias = "World | tuple[ClusterLike, TraceLike, Mapping[str, Any]]"
+    WorldLike: TypeAlias = "World | tuple[ClusterLike, TraceLike, RunOptions]"
 
 __all__ = ["World", "small_worlds"]
+
+
+class SimulateKeywords(RunOptions, total=False):
+    """Arguments of `gangline.simulate` besides cluster, trace and policy."""
+
+    params: Mapping[str, object] | None
+    progress: bool | Progress
 
 
 @dataclass(frozen=True)
@@ -56,9 +67,9 @@ class World:
     1
     """
 
-    cluster_keys: dict[str, Any]
-    jobs: list[dict[str, Any]]
-    options: dict[str, Any] = field(default_factory=dict)
+    cluster_keys: dict[str, Json]
+    jobs: list[dict[str, Json]]
+    options: dict[str, Json] = field(default_factory=dict)
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -74,10 +85,10 @@ class World:
 
         return Trace.from_arrow(_table(self.jobs))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Cluster | Trace | dict[str, Json]]:
         return iter((self.cluster, self.trace, self.options))
 
-    def simulate(self, policy: PolicyLike, **more: Any) -> Result:
+    def simulate(self, policy: PolicyLike, **more: Unpack[SimulateKeywords]) -> Result:
         """Simulate the world under a policy, with its options and more of them.
 
         Parameters
@@ -94,7 +105,7 @@ class World:
         """
         from gangline.runs.simulate import simulate
 
-        given = {"segments": True, **self.options, **more}
+        given: dict[str, Any] = {"segments": True, **self.options, **more}
         result = simulate(self.cluster, self.trace, policy, **given)
         if given["segments"]:
             self._runs[:] = [result]
@@ -127,7 +138,7 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
     )
 
 
-def small_worlds() -> list[tuple[Cluster, Trace, dict[str, Any]]]:
+def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
     """Return worlds that are small and awkward, where every gang fits on one server.
 
     Ties, mixed servers, overheads, failures and checkpoints, each with and without the other;
@@ -145,7 +156,7 @@ def small_worlds() -> list[tuple[Cluster, Trace, dict[str, Any]]]:
     tight, mixed, broken, racks, models, elastic = _clusters()
     few, many = (Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8)))
     labelled = Trace.from_arrow(_labelled(_jobs(40, 8)))
-    drop = {"on_infeasible": "drop"}  # for policies that do not serve every gang
+    drop: RunOptions = {"on_infeasible": "drop"}  # for policies that do not serve every gang
     return [
         (tight, few, {**drop}),
         (tight, few, {**drop, "restart_s": 7.0, "first_start_s": 2.0}),

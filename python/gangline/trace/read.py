@@ -190,7 +190,8 @@ def redrawn(reference: TraceReference, seed: int) -> TraceReference:
         message = f"{source or 'table'}: is not drawn by a generator, so it has no seed; take a"
         message += " `synth:` address, or leave the trace seeds out"
         raise TraceError(message, path=source)
-    return refer(with_seed(source, seed), **reference.options)
+    options: dict[str, Any] = reference.options
+    return refer(with_seed(source, seed), **options)
 
 
 def check_inputs(reference: TraceReference, trace: Trace) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from gangline._support import toml
+from gangline._support.builtin_values import Json  # noqa: TC001 - msgspec reads annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,11 +39,11 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     source: str = ""
     format: str = ""
-    options: dict[str, Any] = {}
+    options: dict[str, Json] = {}
     inputs: dict[str, str] = {}
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """The inputs that the jobs depend on: files count by their content, not by their place."""
         options = {
             name: self.inputs.get(name, value)

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
+import collections.abc
+import dataclasses
 import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, get_args
+import typing
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline.cluster.schema import Sharing
+from gangline import _core
+from gangline.cluster.schema import (
+    ClusterDict,
+    ClusterKeys,
+    GpuType,
+    GpuTypeDict,
+    ServerBlock,
+    ServerBlockDict,
+    Sharing,
+)
+from gangline.lp.instance import Settings, SolveSettings
 from gangline.runs import options as declared
+from gangline.runs import summary
 from gangline.runs.options import CheckedOptions
 from gangline.runs.summary import SummaryKey
+from gangline.trace.synth import bsbf_jobs, dally_jobs, gavel_jobs, hadar_jobs, keywords
 from meta.house import PACKAGE, ROOT
 from refusals import refused
 
@@ -44,6 +59,14 @@ plans = contest.plans
 trace = gl.read_trace(jobs)
 numbers = [trace.numbers(name) for name in ("gpus", "arrival_s")]
 columns = [trace.column(name) for name in trace.columns]
+label: str = result.spec["policy"]["label"]
+gpus: list[int] = [block["gpus"] for block in lab.to_dict()["servers"]]
+row_s: float = both.rows[0]["jct_mean_s"]
+first: str = both.means()[0]["policy"]
+drawn = gl.synth.philly(jobs=5, seed=1, arrivals="poisson", models=["bert"])
+shares = gl.lp.solve("gavel-las", rates=[[1.0]], scale=[1], capacity=[1], time_limit_s=9.0).shares
+world = gl.testing.World({"servers": []}, [{"job_id": "a", "gpus": 1}])
+again = world.simulate("fifo", until_s=9.0)
 done = gl.sweep({"grid": {"policy": ["fifo"]}}, save="summary", executor="local")
 """
 # One line, the code of the error, and what its message names.
@@ -71,6 +94,14 @@ WRONG = [
     ('gl.read_trace(jobs).numbers("duration")', "call-overload", "numbers"),
     ('gl.read_trace(jobs).numbers("model")', "call-overload", "numbers"),
     ('text: str = gl.read_trace(jobs).numbers("gpus")', "assignment", "int"),
+    ('gl.simulate(lab, jobs).spec["policies"]', "typeddict-item", "policies"),
+    ('seed: str = gl.simulate(lab, jobs).spec["seed"]', "assignment", "int"),
+    ('lab.to_dict()["servers"][0]["cpu"]', "typeddict-item", "cpu"),
+    ('gl.compare(lab, jobs, ["fifo"]).rows[0]["mean"]', "typeddict-item", "mean"),
+    ('gl.synth.pai(jobs=5, arrivals="static")', "arg-type", "arrivals"),
+    ("gl.synth.hadar(jobs=5, lam=1.0)", "call-arg", "lam"),
+    ('gl.lp.solve("gavel-las", rates=[], scale=[], capacity=[], limit_s=9)', "call-arg", "limit_s"),
+    ('gl.testing.World({}, []).simulate("fifo", until=9.0)', "call-arg", "until"),
     ('options: gl.RunOptions = {"restart": 30}', "typeddict-unknown-key", "restart"),
 ]
 
@@ -129,17 +160,73 @@ def test_a_slip_at_run_time_names_the_option(name: str, snapshot: Snapshot) -> N
 def test_the_summary_has_the_keys_of_its_type(policy: str) -> None:
     for cluster, trace, options in gl.testing.small_worlds():
         try:
-            summary = dict(gl.simulate(cluster, trace, policy, **options).summary)
+            found = dict(gl.simulate(cluster, trace, policy, **options).summary)
         except gl.PolicyError:
             continue  # no world for this policy
         kinds = {key: str(kind) for key, kind in gl.RunSummary.__annotations__.items()}
-        assert gl.RunSummary.__required_keys__ <= set(summary) <= set(kinds)
-        for key, value in summary.items():
+        assert gl.RunSummary.__required_keys__ <= set(found) <= set(kinds)
+        for key, value in found.items():
             assert isinstance(value, int) is ("int" in kinds[key]), key
 
 
-def test_no_argument_of_a_public_function_is_any() -> None:
-    functions = [getattr(gl, name) for name in gl.__all__]
-    for function in filter(inspect.isfunction, functions):
-        for name, kind in function.__annotations__.items():
-            assert "Any" not in kind or name == "return", (function.__name__, name, kind)
+@pytest.mark.parametrize("shape", ["philly", "helios", "pai", "uniform"])
+def test_keywords_of_a_generator_of_the_core_are_its_parameters(shape: str) -> None:
+    rows = {row["name"]: row for row in _core.synth_parameters(shape)}
+    kind = keywords.UniformKeywords if shape == "uniform" else keywords.ShapeKeywords
+    names = {**vars(typing), **vars(collections.abc), "Models": object}
+    hints = get_type_hints(kind, None, names)
+    assert set(hints) == set(rows) - {"jobs", "seed"}
+    assert set(get_args(hints["arrivals"])) == set(rows["arrivals"]["choices"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        (keywords.GavelKeywords, gavel_jobs.GavelParameters),
+        (keywords.BsbfKeywords, bsbf_jobs.BsbfParameters),
+        (keywords.DallyKeywords, dally_jobs.BatchParameters),
+        (keywords.DallyPoissonKeywords, dally_jobs.PoissonParameters),
+        (keywords.DallyWeekKeywords, dally_jobs.WeekParameters),
+        (keywords.HadarKeywords, hadar_jobs.HadarParameters),
+    ],
+)
+def test_keywords_of_a_generator_are_its_parameters(kind: type, parameters: type) -> None:
+    fields = {field.name for field in msgspec.structs.fields(parameters)}
+    assert set(kind.__annotations__) == fields - {"jobs", "seed"}
+
+
+def test_settings_of_a_solve_are_those_there_are() -> None:
+    settings = {field.name for field in dataclasses.fields(Settings)}
+    assert set(SolveSettings.__annotations__) == {*settings, "partitions"}
+
+
+def test_the_keys_of_a_cluster_are_those_of_its_type() -> None:
+    pairs = ((ClusterDict, ClusterKeys), (GpuTypeDict, GpuType), (ServerBlockDict, ServerBlock))
+    for keys, struct in pairs:
+        assert set(keys.__annotations__) == set(struct.__struct_fields__), keys
+    for name in gl.Cluster.presets():
+        cluster = gl.Cluster.preset(name).to_dict()
+        assert ClusterDict.__required_keys__ <= set(cluster), name
+
+
+@pytest.mark.parametrize("policy", ["fifo", "gavel-las", "sjf-bsbf", "hadare"])
+def test_the_spec_has_the_keys_of_its_type(policy: str) -> None:
+    for cluster, trace, options in gl.testing.small_worlds():
+        try:
+            spec = gl.simulate(cluster, trace, policy, **options).spec
+        except gl.PolicyError:
+            continue  # no world for this policy
+        for keys, kind in (
+            (set(spec), summary.SpecDict),
+            (set(spec["policy"]), summary.PolicyEntry),
+            (set(spec["trace"]), summary.TraceEntry),
+        ):
+            assert kind.__required_keys__ <= keys <= set(kind.__annotations__), kind
+
+
+def test_rows_have_the_keys_of_their_type() -> None:
+    lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    found = gl.compare(lab, "synth:philly?jobs=10&seed=0&max_gpus=8", ["fifo"], trace_seeds=[0, 1])
+    row, mean = found.rows[0], found.means()[0]
+    assert set(row) - set(gl.RunSummary.__annotations__) == {"policy", "seed", "trace_seed"}
+    assert set(mean) - set(gl.RunSummary.__annotations__) == {"policy", "seeds"}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
+    from gangline._support.builtin_values import Json
     from gangline.analysis.audit.findings import Findings
     from gangline.analysis.audit.inputs import TableLike
     from gangline.runs.inputs import ClusterLike, TraceLike
@@ -72,7 +73,7 @@ class Audit:
         """Whether no rule is broken, and every required rule was looked at."""
         return not self.counts and not self.unmet
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values, as `gangline audit --json` prints them."""
         return {
             "ok": self.ok,

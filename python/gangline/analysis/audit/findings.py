@@ -156,14 +156,14 @@ class Findings:
         self,
         rule: str,
         table: str,
-        bad: npt.NDArray[Any],
+        bad: npt.NDArray[np.generic],
         what: Words,
         *,
-        job: npt.NDArray[Any] | None = None,
-        time: npt.NDArray[Any] | None = None,
-        server: npt.NDArray[Any] | None = None,
-        found: npt.NDArray[Any] | float | None = None,
-        allowed: npt.NDArray[Any] | float | None = None,
+        job: npt.NDArray[np.generic] | None = None,
+        time: npt.NDArray[np.generic] | None = None,
+        server: npt.NDArray[np.generic] | None = None,
+        found: npt.NDArray[np.generic] | float | None = None,
+        allowed: npt.NDArray[np.generic] | float | None = None,
     ) -> None:
         """Add the rows where `bad` holds; the columns are aligned with it.
 
@@ -223,9 +223,9 @@ class Findings:
         excess: Excess,
         what: Words,
         *,
-        job: npt.NDArray[Any],
-        time: npt.NDArray[Any],
-        server: npt.NDArray[Any] | None = None,
+        job: npt.NDArray[np.generic],
+        time: npt.NDArray[np.generic],
+        server: npt.NDArray[np.generic] | None = None,
     ) -> None:
         """Add stretches in which too much was held; job, time and server are by event."""
         at = excess.at

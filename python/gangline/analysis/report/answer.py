@@ -17,12 +17,12 @@ from gangline.runs.offered_load import known
 from gangline.runs.premises import merged, reminder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gangline.analysis.report.digest import Digest
     from gangline.runs.offered_load import OfferedLoad
 
-    Row = dict[str, Any]
+    Row = Mapping[str, Any]
 
 __all__ = ["is_repeated", "loads", "on_top", "recommendation"]
 

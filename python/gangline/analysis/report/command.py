@@ -12,7 +12,7 @@ from gangline._support.builtin_values import finite
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gangline.analysis.report.digest import Digest
 
@@ -124,7 +124,7 @@ def without_folders(value: Any, key: str = "") -> Any:
     return _INSIDE.sub("", value)
 
 
-def cluster_argument(cluster: dict[str, Any]) -> str:
+def cluster_argument(cluster: Mapping[str, Any]) -> str:
     """Return what names the cluster: a preset or `8x8xA100`; else the name of the file to write."""
     from gangline.cluster.description import Cluster
     from gangline.cluster.short_form import keys_of_text
@@ -152,7 +152,7 @@ def json_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _trace(trace: dict[str, Any]) -> list[str] | None:
+def _trace(trace: Mapping[str, Any]) -> list[str] | None:
     path = str(trace["path"])
     given = json_object(trace["metadata"].get("options", "{}"))
     if path.startswith("synth:"):

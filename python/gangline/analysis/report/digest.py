@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from gangline._support.builtin_values import Json
     from gangline.runs.explain.face import Again
     from gangline.runs.premises import Lack
     from gangline.runs.result import Result
+    from gangline.runs.summary import RunSummary, SpecDict
 
     Bools = npt.NDArray[np.bool_]
     Floats = npt.NDArray[np.float64]
@@ -198,8 +200,8 @@ class Digest:
     1.0
     """
 
-    spec: dict[str, Any]
-    summary: Mapping[str, Any]
+    spec: SpecDict
+    summary: RunSummary
     curves: dict[str, Floats]
     lines: dict[str, Steps]
     gangs: list[Group]
@@ -255,7 +257,7 @@ class Digest:
         return {name: held / total for name, held in self.busy_gpu_s.items()}
 
     @property
-    def changed(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Json]:
         """Parameters that differ from the policy's defaults; all of a policy of one's own."""
         from gangline.policies.registry import find, presets, registry
 
@@ -396,7 +398,7 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
     return Steps(edges[:-1], np.clip(mean, low, high), low, high)
 
 
-def gpus_by_type(cluster: dict[str, Any]) -> dict[str, int]:
+def gpus_by_type(cluster: Mapping[str, Any]) -> dict[str, int]:
     """Return the GPUs of each type that the cluster of a spec has."""
     counts: dict[str, int] = {}
     for block in cluster["servers"]:

@@ -15,9 +15,10 @@ from gangline.analysis.report._svg import short, square, still
 from gangline.analysis.report.tables import Table, hours, of, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gangline.analysis.report.digest import Digest, Loss
+    from gangline.cluster.network import LocalityRow
 
 __all__ = ["Heat", "bars", "content", "heat", "heats", "losses"]
 
@@ -99,7 +100,7 @@ def heats(run: Digest) -> tuple[list[Heat], str]:
         rows = network.locality_factors(cluster, models=models[:_MODELS_SHOWN], gpus=sizes)
     except GanglineError as error:
         return [], f"The matrix of locality factors cannot be drawn from this result: {error}"
-    by_type: dict[str, list[dict[str, Any]]] = {}
+    by_type: dict[str, list[LocalityRow]] = {}
     for row in rows:
         by_type.setdefault(row["gpu_type"], []).append(row)
     alike: dict[str, tuple[list[str], Heat]] = {}
@@ -111,7 +112,7 @@ def heats(run: Digest) -> tuple[list[Heat], str]:
     return [Heat(", ".join(names), one.sizes, one.rows) for names, one in alike.values()], ""
 
 
-def _matrix(rows: Sequence[dict[str, Any]]) -> Heat:
+def _matrix(rows: Sequence[Mapping[str, Any]]) -> Heat:
     sizes = tuple(sorted({row["gpus"] for row in rows}))
     kept = {(row["model"], row["tier"], row["gpus"]): row["locality"] for row in rows}
     places = dict.fromkeys((row["model"], row["tier"]) for row in rows)

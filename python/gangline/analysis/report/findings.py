@@ -15,7 +15,7 @@ from gangline.runs import comparison
 from gangline.runs.explain.reasons import HEAD_OF_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gangline.analysis.report.digest import Digest
 
@@ -137,13 +137,13 @@ def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
     ]
 
 
-def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one row per policy: averages over the seeds, but shares of what there was in all.
 
     A mean of `behind_head` over seeds would count a run in which jobs hardly waited like any other,
     and contradict the mean waiting beside it; so would a mean of those who took GPUs.
     """
-    found = comparison.means(rows)
+    found: list[dict[str, Any]] = [{**mean} for mean in comparison.means(rows)]
     for mean in found:
         mine = [row for row in rows if row["policy"] == mean["policy"]]
         waited = [_known(row, "queue_mean_s") * _known(row, "jobs") for row in mine]
@@ -154,7 +154,9 @@ def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _shared(rows: Sequence[dict[str, Any]], key: str, whole: Sequence[float]) -> dict[str, float]:
+def _shared(
+    rows: Sequence[Mapping[str, Any]], key: str, whole: Sequence[float]
+) -> dict[str, float]:
     """Return a share of the sum of `whole`, given the share in each row; nothing if none has."""
     parts = [(row.get(key, math.nan), one) for row, one in zip(rows, whole, strict=True)]
     known = [(part, one) for part, one in parts if one and math.isfinite(part)]
@@ -162,7 +164,7 @@ def _shared(rows: Sequence[dict[str, Any]], key: str, whole: Sequence[float]) ->
     return {key: sum(part * one for part, one in known) / total} if total else {}
 
 
-def reasons(means: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def reasons(means: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return rows with the keys of `REASONS`."""
     rows = []
     for row in means:
@@ -175,7 +177,7 @@ def reasons(means: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def gpu_time(row: dict[str, Any]) -> dict[str, float]:
+def gpu_time(row: Mapping[str, Any]) -> dict[str, float]:
     """Split all GPU time until the last finish into parts that sum to one.
 
     The losses are fractions of the time held, which counts a shared GPU once for each job on it.
@@ -195,7 +197,7 @@ def gpu_time(row: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _known(row: dict[str, Any], key: str) -> float:
+def _known(row: Mapping[str, Any], key: str) -> float:
     value = row.get(key)
     is_number = isinstance(value, (int, float)) and value == value
     return max(float(value), 0.0) if is_number else 0.0  # type: ignore[arg-type]

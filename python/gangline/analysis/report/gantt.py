@@ -15,6 +15,8 @@ from gangline.runs.explain.free import slots_of
 from gangline.runs.explain.life import Segments
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -225,10 +227,11 @@ def _pauses(
     consolidation if there are several. The time of a consolidation depends on the size of the
     parameters, which is in no table. It is worked out from the total of the job.
     """
-    params = result.spec["policy"].get("params", {})
+    params: Mapping[str, Any] = result.spec["policy"].get("params", {})
     if "c0_s" not in params:
         return None
-    options, total = result.spec["options"], result.jobs["overhead_s"][job].as_py()
+    options: Mapping[str, Any] = result.spec["options"]
+    total = result.jobs["overhead_s"][job].as_py()
     _, round_of, copies = np.unique(start, return_inverse=True, return_counts=True)
     opening = np.where(np.bincount(round_of, is_fresh) > 0, _restarts(result)[job], 0.0)
     opening[0] = float(options.get("first_start_s") or 0.0)
@@ -249,7 +252,7 @@ def _pauses(
 
 def _restarts(result: Result) -> Floats:
     """Return for each job what a restart costs by the options of the run."""
-    options = result.spec["options"]
+    options: Mapping[str, Any] = result.spec["options"]
     usual = float(options.get("restart_s") or 0.0)
     by_model: dict[str, float] = options.get("restart_by_model") or {}
     if not by_model:
@@ -265,7 +268,7 @@ def _prices(
     length: Floats,
     total: Floats,
 ) -> Floats:
-    options = result.spec["options"]
+    options: Mapping[str, Any] = result.spec["options"]
     later = _restarts(result)[owner]
     price = np.where(is_first, float(options.get("first_start_s") or 0.0), later)
     if options.get("restart_s") is not None or options.get("first_start_s") is not None:

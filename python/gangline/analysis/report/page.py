@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gangline._support.statistics import Spread, Standing
     from gangline.analysis.report.charts import Chart
     from gangline.analysis.report.digest import Digest
+    from gangline.runs.summary import SpecDict
 
 __all__ = [
     "REPORT",
@@ -124,10 +125,10 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     return document(title, body)
 
 
-def _shown(spec: dict[str, Any]) -> dict[str, Any]:
+def _shown(spec: SpecDict) -> SpecDict:
     """Return a spec without paths of the machine, and with a label that can be read."""
-    spec = without_folders(spec)
-    return {**spec, "policy": {**spec["policy"], "label": _cut(spec["policy"]["label"])}}
+    shown: SpecDict = without_folders(spec)
+    return {**shown, "policy": {**shown["policy"], "label": _cut(shown["policy"]["label"])}}
 
 
 def footer(version: str) -> str:
@@ -233,7 +234,7 @@ def _cluster_name(run: Digest) -> str:
     return str(run.spec["cluster"].get("name", "cluster"))
 
 
-def _gpus(cluster: dict[str, Any]) -> str:
+def _gpus(cluster: Mapping[str, Any]) -> str:
     counts = gpus_by_type(cluster)
     servers = sum(block["count"] for block in cluster["servers"])
     if len(counts) == 1:
@@ -260,7 +261,7 @@ def _warnings(runs: Sequence[Digest]) -> list[str]:
     return lines
 
 
-def _identity(spec: dict[str, Any], key: str) -> str:
+def _identity(spec: Mapping[str, Any], key: str) -> str:
     if key != "trace":
         return str(spec[key])
     # Draws of one trace with several seeds are meant to differ.
@@ -340,7 +341,7 @@ def _counted(trace: Mapping[str, Any], *, dropped: bool) -> str:
     return "; ".join(f"{n:,}: {said}" for n, said in meant)
 
 
-def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
+def _verdict(rows: Sequence[Mapping[str, Any]], drawn: Sequence[Digest]) -> str:
     means = comparison.means(rows)
     table = tables.ranked([run.label for run in drawn], means, words.MEASURES, rows)
     seeds = max(int(row["seeds"]) for row in means)
@@ -458,7 +459,7 @@ def _models(drawn: Sequence[Digest]) -> str:
 
 
 def _fairness(
-    drawn: Sequence[Digest], rows: Sequence[dict[str, Any]], blocks: dict[str, str]
+    drawn: Sequence[Digest], rows: Sequence[Mapping[str, Any]], blocks: dict[str, str]
 ) -> str:
     if not any(len(run.curves["ftf"]) for run in drawn):
         return ""

@@ -10,7 +10,7 @@ from gangline.analysis.report._svg import short, square, still
 from gangline.analysis.report.tables import Cell, Table, hours, of, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gangline.analysis.report.digest import Digest
     from gangline.analysis.report.pair_times import PairTime
@@ -23,7 +23,7 @@ _LABEL_CHARS = 17
 _SLANT = 92  # the last title of a column leans out of it
 
 
-def content(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> str:
+def content(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> str:
     """Return the section on shared GPUs as HTML; empty if no run shares any."""
     if not any(row.get("shares_started") for row in means):
         return ""
@@ -82,7 +82,7 @@ def _heats(known: Sequence[Digest]) -> str:
     )
 
 
-def totals(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> Table:
+def totals(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of what each policy shared; a dash where it shares nothing."""
     return tables.ranked([run.label for run in drawn], means, _TOTALS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangline._support.html import show, text
 from gangline.analysis.report.output import check_target, put
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write_tables"]
 
-Titled = tuple[str, "Sequence[str]", "Sequence[Sequence[Any]]"]
+Titled = tuple[str, "Sequence[str]", "Sequence[Sequence[Cell | str | float | None]]"]
 Picture = tuple[str, str, str]
 
 
@@ -86,7 +86,7 @@ def write_tables(
     return path
 
 
-def _cell(value: Any, column: int) -> Cell:
+def _cell(value: Cell | str | float | None, column: int) -> Cell:
     if isinstance(value, Cell):
         return value
     shown = f"<bdi>{text(show(value))}</bdi>"

@@ -13,7 +13,7 @@ from gangline.analysis.report.digest import gpus_by_type
 from gangline.runs import comparison
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gangline.analysis.report.digest import Digest
 
@@ -142,9 +142,9 @@ def _cell(cell: Cell, column: int) -> str:
 
 def ranked(
     labels: Sequence[str],
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
     columns: Sequence[words.Measure],
-    runs: Sequence[dict[str, Any]] = (),
+    runs: Sequence[Mapping[str, Any]] = (),
 ) -> Table:
     """Return a table of policies whose best values are marked.
 

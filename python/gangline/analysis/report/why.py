@@ -11,11 +11,11 @@ from gangline.analysis.report.tables import Cell, Table, of, text
 from gangline.analysis.report.waiting import REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gangline.analysis.report.digest import Digest
 
-    Row = dict[str, Any]
+    Row = Mapping[str, Any]
 
 __all__ = ["content"]
 

@@ -91,7 +91,7 @@ class ThroughputTable:
         self.notes = self._notes()
 
     @classmethod
-    def from_arrow(cls, data: Any, *, path: str = "table") -> ThroughputTable:
+    def from_arrow(cls, data: object, *, path: str = "table") -> ThroughputTable:
         """Take the native columns from any Arrow producer.
 
         Parameters
@@ -219,7 +219,7 @@ class ThroughputTable:
         self,
         gpu_types: Sequence[str],
         models: Sequence[str | None],
-        gpus: Sequence[int] | npt.NDArray[Any],
+        gpus: Sequence[int] | npt.NDArray[np.generic],
         *,
         batch_sizes: Sequence[int | None] | None = None,
         placement: str = "server",

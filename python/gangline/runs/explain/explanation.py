@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from gangline._support.builtin_values import finite
+from gangline._support.builtin_values import Json, finite
 from gangline.runs.explain.facts import Facts
 from gangline.runs.explain.page import html
 from gangline.runs.explain.words import text
@@ -50,7 +49,7 @@ class Explanation(Facts):
         The meaning of the `cause` of an interval, as a sentence with places for what it names.
     """
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values; instants in seconds, as in the tables, None for never."""
         data = {**vars(self), "wait_s": self.wait_s, "run_s": self.run_s, "text": str(self)}
         del data["reasons"]

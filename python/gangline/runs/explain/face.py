@@ -17,11 +17,11 @@ from gangline.runs.explain.free import Free, arrivals, free_of_segments, gpus_of
 from gangline.runs.explain.life import Segments
 from gangline.runs.explain.reasons import OF_TABLES
 from gangline.runs.explain.rows import Rows
-from gangline.runs.explain.stretches import Down, Stretch, stretches
+from gangline.runs.explain.stretches import Down, stretch_of, stretches
 from gangline.runs.spec import cluster_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gangline.runs.explain.life import Run, Wait
     from gangline.runs.explain.watched import Watched
     from gangline.runs.inputs import Progress
+    from gangline.runs.summary import SpecDict
 
     Floats = npt.NDArray[np.float64]
     Records = npt.NDArray[np.void]
@@ -43,7 +44,7 @@ _LOST = ("overhead_s", "comm_s", "share_s", "preemptions", "migrations")
 class Tables(Protocol):
     """The parts of a result that an explanation needs."""
 
-    spec: dict[str, Any]
+    spec: SpecDict
 
     @property
     def jobs(self) -> pa.Table:
@@ -172,7 +173,7 @@ def _repeated(
     return result, None, f"the run could not be repeated: {reason}"
 
 
-def _rule(policy: dict[str, Any]) -> str:
+def _rule(policy: Mapping[str, Any]) -> str:
     """Return what one of our policies does, and the estimates that it was given."""
     from gangline.policies.registry import registry
     from gangline.runs.estimates import given_to
@@ -274,7 +275,7 @@ class _Story:
         passed = self._passed_by(begin_s, end_s, free)
         parts: list[list[Rows[Any]]] = []
         for rows, time, make in (
-            (found, "start_s", partial(Stretch.of, self._reasons)),
+            (found, "start_s", partial(stretch_of, self._reasons)),
             (passed, "time_s", lambda name, _, *record: Passing(name, *record)),
         ):
             # those of a wait follow those of the one before it

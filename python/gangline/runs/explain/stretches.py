@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Records = npt.NDArray[np.void]
 
-__all__ = ["TIERS", "Down", "Stretch", "stretches"]
+__all__ = ["TIERS", "Down", "Stretch", "stretch_of", "stretches"]
 
 TIERS = ("server", "rack", "network")
 
@@ -102,26 +102,26 @@ class Stretch(NamedTuple):
         """Length."""
         return self.end_s - self.start_s
 
-    @classmethod
-    def of(cls, reasons: Mapping[str, Reason], job_id: str | None, *record: Any) -> Stretch:
-        """Return the interval of a record of `_STRETCH`; `reasons` are by name."""
-        decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
-        counted = reasons[cause].number
-        return cls(
-            start_s,
-            end_s,
-            STATES[state].name,
-            cause or None,
-            decided_s,
-            job_id,
-            gpus if gpus >= 0 else None,
-            TIERS[number] if counted == "tier" else None,
-            until_s,
-            number if counted == "copies" else None,
-            number if counted == "percent" and number >= 0 else None,
-            words or None,
-            *free,
-        )
+
+def stretch_of(reasons: Mapping[str, Reason], job_id: str | None, *record: Any) -> Stretch:
+    """Return the interval of a record of `_STRETCH`; `reasons` are by name."""
+    decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
+    counted = reasons[cause].number
+    return Stretch(
+        start_s,
+        end_s,
+        STATES[state].name,
+        cause or None,
+        decided_s,
+        job_id,
+        gpus if gpus >= 0 else None,
+        TIERS[number] if counted == "tier" else None,
+        until_s,
+        number if counted == "copies" else None,
+        number if counted == "percent" and number >= 0 else None,
+        words or None,
+        *free,
+    )
 
 
 class Down:

@@ -10,6 +10,8 @@ import numpy as np
 from gangline.runs.explain.reasons import OF_TABLES, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from gangline import _core
@@ -98,7 +100,7 @@ def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | Non
     >>> policy_types(chosen, gl.Trace.from_arrow(pa.table(jobs)), 0)
     {'V100'}
     """
-    params = chosen.params
+    params: Mapping[str, Any] = chosen.params
     match chosen.policy:
         case "slurm":
             by, types = "partition", params.get("partition_types") or {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangline._support import formatting
 from gangline._support.formatting import duration, listed, plural
@@ -14,6 +14,7 @@ from gangline.studies.advise.facts import Claim, Facts, signed
 if TYPE_CHECKING:
     from os import PathLike
 
+    from gangline._support.builtin_values import Json
     from gangline._support.statistics import Estimate
     from gangline.studies.advise.contenders import Contender
     from gangline.studies.advise.options import Option
@@ -107,7 +108,7 @@ class Advice(Facts):
             ]
         return said
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values, as `gangline advise --json` prints them."""
         return {
             "jobs": len(self.trace),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.studies.advise.contenders import Contender
     from gangline.studies.advise.parts import Parts
@@ -58,7 +59,7 @@ class Likeness:
         is_near = 1.0 / _ALIKE_FACTOR <= ratio <= _ALIKE_FACTOR
         return is_near and rank is not None and rank >= _ALIKE_RANKS
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             "policy": self.policy,
@@ -151,7 +152,7 @@ class Calibration:
             for one in self.rows
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             "policies": [one.to_dict() for one in self.rows],

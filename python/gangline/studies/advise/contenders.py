@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from gangline.policies.choice import ChosenPolicy
     from gangline.trace.jobs.table import Trace
@@ -86,22 +86,24 @@ def contender(policy: ChosenPolicy) -> Contender:
     entry: dict[str, Any] = next(
         (one for one in _core.registry() if one["name"] == policy.policy), {}
     )
+    params: Mapping[str, Any] = policy.params
     stops_jobs = entry.get("stops", _NO_CONDITION) != _NO_CONDITION
     return Contender(
         policy,
         needs_run_times=entry.get("durations", _NO_CONDITION) != _NO_CONDITION
-        or policy.params.get("limit_factor", 0.0) > 0.0,  # `slurm`: limits made of durations
+        or params.get("limit_factor", 0.0) > 0.0,  # `slurm`: limits made of durations
         stops_jobs=stops_jobs and not _is_told_to_stop_none(policy),
     )
 
 
 def _is_told_to_stop_none(policy: ChosenPolicy) -> bool:
     """Tell whether the parameters of a policy that can stop jobs let it stop none."""
+    params: Mapping[str, Any] = policy.params
     match policy.policy:
         case "slurm":
-            return not any((policy.params.get("qos_preempt") or {}).values())
+            return not any((params.get("qos_preempt") or {}).values())
         case "kueue":
-            queues = policy.params.get("queues") or []
+            queues = params.get("queues") or []
             rules = {queue.get(rule, "Never") for queue in queues for rule in ("within", "reclaim")}
             return rules <= {"Never"}
     return False

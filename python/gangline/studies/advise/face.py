@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from gangline.errors import GanglineError, OptionError, PolicyError, TraceError
 
@@ -129,6 +129,7 @@ def advise(
         raise PolicyError(message, field="base", value=base)
     if not len(jobs):
         raise TraceError(f"{jobs.path}: no job to advise on", path=jobs.path)
+    changed: dict[str, Any] = {name: value for name, value in options.items() if value}
     runs: dict[str, Any] = {**options, "on_infeasible": "drop"}
     parts = Parts.of(jobs.numbers("arrival_s"))
     found = calibrate(lab, jobs, chosen, parts, tolerance_s, runs)
@@ -155,7 +156,7 @@ def advise(
         prices=prices,
         load=outcomes[first, lab.servers_total].load,
         failed=failed,
-        run_options={name: value for name, value in options.items() if value},
+        run_options=changed,
         clusters=labs,
     )
 
@@ -207,7 +208,7 @@ def _carry_out(
     with showing(progress, "advise", len(labs) * len(chosen), 0) as tell:
         for done in carry_out(runs(), worlds, workers=workers):
             tell(done.error is not None)
-            label, size = done.run.keys
+            label, size = cast("tuple[str, int]", done.run.keys)
             if done.error is not None:
                 if not isinstance(done.error, GanglineError):
                     raise done.error

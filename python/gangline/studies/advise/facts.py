@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangline._support import formatting
 from gangline._support.formatting import brief, times
@@ -12,6 +12,7 @@ from gangline._support.formatting import brief, times
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gangline._support.builtin_values import Json
     from gangline._support.statistics import Estimate
     from gangline.cluster.description import Cluster
     from gangline.runs.offered_load import OfferedLoad
@@ -92,7 +93,7 @@ class Facts:
     prices: dict[str, float]
     load: OfferedLoad | None
     failed: dict[str, str]
-    run_options: dict[str, Any]
+    run_options: dict[str, Json]
     clusters: Mapping[int, Cluster]
 
     def __getitem__(self, key: tuple[str, int]) -> Option:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from gangline._support.builtin_values import Json
     from gangline._support.statistics import Estimate
     from gangline.runs.by_group import Groups
     from gangline.runs.offered_load import OfferedLoad
@@ -57,7 +58,7 @@ class Affected:
         most = max(self.base_s, self.wait_s)
         return abs(self.change_s) > max(_LEAST_S, _LEAST_SHARE * most)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return asdict(self)
 
@@ -120,7 +121,7 @@ class Option:
         """Users who wait longer, those who lose most time first."""
         return [one for one in reversed(self.users) if one.is_seen and one.change_s > 0.0]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             **asdict(self),

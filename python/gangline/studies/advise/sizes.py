@@ -9,7 +9,7 @@ from gangline.cluster.resize import divide
 from gangline.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gangline.cluster.description import Cluster
 
@@ -64,17 +64,15 @@ def resized(cluster: Cluster, servers: int) -> Cluster:
     data = cluster.to_dict()
     counts = divide([block.count for block in cluster.servers], servers)
     blocks = zip(data["servers"], counts, strict=True)
-    data["servers"] = [{**block, "count": count} for block, count in blocks if count]
-    data["name"] = _name(cluster, data, servers)
-    return Cluster.from_dict(data)
+    kept = [{**block, "count": count} for block, count in blocks if count]
+    name = _name(cluster, kept, servers)
+    return Cluster.from_dict({**data, "servers": kept, "name": name})
 
 
-def _name(cluster: Cluster, data: dict[str, object], servers: int) -> str:
+def _name(cluster: Cluster, blocks: Sequence[Mapping[str, object]], servers: int) -> str:
     """Return `6x8xA100` where that says all of the cluster."""
     from gangline.cluster.short_form import keys_of_text
 
-    blocks = data["servers"]
-    assert isinstance(blocks, list)
     short = ",".join(f"{one['count']}x{one['gpus']}x{one['gpu']}" for one in blocks)
     is_short = keys_of_text(cluster.name) if cluster.name[:1].isdigit() else None
     return short if is_short else f"{cluster.name} with {servers} servers"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from gangline._support.builtin_values import Json
     from gangline.policies.choice import PolicyLike
     from gangline.runs.spec import RunSpec
     from gangline.studies.bench.entries import Entry
@@ -91,7 +92,7 @@ class Bench:
         rows = [{"workloads": which, **row} for which, row in given]
         return pa.table({name: [row.get(name) for row in rows] for name in names})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values, the mean JCT of every run included."""
         from gangline import _core
         from gangline.runs.spec import versions

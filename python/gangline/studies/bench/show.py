@@ -22,18 +22,18 @@ _SHORT = (("rank", "{:.1f}"), ("speedup", "{:.2f}"))
 _LONG_S = 0.1  # from here on a tenth of a millisecond is no news
 
 
-def tables(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
+def tables(done: Bench) -> list[tuple[str, list[str], list[list[str | float | None]]]]:
     """Return titled tables, one per class of knowledge; real traces after those that ship."""
     return [(title, list(TITLES), [cells(row) for row in mine]) for title, mine in _groups(done)]
 
 
-def standings(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
+def standings(done: Bench) -> list[tuple[str, list[str], list[list[str | float | None]]]]:
     """Return the tables in fewer characters, for a line of 80: without the column of results."""
     titles = list(TITLES[:-1])
     return [(title, titles, [_short(row) for row in mine]) for title, mine in _groups(done)]
 
 
-def _short(row: Row) -> list[object]:
+def _short(row: Row) -> list[str | float | None]:
     place, policy, _, _, stops, run_ms, _ = cells(row)
     if row.get("failed"):
         run_ms = "failed"
@@ -43,7 +43,7 @@ def _short(row: Row) -> list[object]:
     return [place, policy, *between, stops, run_ms]
 
 
-def loads(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
+def loads(done: Bench) -> list[tuple[str, list[str], list[list[str | float | None]]]]:
     """Return a table of the offered loads, by workload and cluster; none if no run finished."""
     known = sorted({one["load"] for one in done.offered_loads})
     found: dict[tuple[str, str], dict[float, float]] = {}
@@ -51,7 +51,7 @@ def loads(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
         of = found.setdefault((one["workload"], one["cluster"]), {})
         of[one["load"]] = one["offered_load"]
     titles = ["workload", "cluster", *(f"at {load:g}" for load in known)]
-    rows: list[list[object]] = [
+    rows: list[list[str | float | None]] = [
         [*names, *(times(of.get(load)) for load in known)] for names, of in found.items()
     ]
     return [("Offered load of the worlds, mean over the seeds", titles, rows)] if rows else []
@@ -68,7 +68,7 @@ def _groups(done: Bench) -> list[tuple[str, list[Row]]]:
     return found
 
 
-def cells(row: Row) -> list[object]:
+def cells(row: Row) -> list[str | float | None]:
     """Return a row as it is shown; a policy whose runs failed has no place."""
     run_ms = None if row.get("run_s") is None else round(1000.0 * row["run_s"], 1)
     result = "now" if row.get("run", True) else "published"

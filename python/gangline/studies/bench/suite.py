@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from gangline._support import toml
+from gangline._support.builtin_values import Json  # noqa: TC001 - msgspec reads annotations
 from gangline.errors import OptionError, TraceError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class BenchCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     reference_gpus: float
-    cluster: dict[str, Any]
+    cluster: dict[str, Json]
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -92,7 +93,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     rates: str
     rates_sha256: str
     models_reference: str
-    quick: dict[str, list[Any]]
+    quick: dict[str, list[Json]]
     workloads: tuple[Workload, ...]
     traces: tuple[RealTrace, ...]
     clusters: tuple[BenchCluster, ...]
@@ -169,7 +170,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
                 found[one.name, load] = refer(source, **options, rescale=rescale)
         return found
 
-    def options_of_models(self, seed: int) -> dict[str, Any]:
+    def options_of_models(self, seed: int) -> dict[str, Json]:
         """Return the options of the reader that give the jobs of a seed their models."""
         return {
             "models": self._rates(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,6 +12,8 @@ from gangline.cluster.resize import divide, resized, type_of
 from gangline.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gangline.cluster.description import Cluster, ServerBlock
     from gangline.runs.arrival_window import Window
     from gangline.trace.jobs.table import Trace
@@ -124,7 +126,8 @@ class Load:
 
     def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
         """Return the given cluster, and the trace with its arrivals squeezed or stretched."""
-        rescale = trace.options.get("rescale", 1.0) / self.shown(size)
+        given: Mapping[str, Any] = trace.options
+        rescale = given.get("rescale", 1.0) / self.shown(size)
         options = {key: value for key, value in trace.options.items() if key != "rescale"}
         if rescale != 1.0:
             options["rescale"] = rescale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangline._support import formatting
 from gangline._support.formatting import amount
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from gangline._support.builtin_values import Json
     from gangline.studies.capacity.result import CapacityPlan
 
 __all__ = ["CapacityContest"]
@@ -92,9 +93,9 @@ class CapacityContest:
         titles += [target.key for target in self._first.targets]
         return [*titles, "per month"] if self._has_costs else titles
 
-    def cells(self) -> list[list[object]]:
+    def cells(self) -> list[list[str | float]]:
         """Return a row per policy, at its answer."""
-        rows: list[list[object]] = []
+        rows: list[list[str | float]] = []
         for plan in self.plans:
             point = plan.point
             if point is None:
@@ -118,7 +119,7 @@ class CapacityContest:
             for plan in self.plans
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             "best": self.best,

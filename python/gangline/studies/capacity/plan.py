@@ -566,7 +566,7 @@ class _Evaluations:
         from gangline.runs.store import Store
 
         store = Store(self.question.store)
-        summary = store.summary(run["digest"]) or {}
+        summary: Mapping[str, Any] = store.summary(run["digest"]) or {}
         self.preempts |= summary["preemptions"] > 0
         if quantile_of(key) is not None:
             import pyarrow.parquet as pq

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangline._support import formatting
 from gangline._support.formatting import TIE, amount, plural
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from gangline._support.builtin_values import Json
     from gangline._support.statistics import Estimate
     from gangline.studies.capacity.targets import Target
 
@@ -83,7 +84,7 @@ class Point:
         """Whether the jobs offer more work, on average over the traces, than the GPUs can do."""
         return self.load is not None and self.load > 1.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         values = {key: value.to_dict() for key, value in self.values.items()}
         return {**vars(self), "values": values, "is_overloaded": self.is_overloaded}
@@ -236,12 +237,14 @@ class CapacityPlan:
             titles.append("per month")
         return [*titles, "kept", f"| = {in_words(self.targets[0])}"]
 
-    def cells(self) -> list[list[object]]:
+    def cells(self) -> list[list[str | float]]:
         """Return a row per point; the last cell is the curve of the first target as a bar."""
-        rows: list[list[object]] = []
+        rows: list[list[str | float]] = []
         for point in self.points:
             is_load = self.vary == "load"
-            row: list[object] = [f"{point.size:g}"] if is_load else [int(point.size), point.gpus]
+            row: list[str | float] = (
+                [f"{point.size:g}"] if is_load else [int(point.size), point.gpus]
+            )
             row.append(load_text(point.load))
             for target in self.targets:
                 value = point.values.get(target.key)
@@ -256,7 +259,7 @@ class CapacityPlan:
             rows.append([*row, _bar(self.targets[0], point)])
         return rows
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             "policy": self.policy,

@@ -14,6 +14,8 @@ from gangline.studies.eta.estimates import LEAST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gangline._support.builtin_values import Json
+
 __all__ = ["Cause", "Eta", "Forecast", "Spread"]
 
 _DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, and in floats less
@@ -247,7 +249,7 @@ class Eta:
         found += [f"{name}: {means[name]}." for name in causes if name in means]
         return found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values; None for never and for what is not known."""
         data: dict[str, Any] = {**vars(self), "text": self.sentences()}
         data["spread"] = self.spread._asdict()

@@ -14,7 +14,7 @@ __all__ = ["Table", "claim_tables", "legend", "mix", "reach"]
 
 _MOST = 10.0  # a larger share says no more
 
-Table = tuple[str, list[str], list[list[Any]]]
+Table = tuple[str, list[str], list[list[str | float | None]]]
 """Title, titles of columns, rows."""
 
 
@@ -67,12 +67,12 @@ def _averages(mine: Sequence[dict[str, Any]]) -> Table:
     if is_claimed:
         head.append("share")
     head += ["by world", "verdict" if is_claimed else "it is"]
-    cells: list[list[Any]] = []
+    cells: list[list[str | float | None]] = []
     for row in mine:
         cell = f"{row['times_better']:.2f}"
         if row["low"] is not None:
             cell += f" ({row['low']:.2f}-{row['high']:.2f})"
-        line: list[Any] = [row["against"], cell]
+        line: list[str | float | None] = [row["against"], cell]
         if is_claimed:
             line.append(reach(row["share"]))
         worlds = f"{row['least']:.2f}-{row['most']:.2f}" if row["worlds"] > 1 else None

@@ -5,9 +5,14 @@ No claim of a paper: it tells which tier is worth its time. Everything is ours.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gangline.cluster.description import Cluster
 from gangline.errors import ClusterError
 from gangline.studies.reproduce.study import Choice, Contender, Factor, Study
+
+if TYPE_CHECKING:
+    from gangline._support.builtin_values import Json
 
 __all__ = ["STUDY"]
 
@@ -26,9 +31,9 @@ def _cluster(name: str, network: str) -> Cluster:
     return Cluster.from_dict({**data, "name": name, "servers": servers})
 
 
-def _contender(name: str, **params: object) -> Contender:
+def _contender(name: str, **params: Json) -> Contender:
     # the order and the gate of hadar-paper; the utility whose sum can be read off the results
-    given = {"order": "arrival", "backfill": False, "exact_max_jobs": 64, **params}
+    given: dict[str, Json] = {"order": "arrival", "backfill": False, "exact_max_jobs": 64, **params}
     return Contender(name, "hadar", given)
 
 

@@ -16,6 +16,7 @@ from gangline.studies.reproduce.study import Setting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gangline._support.builtin_values import Json
     from gangline.studies.reproduce.study import Factor, Study
 
 __all__ = [
@@ -68,7 +69,7 @@ class Ratio:
         """The 95 % interval of the mean; None with too few seeds."""
         return interval(self.logs)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         ends = self.interval
         place = self.setting

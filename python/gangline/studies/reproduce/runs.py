@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gangline._support.formatting import listed
 from gangline.errors import GanglineError, InfeasibleJobError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from os import PathLike
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.runs.inputs import Progress
     from gangline.runs.options import CheckedOptions
@@ -98,7 +99,7 @@ class Reproduction:
     (2, ['cluster', 'comm_mean_s', 'finished'])
     """
 
-    def __init__(self, study: Study, choice: Choice, options: Mapping[str, Any]) -> None:
+    def __init__(self, study: Study, choice: Choice, options: Mapping[str, object]) -> None:
         self.study = study
         self.choice = choice
         self.options = dict(options)
@@ -106,7 +107,7 @@ class Reproduction:
         self.varied: list[dict[str, Any]] = []
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Json]]:
         """One row per world and contender: means over the seeds."""
         groups: dict[tuple[Setting, str], list[dict[str, Any]]] = {}
         for run in self.runs:
@@ -148,7 +149,7 @@ class Reproduction:
         return self.study.doubt(self.choice)
 
     @property
-    def claims(self) -> list[dict[str, Any]]:
+    def claims(self) -> list[dict[str, Json]]:
         """One row per claim and rival: the published gain, what we measured, share and verdict."""
         saved = savings(self.study, self.rows)
         return [
@@ -164,7 +165,7 @@ class Reproduction:
 
     def tables(self) -> list[Table]:
         """Return title, column titles and cells of claims, worlds, ratios and savings."""
-        rows = self.rows
+        rows: list[dict[str, Any]] = self.rows
         columns = self.columns
         found = self.claim_tables()
         for setting in self.study.settings(self.choice):
@@ -272,13 +273,13 @@ class Reproduction:
             lines.append(f"Not in this version: {', '.join(self.missing)}.")
         return [*lines, *self.study.remarks]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return everything as plain values; nothing in it depends on the clock."""
         from gangline import _core
 
         rows = self.rows
         saved = savings(self.study, rows)
-        return {
+        data: dict[str, Any] = {
             "gangline": _core.__version__,
             "study": self.study.name,
             "title": self.study.title,
@@ -307,6 +308,7 @@ class Reproduction:
             ],
             "reading": [*self.head(), *self.sentences()],
         }
+        return data
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write `to_dict` as JSON; the file appears whole or not at all.
@@ -379,7 +381,7 @@ def carry_out(
     telling = progress.tell if report else False
     done = carry_out_runs(once, here, store, workers=workers, progress=telling, in_order=True)
     rows: list[dict[str, Any]] = []
-    for world, outcomes in groupby(done, key=lambda one: one.run.keys.world):
+    for world, outcomes in groupby(done, key=lambda one: _keys(one.run).world):
         comparison = Comparison(cluster=world.cluster, trace=here.trace(world.trace))
         for one in outcomes:
             result = one.get(store.load if store else None)
@@ -390,7 +392,7 @@ def carry_out(
             comparison.save(folder / world.folder)
     known = dict(zip(first.values(), rows, strict=True))
     for run, i in zip(every, same, strict=True):
-        world, name, _ = run.keys
+        world, name, _ = _keys(run)
         row = {**known[i], **asdict(world.setting), "policy": name}
         if world.variation:
             made.varied.append({"variation": world.variation, **row})
@@ -504,9 +506,13 @@ def _runs(worlds: Iterable[_World]) -> list[Run]:
     return found
 
 
+def _keys(run: Run) -> _Keys:
+    return cast("_Keys", run.keys)
+
+
 def _check_room(runs: Iterable[Run], here: Worlds) -> None:
     """Refuse a cluster that is smaller than a gang of its workload."""
-    for world, _ in groupby(runs, key=lambda run: run.keys.world):
+    for world, _ in groupby(runs, key=lambda run: _keys(run).world):
         most = int(here.trace(world.trace).numbers("gpus").max())
         room = max(world.cluster.gpus_by_type().values())
         if most > room:
@@ -522,20 +528,20 @@ def _check_start(run: Run, here: Worlds) -> None:
     try:
         here.check(run)
     except GanglineError as error:
-        world, name, _ = run.keys
+        world, name, _ = _keys(run)
         error.add_note(f"contender {name} in {world.setting.title}; nothing was run")
         raise
 
 
 def _check_out(folder: Path, runs: Iterable[Run]) -> None:
     """Refuse a folder in which the runs could not be saved later."""
-    for world, group in groupby(runs, key=lambda run: run.keys.world):
+    for world, group in groupby(runs, key=lambda run: _keys(run).world):
         check_out(folder / world.folder, [_place(run).name for run in group])
 
 
 def _place(run: Run) -> Path:
     """Return where a run of a world is saved."""
-    world, _, label = run.keys
+    world, _, label = _keys(run)
     return Path(world.folder, run_name(label, world.options.seed))
 
 
@@ -543,7 +549,7 @@ def _row(study: Study, run: Run, result: Result) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    world, name, _ = run.keys
+    world, name, _ = _keys(run)
     jobs = result.jobs
     row: dict[str, Any] = {**asdict(world.setting), "policy": name, "seed": world.options.seed}
     row["jobs"] = result.summary["jobs"]

@@ -7,7 +7,7 @@ iteration times. The cluster is that of the paper's simulation; jobs, loads and 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gangline.cluster.description import Cluster
 from gangline.errors import ClusterError
@@ -20,6 +20,10 @@ from gangline.studies.reproduce.study import (
     Study,
     Variation,
 )
+
+if TYPE_CHECKING:
+    from gangline._support.builtin_values import Json
+    from gangline.cluster.schema import ClusterDict
 
 __all__ = ["STAND_INS", "STUDY"]
 
@@ -81,7 +85,7 @@ def _mixed() -> dict[str, object]:
     }
 
 
-def _fits(data: dict[str, Any]) -> list[dict[str, object]]:
+def _fits(data: ClusterDict) -> list[dict[str, Json]]:
     """Return iteration times of the six applications, fitted to the measurements of Pollux."""
     elastic = Cluster.from_dict({**data, "elastic": {"preset": "pollux-fits"}}).elastic
     assert elastic is not None, "it was given"

@@ -7,7 +7,7 @@ numbers with its claims. A new paper is a new module with a `STUDY`, listed in `
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangline._support.statistics import LEAST_SEEDS
 from gangline.errors import GanglineError, PolicyError
@@ -15,6 +15,7 @@ from gangline.errors import GanglineError, PolicyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
 
 __all__ = ["Choice", "Claim", "Contender", "Factor", "Setting", "Study", "Variation"]
@@ -49,9 +50,9 @@ class Contender:
 
     name: str
     policy: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Json] = field(default_factory=dict)
     only: tuple[str, ...] = ()
-    cluster: Mapping[str, Any] = field(default_factory=dict)
+    cluster: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Factor:
         return (times_better - 1.0) / (self.times - 1.0)
 
     @property
-    def numbers(self) -> tuple[Any, ...]:
+    def numbers(self) -> tuple[Json, ...]:
         """Return what its ratios depend on: claims that share it differ in the factor alone."""
         return self.measure, self.hero, self.against, self.more, self.clusters
 
@@ -172,8 +173,8 @@ class Variation:
 
     group: str
     label: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Json] = field(default_factory=dict)
+    options: Mapping[str, Json] = field(default_factory=dict)
     cluster: str = ""
     workload: str = ""
 
@@ -326,7 +327,7 @@ class Study:
     cluster: Callable[[str, str], Cluster]
     quick: Choice
     full: Choice
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Json] = field(default_factory=dict)
     variants: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     factors: tuple[Factor, ...] = ()

@@ -40,7 +40,7 @@ def derived(value: Mapping[str, Any]) -> Cluster:
     for key in value:
         if key not in _KEYS:
             raise ClusterError(f"cluster: unknown key `{key}`; known: {', '.join(_KEYS)}", key=key)
-    data = as_cluster(value["from"]).to_dict()
+    data: dict[str, Any] = {**as_cluster(value["from"]).to_dict()}
     types = [kind["name"] for kind in data["gpu_types"]]
     scale, swap = value.get("scale", 1.0), value.get("swap", {})
     for name in [*(scale if isinstance(scale, Mapping) else ()), *swap, *swap.values()]:

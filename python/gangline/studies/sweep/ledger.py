@@ -78,6 +78,7 @@ class Ledger:
     def enter(self, outcome: Outcome) -> None:
         """Take down what became of a run, which is known by its index."""
         index, error = outcome.run.keys, outcome.error
+        assert isinstance(index, int), "runs of a sweep are known by their index"
         self._states[index] = State.FAILED if error else State.FINISHED
         if error:
             self.errors[index] = {"error": type(error).__name__, "message": str(error)}

@@ -18,6 +18,7 @@ from gangline.studies.sweep.plan import is_setting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gangline._support.builtin_values import Json
     from gangline._support.formatting import Measure
     from gangline._support.statistics import Difference, Estimate
     from gangline.runs.offered_load import OfferedLoad
@@ -48,16 +49,16 @@ class Group:
         Measure to the values by seed.
     """
 
-    keys: dict[str, Any]
+    keys: dict[str, Json]
     labels: dict[str, str]
     runs: int
     failed: int
     seeds: int
     loads: tuple[OfferedLoad, ...]
-    values: dict[str, dict[Any, float]]
+    values: dict[str, dict[Json, float]]
 
     @property
-    def world(self) -> tuple[Any, ...]:
+    def world(self) -> tuple[Json, ...]:
         """Values of the keys that are no policy and no setting of one."""
         return tuple(v for key, v in self.keys.items() if key != POLICY and not is_setting(key))
 

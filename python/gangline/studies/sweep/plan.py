@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from os import PathLike
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from gangline._support import formatting, toml
-from gangline._support.builtin_values import flaw, to_builtins
+from gangline._support.builtin_values import Json, flaw, to_builtins
 from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.policies.source import code_of
@@ -52,7 +52,8 @@ _TRACE_OPTIONS = (
 )
 
 T = TypeVar("T")
-Keys = dict[str, Any]
+Keys = dict[str, Json]  # of a run
+Axes = dict[str, Sequence[Json]]  # of a sweep
 
 
 class _Policy(NamedTuple):
@@ -113,9 +114,9 @@ class Plan:
     def __init__(
         self,
         name: str,
-        grid: Keys,
-        zips: list[Keys],
-        options: Mapping[str, Any],
+        grid: Axes,
+        zips: list[Axes],
+        options: Mapping[str, object],
         where: str,
         save: str,
     ) -> None:
@@ -216,7 +217,7 @@ class Plan:
 
     def _make_world(self, keys: Keys) -> RunSpec:
         """Return what is the same in all runs on the cluster of these keys."""
-        value = keys["cluster"]
+        value: Any = keys["cluster"]
         is_derived = isinstance(value, Mapping) and "from" in value
         with self._naming("cluster"):
             cluster = derived(value) if is_derived else as_cluster(value)
@@ -236,7 +237,7 @@ class Plan:
             for key, value in _applied(keys).items()
             if _part(key) == _SETTINGS
         }
-        policy = keys["policy"]
+        policy: Any = keys["policy"]
         with self._naming("policy"):
             chosen = resolve_policy(policy, params or None)
             if chosen.own is not None:
@@ -256,7 +257,7 @@ class Plan:
                 place = f"{self._where}: {self._written['trace']}"
                 raise OptionError(f"{place}: {message}", field="trace", value=path)
             path = drawn_trace(keys)
-        options = dict(self._trace_options)
+        options: dict[str, Any] = dict(self._trace_options)
         if "rescale" in keys:
             options["rescale"] = keys["rescale"]
         if not path.startswith(("synth:", "mini:")):
@@ -406,7 +407,7 @@ def read_plan(
     return plan
 
 
-def _axes(where: str, table: str, given: Mapping[str, Any]) -> Keys:
+def _axes(where: str, table: str, given: Mapping[str, Any]) -> Axes:
     """Return the lists of a table; settings are keys of their own, as `las.limits`."""
     settings = given.get("set", {})
     if not isinstance(settings, Mapping):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from gangline._support.builtin_values import Json
     from gangline.runs.result import Result
     from gangline.studies.sweep.plan import Runs
     from gangline.studies.sweep.summary import Summary
@@ -68,7 +69,7 @@ class Sweep:
         return {"runs": runs, "new": new, "finished": runs - failed, "failed": failed}
 
     @property
-    def runs(self) -> list[dict[str, Any]]:
+    def runs(self) -> list[dict[str, Json]]:
         """Return for each run the keys that vary, its digest, and its status.
 
         The status is finished or failed; what failed has `error` and `message` too. The list is

@@ -176,9 +176,9 @@ def has_intervals(lines: Sequence[Line]) -> bool:
 def key_column(key: str, groups: Sequence[Group]) -> Column:
     """Return the column of a key; text is sorted by its labels."""
     values = [group.keys[key] for group in groups]
-    is_number = all(isinstance(value, int | float) for value in values)
+    numbers = [value for value in values if isinstance(value, int | float)]
     texts = [group.labels[key] for group in groups]
-    return Column(key, texts, values if is_number else texts)
+    return Column(key, texts, numbers if len(numbers) == len(values) else texts)
 
 
 def _of_estimates(name: str, of: Sequence[Estimate | None], form: Form) -> Column:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from gangline._support.builtin_values import Json
     from gangline.runs.offered_load import OfferedLoad
     from gangline.runs.store import Store
     from gangline.studies.sweep.means import Line
@@ -47,7 +48,7 @@ class Summary(Means):
     """
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Json]]:
         """One row per measure and group, as plain values.
 
         The keys; measure; mean, low, high (the 95 % interval, None with fewer than five seeds),
@@ -64,7 +65,7 @@ class Summary(Means):
         rows = self.rows
         return pa.table({name: [row[name] for row in rows] for name in (rows[0] if rows else ())})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             "name": self.name,

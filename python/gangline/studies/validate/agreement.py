@@ -7,7 +7,7 @@ jobs, the rank correlation and the bias by group are computed too.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from gangline._support.builtin_values import Json
     from gangline.studies.validate.waits import Waits
 
     Floats = npt.NDArray[np.float64]
@@ -132,7 +133,7 @@ class Agreement:
     starts_known: int
     waits: Waits | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             "measures": {

@@ -93,9 +93,10 @@ def with_runs(trace: Trace, run_s: Floats) -> Trace:
 
 def bare(cluster: Cluster) -> Cluster:
     """Return the cluster with the same GPUs and racks, on which all jobs run at one speed."""
-    keys = {name: value for name, value in cluster.to_dict().items() if name not in _SLOWS}
+    data = cluster.to_dict()
+    keys = {name: value for name, value in data.items() if name not in _SLOWS}
     keys["gpu_types"] = [
-        {key: value for key, value in gpu.items() if key != "speed"} for gpu in keys["gpu_types"]
+        {key: value for key, value in gpu.items() if key != "speed"} for gpu in data["gpu_types"]
     ]
     return Cluster.from_dict(keys)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from gangline._support.formatting import duration, plural
 from gangline.studies.validate.agreement import MEASURES, pairs_alike
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.studies.validate.agreement import Agreement, Departure
     from gangline.studies.validate.observed import Floats
@@ -35,7 +36,16 @@ _WAITS: Mapping[str, str] = {
     "wait_mean_s": "mean time without GPUs",
 }
 
-Table = tuple[str, list[str], list[list[Any]]]
+Table = tuple[str, list[str], list[list[str | float | None]]]
+
+
+class Order(TypedDict):
+    """The order of the policies in a layer: their labels from the least mean JCT to the largest."""
+
+    observed: list[str]
+    simulated: list[str]
+    alike: int
+    pairs: int
 
 
 class PolicyValidation:
@@ -87,7 +97,7 @@ class PolicyValidation:
         self.jct_s = jct_s
         self.losses = losses
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             "policy": self.policy,
@@ -249,7 +259,7 @@ class Validation:
     def __len__(self) -> int:
         return len(self.policies)
 
-    def order(self) -> dict[str, dict[str, Any]]:
+    def order(self) -> dict[str, Order]:
         """Return whether each layer ranks the policies by mean JCT as they were observed.
 
         Returns
@@ -259,7 +269,7 @@ class Validation:
             mean JCT to the largest; `alike` of `pairs` pairs have the same order. Empty with one
             policy, and where one table is that of all policies.
         """
-        found = {}
+        found: dict[str, Order] = {}
         for layer in LAYERS if len(self.policies) > 1 else ():
             if not all(layer in one.layers for one in self.policies):
                 continue
@@ -281,15 +291,16 @@ class Validation:
         labels = [one.policy for one in self.policies]
         return [labels[i] for i in sorted(range(len(labels)), key=lambda i: means[i])]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values, as `gangline validate --json` prints them."""
-        return {
+        data: dict[str, Any] = {
             "cluster": self.cluster.name,
             "jobs": len(self.trace),
             "tolerance_s": self.tolerance_s,
             "policies": [one.to_dict() for one in self.policies],
             "order": self.order(),
         }
+        return data
 
     def tables(self) -> list[Table]:
         """Return titles, titles of columns and cells: the measures of each policy first."""

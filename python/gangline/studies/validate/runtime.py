@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from gangline._support.builtin_values import Json
     from gangline.analysis.audit.inputs import TableLike
     from gangline.runs.inputs import TraceLike
     from gangline.studies.validate.observed import Floats
@@ -133,7 +134,7 @@ class RuntimeFit:
         costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values, as `gangline trace fit-runtime --json` prints them."""
         return {**asdict(self), "options": self.options()}
 

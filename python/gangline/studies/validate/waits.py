@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from gangline.studies.validate.ranks import Pair, spearman
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from gangline._support.builtin_values import Json
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
@@ -74,7 +76,7 @@ class Waits:
         """The geometric mean of the three factors: 1 if the simulation is what happened."""
         return math.cbrt(self.queue_factor * self.wait_factor * self.order_factor)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         means = {
             name: {**asdict(pair), "error": pair.error}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline import _core
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
     from gangline.trace.jobs.options import Options
     from gangline.trace.jobs.schema import Column, Number, Real
@@ -118,7 +119,7 @@ class Trace:
     def numbers(self, name: Real) -> npt.NDArray[np.float64]: ...
     @overload
     def numbers(self, name: Number) -> npt.NDArray[np.int32] | npt.NDArray[np.float64]: ...
-    def numbers(self, name: Number) -> npt.NDArray[Any]:
+    def numbers(self, name: Number) -> npt.NDArray[np.generic]:
         """Return a numeric column as numpy; nulls are NaN."""
         return numbers(self.column(name))
 
@@ -162,7 +163,7 @@ class Trace:
 
         return to_core(self, cluster)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, Json]:
         """Return counts, quantiles and provenance as plain values."""
         facts: dict[str, Any] = {
             "jobs": len(self),
@@ -192,7 +193,7 @@ class Trace:
     def _repr_html_(self) -> str:
         from gangline._support.html import more, table
 
-        facts = self.info()
+        facts: dict[str, Any] = self.info()
         counts = [
             [name, facts[name]] for name in ("jobs", "users", "vcs", "models") if facts.get(name)
         ]

@@ -22,7 +22,19 @@ from gangline.trace.synth.extras import decode, models_of
 from gangline.trace.synth.extras import labels as label_column
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from gangline.trace.jobs.table import Trace
+    from gangline.trace.synth.keywords import (
+        BsbfKeywords,
+        DallyKeywords,
+        DallyPoissonKeywords,
+        DallyWeekKeywords,
+        GavelKeywords,
+        HadarKeywords,
+        ShapeKeywords,
+        UniformKeywords,
+    )
 
 __all__ = [
     "SHAPES",
@@ -45,7 +57,7 @@ SHAPES = (*_IN_CORE, "gavel", "bsbf", "dally-batch", "dally-poisson", "dally-wee
 """Every generator, as `generate` and addresses name it."""
 
 
-def philly(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
+def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
     """Jobs shaped like Microsoft's Philly trace (2017).
 
     Parameters
@@ -77,7 +89,7 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     return generate("philly", jobs=jobs, seed=seed, **parameters)
 
 
-def helios(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
+def helios(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
     """Jobs shaped like SenseTime's Helios Venus trace (2020); parameters as for `philly`.
 
     Examples
@@ -89,7 +101,7 @@ def helios(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     return generate("helios", jobs=jobs, seed=seed, **parameters)
 
 
-def pai(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
+def pai(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
     """Jobs shaped like Alibaba's PAI trace (2020); parameters as for `philly`.
 
     Examples
@@ -101,7 +113,7 @@ def pai(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     return generate("pai", jobs=jobs, seed=seed, **parameters)
 
 
-def uniform(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
+def uniform(*, jobs: int, seed: int = 0, **parameters: Unpack[UniformKeywords]) -> Trace:
     """Plain jobs for benchmarks: exponential durations and a few gang sizes.
 
     Parameters
@@ -120,7 +132,7 @@ def uniform(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     return generate("uniform", jobs=jobs, seed=seed, **parameters)
 
 
-def gavel(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
+def gavel(*, jobs: int, seed: int = 0, **parameters: Unpack[GavelKeywords]) -> Trace:
     """Jobs of the public Gavel generator, bit for bit.
 
     Parameters
@@ -146,7 +158,7 @@ def gavel(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     return generate("gavel", jobs=jobs, seed=seed, **parameters)
 
 
-def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Any) -> Trace:
+def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Unpack[BsbfKeywords]) -> Trace:
     """Jobs of the six Pollux applications over eight hours, as in the SJF-BSBF comparison.
 
     Parameters
@@ -167,7 +179,7 @@ def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Any) -> Trace:
     return generate("bsbf", jobs=jobs, seed=seed, **parameters)
 
 
-def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Any) -> Trace:
+def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKeywords]) -> Trace:
     """Jobs of the evaluation of Dally, all at once.
 
     Parameters
@@ -197,7 +209,9 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Any) -> Trace:
     return generate("dally-batch", jobs=jobs, seed=seed, **parameters)
 
 
-def dally_poisson(*, jobs: int = 500, seed: int = 0, **parameters: Any) -> Trace:
+def dally_poisson(
+    *, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyPoissonKeywords]
+) -> Trace:
     """Jobs of the evaluation of Dally with exponential gaps.
 
     Parameters
@@ -218,7 +232,7 @@ def dally_poisson(*, jobs: int = 500, seed: int = 0, **parameters: Any) -> Trace
     return generate("dally-poisson", jobs=jobs, seed=seed, **parameters)
 
 
-def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Any) -> Trace:
+def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeekKeywords]) -> Trace:
     """Gangs of the evaluation of Dally over one to two weeks; no single GPUs.
 
     Parameters
@@ -244,7 +258,7 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Any) -> Trace:
     return generate("dally-week", jobs=jobs, seed=seed, **parameters)
 
 
-def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Any) -> Trace:
+def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]) -> Trace:
     """Jobs of the Hadar study, for the clusters `hadar-60` and `hadar-60-smooth`.
 
     Parameters
@@ -278,7 +292,7 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Any) -> Trace:
     return generate("hadar", jobs=jobs, seed=seed, **parameters)
 
 
-def generate(shape: str, **parameters: Any) -> Trace:
+def generate(shape: str, **parameters: object) -> Trace:
     """Draw a trace of one of `SHAPES`.
 
     Raises
@@ -295,7 +309,7 @@ def generate(shape: str, **parameters: Any) -> Trace:
     return _build(shape, parameters, trace_options.Options())
 
 
-def from_uri(uri: str, **options: Any) -> Trace:
+def from_uri(uri: str, **options: object) -> Trace:
     """Draw the trace of an address such as `synth:philly?jobs=1000&seed=1`.
 
     Examples
@@ -308,7 +322,7 @@ def from_uri(uri: str, **options: Any) -> Trace:
     return _build(shape, parameters, trace_options.make(options))
 
 
-def refer(uri: str, **options: Any) -> TraceReference:
+def refer(uri: str, **options: object) -> TraceReference:
     """Return the reference of the trace of an address without drawing it."""
     shape, parameters = parameters_of(uri)
     _check(shape, parameters)
