@@ -32,6 +32,7 @@ def to_builtins(value: Any) -> Any:
     return type(value)(map(to_builtins, value)) if type(value) in (list, tuple) else value
 
 
+_SCALARS = {int, float, bool, type(None)}
 _PLAIN = {str, int, bool, type(None)}
 
 
@@ -65,23 +66,33 @@ def flaw(value: Any) -> str | None:
     """
     if is_deeper(value, DEEPEST):
         return f"its tables or lists are nested more than {DEEPEST} levels deep"
-    place = _broken(value, "")
-    return None if place is None else f"{place}: expected text of whole characters, got half of one"
+    if not _is_broken(value):
+        return None
+    return f"{_place(value, '')}: expected text of whole characters, got half of one"
 
 
-def _broken(value: Any, at: str) -> str | None:
-    """Return the key path of the first text with half of a character."""
+def _is_broken(value: Any) -> bool:
+    """Whether some text holds half of a character."""
+    if type(value) in _SCALARS:
+        return False
     if isinstance(value, str):
-        return None if value.encode("utf-8", "replace").decode("utf-8") == value else at
-    items: Any = ()
+        return not value.isascii() and value.encode("utf-8", "replace").decode("utf-8") != value
     if isinstance(value, Mapping):
-        if any(_broken(str(key), "key") for key in value):
+        return any(map(_is_broken, value)) or any(map(_is_broken, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_is_broken, value))
+
+
+def _place(value: Any, at: str) -> str:
+    """Return the key path of the first text with half of a character, which is there."""
+    if isinstance(value, Mapping):
+        if any(map(_is_broken, value)):
             return f"{at}: a key" if at else "a key"
-        items = ((f"{at}.{key}" if at else str(key), item) for key, item in value.items())
-    elif isinstance(value, list | tuple):
-        items = ((f"{at}[{i}]", item) for i, item in enumerate(value))
-    found = (_broken(item, key) for key, item in items)
-    return next((place for place in found if place is not None), None)
+        key = next(key for key, item in value.items() if _is_broken(item))
+        return _place(value[key], f"{at}.{key}" if at else str(key))
+    if isinstance(value, list | tuple):
+        i = next(i for i, item in enumerate(value) if _is_broken(item))
+        return _place(value[i], f"{at}[{i}]")
+    return at
 
 
 def is_deeper(value: Any, levels: int) -> bool:
@@ -92,7 +103,9 @@ def is_deeper(value: Any, levels: int) -> bool:
     >>> is_deeper([[1]], 2), is_deeper([[1]], 1)
     (False, True)
     """
-    if not isinstance(value, Mapping | list | tuple):
+    if type(value) in _SCALARS or isinstance(value, str):
+        return False
+    if not isinstance(value, (Mapping, list, tuple)):
         return False
     inside = value.values() if isinstance(value, Mapping) else value
     return levels == 0 or any(is_deeper(item, levels - 1) for item in inside)

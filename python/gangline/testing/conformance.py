@@ -209,7 +209,6 @@ class _Trial:
 
     def check(self, world: WorldLike) -> None:
         """Raise what is wrong with the policy in a world."""
-        from gangline.cluster.description import Cluster
         from gangline.runs.execution import Worlds
 
         cluster, trace, given = _parts(world)
@@ -224,10 +223,7 @@ class _Trial:
             results.append(here.run(run))
             if is_ours and results[-1].spec["outcome"] == "limit":
                 raise LawBroken([("ends", _unfinished(results[-1]))])
-        lab = run.spec.build_cluster()
-        if isinstance(cluster, Cluster) and not options.get("sharing"):
-            lab = cluster  # it is the same, and need not be made again
-        jobs = here.trace(run.spec.trace)
+        lab, jobs = here.world(run.spec).cluster, here.trace(run.spec.trace)
         check_result(results[0], lab, jobs, max_share=self.max_share)
         same = results[0].log_hash == results[1].log_hash
         if not same or not results[0].jobs.equals(results[1].jobs):
