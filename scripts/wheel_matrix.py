@@ -3,11 +3,12 @@
     python scripts/wheel_matrix.py target/wheels/gangline-*.whl
     python scripts/wheel_matrix.py WHEEL --python /opt/python3.13/bin/python --python 3.14
 
-Each environment is new, holds no compiler on its PATH and has every extra; its dependencies have
-the lowest (or highest) versions that `pyproject.toml` allows and that have a wheel for it. In each
-run `gangline doctor`, the README's first command and its Python block, and one policy that solves
-linear programs. All environments must give the same event logs. A Python that is not found is
-skipped, and the last line says so. `uv` makes the environments: it can resolve to the lowest.
+Each environment is new, holds no compiler on its PATH and has every extra except `profile`; its
+dependencies have the lowest (or highest) versions that `pyproject.toml` allows and that have a
+wheel for it. In each run `gangline doctor`, the README's first command and its Python block, and
+one policy that solves linear programs. All environments must give the same event logs. A Python
+that is not found is skipped, and the last line says so. `uv` makes the environments: it can resolve
+to the lowest.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ for policy in ("fifo", "srtf", "tiresias", "dally", "hadar"):
 
 
 def extras() -> list[str]:
-    """Return the names of all extras."""
+    """Return the names of all extras except `profile`, whose PyTorch has gigabytes."""
     document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    return list(document["project"]["optional-dependencies"])
+    return [name for name in document["project"]["optional-dependencies"] if name != "profile"]
 
 
 class EnvironmentFailedError(Exception):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import gangline.policies as policies
     import gangline.policies.orders as orders
     import gangline.studies.bench as bench
+    import gangline.studies.profile as profile
     import gangline.studies.reproduce as reproduce
     import gangline.testing as testing
     import gangline.trace.synth as synth
@@ -138,6 +139,7 @@ __all__ = [
     "plan_capacity",
     "plot",
     "policies",
+    "profile",
     "read_cluster",
     "read_trace",
     "report",
@@ -199,6 +201,7 @@ _MODULES = {
     "paper": "gangline.paper",
     "plot": "gangline.plot",
     "policies": "gangline.policies",
+    "profile": "gangline.studies.profile",
     "report": "gangline.analysis.report",
     "reproduce": "gangline.studies.reproduce",
     "sharing": "gangline.cluster.sharing",

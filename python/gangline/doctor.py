@@ -33,6 +33,7 @@ GIVES = {
     "dask": "sweeps on a Dask cluster",
     "gantt": "Gantt charts",
     "plot": "figures for papers",
+    "profile": "networks in PyTorch to measure a GPU with",
     "testing": "property tests of policies",
     "rl": "environments for agents that learn to schedule",
 }

@@ -228,7 +228,7 @@ class PlanError(GanglineError):
 
 
 class PeerError(GanglineError):
-    """A scheduler in another process left, hung, or broke the protocol.
+    """Another process, a scheduler or a training, left, hung, or broke the protocol.
 
     Attributes
     ----------

@@ -33,6 +33,7 @@ GROUPS = {
         "reproduce",
         "paper",
         "validate",
+        "profile",
     ),
     "One run": ("run", "serve", "explain", "report", "gantt", "audit"),
     "What there is": ("policies", "cluster", "trace", "doctor"),
@@ -52,6 +53,7 @@ COMMANDS = {
     "reproduce": Command("reproduce:reproduce", "run a paper's evaluation again"),
     "paper": Command("paper:paper", "run new policies in the worlds of five papers"),
     "validate": Command("validate:validate", "compare simulated with observed times of jobs"),
+    "profile": Command("profile:app", "measure your own GPU, and run jobs there for real"),
     "policies": Command("policies:policies", "list policies, or the parameters of one"),
     "audit": Command("audit:audit", "check the tables of any simulator for broken rules"),
     "doctor": Command("doctor:doctor", "say what is installed and whether it works"),
@@ -103,6 +105,15 @@ _EXAMPLES = {
     "serve": (f"gangline serve {_PHILLY} --listen 127.0.0.1:28000 --out result",),
     "validate": (
         "gangline validate --trace jobs.csv --cluster lab.toml --policies srtf --observed seen.csv",
+    ),
+    "profile models": ("gangline profile models",),
+    "profile measure": (
+        "gangline profile measure --out lab",
+        "gangline profile measure resnet18,bert@32,mine=train:make@64 --out lab --processes 2",
+    ),
+    "profile draw": ("gangline profile draw lab --out jobs.csv --count 30",),
+    "profile run": (
+        "gangline profile run lab --trace jobs.csv --policies fifo,sjf-bsbf --out seen",
     ),
     "policies": ("gangline policies", "gangline policies las"),
     "audit": (

@@ -9,11 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cyclopts.completion import CompletionContext
 
-__all__ = ["cluster", "format_name", "policies", "policy", "settings", "study", "synth", "trace"]
+__all__ = [
+    "cluster",
+    "format_name",
+    "models",
+    "policies",
+    "policy",
+    "settings",
+    "study",
+    "synth",
+    "trace",
+]
 
 _BUSIEST = 200  # ours: most files that are offered
 
@@ -28,9 +38,20 @@ def policy(context: CompletionContext) -> list[str]:  # noqa: ARG001 - the proto
 
 def policies(context: CompletionContext) -> list[str]:
     """Offer the next policy of a list separated by commas, without those that it has."""
+    return _next(context, policy(context))
+
+
+def models(context: CompletionContext) -> list[str]:
+    """Offer the next model of a list separated by commas, of those that can be measured."""
+    from gangline.studies.profile.trainers import MODELS
+
+    return _next(context, MODELS)
+
+
+def _next(context: CompletionContext, names: Iterable[str]) -> list[str]:
     before, comma, _ = context.incomplete.rpartition(",")
     taken = before.split(",")
-    return [f"{before}{comma}{name}" for name in policy(context) if name not in taken]
+    return [f"{before}{comma}{name}" for name in names if name not in taken]
 
 
 def cluster(context: CompletionContext) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 
 import gangline as gl
 from commands import gangline
+from gangline.studies.profile.result import FILES
 from meta.house import ROOT
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ def test_files(result: gl.Result, tmp_path: Path) -> None:
     more = [path.name for path in (tmp_path / "explain").iterdir()]
     assert sorted(more) == sorted([*files, "trace.parquet"])
     assert missing(CONTRACT["files"]["with_explain"], more) == []
+
+
+def test_files_of_a_profile() -> None:
+    assert missing(CONTRACT["files"]["profile"], list(FILES)) == []
 
 
 def test_errors() -> None:

@@ -1,0 +1,236 @@
+"""Rates of models alone, with smaller batches and in pairs; costs of starts and checkpoints."""
+
+from __future__ import annotations
+
+import platform
+import re
+import tempfile
+import time
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from gangline.errors import OptionError, PeerError
+from gangline.studies.profile.result import Pair, Profile, Rate, Start
+from gangline.studies.profile.trainers import MODELS, NUMPY, Model
+from gangline.studies.profile.workers import Worker, Workers, together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    Say = Callable[[str], None]
+
+__all__ = ["look", "measure"]
+
+
+def look(timeout_s: float = 300.0) -> dict[str, Any]:
+    """Return what there is to train on: device, name and memory of the GPU, version of PyTorch.
+
+    Examples
+    --------
+    >>> from gangline import profile
+    >>> profile.look()["device"] in ("cpu", "cuda")
+    True
+    """
+    with Worker(None, "", timeout_s) as worker:
+        worker.send(do="look")
+        return worker.answer()
+
+
+def measure(
+    models: Iterable[str | Model] | None = None,
+    *,
+    device: Literal["auto", "cuda", "cpu"] = "auto",
+    passes: Sequence[int] = (1, 2, 4),
+    seconds: float = 0.5,
+    repeats: int = 5,
+    starts: int = 1,
+    pairs: bool = True,
+    processes: int | None = None,
+    gpu: str | None = None,
+    timeout_s: float = 300.0,
+    progress: Say | None = None,
+) -> Profile:
+    """Measure how fast models train on this machine's GPU, alone and in pairs.
+
+    Each model trains in a process of its own. A measurement is a window of time in which all its
+    processes train; the first steps of a process, and the time until its co-runner trains too, do
+    not count. The processes of other models are loaded meanwhile and idle.
+
+    Parameters
+    ----------
+    models : iterable of str or Model, optional
+        `[NAME=]SOURCE[@BATCH]`: a model that ships with gangline, or `module:function` that takes
+        batch, passes and device and returns a step function or a `Trainer`. Default: the ten
+        networks in PyTorch on a GPU, else three loops in numpy.
+    device : str
+        `cuda`, `cpu`, or `auto`: a GPU if PyTorch finds one.
+    passes : sequence of int
+        Numbers of passes of gradient accumulation to measure at full batch. The batch of one such
+        pass is also measured as a batch of its own.
+    seconds : float
+        Length of a window.
+    repeats : int
+        Windows of each measurement.
+    starts : int
+        Starts of each model, with a checkpoint and a restart each; 0 = none.
+    pairs : bool
+        Whether to measure pairs.
+    processes : int, optional
+        Maximum number of processes that are loaded at once, at least 2. Default: two of each model,
+        which is quickest and needs the memory for all.
+    gpu : str, optional
+        Name of the GPU type in the tables; default: that of the driver.
+    timeout_s : float
+        Longest wait for a process, in seconds.
+    progress : callable, optional
+        Called with a line for each step.
+
+    Returns
+    -------
+    Profile
+        A pair of which a process ended, such as for lack of memory, has no rates and says why.
+
+    Raises
+    ------
+    OptionError
+        If a model is unknown or duplicate, or a number is out of range.
+    PeerError
+        If a process ends or hangs while its model trains alone; it has the last line of its errors.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> found = gl.profile.measure(["conv@8"], device="cpu", passes=[1], seconds=0.05, repeats=1,
+    ...                            starts=0)
+    >>> found.rate("conv") > 0.0 and found.slowdown("conv", "conv") > 0.0
+    True
+    """
+    for field, value, least in (("seconds", seconds, 0.01), ("repeats", repeats, 1),
+                                ("starts", starts, 0), ("processes", processes or 2, 2),
+                                ("passes", min(passes, default=0), 1)):  # fmt: skip
+        if not least <= value < float("inf"):
+            message = f"{field}: expected at least {least}, got {value}"
+            raise OptionError(message, field=field, value=value)
+    listed = None if models is None else _models(models)
+    facts = look(timeout_s)
+    if device != "auto":
+        facts["device"] = device
+    if device == "cpu":
+        facts |= {"gpu": "CPU", "memory_gb": None}
+    if listed is None:
+        is_gpu = facts["device"] == "cuda"
+        listed = _models(name for name, one in MODELS.items() if (one.needs == NUMPY) != is_gpu)
+    facts |= {
+        "gpu_type": gpu or re.sub(r"[^\w.-]+", "-", facts["gpu"].removeprefix("NVIDIA ")),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "python": platform.python_version(),
+        "seconds": seconds,
+        "repeats": repeats,
+    }
+    say = progress or _silent
+    with Workers(facts["device"], timeout_s, processes) as workers:
+        course = _Course(workers, listed, seconds, repeats, say)
+        began = [one for model in listed
+                 for one in course.starts(model, starts, facts["device"], timeout_s)]  # fmt: skip
+        workers.get(*((model, 0) for model in listed))
+        alone = [one for model in listed for one in course.alone(model, passes)]
+        found = []
+        if pairs:
+            found = list(course.pairs())
+            # Alone once more, so that a drift of the clock of the GPU shows.
+            alone += [course.rate(model, model.batch, 1) for model in listed]
+    return Profile(facts=facts, models=listed, starts=began, alone=alone, pairs=found)
+
+
+def _silent(line: str) -> None:
+    """Say nothing."""
+
+
+def _models(given: Iterable[str | Model]) -> list[Model]:
+    found = [Model.parse(one) if isinstance(one, str) else one for one in given]
+    names = [one.name for one in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None or not found:
+        what = "got none" if twice is None else f"got `{twice}` more than once"
+        message = f"models: expected models of different names, {what}"
+        raise OptionError(message, field="models", value=twice)
+    return found
+
+
+class _Course:
+    """The steps of a measurement."""
+
+    def __init__(
+        self, workers: Workers, models: list[Model], seconds: float, repeats: int, say: Say
+    ) -> None:
+        self._workers, self._models, self._say = workers, models, say
+        self._seconds, self._repeats = seconds, repeats
+
+    def starts(self, model: Model, count: int, device: str, timeout_s: float) -> Iterator[Start]:
+        """Start a process, stop it and start it again; the last one stays."""
+        for _ in range(count):
+            self._say(f"{model.name}: start, checkpoint, restart")
+            with tempfile.TemporaryDirectory() as folder:
+                path = str(Path(folder) / "checkpoint")
+                with Worker(model, device, timeout_s) as first:
+                    first_start_s = _start(first, None)
+                    if not first.facts["has_checkpoint"]:
+                        yield Start(model.name, first_start_s)
+                        continue
+                    first.send(do="save", path=path)
+                    checkpoint_s = first.answer()["save_s"]
+                    began = time.monotonic()
+                    first.send(do="stop", path=path)
+                    first.has_ended()
+                    stop_s = time.monotonic() - began
+                again = Worker(model, device, timeout_s)
+                self._workers.keep(again, (model, 0))
+                yield Start(model.name, first_start_s, _start(again, path), stop_s, checkpoint_s)
+
+    def alone(self, model: Model, passes: Sequence[int]) -> Iterator[Rate]:
+        """Measure a model at full batch, with smaller batches, and with several passes."""
+        yield self.rate(model, model.batch, 1)
+        smaller = {-(-model.batch // count) for count in passes} - {model.batch}
+        for batch in sorted(smaller, reverse=True):
+            yield self.rate(model, batch, 1)
+        for count in sorted({*passes} - {1}):
+            if count <= model.batch:
+                yield self.rate(model, model.batch, count)
+
+    def rate(self, model: Model, batch: int, passes: int) -> Rate:
+        """Measure a model alone."""
+        self._say(f"{model.name}: batch {batch}, passes {passes}")
+        (worker,) = self._workers.get((model, 0), trains=(batch, passes))
+        memory = worker.facts["memory_bytes"]
+        rates = [together([worker], self._seconds).per_s[0] for _ in range(self._repeats)]
+        return Rate(model.name, batch, passes, rates, memory)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Measure each pair of models, and each model with itself."""
+        every = [(model, which) for which in (0, 1) for model in self._models]
+        try:
+            self._workers.get(*every)
+        except PeerError as error:  # go on with one process more at a time
+            self._say(f"not all processes can be loaded at once: {error}")
+            self._workers.drop(*every)
+        for one, other in combinations_with_replacement(self._models, 2):
+            self._say(f"{one.name} with {other.name}")
+            names = (one.name, other.name)
+            keys = ((one, 0), (other, 1))
+            try:
+                both = self._workers.get(*keys)
+                rates = [together(both, self._seconds).per_s for _ in range(self._repeats)]
+                yield Pair(names, [(first, second) for first, second in rates])
+            except PeerError as error:
+                self._workers.drop(*keys)
+                self._say(f"{one.name} with {other.name} failed: {error}")
+                yield Pair(names, [], str(error))
+
+
+def _start(worker: Worker, path: str | None) -> float:
+    """Return the seconds from the start of a process to the end of its first step."""
+    assert worker.model is not None
+    worker.load(worker.model.batch, 1, path=path)
+    facts = worker.ready()
+    return float(time.monotonic() - worker.began_s - facts["warm_up_s"])

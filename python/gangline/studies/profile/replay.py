@@ -1,0 +1,397 @@
+"""Jobs of a trace on one real GPU, in the order and the pairs in which a policy starts them.
+
+The simulator predicts the run. In the prediction a job starts when it has arrived and certain other
+jobs have finished; on the GPU it starts when these jobs have really finished. So two jobs share the
+GPU only if they did in the prediction, and all times are those of the GPU.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline.errors import ClusterError, OptionError, PeerError, PolicyError, TraceError
+from gangline.studies.profile.workers import Worker, Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Unpack
+
+    import pyarrow as pa
+
+    from gangline.policies.choice import PolicyLike
+    from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.options import RunOptions
+    from gangline.runs.result import Result
+    from gangline.studies.profile.result import Profile
+    from gangline.studies.profile.trainers import Model
+    from gangline.trace.jobs.table import Trace
+
+    Inbox = queue.SimpleQueue[tuple[Worker, dict[str, Any] | None]]
+
+__all__ = ["Replay", "Start", "draw", "plan_of", "replay"]
+
+_LATEST = 1e-6  # seconds by which a start may be later than what starts it: rounding
+_LEAD_S = 0.2  # ours: from the last preparation to time 0
+_PATIENCE = 20.0  # ours: times its predicted run time after which a job is taken to hang
+
+
+class Start(NamedTuple):
+    """A start that the prediction has.
+
+    Attributes
+    ----------
+    job : str
+        Its id.
+    model : Model
+        The model that it trains.
+    batch, steps : int
+        Samples of an iteration, and iterations.
+    arrival_s, start_s, finish_s : float
+        Predicted; the first is that of the trace.
+    earliest_s : float
+        The instant before which it must not start.
+    after : frozenset of str
+        The jobs that must have finished before.
+    """
+
+    job: str
+    model: Model
+    batch: int
+    steps: int
+    arrival_s: float
+    start_s: float
+    finish_s: float
+    earliest_s: float
+    after: frozenset[str]
+
+
+class Replay(NamedTuple):
+    """One policy, predicted and carried out.
+
+    Attributes
+    ----------
+    policy : str
+        Its label.
+    predicted : Result
+        The simulated run, with its segments.
+    observed : pyarrow.Table
+        The real times: job_id, model, arrival_s, first_start_s, finish_s and run_s, one row per job,
+        on the clock of the trace. `gangline validate` reads it.
+
+    Examples
+    --------
+    `gangline.profile.replay` makes it:
+
+    >>> import gangline as gl
+    >>> gl.profile.Replay._fields
+    ('policy', 'predicted', 'observed')
+    """
+
+    policy: str
+    predicted: Result
+    observed: pa.Table
+
+    def write(self, path: str | Path) -> None:
+        """Write the observed times as CSV."""
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(self.observed, str(path))
+
+
+def draw(
+    profile: Profile,
+    count: int = 30,
+    *,
+    gap_s: float = 1.0,
+    shortest_s: float = 0.4,
+    longest_s: float = 4.0,
+    seed: int = 0,
+) -> Trace:
+    """Draw jobs of the measured models: models in turn, lengths and gaps at random.
+
+    Parameters
+    ----------
+    profile : Profile
+        The measured rates.
+    count : int
+        Number of jobs.
+    gap_s : float
+        Mean of the exponential gaps between arrivals, in seconds.
+    shortest_s, longest_s : float
+        Run time alone, in seconds: log-uniform between the two.
+    seed : int
+        Same seed, same jobs.
+
+    Returns
+    -------
+    Trace
+        With columns model, batch_size and iterations, so that the rates are those of the cluster.
+
+    Examples
+    --------
+    >>> from gangline.studies.profile import Model, Profile, Rate, draw
+    >>> one = Profile(facts={"gpu_type": "T4"}, models=[Model("a", "conv", 8)], starts=[],
+    ...               alone=[Rate("a", 8, 1, [10.0])], pairs=[])
+    >>> len(draw(one, 5)), draw(one, 5).column("model")[0].as_py()
+    (5, 'a')
+    """
+    import pyarrow as pa
+
+    from gangline.trace.read import as_trace
+
+    if count < 1 or not 0.0 <= gap_s < float("inf") or not 0.0 < shortest_s <= longest_s:
+        message = "expected at least one job, a gap of at least 0 s and 0 < shortest_s <= longest_s"
+        raise OptionError(message, field="count", value=count)
+    dice, now, rows = random.Random(seed), 0.0, []
+    for place in range(count):
+        model = profile.models[place % len(profile.models)]
+        length_s = shortest_s * (longest_s / shortest_s) ** dice.random()
+        steps = max(1, round(profile.rate(model.name) * length_s))
+        rows.append({"job_id": f"job-{place:02}", "arrival_s": now, "gpus": 1,
+                     "iterations": float(steps), "model": model.name,
+                     "batch_size": model.batch})  # fmt: skip
+        now = round(now + (dice.expovariate(1.0 / gap_s) if gap_s else 0.0), 3)
+    return as_trace(pa.Table.from_pylist(rows))
+
+
+def replay(
+    profile: Profile,
+    trace: TraceLike,
+    policies: PolicyLike | Iterable[PolicyLike],
+    *,
+    cluster: ClusterLike | None = None,
+    cold: bool = False,
+    timeout_s: float = 300.0,
+    progress: Callable[[str], None] | None = None,
+    **options: Unpack[RunOptions],
+) -> list[Replay]:
+    """Predict the jobs of a trace on one GPU, and then run them there.
+
+    Parameters
+    ----------
+    profile : Profile
+        The models, and the device on which they train.
+    trace : Trace, Arrow table, or str
+        Jobs of one GPU whose models are those of the profile.
+    policies : policy or iterable of policies
+        Each is carried out once, one after the other.
+    cluster : Cluster, path or preset, optional
+        One server with one GPU; default: that of the profile.
+    cold : bool
+        Whether the process of a job starts when the job does, as in a cluster, so that the job
+        waits for it. Default: the processes are loaded before, and the cluster needs no cost of
+        starts.
+    timeout_s : float
+        Longest wait for a process, in seconds, on top of a multiple of the predicted times.
+    progress : callable, optional
+        Called with a line for each policy.
+    **options
+        As for `gangline.simulate`.
+
+    Returns
+    -------
+    list of Replay
+        One per policy.
+
+    Raises
+    ------
+    ClusterError, TraceError
+        If the cluster has another number of GPUs than one, or a job is of an unknown model.
+    PolicyError
+        If the policy stops or moves a job, or runs it with a smaller batch per pass.
+    PeerError
+        If a process ends or hangs.
+    GanglineError
+        As `gangline.simulate` raises them.
+
+    Examples
+    --------
+    >>> from gangline.studies.profile import Model, Profile, Rate, replay
+    >>> one = Profile(facts={"gpu_type": "CPU", "device": "cpu"}, starts=[], pairs=[],
+    ...               models=[Model("a", "conv", 8)], alone=[Rate("a", 8, 1, [500.0])])
+    >>> job = {"job_id": ["x"], "arrival_s": [0.0], "gpus": [1], "model": ["a"],
+    ...        "iterations": [50.0]}
+    >>> import pyarrow as pa
+    >>> (done,) = replay(one, pa.table(job), "fifo")
+    >>> done.observed.column("run_s")[0].as_py() > 0.0
+    True
+    """
+    from collections.abc import Iterable as Several
+
+    from gangline.policies.choice import resolve_policy
+    from gangline.runs.inputs import as_cluster
+    from gangline.runs.simulate import simulate
+    from gangline.trace.read import as_trace
+
+    lab = profile.cluster() if cluster is None else as_cluster(cluster)
+    if lab.gpus_total != 1:
+        message = f"cluster: expected one GPU to run the jobs on, got {lab.gpus_total}"
+        raise ClusterError(message, key="servers", value=lab.gpus_total)
+    jobs = as_trace(trace)
+    several = isinstance(policies, Several) and not isinstance(policies, str)
+    listed: Any = list(policies) if several else [policies]  # type: ignore[arg-type]
+    options["segments"] = True
+    plans = []
+    for policy in listed:
+        label = resolve_policy(policy).label
+        predicted = simulate(lab, jobs, policy, **options)
+        plans.append((label, predicted, plan_of(profile, jobs, predicted, label)))
+    device, found = str(profile.facts["device"]), []
+    with Workers(device, timeout_s) as workers:
+        for label, predicted, plan in plans:
+            if progress is not None:
+                latest_s = max(one.finish_s for one in plan)
+                progress(f"{label}: {len(plan)} jobs, about {latest_s:.0f} s")
+            happened = _carry_out(plan, workers, None if cold else _needed(plan), device, timeout_s)
+            found.append(Replay(label, predicted, _table(plan, happened)))
+    return found
+
+
+def plan_of(profile: Profile, trace: Trace, predicted: Result, label: str) -> list[Start]:
+    """Return the starts of a predicted run, in order, and what each of them waits for.
+
+    Raises
+    ------
+    TraceError
+        If a job is of a model that was not measured.
+    PolicyError
+        If a job did not run once, from its start to its finish, at full batch.
+    """
+    models = {one.name: one for one in profile.models}
+    names = trace.column("model").to_pylist() if "model" in trace.columns else [None] * len(trace)
+    works = _columns(trace)
+    ends = dict(zip(*(predicted.jobs.column(name).to_pylist() for name in ("job_id", "finish_s")),
+                    strict=True))  # fmt: skip
+    _refuse_stops(predicted, label, {job: work[2] for job, work in works.items()})
+    rows = []
+    for job, arrival_s, start_s, name in zip(
+        *(predicted.jobs.column(one).to_pylist() for one in ("job_id", "arrival_s",
+                                                             "first_start_s")),
+        names, strict=True,
+    ):  # fmt: skip
+        if name not in models:
+            message = f"job {job}: its model `{name}` is not in the profile, which has "
+            raise TraceError(message + ", ".join(models), column="model", value=name)
+        model = models[name]
+        iterations, duration_s, batch = works[job]
+        steps = iterations or duration_s * profile.rate(name)
+        before = {other for other, end_s in ends.items() if end_s <= start_s and other != job}
+        free_s = max([arrival_s, *(ends[other] for other in before)])
+        earliest_s = arrival_s if start_s <= free_s + _LATEST else start_s
+        rows.append(Start(job, model, batch or model.batch, max(1, round(steps)), arrival_s,
+                          start_s, ends[job], earliest_s, frozenset(before)))  # fmt: skip
+    return sorted(rows, key=lambda one: one.start_s)
+
+
+def _columns(trace: Trace) -> dict[str, tuple[float | None, float, int | None]]:
+    """Return iterations, duration and batch of each job; None or 0 where it has none."""
+    blank = [None] * len(trace)
+    found = (trace.column(name).to_pylist() if name in trace.columns else blank
+             for name in ("job_id", "iterations", "duration_s", "batch_size"))  # fmt: skip
+    return {job: (iterations, duration or 0.0, batch)
+            for job, iterations, duration, batch in zip(*found, strict=True)}  # fmt: skip
+
+
+def _refuse_stops(predicted: Result, label: str, batches: Mapping[str, int | None]) -> None:
+    """Refuse a run in which a job stops, moves or changes its batch per pass."""
+    for row in predicted.segments.to_pylist():
+        if row["end_reason"] not in ("finished", "retimed"):
+            message = f"{label}: job {row['job_id']} was {row['end_reason']}; a replay takes only "
+            raise PolicyError(message + "policies that let each job run to its end", policy=label)
+        if (row["sub_batch"] or 0) < (batches[row["job_id"]] or 0):
+            message = f"{label}: job {row['job_id']} runs with a smaller batch per pass, which a "
+            message += "replay cannot do; set sub_batches=false"
+            raise PolicyError(message, policy=label)
+
+
+def _needed(plan: Sequence[Start]) -> Counter[Model]:
+    """Return how many processes of each model ran at once in the prediction."""
+    most: Counter[Model] = Counter()
+    for one in plan:
+        at_once = sum(
+            other.model == one.model and other.start_s <= one.start_s < other.finish_s
+            for other in plan
+        )
+        most[one.model] = max(most[one.model], at_once)
+    return most
+
+
+def _carry_out(
+    plan: Sequence[Start],
+    workers: Workers,
+    needed: Mapping[Model, int] | None,
+    device: str,
+    timeout_s: float,
+) -> dict[str, tuple[float, float]]:
+    """Run the jobs and return start and finish of each; `needed` None: start a process for each."""
+    inbox: Inbox = queue.SimpleQueue()
+    free: dict[Model, list[Worker]] = {}
+    for model, count in (needed or {}).items():
+        free[model] = workers.get(*((model, which) for which in range(count)))
+    running: dict[Worker, tuple[Start, float]] = {}
+    happened: dict[str, tuple[float, float]] = {}
+    waiting = list(plan)
+    patience_s = timeout_s + _PATIENCE * max(one.finish_s - one.start_s for one in plan)
+    base = time.monotonic() + _LEAD_S - min(one.arrival_s for one in plan)
+    try:
+        while waiting or running:
+            free_to = [one for one in waiting if one.after <= happened.keys()]
+            now = time.monotonic() - base
+            for start in [one for one in free_to if one.earliest_s <= now]:
+                if needed is None:
+                    worker = Worker(start.model, device, timeout_s)
+                else:
+                    worker = free[start.model].pop()
+                running[worker] = (start, time.monotonic() - base)
+                waiting.remove(start)
+                worker.inbox = inbox
+                worker.load(start.batch, 1, warm_up=needed is not None)
+                worker.send(do="work", steps=start.steps)
+            late = [one.earliest_s for one in free_to if one in waiting]
+            wait_s = min([*(at_s - now for at_s in late), patience_s])
+            try:
+                worker, answer = inbox.get(timeout=max(0.0, wait_s))
+            except queue.Empty:
+                if not late:
+                    job = next(iter(running.values()))[0].job
+                    message = f"job {job}: no answer of its process for {patience_s:.0f} s"
+                    raise PeerError(message, reason="silent") from None
+                continue
+            if answer is None:
+                raise worker.left()
+            if "end_s" not in answer:
+                worker.built(answer)
+                continue
+            start, began_s = running.pop(worker)
+            happened[start.job] = (began_s, answer["end_s"] - base)
+            if needed is None:
+                worker.stop()
+            else:
+                worker.inbox = queue.SimpleQueue()
+                free[start.model].append(worker)
+    finally:
+        for worker in running:
+            worker.stop()
+    return happened
+
+
+def _table(plan: Sequence[Start], happened: Mapping[str, tuple[float, float]]) -> pa.Table:
+    import pyarrow as pa
+
+    rows = [
+        {
+            "job_id": one.job,
+            "model": one.model.name,
+            "arrival_s": one.arrival_s,
+            "first_start_s": happened[one.job][0],
+            "finish_s": happened[one.job][1],
+            "run_s": happened[one.job][1] - happened[one.job][0],
+        }
+        for one in plan
+    ]
+    return pa.Table.from_pylist(rows)
