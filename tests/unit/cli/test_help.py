@@ -107,6 +107,7 @@ def test_tab_knows_values(tmp_path: object) -> None:
     assert offered("trace", "synth", "dally-") == {"dally-batch", "dally-poisson", "dally-week"}
     assert offered("reproduce", "hadar") == {"hadar", "hadare", "hadar-search"}
     assert offered("policies", "yarn") == {"yarn-cs"}
+    assert offered("profile", "measure", "conv,mlp-") == {"conv,mlp-small", "conv,mlp-large"}
 
 
 def test_tab_knows_parameters_of_the_policy_on_the_line() -> None:

@@ -376,6 +376,20 @@ def test_durations_become_steps_by_the_measured_rate() -> None:
     done = gl.simulate(BY_HAND.cluster(), trace, "fifo", segments=True)
     (only,) = plan_of(BY_HAND, trace, done, "fifo")
     assert (only.steps, only.batch) == (25, 32)
+    # 15 steps per second at half the batch
+    trace = jobs(job_id=["x"], arrival_s=[0.0], model=["a"], duration_s=[2.0], batch_size=[16])
+    done = gl.simulate(BY_HAND.cluster(), trace, "fifo", segments=True)
+    (only,) = plan_of(BY_HAND, trace, done, "fifo")
+    assert (only.steps, only.batch) == (30, 16)
+
+
+def test_a_job_that_cannot_run_is_left_out_of_the_plan() -> None:
+    trace = as_trace(
+        pa.table({"job_id": ["wide", "x"], "arrival_s": [0.0, 0.0], "gpus": [2, 1],
+                  "model": ["a", "a"], "duration_s": [1.0, 1.0]})
+    )  # fmt: skip
+    done = gl.simulate(BY_HAND.cluster(), trace, "fifo", segments=True, on_infeasible="drop")
+    assert [one.job for one in plan_of(BY_HAND, trace, done, "fifo")] == ["x"]
 
 
 def test_jobs_run_one_after_the_other_or_together(measured: Profile, tmp_path: Path) -> None:

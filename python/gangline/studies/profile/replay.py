@@ -80,8 +80,8 @@ class Replay(NamedTuple):
     predicted : Result
         The simulated run, with its segments.
     observed : pyarrow.Table
-        The real times: job_id, model, arrival_s, first_start_s, finish_s and run_s, one row per job,
-        on the clock of the trace. `gangline validate` reads it.
+        The real times, one row per job: job_id, model, arrival_s, first_start_s, finish_s and
+        run_s, on the clock of the trace. `gangline validate` reads it.
 
     Examples
     --------
@@ -263,38 +263,51 @@ def plan_of(profile: Profile, trace: Trace, predicted: Result, label: str) -> li
         If a job did not run once, from its start to its finish, at full batch.
     """
     models = {one.name: one for one in profile.models}
-    names = trace.column("model").to_pylist() if "model" in trace.columns else [None] * len(trace)
-    works = _columns(trace)
-    ends = dict(zip(*(predicted.jobs.column(name).to_pylist() for name in ("job_id", "finish_s")),
-                    strict=True))  # fmt: skip
+    works = _works(trace)
     _refuse_stops(predicted, label, {job: work[2] for job, work in works.items()})
+    done = [row for row in predicted.jobs.to_pylist() if row["finish_s"] is not None]
+    ends = {row["job_id"]: row["finish_s"] for row in done}
     rows = []
-    for job, arrival_s, start_s, name in zip(
-        *(predicted.jobs.column(one).to_pylist() for one in ("job_id", "arrival_s",
-                                                             "first_start_s")),
-        names, strict=True,
-    ):  # fmt: skip
+    for row in done:
+        job, name, start_s = row["job_id"], row["model"], row["first_start_s"]
         if name not in models:
             message = f"job {job}: its model `{name}` is not in the profile, which has "
             raise TraceError(message + ", ".join(models), column="model", value=name)
         model = models[name]
         iterations, duration_s, batch = works[job]
-        steps = iterations or duration_s * profile.rate(name)
+        known = batch if profile.samples(name, batch) else None
+        steps = iterations or duration_s * profile.rate(name, known)
         before = {other for other, end_s in ends.items() if end_s <= start_s and other != job}
-        free_s = max([arrival_s, *(ends[other] for other in before)])
-        earliest_s = arrival_s if start_s <= free_s + _LATEST else start_s
-        rows.append(Start(job, model, batch or model.batch, max(1, round(steps)), arrival_s,
-                          start_s, ends[job], earliest_s, frozenset(before)))  # fmt: skip
+        free_s = max([row["arrival_s"], *(ends[other] for other in before)])
+        rows.append(
+            Start(
+                job=job,
+                model=model,
+                batch=batch or model.batch,
+                steps=max(1, round(steps)),
+                arrival_s=row["arrival_s"],
+                start_s=start_s,
+                finish_s=row["finish_s"],
+                earliest_s=row["arrival_s"] if start_s <= free_s + _LATEST else start_s,
+                after=frozenset(before),
+            )
+        )
+    if not rows:
+        raise TraceError(f"{label}: no job of the trace can run", column="gpus", value=0)
     return sorted(rows, key=lambda one: one.start_s)
 
 
-def _columns(trace: Trace) -> dict[str, tuple[float | None, float, int | None]]:
+def _works(trace: Trace) -> dict[str, tuple[float | None, float, int | None]]:
     """Return iterations, duration and batch of each job; None or 0 where it has none."""
     blank = [None] * len(trace)
-    found = (trace.column(name).to_pylist() if name in trace.columns else blank
-             for name in ("job_id", "iterations", "duration_s", "batch_size"))  # fmt: skip
-    return {job: (iterations, duration or 0.0, batch)
-            for job, iterations, duration, batch in zip(*found, strict=True)}  # fmt: skip
+    found = (
+        trace.column(name).to_pylist() if name in trace.columns else blank
+        for name in ("job_id", "iterations", "duration_s", "batch_size")
+    )
+    return {
+        job: (iterations, duration or 0.0, batch)
+        for job, iterations, duration, batch in zip(*found, strict=True)
+    }
 
 
 def _refuse_stops(predicted: Result, label: str, batches: Mapping[str, int | None]) -> None:
