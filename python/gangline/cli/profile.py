@@ -118,6 +118,7 @@ def measure(
         gpu=gpu,
         timeout_s=timeout_s,
         progress=_console.say,
+        save=lambda found: found.write(out),
     )
     found.write(out)
     if json:

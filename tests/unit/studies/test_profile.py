@@ -138,10 +138,6 @@ def test_what_is_measured_is_positive_and_complete(measured: Profile) -> None:
     assert measured.facts["gpu_type"] == "CPU"
 
 
-def test_four_times_the_batch_takes_longer(measured: Profile) -> None:
-    assert measured.rate("mlp-large", 16) > measured.rate("mlp-large", 64)
-
-
 def test_both_of_a_pair_run_through_the_whole_window() -> None:
     one, other = Model("one", "conv", 4), Model("other", "mlp-small", 8)
     with Workers("cpu", 60.0) as workers:
@@ -236,6 +232,19 @@ def test_a_wrong_option_is_refused_before_a_process_starts(
     with pytest.raises(gl.errors.OptionError) as caught:
         gl.profile.measure(**options)  # type: ignore[arg-type]
     assert caught.value.field == field
+
+
+def test_four_times_the_batch_takes_longer(train: Path) -> None:
+    train.write_text(
+        "def make(batch, passes, device):\n    return lambda: sum(range(10_000 * batch))\n"
+    )
+    kept: list[int] = []
+    found = gl.profile.measure(
+        ["train:make@8"], device="cpu", passes=(1, 4), seconds=0.1, repeats=3, starts=0,
+        pairs=False, save=lambda one: kept.append(len(one.alone)),
+    )  # fmt: skip
+    assert found.rate("make", 2) > found.rate("make", 8)
+    assert kept == [3]
 
 
 def test_a_model_of_the_user_may_print_and_needs_no_checkpoint(train: Path) -> None:

@@ -50,6 +50,7 @@ def measure(
     gpu: str | None = None,
     timeout_s: float = 300.0,
     progress: Say | None = None,
+    save: Callable[[Profile], object] | None = None,
 ) -> Profile:
     """Measure how fast models train on this machine's GPU, alone and in pairs.
 
@@ -85,6 +86,8 @@ def measure(
         Longest wait for a process, in seconds.
     progress : callable, optional
         Called with a line for each step.
+    save : callable, optional
+        Called with the measurements so far: after the models alone, and after each pair.
 
     Returns
     -------
@@ -128,23 +131,27 @@ def measure(
         "seconds": seconds,
         "repeats": repeats,
     }
-    say = progress or _silent
+    say = progress or _ignore
     with Workers(facts["device"], timeout_s, processes) as workers:
         course = _Course(workers, listed, seconds, repeats, say)
         began = [one for model in listed
                  for one in course.starts(model, starts, facts["device"], timeout_s)]  # fmt: skip
         workers.get(*((model, 0) for model in listed))
         alone = [one for model in listed for one in course.alone(model, passes)]
-        found = []
-        if pairs:
-            found = list(course.pairs())
-            # Alone once more, so that a drift of the clock of the GPU shows.
+        found: list[Pair] = []
+        made = Profile(facts=facts, models=listed, starts=began, alone=alone, pairs=found)
+        keep = save or _ignore
+        keep(made)
+        for pair in course.pairs() if pairs else ():
+            found.append(pair)
+            keep(made)
+        if pairs:  # alone once more, so that a drift of the clock of the GPU shows
             alone += [course.rate(model, model.batch, 1) for model in listed]
-    return Profile(facts=facts, models=listed, starts=began, alone=alone, pairs=found)
+    return made
 
 
-def _silent(line: str) -> None:
-    """Say nothing."""
+def _ignore(_: object) -> None:
+    """Do nothing."""
 
 
 def _models(given: Iterable[str | Model]) -> list[Model]:
