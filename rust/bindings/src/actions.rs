@@ -1,4 +1,4 @@
-//! Actions as Python tuples to the engine's actions; one parser for policies in Python and for runs that
+//! Converts actions from Python tuples to the engine's actions; one parser for policies in Python and for runs that
 //! are driven step by step.
 
 use gangline_engine::ClusterView;
@@ -13,15 +13,15 @@ use rustc_hash::FxHashMap;
 /// Kind of the timers of policies in Python.
 const TIMER_KIND: u8 = 0;
 
-/// What a plan in Python says.
+/// A plan from Python.
 #[derive(Default)]
 pub(crate) struct Orders {
     pub(crate) actions: Vec<Action>,
-    /// In the order of the plan; without a time the timer of the tag is cancelled.
+    /// In the order of the plan; a timer without a time is cancelled.
     pub(crate) timers: Vec<(TimerTag, Option<SimTime>)>,
 }
 
-/// Parses the tuples of a plan. Counts become the lowest slots that are free after the actions before.
+/// Parses the tuples of a plan. A count takes the lowest slots that are free after the previous actions.
 pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResult<Orders> {
     let mut parser = Parser::default();
     for item in list {
@@ -30,12 +30,12 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
     Ok(parser.finish())
 }
 
-/// A plan that is read tuple by tuple.
+/// The state while a plan is read tuple by tuple.
 #[derive(Default)]
 pub(crate) struct Parser {
     orders: Orders,
     quotas: Vec<(JobId, f64)>,
-    /// Running jobs that gave up their GPUs, without others so far.
+    /// Running jobs that gave up their GPUs and have no others so far.
     released: Vec<JobId>,
     pub(crate) scratch: Scratch,
 }
@@ -86,17 +86,17 @@ impl Parser {
         Ok(())
     }
 
-    /// Whether a running job gave up its GPUs, and has no others so far.
+    /// Returns whether a running job gave up its GPUs and has no others so far.
     pub(crate) fn is_released(&self, job: JobId) -> bool {
         self.released.contains(&job)
     }
 
-    /// The actions so far; quotas are not in them yet.
+    /// The actions so far, without quotas.
     pub(crate) fn actions(&self) -> &[Action] {
         &self.orders.actions
     }
 
-    /// All of the plan. A job that gave up its GPUs and has no others is preempted.
+    /// Returns the whole plan. A job that gave up its GPUs and has no others is preempted.
     pub(crate) fn finish(mut self) -> Orders {
         let stopped = self.released.into_iter().map(Action::preempt);
         self.orders.actions.extend(stopped);
@@ -158,7 +158,7 @@ where
     tuple.get_item(at)?.extract()
 }
 
-/// Seconds without progress; negative ones are left to the engine, which names the rule.
+/// Seconds without progress; the engine reports a negative value with its rule.
 fn overhead(seconds: f64) -> PyResult<SimSpan> {
     let span = SimSpan::from_seconds(seconds.abs())
         .map_err(|error| PyValueError::new_err(format!("overhead_s: {error}")))?;
@@ -169,7 +169,7 @@ fn overhead(seconds: f64) -> PyResult<SimSpan> {
     })
 }
 
-/// A quota belongs to the action of its job, if the plan has one, and is an action of its own otherwise.
+/// Adds a quota to the action of its job, if the plan has one; otherwise it becomes an action.
 fn set_quotas(actions: &mut Vec<Action>, quotas: &[(JobId, f64)]) {
     for &(job, quota) in quotas {
         let is_own = |action: &&mut Action| {
@@ -197,11 +197,11 @@ fn tag(id: u32) -> TimerTag {
 /// GPUs that are free after the actions read so far.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Free slots of the servers that were looked at.
+    /// Free slots of the servers that were read.
     free: FxHashMap<u32, u64>,
-    /// Servers whose free slots may have changed since they were last asked for.
+    /// Servers whose free slots may have changed since the last call of `changed`.
     touched: Vec<ServerId>,
-    /// Parts that leave their GPUs, with the server of each, and the slots that came free there.
+    /// Parts that leave their GPUs, with the server of each, and the slots that became free there.
     released: FxHashMap<(JobId, ServerId), u64>,
 }
 
@@ -220,7 +220,7 @@ impl Scratch {
             .or_insert_with(|| view.free_mask(server))
     }
 
-    /// Frees the GPUs of a running part, but for those that others share with it. A second time changes nothing.
+    /// Frees the GPUs of a running part, except those that others share with it. A second call changes nothing.
     pub(crate) fn release(&mut self, view: &ClusterView<'_>, job: JobId, part: u16) {
         let is_known = job.index() < view.jobs().len();
         let run = is_known.then(|| view.run(job)).flatten();
@@ -249,7 +249,7 @@ impl Scratch {
         }
     }
 
-    /// Whether the GPUs that a job gave up are all still free.
+    /// Returns whether all GPUs that a job gave up are still free.
     pub(crate) fn can_restore(&self, view: &ClusterView<'_>, job: JobId) -> bool {
         let part = view.run(job).and_then(|run| run.part(0));
         part.is_some_and(|part| {
@@ -278,7 +278,7 @@ impl Scratch {
         let mut gpus = GpuSet::new();
         for (server, value) in pairs {
             if server as usize >= view.cluster().servers().len() {
-                // the engine names the rule: no such GPU
+                // the engine reports GPUs that do not exist
                 gpus.insert(ServerId(server), if are_masks { value } else { 1 });
                 continue;
             }
@@ -293,8 +293,8 @@ impl Scratch {
         Ok(gpus)
     }
 
-    /// So many of the lowest free slots of a server. Where there are not as many, and none is shared, taken
-    /// ones besides: the engine refuses them by the rule that is broken.
+    /// The lowest free slots of a server, `gpus` of them. If there are fewer and GPUs are not shared, taken slots are
+    /// added; the engine then refuses them with its rule.
     fn lowest(&mut self, view: &ClusterView<'_>, server: ServerId, gpus: u32) -> u64 {
         let free = *self.free_of(view, server);
         let missing = gpus.saturating_sub(free.count_ones());

@@ -1,5 +1,5 @@
-//! What became of the last plan and what happened since, as a policy in Python reads it. An array is made when it is
-//! asked for: most decisions look at one or two.
+//! The effects of the last plan and the changes since, for a policy in Python. An array is created when it is first
+//! read: most decisions read one or two.
 
 use crate::columns::indices;
 use gangline_engine::Changes;
@@ -87,7 +87,7 @@ impl PolicyChanges {
         self.0.is_round
     }
 
-    /// Whether a gang that did not fit may fit now.
+    /// Returns whether a gang that did not fit may fit now.
     #[getter]
     fn has_room(&self) -> bool {
         self.0.has_room()

@@ -1,5 +1,5 @@
-//! The tables that a policy written in Python sees, column by column. An unused column is never filled, and one that is
-//! asked for twice at a decision is filled once: [`crate::view`] keeps it.
+//! The tables of a policy written in Python, column by column. An unused column is never filled, and a column that is
+//! read twice in a decision is filled once: [`crate::view`] keeps it.
 
 use crate::error::raise;
 use gangline_engine::{ClusterView, Part, Run};
@@ -69,7 +69,7 @@ fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
         .unwrap_or_else(|error| error)
 }
 
-/// Refuses to tell how much work is left to a policy that does not say that it looks.
+/// Refuses to reveal the remaining work to a policy that does not declare that it reads it.
 pub(crate) fn check_knowledge(py: Python<'_>, knows_work: bool) -> PyResult<()> {
     if knows_work {
         return Ok(());
@@ -85,7 +85,7 @@ fn gpu_seconds(view: &ClusterView<'_>, job: JobId) -> f64 {
     view.attained_gpu_ns(job) as f64 / NANOS_PER_SECOND
 }
 
-/// Fewest and most GPUs that a job may have.
+/// Minimum and maximum number of GPUs of a job.
 fn gpu_range(view: &ClusterView<'_>, job: JobId) -> (u32, u32) {
     let gang = view.jobs().gpus(job);
     view.elastic(job).map_or((gang, gang), |model| {
@@ -142,7 +142,7 @@ fn job_column<'py>(
             let known = deadline.filter(|&deadline| deadline != SimTime::NEVER);
             known.map_or(f64::INFINITY, SimTime::seconds)
         }),
-        // signed, as the numbers of types are: numpy shifts only like by like
+        // signed, like the numbers of types: numpy shifts only equal kinds
         "gpu_types" => ints(&|job| {
             let types = view.types_of(job);
             types.fold(0, |mask, gpu_type| mask | 1 << gpu_type.index())

@@ -1,4 +1,4 @@
-//! Arrays from Python to the model's tables. Each column is copied once; Python keeps nothing of it.
+//! Converts arrays from Python to the model's tables. Each column is copied once and does not refer to Python.
 
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
@@ -82,7 +82,7 @@ fn same_length(column: &'static str, lengths: &[usize], expected: usize) -> Resu
     }
 }
 
-/// Elastic jobs and their tables.
+/// Elastic jobs with their tables.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct Elastic {
     table: Arc<ElasticTable>,
@@ -93,9 +93,10 @@ type Phases = Vec<(f64, f64, f64)>;
 
 #[pymethods]
 impl Elastic {
-    /// `row`: class of each job, 2^32 - 1 = none. `fits`: (classes, 7), seconds of a pass, over servers and on one
-    /// server, two each, and gamma. `limits`: (classes, 9), total batch, samples of a pass and GPUs, least and most of
-    /// each, then GPUs and batch size of the trace, and 1 if these GPUs fit on a server.
+    /// `row`: class of each job, 2^32 - 1 = none. `fits` has shape (classes, 7): seconds of a pass, of a
+    /// synchronisation over servers and on one server (two numbers each), and gamma. `limits` has shape (classes, 9):
+    /// minimum and maximum of total batch, samples per pass and GPUs, then GPUs and batch size in the trace, and 1 if
+    /// these GPUs fit on a server.
     #[new]
     #[allow(clippy::needless_pass_by_value)]
     fn new(
@@ -139,7 +140,7 @@ impl Elastic {
         })
     }
 
-    /// Iterations of the initial batch per second of each class over its whole work, as the trace has it.
+    /// Mean iterations of the initial batch per second of each class over its whole work, as in the trace.
     fn mean_rates<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         let models = self.table.models().iter();
         let rates: Vec<f64> = models
@@ -168,7 +169,7 @@ pub(crate) struct Jobs {
     pub(crate) missing_durations: usize,
 }
 
-/// Columns by name, each looked up once; what is left over at the end is unknown.
+/// Columns by name; each is looked up once, and those left at the end are unknown.
 pub(crate) struct Given<'py> {
     columns: Bound<'py, PyDict>,
 }
@@ -190,7 +191,7 @@ impl<'py> Given<'py> {
         Ok(column)
     }
 
-    /// The numbers of an array with so many dimensions, row by row, and its shape.
+    /// The numbers of an array with this many dimensions, row by row, and its shape.
     pub(crate) fn array<T: numpy::Element + Copy, D: numpy::ndarray::Dimension>(
         &self,
         name: &str,
@@ -249,7 +250,7 @@ impl Jobs {
                 names: labels(&format!("{name}_labels"))?,
             })
         };
-        // longer than a run can be: none
+        // longer than a run can be, so there is no limit
         let to_span = |&s: &f64| SimSpan::from_seconds(s).unwrap_or(SimSpan::ZERO);
         let limits: Option<Vec<f64>> = given.vector("time_limit_s")?;
         let limits = limits.map(|s| s.iter().map(to_span).collect());
@@ -379,7 +380,7 @@ impl Jobs {
 }
 
 impl Jobs {
-    /// What a run works on.
+    /// The cluster, jobs and rates of a run.
     pub(crate) fn world(&self, cluster: &Cluster) -> Result<World, CoreError> {
         let mut rates = RateTable::from_speeds(&cluster.spec);
         if let Some(table) = &self.rate_table {

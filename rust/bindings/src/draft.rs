@@ -1,5 +1,5 @@
-//! A plan in Python while it is made: which GPUs are free after its actions so far, and where a placement rule puts
-//! a job on them. The rules are those of the policies of the registry, and so are their choices.
+//! A plan in Python during its construction: the GPUs that are free after its actions so far, and the places that a
+//! placement rule finds on them. The rules and their results are those of the registered policies.
 
 use crate::actions::Parser;
 use crate::error::CoreError;
@@ -15,15 +15,16 @@ use pyo3::types::{PyDict, PyList};
 #[derive(Default)]
 pub(crate) struct Draft {
     parser: Parser,
-    /// Address of the list, and how many of its actions count here.
+    /// Address of the list, and how many of its actions are included.
     list: usize,
     synced: usize,
-    /// The draft of the engine before anything of the plan was taken.
+    /// State of the engine's draft before the plan.
     start: Option<Mark>,
 }
 
 impl Draft {
-    /// Counts the actions that were added to the list. A list that lost some, or another one, is read anew.
+    /// Applies the actions that were added to the list. A list that has become shorter, or another list, is read
+    /// again.
     pub(crate) fn sync(
         &mut self,
         view: &ClusterView<'_>,
@@ -49,7 +50,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Brings the engine's draft in line with the plan.
+    /// Updates the engine's draft to the plan.
     fn show(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         for (server, mask) in self.parser.scratch.changed() {
             if view.is_up(server) && plan.free().free_mask(server) != mask {
@@ -62,7 +63,7 @@ impl Draft {
         &self.parser
     }
 
-    /// Gives up the GPUs of a running job, if it holds them still; whether it did.
+    /// Gives up the GPUs of a running job, if it still holds them. Returns whether it did.
     fn release(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, job: JobId) -> bool {
         if view.run(job).is_none() || self.parser.is_released(job) {
             return false;
@@ -77,12 +78,12 @@ impl Draft {
 #[derive(Default)]
 pub(crate) struct Placers {
     list: Vec<Placer>,
-    /// Rules by their names alone, all else by default.
+    /// Rules by name alone, with default parameters.
     plain: Vec<(String, usize)>,
 }
 
 impl Placers {
-    /// The number of a rule.
+    /// Returns the number of a rule.
     pub(crate) fn find(
         &mut self,
         view: &ClusterView<'_>,
@@ -114,7 +115,7 @@ impl Placers {
         Ok(at)
     }
 
-    /// GPUs for a job on the draft: on the first of its types, or of those that are allowed, where the rule finds some.
+    /// GPUs for a job on the draft: on the first of its types, or of the allowed types, where the rule finds some.
     pub(crate) fn place(
         &mut self,
         at: usize,
@@ -137,10 +138,10 @@ impl Placers {
     }
 }
 
-/// What a job asks of `plan.place`.
+/// The arguments of `plan.place`.
 pub(crate) struct Wanted {
     pub(crate) job: JobId,
-    /// Fewer or more GPUs than the gang, of an elastic job.
+    /// Number of GPUs of an elastic job, if it differs from the gang size.
     pub(crate) gpus: Option<u32>,
     /// GPU types, as bits.
     pub(crate) types: u64,
@@ -148,7 +149,7 @@ pub(crate) struct Wanted {
     pub(crate) rule: usize,
 }
 
-/// GPUs for a job after the actions so far, and whether it runs now and moves. Its own GPUs count as free for it.
+/// GPUs for a job after the actions so far, and whether it is a move of a running job. Its own GPUs count as free.
 pub(crate) fn place(
     (draft, placers): (&mut Draft, &mut Placers),
     view: &ClusterView<'_>,

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What was done at a decision.
+/// What happened at a decision.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// The policy decided.
@@ -21,14 +21,14 @@ pub(crate) enum Step {
     },
 }
 
-/// How a run came to where it stands.
+/// The history of a run.
 pub(crate) struct Way {
     steps: Vec<Step>,
     is_due: bool,
     now: SimTime,
 }
 
-/// What a run is made of, to make it again.
+/// Everything that is needed to create a run again.
 pub(crate) struct Ground {
     pub(crate) world: World,
     pub(crate) config: RunConfig,
@@ -38,19 +38,19 @@ pub(crate) struct Ground {
 pub(crate) struct Driven {
     pub(crate) ground: Arc<Ground>,
     pub(crate) engine: Engine,
-    /// The draft of a plan, between two steps, once it was asked for.
+    /// The draft of a plan between two steps, if it was requested.
     draft: Option<Box<FreeIndex>>,
     pub(crate) policy: Option<Box<dyn Policy>>,
     pub(crate) steps: Vec<Step>,
-    /// Number of the last step: what was read before it is out of date.
+    /// Number of the last step: data read before it is out of date.
     stamp: u64,
 }
 
-/// A look at a run.
+/// Read access to a run.
 pub(crate) struct Look<'a, 'v, 'p> {
     pub(crate) view: &'a ClusterView<'v>,
     pub(crate) changes: &'a Changes,
-    /// Only where a decision is due.
+    /// The plan, if a decision is due.
     pub(crate) plan: Option<&'a mut Plan<'p>>,
     pub(crate) stamp: u64,
     pub(crate) decision: u64,
@@ -80,7 +80,7 @@ impl Driven {
         }
     }
 
-    /// Goes the way of another run, from the first event on.
+    /// Repeats the history of another run from the first event on.
     pub(crate) fn follow(&mut self, way: Way) -> Result<(), EngineError> {
         for step in &way.steps {
             self.engine.advance()?;
@@ -105,7 +105,7 @@ impl Driven {
         Ok(())
     }
 
-    /// A copy without its policy, which goes on by itself.
+    /// A copy without its policy, which continues independently.
     pub(crate) fn fork(&mut self) -> Self {
         self.begin_step();
         Self {
@@ -118,7 +118,7 @@ impl Driven {
         }
     }
 
-    /// Ends what was lent since the last step.
+    /// Ends the loans since the last step.
     pub(crate) fn begin_step(&mut self) {
         self.stamp += 1;
         if let Some(draft) = self.draft.take() {
@@ -143,16 +143,16 @@ impl Driven {
     }
 }
 
-/// Where a run is.
+/// Location of a run.
 enum Place {
     Here(Box<Driven>),
-    /// A step has it.
+    /// The run is in a step.
     InStep,
-    /// Its results were taken.
+    /// The results of the run were taken.
     Over,
 }
 
-/// A run that several objects of Python look at.
+/// A run that several Python objects read.
 pub(crate) struct Shared(Mutex<Place>);
 
 impl Shared {
@@ -164,7 +164,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the run out for a step, in which it cannot be looked at.
+    /// Takes the run out for a step, during which it cannot be read.
     pub(crate) fn take(&self) -> PyResult<Held<'_>> {
         let mut place = self.lock();
         match std::mem::replace(&mut *place, Place::InStep) {
@@ -191,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// Looks at the run, and works on the draft of its plan.
+    /// Reads the run, and works on the draft of its plan.
     pub(crate) fn look<R>(
         &self,
         look: impl FnOnce(Look<'_, '_, '_>) -> PyResult<R>,
@@ -206,11 +206,11 @@ impl Shared {
 fn refusal(place: &Place) -> PyErr {
     PyValueError::new_err(match place {
         Place::Over => "the run is over: its results were already taken",
-        _ => "the run is in a step, of another thread or of its own policy",
+        _ => "the run is in a step of another thread or of its own policy",
     })
 }
 
-/// A run in a step; it goes back when this is dropped.
+/// A run in a step; it is returned when this is dropped.
 pub(crate) struct Held<'a> {
     from: &'a Shared,
     run: Option<Box<Driven>>,

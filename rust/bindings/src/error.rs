@@ -1,5 +1,5 @@
-//! One table: every error of the lower crates and the Python exception it becomes, with its facts as
-//! attributes. No catch-all arm: a new variant does not compile until it is mapped.
+//! One table of all errors of the lower crates with their Python exceptions, whose attributes contain the facts.
+//! There is no catch-all arm: a new variant does not compile until it is mapped.
 
 use gangline_engine::{EngineError, PlanError, PolicyError};
 use gangline_model::{ActionKind, ModelError};

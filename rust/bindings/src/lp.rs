@@ -1,4 +1,4 @@
-//! One allocation: columns of jobs in, what each of them gets out.
+//! One allocation: takes columns of jobs and returns their shares.
 
 use crate::convert::Given;
 use crate::error::CoreError;
@@ -22,8 +22,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_even_loads, module)?)
 }
 
-/// What a policy gives to jobs, by name; `columns` are the arrays of `gangline.lp.solve`, `given` its parameters as in a run,
-/// the others what a run takes from the cluster. Of a program of no class there is no objective.
+/// Shares of jobs under a policy, by name. `columns` are the arrays of `gangline.lp.solve`, `given` the parameters as
+/// in a run, and the others come from the cluster of a run. Without classes there is no objective.
 #[pyfunction]
 #[pyo3(signature = (policy, columns, given, *, seed, prices, reference, in_order, by_name))]
 #[allow(clippy::too_many_arguments)] // one call from one place
@@ -71,14 +71,14 @@ fn lp_solve<'py>(
     }
 }
 
-/// What Python raised, or the exception for an allocation that there is none of.
+/// The exception raised in Python, or the one for an allocation that does not exist.
 fn own_or_refused(py: Python<'_>, policy: &str, raised: &Raised, error: &SolverError) -> PyErr {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     own.unwrap_or_else(|| refused(py, policy, error))
 }
 
-/// The bids that win an exact auction, each with a room; what is compared with the engine asks it. Tiers are 0 a server, 1 a
-/// rack, 2 the network and 3 the GPUs that the bidder holds; `own` says how many of which room those are.
+/// The winning bids of an exact auction, each with a room; used to compare with the engine. Tiers are 0 for a server,
+/// 1 for a rack, 2 for the network and 3 for the GPUs that the bidder holds; `own` lists the number of those by room.
 #[pyfunction]
 #[pyo3(signature = (gangs, bids, rooms, own, *, choices_max))]
 fn lp_award(
@@ -126,10 +126,10 @@ fn lp_award(
     }
 }
 
-/// The load of each GPU type at the most even division of work; none if some work fits nowhere. `need` has the GPU-seconds of
-/// each job on each type, infinite where it cannot run, `work` its least over the types.
+/// The load of each GPU type under the most even division of work; `None` if some work fits nowhere. `need` has the
+/// GPU-seconds of each job on each type, infinite where it cannot run; `work` has their minimum over the types.
 #[pyfunction]
-#[allow(clippy::needless_pass_by_value)] // as PyO3 hands arrays over
+#[allow(clippy::needless_pass_by_value)] // PyO3 passes arrays by value
 fn lp_even_loads<'py>(
     py: Python<'py>,
     need: PyReadonlyArray2<'py, f64>,
@@ -147,7 +147,7 @@ fn lp_even_loads<'py>(
     }
 }
 
-/// What each job gets.
+/// Result for each job.
 fn told<'py>(
     py: Python<'py>,
     table: &Table,
@@ -194,7 +194,7 @@ fn told<'py>(
     Ok(told)
 }
 
-/// The columns of jobs, and what each lost so far.
+/// The columns of jobs, and the time that each has lost so far.
 fn ask_of(columns: &Bound<'_, PyDict>) -> PyResult<(Ask, Vec<f64>)> {
     let given = Given::new(columns)?;
     let column = |name: &str| -> PyResult<Vec<f64>> {

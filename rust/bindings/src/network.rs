@@ -1,4 +1,4 @@
-//! A network: the keys of a cluster file to [`Network`], and questions about it.
+//! A network: converts the keys of a cluster file to [`Network`], and answers queries.
 
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
@@ -22,7 +22,7 @@ fn bad(key: impl Into<String>, value: &Bound<'_, PyAny>, expected: &str) -> PyEr
     .into()
 }
 
-/// One of a few words.
+/// One of several words.
 fn word<T>(
     key: &str,
     value: &Bound<'_, PyAny>,
@@ -124,7 +124,7 @@ fn read_link(tier: &str, keys: &Bound<'_, PyDict>) -> PyResult<LinkChange> {
     Ok(link)
 }
 
-/// One name, or a list of names of which the fastest counts.
+/// One name, or a list of names of which the fastest applies.
 fn algorithms(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Algorithms> {
     let words = "ring, halving, direct or auto, or a list of them";
     let names: Vec<String> = match value.extract::<String>() {
@@ -182,7 +182,7 @@ fn read_measured(rows: &Bound<'_, PyList>) -> PyResult<Vec<Measured>> {
     rows.iter().map(read).collect()
 }
 
-/// What distance costs on a cluster, for jobs with some model labels.
+/// The cost of distance on a cluster, for jobs with given model labels.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct Network {
     pub(crate) model: Arc<Model>,
@@ -220,7 +220,7 @@ impl Network {
         PRESETS.to_vec()
     }
 
-    /// Labels that have a model whatever the cluster file says.
+    /// Labels of the built-in models.
     #[staticmethod]
     fn models() -> Vec<String> {
         gangline_network::network_models()
@@ -231,7 +231,7 @@ impl Network {
         self.model.is_free()
     }
 
-    /// Refuses jobs that the network cannot answer for.
+    /// Refuses jobs for which the network has no data.
     #[allow(clippy::needless_pass_by_value)]
     fn check_jobs(&self, cluster: PyRef<'_, Cluster>, jobs: PyRef<'_, Jobs>) -> PyResult<()> {
         let world = jobs.world(&cluster)?;
@@ -261,12 +261,12 @@ impl Network {
         Ok(stops.iter().map(|stop| stop.rate()).collect())
     }
 
-    /// Bytes/s that jobs share of every up-link; none where each goes as if alone.
+    /// Bytes/s of every up-link that jobs share; `None` if each job sends as if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         self.model.shared_bw()
     }
 
-    /// What a gang of a shape asks of the up-link of each of its racks: bytes per iteration, bytes/s alone.
+    /// Demand of a gang with a shape on the up-link of each of its racks: bytes per iteration, bytes/s alone.
     fn load(
         &self,
         gpu_type: u32,
@@ -294,7 +294,7 @@ impl Network {
             .at_tier(&Self::gang(gpu_type, model, batch_size, gpus), tier)
     }
 
-    /// Factor of a gang of a shape: (GPUs per server most, fewest; servers per rack most, fewest; racks).
+    /// Factor of a gang with a shape: (GPUs per server: most, fewest; servers per rack: most, fewest; racks).
     fn at_shape(
         &self,
         gpu_type: u32,
@@ -306,12 +306,12 @@ impl Network {
             .locality(&Self::gang(gpu_type, model, 0, gpus), to_shape(shape))
     }
 
-    /// The closed form of a shape before the clamp; none where there is no closed form.
+    /// Factor of a shape by the closed form before the clamp; `None` without a closed form.
     fn raw(&self, model: Option<u32>, shape: (u32, u32, u32, u32, u32)) -> Option<f64> {
         self.model.raw(model, to_shape(shape))
     }
 
-    /// Where the clamp acts: (model, type, gang size, tier, closed form, factor that counts).
+    /// Placements on which the clamp acts: (model, type, gang size, tier, closed form, resulting factor).
     #[allow(clippy::needless_pass_by_value)]
     fn check(&self, sizes: Vec<u32>) -> Vec<(String, u32, u32, u8, f64, f64)> {
         let row = |clamp: gangline_network::Clamp| {

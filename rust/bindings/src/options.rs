@@ -1,5 +1,5 @@
-//! Options of a run: one typed object, made by Python's `RunOptions` and kept as a [`RunConfig`]. An argument that is
-//! missing or unknown is a `TypeError` of Python.
+//! Options of a run: one typed object, created by Python's `RunOptions` and stored as a [`RunConfig`]. A missing or
+//! unknown argument is a `TypeError` in Python.
 
 use crate::convert::Cluster;
 use crate::error::CoreError;
@@ -31,7 +31,7 @@ fn span(field: &'static str, seconds: f64) -> PyResult<SimSpan> {
     SimSpan::from_seconds(seconds).map_err(|error| bad(field, error.to_string()))
 }
 
-/// Where the timeline has rows: at words that name it, or every so many seconds.
+/// Rows of the timeline: a mode by name, or a number of seconds between rows.
 #[derive(FromPyObject)]
 enum Timeline {
     Named(String),
@@ -54,7 +54,7 @@ type InflationsGiven<'py> = (
     Vec<u32>,
 );
 
-/// Durations that policies are given: noise, seconds by job, or the attributes of `gangline.runs.estimates.History`.
+/// Durations that policies see: noise, seconds by job, or the attributes of `gangline.runs.estimates.History`.
 #[derive(FromPyObject)]
 enum EstimatesGiven<'py> {
     Noise(f64),
@@ -67,11 +67,11 @@ enum EstimatesGiven<'py> {
     },
 }
 
-/// All options of a run. Defaults are Python's, which has the one list of them.
+/// All options of a run. Python has the only list of defaults.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct RunOptions {
     pub(crate) config: RunConfig,
-    /// Whether the cluster says how many jobs may share a GPU.
+    /// Whether the cluster states how many jobs may share a GPU.
     pub(crate) says_max_share: bool,
 }
 
@@ -204,7 +204,7 @@ impl Timeline {
 
 impl EstimatesGiven<'_> {
     fn resolved(self) -> PyResult<Estimates> {
-        // no estimate is shorter than a nanosecond
+        // an estimate is at least one nanosecond
         let told = |seconds| Ok::<_, PyErr>(span("estimates", seconds)?.max(SimSpan(1)));
         Ok(match self {
             Self::Noise(sigma) => Estimates::Noise(sigma),
@@ -241,7 +241,7 @@ impl Pairs<'_> {
     }
 }
 
-/// What a network and the fits of models make of distance.
+/// The locality model of a network and of fitted models.
 fn locality(
     cluster: &ClusterSpec,
     network: Option<&Network>,
@@ -327,7 +327,8 @@ pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
     Ok(params)
 }
 
-/// Lists and tables inside each other that a parameter may have: a list of tables with a list of tables, and to spare.
+/// Maximum nesting of lists and tables in a parameter: lists of tables that contain lists of tables, with some
+/// reserve.
 const DEEPEST: u32 = 8;
 
 fn param(value: &Bound<'_, PyAny>, levels: u32) -> PyResult<ParamValue> {

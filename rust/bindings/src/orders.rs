@@ -12,19 +12,19 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Last in the order of first starts.
+/// Sorts after all first starts.
 const NEVER_STARTED: i64 = i64::MAX;
 
-/// What jobs are ordered by; ties by arrival, then job.
+/// Measure of an order; ties go by arrival, then job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// Arrival.
     Arrival,
     /// Isolated duration; times the gang if `by_gpus`.
     Duration,
-    /// Isolated time that is left; times the gang, then by gang, if `by_gpus`.
+    /// Remaining isolated time; with `by_gpus` times the gang size, then by gang size.
     Remaining,
-    /// Attained service: by queues, and inside a queue by first start; without limits by the service itself.
+    /// Attained service: by queue, and inside a queue by first start; without limits, by the service itself.
     Attained,
     /// Deadline.
     Deadline,
@@ -35,9 +35,9 @@ pub(crate) enum Measure {
 pub(crate) struct Spec {
     pub(crate) measure: Measure,
     pub(crate) by_gpus: bool,
-    /// Attained services, GPU-ns, at which a job goes down a queue.
+    /// Attained services, GPU-ns, at which a job moves to the next queue.
     pub(crate) limits: Vec<i128>,
-    /// Head start of running jobs where there are no limits, GPU-ns per GPU.
+    /// Head start of running jobs if there are no limits, GPU-ns per GPU.
     pub(crate) lead: i128,
     pub(crate) estimate_error: f64,
 }
@@ -92,13 +92,13 @@ impl Spec {
         }
     }
 
-    /// The queue of a job: the limits that it has reached.
+    /// The queue of a job: the number of limits that it has reached.
     fn queue(&self, view: &ClusterView<'_>, job: JobId) -> usize {
         let attained = self.attained(view, job);
         self.limits.partition_point(|&limit| limit <= attained)
     }
 
-    /// When a job that makes progress from an instant on reaches its next limit.
+    /// Instant at which a job that makes progress from `since` on reaches its next limit.
     pub(crate) fn next_limit(
         &self,
         view: &ClusterView<'_>,
@@ -115,10 +115,10 @@ impl Spec {
     }
 }
 
-/// All that a placement may depend on, as numbers.
+/// Everything that may affect a placement, as numbers.
 type Likeness = SmallVec<[u64; 10]>;
 
-/// Jobs that differ in nothing that a placement depends on, as classes.
+/// Classes of jobs that are equivalent for placement.
 #[derive(Debug, Default)]
 pub(crate) struct Alike {
     numbers: FxHashMap<Likeness, u32>,
@@ -197,7 +197,7 @@ impl Queue {
         }
     }
 
-    /// Running jobs with their ranks, the first first.
+    /// Running jobs with their ranks, in order.
     pub(crate) fn running(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
         let ranks = view.running().map(|job| self.spec.rank(view, job));
         let mut ranks = ranks.collect::<Result<Vec<_>, _>>()?;
@@ -215,9 +215,10 @@ impl Queue {
         }
     }
 
-    /// Who has GPUs by number: in order, a job is admitted if enough GPUs of one of its types are left, first of the type
-    /// that it runs on. Returns, in order, the running jobs that are not admitted where they run and the waiting jobs that
-    /// are admitted, each with the type that admits it. O(running log running + classes log classes).
+    /// Admits jobs by number of GPUs. In order, a job is admitted if enough GPUs of one of its types are left, first
+    /// of the type on which it runs. Returns, in order, the running jobs that are not admitted on their type and the
+    /// waiting jobs that are admitted, each with the type that admits it. O(running log running + classes log
+    /// classes).
     pub(crate) fn admit(
         &self,
         view: &ClusterView<'_>,
@@ -267,7 +268,7 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Walk {
     heads: BinaryHeap<Reverse<(Rank, u32)>>,
-    /// The job that came last, whose class has not gone on yet.
+    /// The last job returned, whose class has not advanced yet.
     last: Option<(Rank, u32)>,
 }
 
@@ -301,7 +302,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The number of an order, which is built where it is new.
+    /// Returns the number of an order, which is created if it is new.
     pub(crate) fn find(
         &mut self,
         view: &ClusterView<'_>,

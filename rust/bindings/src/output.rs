@@ -1,4 +1,4 @@
-//! Results to Python: vectors move into numpy arrays without a copy.
+//! Passes results to Python: vectors move into numpy arrays without a copy.
 
 use crate::error::CoreError;
 use gangline_allocation::{Programs, Tally};
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a run left behind. Each table can be taken once; it moves to the caller.
+/// Results of a run. Each table can be taken once; it moves to the caller.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct RunOutput {
     rows: usize,
@@ -21,11 +21,11 @@ pub(crate) struct RunOutput {
     copy_gpus: CopyGpus,
     log_hash: u64,
     outcome: &'static str,
-    /// Reasons of a policy in Python, by number.
+    /// Texts of a policy in Python, by number.
     words: Vec<String>,
 }
 
-/// Where the solves of a run are counted.
+/// Counters of the solves of a run.
 pub(crate) struct Solves {
     policy: String,
     /// Allocations or auctions.
@@ -33,7 +33,7 @@ pub(crate) struct Solves {
 }
 
 impl Solves {
-    /// Of a run of this policy.
+    /// Counters for a run of this policy.
     pub(crate) fn of(policy: &str) -> Self {
         Self {
             policy: policy.to_owned(),
@@ -41,7 +41,7 @@ impl Solves {
         }
     }
 
-    /// What they were like, by name; none if nothing was to be solved.
+    /// Statistics of the solves, by name; `None` if nothing needed solving.
     fn told<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let told = PyDict::new(py);
@@ -107,12 +107,12 @@ impl RunOutput {
         }
     }
 
-    /// The same with the reasons that a policy in Python gave.
+    /// Adds the texts of a policy in Python.
     pub(crate) fn with_words(self, words: Vec<String>) -> Self {
         Self { words, ..self }
     }
 
-    /// The same with what the solves of the policy were like.
+    /// Adds the counters of the policy's solves.
     pub(crate) fn with_solves(self, solves: Solves) -> Self {
         Self {
             solves: Some(solves),
@@ -240,9 +240,9 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Why watched jobs waited, by time, as columns: instant, job, reason, the other job, its GPUs, a number and an instant
-    /// of the cause, and the words of a policy in Python. Reasons and words are numbers, counted in `reasons` and `said`.
-    /// What a cause does not have is -1, and an instant that never comes is infinite.
+    /// Reasons why watched jobs waited, by time, as columns: instant, job, reason, the other job, its GPUs, a number
+    /// and an instant of the cause, and the text of a policy in Python. Reasons and texts are indices into `reasons`
+    /// and `said`. A missing value is -1, and an instant that never comes is infinite.
     fn causes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let causes = self.take(|output| output.causes.take());
         let rows = causes.map(|causes| causes.rows).unwrap_or_default();
@@ -286,8 +286,9 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Of a run that watches jobs: when servers failed or came back, rows (s, server, up); the types that each watched job
-    /// can use and the fewest GPUs that it may get, rows (job, mask, GPUs); whether a gang may have several types; and the length of a round. Take it before the causes.
+    /// Data of a run that watches jobs: failures and repairs of servers as rows (s, server, up); the usable types and
+    /// the minimum number of GPUs of each watched job as rows (job, mask, GPUs); whether a gang may use several
+    /// types; and the length of a round. Take it before the causes.
     #[allow(clippy::type_complexity)]
     fn watched(
         &self,
@@ -355,7 +356,7 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// What the solves of the policy were like: `gangline.lp.report.Report`; None if it solves nothing.
+    /// Statistics of the policy's solves, as `gangline.lp.report.Report`; `None` if it solves nothing.
     fn solver<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(solves) = &self.solves else {
             return Ok(None);
@@ -365,7 +366,7 @@ impl RunOutput {
         told.map(|told| report.call1((told,))).transpose()
     }
 
-    /// How many GPUs each part of a forked job had: "gang", "server" (all of its server) or a number.
+    /// Number of GPUs of each part of a forked job: "gang", "server" (all of its server) or a number.
     fn copy_gpus<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self.copy_gpus {
             CopyGpus::Gang => "gang".into_pyobject(py)?.into_any(),
@@ -385,7 +386,7 @@ impl RunOutput {
     }
 }
 
-/// A reason as its declaration has it.
+/// A reason with the fields of its declaration.
 pub(crate) fn reason_row<'py>(py: Python<'py>, reason: &Reason) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     row.set_item("name", reason.name)?;

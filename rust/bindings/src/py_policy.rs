@@ -1,4 +1,4 @@
-//! A `gangline.Policy` object as a [`Policy`] of the engine. Attaches once per decision.
+//! A `gangline.Policy` object as a [`Policy`] of the engine. It attaches to the interpreter once per decision.
 
 use crate::actions::parse;
 use crate::changes::PolicyChanges;
@@ -14,21 +14,21 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the `why` of a policy in Python returned.
+/// The reason of a policy in Python, with the text that its `why` returned.
 pub(crate) static OWN_WORDS: Declared =
     Declared::new("own words", "what the policy's `why` returned", "{words}")
         .counts(Counted::Words);
 
-/// Where the user's own exception waits while the engine unwinds with a typed error.
+/// Place for the user's own exception while the engine returns a typed error.
 pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
 /// A policy written in Python.
 pub(crate) struct PyPolicy {
     object: Py<PyAny>,
-    /// What it sees, and the same as its code knows it.
+    /// Its view, as the Rust object and as the Python object.
     view: Py<PolicyView>,
     python_view: Py<PyAny>,
-    /// Of `gangline.policies.protocol`: `Changes`, `Plan` and `read_answer`.
+    /// From `gangline.policies.protocol`: `Changes`, `Plan` and `read_answer`.
     changes_class: Py<PyAny>,
     plan_class: Py<PyAny>,
     read_answer: Py<PyAny>,
@@ -38,21 +38,21 @@ pub(crate) struct PyPolicy {
     max_share: u32,
     mixes_types: bool,
     forks: bool,
-    /// Whether it says why jobs wait.
+    /// Whether it gives reasons.
     says_why: bool,
-    /// What it said, each once.
+    /// Its texts, without duplicates.
     words: Mutex<Vec<String>>,
     decisions: u64,
     raised: Raised,
 }
 
-/// Words, a job and an instant that they are about.
+/// A text, and the job and the instant that it refers to.
 type Reason = (String, Option<u32>, Option<f64>);
 
 impl PyPolicy {
-    /// Reads what the object declares.
+    /// Reads the declarations of the object.
     ///
-    /// `names` are those of the jobs, by index.
+    /// `names` are the names of the jobs, by index.
     pub(crate) fn new(
         object: &Bound<'_, PyAny>,
         raised: Raised,
@@ -115,14 +115,14 @@ impl PyPolicy {
         })
     }
 
-    /// What it said, by number.
+    /// Its texts, by number.
     pub(crate) fn words(self) -> Vec<String> {
         self.words
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its own code has failed already.
+    /// Returns whether its own code has already failed.
     fn has_raised(&self) -> bool {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         raised.is_some()
@@ -164,7 +164,7 @@ impl PyPolicy {
             kind.map_or_else(|_| "the policy".to_owned(), |name| name.to_string()),
             self.decisions
         );
-        // a note on the user's own exception; the exception itself passes untouched
+        // a note is added to the user's own exception, which is otherwise unchanged
         if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
             failed.write_unraisable(py, None);
         }
@@ -256,7 +256,7 @@ impl Policy for PyPolicy {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         if self.has_raised() {
-            let message = "it raised an error when it was asked why a job waits".to_owned();
+            let message = "its `why` raised an error".to_owned();
             return Err(PolicyError::Failed { message });
         }
         let next = Python::attach(|py| {
@@ -267,7 +267,7 @@ impl Policy for PyPolicy {
         Ok(next)
     }
 
-    /// An error is kept: it ends the run at the next decision, or after the last.
+    /// An error is stored: it ends the run at the next decision, or after the last one.
     fn reasons(&self) -> Vec<&'static Declared> {
         vec![&OWN_WORDS]
     }
@@ -285,7 +285,7 @@ impl Policy for PyPolicy {
     }
 }
 
-/// Whether a policy object has a `why` of its own.
+/// Returns whether a policy object defines `why`.
 fn says_why(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let base = object
         .py()

@@ -1,4 +1,5 @@
-//! `gangline.lp.highs.solve` as a [`Solver`]: arrays of one program in, its optimum out. Attaches once per program.
+//! `gangline.lp.highs.solve` as a [`Solver`]: passes the arrays of one program and returns its optimum. It attaches
+//! to the interpreter once per program.
 
 use crate::error::raise;
 use crate::py_policy::Raised;
@@ -11,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, PoisonError};
 
-/// Values, multipliers, objective and steps of each objective; name of the method; whether it is a retry.
+/// Values, multipliers, objective and steps of each objective; name of the method; whether it was a second attempt.
 type Answer<'py> = (
     Vec<(
         PyReadonlyArray1<'py, f64>,
@@ -25,9 +26,9 @@ type Answer<'py> = (
 
 /// Programs solved in Python.
 pub(crate) struct PySolver {
-    /// Who asks, for messages.
+    /// Policy name, for messages.
     policy: String,
-    /// Parameters of a run, whose failed asks are kept.
+    /// Parameters of a run that saves its failed requests.
     params: Option<Py<PyDict>>,
     raised: Raised,
 }
@@ -100,7 +101,7 @@ impl PySolver {
         })
     }
 
-    /// Notes when there was no answer; Python may write an ask to a file.
+    /// Records that a solve failed; Python may write the request to a file.
     fn tell(&self, py: Python<'_>, failed: &Failed<'_>, error: &PyErr) -> PyResult<()> {
         let note = match *failed {
             Failed::Auction { now } => format!("in the auction at {} s", now.seconds()),
@@ -126,7 +127,7 @@ impl Solver for PySolver {
         self.keep(None);
         Python::attach(|py| self.call(py, model, then, how)).map_err(|error| {
             let message = error.to_string();
-            self.keep(Some(error)); // so that it passes untouched
+            self.keep(Some(error)); // so that it is raised unchanged
             SolverError::Outside(message)
         })
     }
@@ -147,7 +148,7 @@ impl Solver for PySolver {
     }
 }
 
-/// The arguments of `gangline.lp.solve` for an ask.
+/// The arguments of `gangline.lp.solve` for a request.
 fn arrays_of<'py>(
     py: Python<'py>,
     ask: &Ask,
@@ -192,7 +193,7 @@ fn arrays_of<'py>(
     Ok(given)
 }
 
-/// The exception for an allocation that there is none of.
+/// The exception for an allocation that does not exist.
 pub(crate) fn refused(py: Python<'_>, policy: &str, error: &SolverError) -> PyErr {
     let facts = PyDict::new(py);
     let message = format!("{policy}: {error}");

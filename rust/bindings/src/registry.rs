@@ -1,4 +1,4 @@
-//! The registry as data: what `scripts/registry.py` writes code and tables from, and what tests draw from.
+//! The registry as data: source of the code and tables that `scripts/registry.py` writes, and of the draws of tests.
 
 use crate::error::CoreError;
 use crate::options;
@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyList};
 /// Whether the toy policies of the tests can be run; a release does not contain them.
 const HAS_TOYS: bool = cfg!(debug_assertions);
 
-/// The policy of a name.
+/// The policy with a given name.
 pub(crate) fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     if HAS_TOYS {
         gangline_testkit::find(name)
@@ -22,7 +22,7 @@ pub(crate) fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     }
 }
 
-/// Refuses parameters that no run of a policy would take.
+/// Refuses parameters that no run of a policy would accept.
 #[pyfunction]
 pub(crate) fn check_policy(name: &str, params: &Bound<'_, PyDict>) -> PyResult<()> {
     let values = options::params(params)?;
@@ -31,7 +31,7 @@ pub(crate) fn check_policy(name: &str, params: &Bound<'_, PyDict>) -> PyResult<(
     Ok(built.map(drop).map_err(CoreError::from)?)
 }
 
-/// The policies in the order of lists; in development builds also the toys, as hidden ones.
+/// The policies in the order of lists; development builds add the toy policies, marked as hidden.
 #[pyfunction]
 pub(crate) fn registry(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -106,7 +106,7 @@ fn policy<'py>(
     Ok(row)
 }
 
-/// What it knows of durations, as the table of policies says it.
+/// Its knowledge of durations, as in the table of policies.
 fn durations(info: &PolicyInfo) -> &'static str {
     match (info.reads_durations, info.knowledge) {
         (false, _) => "no",
@@ -167,7 +167,7 @@ fn set_default(row: &Bound<'_, PyDict>, key: &str, value: ParamDefault) -> PyRes
     }
 }
 
-/// The kind of value, the rule for it, and the number in that rule.
+/// The kind of the value, its rule, and the number in that rule.
 fn kind_names(kind: ParamKind) -> (&'static str, &'static str, Option<f64>) {
     match kind {
         ParamKind::Bool => ("bool", "bool", None),

@@ -1,5 +1,5 @@
-//! One run. The interpreter is let go before the first event; the calling thread waits for the run,
-//! draws progress and listens for Ctrl-C.
+//! One run. The interpreter is released before the first event; the calling thread waits for the run, shows progress
+//! and handles Ctrl-C.
 
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
@@ -20,7 +20,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the waiting thread looks up.
+/// Interval at which the waiting thread checks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Clock(pub(crate) Instant);
@@ -62,9 +62,9 @@ fn started(
     Ok(engine)
 }
 
-/// Simulates `jobs` on `cluster` under a policy: a name of the registry, or a policy object.
+/// Simulates `jobs` on `cluster` under a policy: a registered name or a policy object.
 #[pyfunction]
-/// `names` are those of the jobs, for a policy object to read.
+/// `names` are the names of the jobs, which a policy object may read.
 #[pyo3(signature = (cluster, jobs, policy, params, options, progress=None, names=None))]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 pub(crate) fn simulate(
@@ -89,8 +89,8 @@ pub(crate) fn simulate(
     with_own_error(&raised, result.map(|output| output.with_solves(solver)))
 }
 
-/// Refuses what [`simulate`] would refuse before its first event. A policy object is not started: its code
-/// may count on one start per run.
+/// Refuses what [`simulate`] would refuse before its first event. A policy object is not started, because its code
+/// may expect one start per run.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn check_start(
@@ -115,7 +115,7 @@ pub(crate) fn check_start(
     with_own_error(&raised, result.map_err(|error| CoreError(error).into()))
 }
 
-/// What a solver raised passes as it is.
+/// Returns an exception that a solver raised unchanged.
 pub(crate) fn with_own_error<T>(raised: &Raised, result: PyResult<T>) -> PyResult<T> {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match own {
@@ -139,8 +139,8 @@ fn simulate_registered(
     let shared = Arc::clone(&control);
     let thread = std::thread::spawn(move || {
         let run = || run_to_end(&world, config, chosen.as_mut(), &shared);
-        // Attached once and let go at once: the interpreter then knows the thread, and a solve that
-        // attaches again makes and frees no thread state of its own.
+        // Attaches once and detaches at once. The interpreter then knows the thread, and a solve that attaches again
+        // does not create and free a thread state each time.
         let result = Python::attach(|py| py.detach(run));
         // the receiver is gone only if the waiting thread died
         let _woken: Result<(), _> = sender.send(());
@@ -196,13 +196,13 @@ fn look(
     Ok(())
 }
 
-/// Events between two looks at the wall clock in a run of a policy object: one, for a decision in Python may
-/// take long. A look costs some 30 ns.
+/// Events between two checks of the wall clock in a run of a policy object: one, because a decision in Python may
+/// take long. A check takes about 30 ns.
 const EVENTS_PER_SLICE: u64 = 1;
 
-/// Runs a policy written in Python on the calling thread: its code expects to be there, and an
-/// interrupt reaches it there. The run goes in slices, so that long stretches without a decision show
-/// progress and listen too.
+/// Runs a policy written in Python on the calling thread, where its code expects to run and where an interrupt
+/// reaches it. The run proceeds in slices, so that long stretches without a decision also show progress and react to
+/// interrupts.
 fn simulate_object(
     py: Python<'_>,
     world: &World,
@@ -214,7 +214,7 @@ fn simulate_object(
     let mut policy = PyPolicy::new(object, Arc::clone(&raised), names)?;
     let total = world.jobs.len() as u64;
     let result = py.detach(|| run_in_slices(world, config, &mut policy, total, progress));
-    // what the user's own code raised passes untouched
+    // an exception of the user's own code is raised unchanged
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (result, own) {
         (Err(Stopped::Here(error)), _) | (_, Some(error)) => Err(error),
@@ -225,7 +225,7 @@ fn simulate_object(
     }
 }
 
-/// Why a run of a policy object ended early.
+/// Reason why a run of a policy object ended early.
 enum Stopped {
     /// An interrupt, or an error of the progress callback.
     Here(PyErr),
@@ -261,7 +261,7 @@ fn run_in_slices(
     }
 }
 
-/// A policy of the registry with its parameters, and where its solves are counted.
+/// A registered policy with its parameters, and the counters of its solves.
 pub(crate) fn build(
     name: &str,
     given: &Bound<'_, PyDict>,

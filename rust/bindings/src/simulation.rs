@@ -20,17 +20,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 
-/// Events between two looks at the clock while no decision is due. Ours: they take some 100 us.
+/// Events between two checks of the clock while no decision is due. Our own choice: they take about 100 us.
 const EVENTS_PER_SLICE: u64 = 1024;
 
-/// Who decides.
+/// Source of the decisions.
 enum Decider {
     Outside(PolicyTraits),
-    /// A policy of the registry by name, or a policy object; parameters.
+    /// A registered policy by name, or a policy object; with parameters.
     Policy(Py<PyAny>, Py<PyDict>),
 }
 
-/// A run with the brake on: `advance` to the next decision, then `decide` or `apply`.
+/// A run under external control: `advance` to the next decision, then `decide` or `apply`.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct Simulation {
     run: Arc<Shared>,
@@ -40,7 +40,7 @@ pub(crate) struct Simulation {
     raised: Raised,
 }
 
-/// What a run declares that is driven from outside: `round_s`, `mixes_types`, `forks`.
+/// Traits of a run that is driven from outside: `round_s`, `mixes_types`, `forks`.
 fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
     let mut traits = PolicyTraits {
         wake_on: WakeOn::QUEUE | WakeOn::TIMER,
@@ -71,7 +71,7 @@ fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
 }
 
 impl Decider {
-    /// Makes the policy, for a job table that may lack durations.
+    /// Creates the policy, for a job table that may lack durations.
     fn make(
         &self,
         py: Python<'_>,
@@ -108,7 +108,7 @@ fn refused(error: EngineError) -> PyErr {
 }
 
 impl Simulation {
-    /// A run before its first event, or one that goes the way of another up to where that stands.
+    /// A run before its first event, or one that repeats the history of another run.
     fn begin(
         py: Python<'_>,
         ground: Arc<Ground>,
@@ -159,7 +159,7 @@ impl Simulation {
         })
     }
 
-    /// Makes the policy of a fork, by going the same way again with it.
+    /// Creates the policy of a fork, which repeats the same history.
     fn wake_policy(&self, py: Python<'_>, run: &mut Driven) -> PyResult<()> {
         if run.policy.is_some() || matches!(self.decider, Decider::Outside(_)) {
             return Ok(());
@@ -180,7 +180,7 @@ impl Simulation {
         let (trail, policy) = with_own_error(&self.raised, made.map_err(refused))?;
         if trail != run.engine.trail() {
             return Err(PyValueError::new_err(
-                "the policy decided otherwise when it was asked the same again",
+                "the policy made another decision when the same history was repeated",
             ));
         }
         run.policy = policy;
@@ -210,7 +210,7 @@ impl Simulation {
             }
             None => Decider::Outside(traits_of(traits)?),
         };
-        // driven from outside, a run shares GPUs only if its options say so
+        // a run that is driven from outside shares GPUs only if its options say so
         if matches!(decider, Decider::Outside(_)) && !options.says_max_share {
             config.max_share = 1;
         }
@@ -221,7 +221,7 @@ impl Simulation {
         Self::begin(py, ground, (decider, names), jobs.missing_durations, None)
     }
 
-    /// The same run, up to here, in a world in which more is to come; `policy` in place of a policy object.
+    /// The same history in a world with more jobs; `policy` replaces a policy object.
     #[pyo3(signature = (cluster, jobs, options, policy=None, names=None))]
     #[allow(clippy::needless_pass_by_value)]
     fn again(
@@ -256,8 +256,8 @@ impl Simulation {
         )
     }
 
-    /// A copy that goes on by itself; `policy` in place of a policy object. That of the registry is made when it is
-    /// needed.
+    /// A copy that continues independently; `policy` replaces a policy object. A registered policy is created when it
+    /// is needed.
     #[pyo3(signature = (policy=None))]
     fn fork(&self, py: Python<'_>, policy: Option<Py<PyAny>>) -> PyResult<Self> {
         let mut run = self.run.take()?.run().fork();
@@ -272,7 +272,7 @@ impl Simulation {
         Self::of(py, run, traits, (decider, names), raised)
     }
 
-    /// Goes to the next decision, or to an instant: "decision", "time" or "done".
+    /// Advances to the next decision or to an instant. Returns "decision", "time" or "done".
     #[pyo3(signature = (until_ns=None))]
     fn advance(&self, py: Python<'_>, until_ns: Option<i64>) -> PyResult<&'static str> {
         let mut held = self.run.take()?;
@@ -311,7 +311,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Carries out a plan made outside.
+    /// Applies an external plan.
     #[pyo3(signature = (actions, steady=false))]
     #[allow(clippy::needless_pass_by_value)]
     fn apply(&self, actions: Vec<Bound<'_, PyAny>>, steady: bool) -> PyResult<()> {
@@ -369,7 +369,7 @@ impl Simulation {
         self.view.clone_ref(py)
     }
 
-    /// What happened since the last decision.
+    /// Changes since the last decision.
     fn changes(&self) -> PyResult<PolicyChanges> {
         self.run
             .read(|run| Ok(PolicyChanges::new(run.engine.view().1)))
@@ -423,7 +423,7 @@ impl Simulation {
         })
     }
 
-    /// Takes the results; the run is over, unless it is to go on.
+    /// Takes the results; the run is over unless `goes_on`.
     #[pyo3(signature = (goes_on=false))]
     fn output(&self, py: Python<'_>, goes_on: bool) -> PyResult<RunOutput> {
         let mut held = self.run.take()?;

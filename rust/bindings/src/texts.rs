@@ -1,4 +1,4 @@
-//! Columns of text as Arrow lays them out: one run of bytes, and where each text begins in it.
+//! Text columns in the layout of Arrow: one array of bytes, with the start of each text.
 
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
@@ -11,7 +11,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(surely_distinct, module)?)
 }
 
-/// Whether all texts are seen to be different; false leaves it open.
+/// Returns whether all texts are certainly different; false means unknown.
 ///
 /// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. Texts in order, numbers such as "9" and "10"
 /// included, differ from the texts next to them; others by hashes, which differ only where texts do.
@@ -36,7 +36,7 @@ struct Texts<'a> {
 }
 
 impl Texts<'_> {
-    /// Refuses offsets that are no ascending places in the bytes.
+    /// Checks that the offsets are ascending positions in the bytes.
     fn check(&self) -> PyResult<()> {
         let ascend = self.offsets.is_sorted() && self.offsets.first().is_none_or(|&at| at >= 0);
         let last = self.offsets.last().map_or(0, |&at| at as usize);
@@ -51,7 +51,7 @@ impl Texts<'_> {
         spans.map(|span| &self.bytes[span[0] as usize..span[1] as usize])
     }
 
-    /// Shorter before longer, equal lengths by their bytes.
+    /// Returns whether the texts ascend: shorter ones first, equal lengths by their bytes.
     fn ascend(&self) -> bool {
         self.iter()
             .is_sorted_by(|one, next| (one.len(), *one) < (next.len(), *next))

@@ -1,4 +1,4 @@
-//! Small faces: synthetic traces, keyed draws, the pair rule and the maths library of the core.
+//! Small functions: synthetic traces, keyed draws, the pair rule and the maths library of the core.
 
 use crate::error::raise;
 use gangline_policies::sharing::Pair;
@@ -67,7 +67,7 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
         if let Ok(rows) = rows {
             return Ok(SynthValue::Models(rows));
         }
-        // The text form is checked where it is read, with a sentence on what was expected.
+        // the text form is checked where it is read, with a message about the expected value
         let shares: PyResult<Vec<String>> = models
             .iter()
             .map(|(gpus, share)| Ok(format!("{}:{}", gpus.str()?, share.str()?)))
@@ -130,7 +130,7 @@ fn set_codes(table: &Bound<'_, PyDict>, name: &str, codes: Option<SynthCodes>) -
     Ok(())
 }
 
-/// Users, virtual clusters and noise factors for jobs that come from elsewhere.
+/// Users, virtual clusters and noise factors for jobs of another source.
 #[pyfunction]
 fn synth_extras<'py>(py: Python<'py>, params: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let spec = synth_spec(py, Shape::Uniform.name(), params)?;
@@ -239,7 +239,8 @@ fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, Py
     Ok(list)
 }
 
-/// Mean completion times of two jobs together and one after the other, the threshold of the pair rule and its word.
+/// Mean completion times of two jobs together and one after the other, the threshold of the pair rule, and its
+/// decision.
 #[pyfunction]
 fn sharing_pair(
     new_s: f64,

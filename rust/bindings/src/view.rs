@@ -1,5 +1,5 @@
-//! What a policy written in Python sees and what its plan is made with: one object per run, lent at each decision. It
-//! keeps the columns of the decision, and from decision to decision the orders and the placement rules that were used.
+//! The view of a policy written in Python, and the state from which its plan is built: one object per run, lent at
+//! each decision. It keeps the columns of the decision. Orders and placement rules are kept between decisions.
 
 use crate::actions::parse;
 use crate::columns::{array, check_knowledge, column, indices, label_of};
@@ -21,31 +21,31 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The state at the present decision, and what is kept between decisions.
+/// The state at the present decision, and the data kept between decisions.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct PolicyView {
     inner: Mutex<Inner>,
     knows_work: bool,
-    /// A run that is driven from outside, which it shows between steps.
+    /// A run that is driven from outside, which is visible between steps.
     run: Option<Arc<Shared>>,
 }
 
 #[derive(Default)]
 struct Inner {
     lent: Option<Lent>,
-    /// Number of the loan: what was made in an earlier one is out of date.
+    /// Number of the loan: objects created in an earlier one are out of date.
     loan: u64,
     columns: FxHashMap<String, Py<PyAny>>,
     draft: Draft,
     placers: Placers,
     kept: Kept,
-    /// Of a run that is driven: the step that all this belongs to, and the decision that the orders do.
+    /// For a driven run: the step of this data, and the decision of the orders.
     stamp: u64,
     decision: Option<u64>,
 }
 
 impl Inner {
-    /// Begins anew after a step of a run that is driven.
+    /// Starts again after a step of a driven run.
     fn follow(&mut self, look: &Look<'_, '_, '_>) -> PyResult<()> {
         if self.stamp == look.stamp {
             return Ok(());
@@ -69,29 +69,29 @@ impl Inner {
     }
 }
 
-/// What is lent for the length of a call.
+/// Data lent for the duration of a call.
 #[derive(Clone, Copy)]
 struct Lent {
     view: ClusterView<'static>,
-    /// The plan to be filled; none outside of a decision.
+    /// The plan to be filled; `None` outside a decision.
     plan: Option<NonNull<Plan<'static>>>,
 }
 
-// SAFETY: a loan is used only under the mutex, while the call that lends is on the stack of the thread that runs the
+// SAFETY: a loan is used only under the mutex, while the lending call is on the stack of the thread that runs the
 // simulation and waits for Python.
 unsafe impl Send for Lent {}
 
-/// A view for the length of a call, with what changed since the last one.
+/// A view for the duration of a call, with the changes since the last one.
 pub(crate) enum Loan<'a, 'b> {
-    /// After a plan was carried out: the orders are made anew for this call.
+    /// After a plan was applied: the orders are rebuilt for this call.
     Look,
-    /// Before the first event: the same, and the draft is the empty cluster.
+    /// Before the first event: the orders are rebuilt, and the draft is the empty cluster.
     Start(&'a mut Plan<'b>),
     /// A decision.
     Decide(&'a Changes, &'a mut Plan<'b>),
 }
 
-/// Sub-batch, overhead, quota and accum of an action, as Python gave them.
+/// Sub-batch, overhead, quota and accum of an action, as given in Python.
 type GivenTerms = (Given, Given, Given, Given);
 type Given = Option<Py<PyAny>>;
 
@@ -128,7 +128,7 @@ impl PolicyView {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends a view to Python for the length of `body`.
+    /// Lends a view to Python for the duration of `body`.
     pub(crate) fn lend<R>(
         &self,
         view: &ClusterView<'_>,
@@ -136,8 +136,8 @@ impl PolicyView {
         body: impl FnOnce() -> PyResult<R>,
     ) -> PyResult<R> {
         let mut inner = self.lock();
-        // SAFETY: the lifetimes are only erased while this call is on the stack. The guard below takes the loan out of
-        // the object before the call returns or unwinds; every read goes through the mutex.
+        // SAFETY: the lifetimes are erased only while this call is on the stack. The guard below removes the loan
+        // from the object before the call returns or unwinds; every read goes through the mutex.
         let view: ClusterView<'static> = unsafe { std::mem::transmute(*view) };
         let mut set_aside = None;
         let plan = match loan {
@@ -181,7 +181,7 @@ impl PolicyView {
     ) -> PyResult<R> {
         let mut inner = self.lock();
         if let Some(mut lent) = inner.lent {
-            // SAFETY: the engine's plan outlives the loan, and nothing else uses it meanwhile.
+            // SAFETY: the engine's plan outlives the loan, and nothing else uses it during the loan.
             let plan = lent.plan.as_mut().map(|plan| unsafe { plan.as_mut() });
             return work(&lent.view, plan, &mut inner);
         }
@@ -198,7 +198,7 @@ impl PolicyView {
         ))
     }
 
-    /// Works on the draft of the plan whose actions are in a list.
+    /// Runs a function on the draft of the plan whose actions are in a list.
     fn draw<R>(
         &self,
         list: &Bound<'_, PyList>,
@@ -209,7 +209,7 @@ impl PolicyView {
                 let message = if inner.lent.is_some() {
                     "only `decide` makes plans"
                 } else {
-                    "a plan is made where a decision is due: advance first"
+                    "no decision is due, so there is no plan; call `advance` first"
                 };
                 return Err(policy_error("plan", message));
             };
@@ -281,7 +281,7 @@ impl PolicyView {
         self.look(|view| Ok(view.now().0))
     }
 
-    /// Whether the policy may read how much work is left.
+    /// Returns whether the policy may read the remaining work.
     #[getter]
     fn knows_work(&self) -> bool {
         self.knows_work
@@ -326,8 +326,8 @@ impl PolicyView {
         })
     }
 
-    /// The batch of most progress of an elastic job on so many GPUs: (samples per GPU and pass, passes beyond the
-    /// first, iterations of the initial batch per second at speed 1).
+    /// The batch with the most progress of an elastic job on this number of GPUs: (samples per GPU and pass, passes
+    /// beyond the first, iterations of the initial batch per second at speed 1).
     fn best_batch(&self, job: u32, gpus: u32, spans: bool) -> PyResult<Option<(u32, u32, f64)>> {
         self.look(|view| {
             let known = (job as usize) < view.jobs().len();
@@ -339,7 +339,7 @@ impl PolicyView {
         })
     }
 
-    /// Rate of a job on GPUs, beside their present residents or alone, in iterations/s.
+    /// Rate of a job on GPUs, with their present residents or alone, in iterations/s.
     fn rate_on(&self, job: u32, gpus: Vec<(u32, u64)>, alone: bool) -> PyResult<f64> {
         self.look(|view| {
             let (job, gpus) = (job_of(view, job)?, gpus_of(view, gpus)?);
@@ -351,7 +351,7 @@ impl PolicyView {
         })
     }
 
-    /// Slowdown factor of a job beside another on a GPU type; `None` if the two may not share.
+    /// Slowdown factor of a job next to another on a GPU type; `None` if the two may not share.
     fn slowdown(&self, job: u32, beside: u32, gpu_type: usize) -> PyResult<Option<f64>> {
         self.look(|view| {
             let (job, beside) = (job_of(view, job)?, job_of(view, beside)?);
@@ -372,10 +372,10 @@ impl PolicyView {
         })
     }
 
-    // The draft of a plan, given by the list of its actions
+    // The draft of a plan, defined by the list of its actions
 
-    /// Starts or moves a job where a placement rule puts it: adds the action to the list; whether there is a place.
-    /// `terms` are sub-batch, overhead, quota and accum as in the tuples of actions.
+    /// Starts or moves a job where a placement rule puts it, and adds the action to the list. Returns whether there
+    /// is a place. `terms` are sub-batch, overhead, quota and accum as in the tuples of actions.
     #[allow(clippy::too_many_arguments)]
     fn place(
         &self,
@@ -416,8 +416,8 @@ impl PolicyView {
         })
     }
 
-    /// Fills the arrays of [`crate::window::Arrays`] with the state after the actions of the list, for a placement rule;
-    /// `estimate_error` is that of the times that are shown, none if they are not.
+    /// Fills the arrays of [`crate::window::Arrays`] with the state after the actions of the list, for a placement
+    /// rule; `estimate_error` is the error of the displayed times, `None` to leave them out.
     #[allow(clippy::too_many_arguments)]
     fn window(
         &self,
@@ -457,7 +457,7 @@ impl PolicyView {
         })
     }
 
-    /// Jobs that a rule could never place, not even on the empty cluster.
+    /// Jobs that a rule could never place, even on the empty cluster.
     fn unplaceable(
         &self,
         list: &Bound<'_, PyList>,
@@ -529,9 +529,9 @@ impl PolicyView {
         })
     }
 
-    /// The pair test of a waiting job at a sub-batch (0 = full batch) beside a resident: (mean completion time of the
-    /// two from now if it starts, if it waits, whether sharing pays); `None` where the two may not share or a GPU has
-    /// too little memory for both.
+    /// The pair test of a waiting job at a sub-batch (0 = full batch) with a resident: (mean completion time of the
+    /// two from now if it starts, the same if it waits, whether sharing pays). `None` if the two may not share or if
+    /// a GPU has too little memory for both.
     fn pair(
         &self,
         list: &Bound<'_, PyList>,
@@ -572,7 +572,7 @@ impl PolicyView {
 
     // Orders, by number
 
-    /// The number of an order; it is kept from the first call on.
+    /// Returns the number of an order, which is kept from the first call on.
     #[allow(clippy::needless_pass_by_value)]
     fn order(
         &self,
@@ -659,7 +659,7 @@ impl PolicyView {
         })
     }
 
-    /// Whether a job comes before another in an order.
+    /// Returns whether a job comes before another in an order.
     fn is_before(&self, order: usize, loan: u64, job: u32, other: u32) -> PyResult<bool> {
         self.order_at(order, loan, |view, inner| {
             let queue = &inner.kept.queues[order];
@@ -669,7 +669,7 @@ impl PolicyView {
         })
     }
 
-    /// Who has GPUs by number: (job, type that admits it), see [`crate::orders::Queue::admit`].
+    /// Jobs that have GPUs by number: (job, type that admits it), see [`crate::orders::Queue::admit`].
     fn admit(&self, order: usize, loan: u64) -> PyResult<Vec<(u32, Option<usize>)>> {
         self.order_at(order, loan, |view, inner| {
             let changed = inner.kept.queues[order].admit(view);
@@ -680,7 +680,7 @@ impl PolicyView {
         })
     }
 
-    /// Adds to a plan that the policy is woken when the first running job reaches its next limit of an order.
+    /// Adds a timer to a plan for the time at which the first running job reaches its next limit of an order.
     fn wake(
         &self,
         py: Python<'_>,
@@ -764,7 +764,7 @@ impl PolicyView {
     }
 }
 
-/// What a job beside which another may run holds, and until when.
+/// Memory of a possible co-runner, and the end of its stay.
 struct Stay {
     gpu_type: GpuTypeId,
     finish: SimTime,
@@ -772,7 +772,7 @@ struct Stay {
     bytes: u64,
 }
 
-/// A resident after some actions; `None` if it holds no GPUs then.
+/// A resident after the given actions; `None` if it then holds no GPUs.
 fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Option<Stay>> {
     let action = actions.iter().find(|action| action.job == job);
     let given = action.and_then(Action::gpus);
@@ -789,7 +789,7 @@ fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Opti
             }
         }));
     }
-    // another place or batch: as if it were alone there until the next decision
+    // with another place or batch, it counts as running alone until the next decision
     let Some(gpus) = given.or_else(|| run.map(|run| &run.only().gpus)) else {
         return Ok(None);
     };
@@ -839,7 +839,7 @@ impl OrderWalk {
         })
     }
 
-    /// Passes over all further jobs like this one.
+    /// Skips all further jobs like this one.
     fn skip_like(&self, job: u32) -> PyResult<()> {
         let view = self.view.get();
         view.order_at(self.order, self.loan, |view, inner| {

@@ -1,6 +1,6 @@
-//! What an agent observes of a run that is driven step by step: the first waiting jobs and the cluster, as numbers that
-//! are written into arrays in place. `gangline.rl` names the columns; a look costs what the window holds, and a walk over
-//! the waiting and the running jobs for the totals.
+//! The observation of an agent in a run that is driven step by step: the first waiting jobs and the cluster, written
+//! as numbers into arrays in place. `gangline.rl` names the columns. An observation costs O(window), plus a walk over
+//! the waiting and running jobs for the totals.
 
 use crate::draft::{Draft, Placers};
 use crate::error::CoreError;
@@ -19,25 +19,27 @@ const CLUSTER_COLUMNS: usize = 3;
 
 /// The arrays of a window.
 pub(crate) struct Arrays<'a> {
-    /// A row for each place of the window: whether a job stands there, whether it has a place, seconds since its
-    /// arrival, GPUs, attained GPU-seconds; its speed on each GPU type, 1 on its fastest; where lengths are known, the
-    /// seconds left.
+    /// One row per place of the window: whether it contains a job, whether the job has a place, seconds since its
+    /// arrival, GPUs, attained GPU-seconds; its speed on each GPU type, 1 on its fastest; and, where durations are
+    /// known, the seconds left.
     pub(crate) jobs: ArrayViewMut2<'a, f64>,
-    /// For each GPU type: free GPUs, the most of them on one server, GPUs of servers that are up. Then waiting jobs,
-    /// their GPUs, running jobs; where lengths are known, seconds until the first of the running jobs ends.
+    /// For each GPU type: free GPUs, the most free GPUs on one server, GPUs of servers that are up. Then waiting
+    /// jobs, their GPUs and running jobs; where durations are known, also the seconds until the first running job
+    /// ends.
     pub(crate) cluster: ArrayViewMut1<'a, f64>,
-    /// The job at each place; -1 where there is none.
+    /// The job at each place; -1 = none.
     pub(crate) ids: ArrayViewMut1<'a, i64>,
-    /// Whether each job may start; last, whether waiting ends.
+    /// Whether each job may start; the last entry says whether waiting will end.
     pub(crate) mask: ArrayViewMut1<'a, i8>,
 }
 
-/// What is constant until the next event: now in ns, waiting jobs, running jobs, busy GPUs, the sum over all these jobs of
-/// 1 / seconds that the job takes alone on its fastest GPUs, whether jobs are still to arrive, and how many jobs of the
-/// window have a place.
+/// Values that are constant until the next event: now in ns, waiting jobs, running jobs, busy GPUs, the sum over
+/// these jobs of 1 / seconds that the job takes alone on its fastest GPUs, whether jobs are still to arrive, and the
+/// number of jobs in the window with a place.
 pub(crate) type Standing = (i64, usize, usize, u32, f64, bool, usize);
 
-/// Fills the arrays with the state after the actions of a plan so far. `seen` is how the agent sees times, if at all.
+/// Fills the arrays with the state after the actions of a plan so far. `seen` defines the times that the agent sees,
+/// if any.
 pub(crate) fn fill(
     (draft, placers, rule): (&Draft, &mut Placers, usize),
     view: &ClusterView<'_>,
@@ -114,7 +116,7 @@ impl Arrays<'_> {
         if is_fitting {
             return Ok(());
         }
-        Err(PyValueError::new_err("the arrays have other shapes"))
+        Err(PyValueError::new_err("the arrays have the wrong shapes"))
     }
 
     /// Fills the row of a job, whose mask is known.

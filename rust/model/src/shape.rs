@@ -1,9 +1,9 @@
-//! The shape of a placement: all that a network model looks at.
+//! The shape of a placement, which is all that a network model uses.
 
 use crate::{ClusterSpec, GpuSet, Tier};
 use smallvec::SmallVec;
 
-/// How a gang lies over servers and racks.
+/// Distribution of a gang over servers and racks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Most GPUs on one of its servers.
@@ -53,7 +53,7 @@ impl Shape {
         }
     }
 
-    /// How far apart its GPUs are.
+    /// Distance between its GPUs.
     #[inline]
     pub fn tier(self) -> Tier {
         if self.racks > 1 {
@@ -66,8 +66,8 @@ impl Shape {
     }
 }
 
-/// The largest server and the largest rack of one GPU type, in GPUs, of the cluster as described:
-/// failures do not change what a tier means.
+/// The largest server and the largest rack of one GPU type, in GPUs, in the description of the cluster: failures do
+/// not change the meaning of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// GPUs of the largest server; at least 1.
@@ -92,7 +92,7 @@ impl Extent {
         extents
     }
 
-    /// Most servers in one rack, whatever their type.
+    /// Maximum number of servers in one rack, of any type.
     pub fn servers_per_rack(cluster: &ClusterSpec) -> u32 {
         let mut counts = vec![0_u32; cluster.racks() as usize];
         for server in cluster.servers() {
@@ -101,7 +101,7 @@ impl Extent {
         counts.into_iter().max().unwrap_or(1)
     }
 
-    /// The shape that stands for a tier where no placement is given.
+    /// The representative shape of a tier, where no placement is given.
     ///
     /// # Examples
     /// ```

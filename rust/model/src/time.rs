@@ -1,5 +1,5 @@
-//! Simulated time: i64 nanoseconds since the trace's origin, and the one place where seconds become
-//! nanoseconds and back (`docs/concepts/simulated-second.md`).
+//! Simulated time: i64 nanoseconds since the trace's origin. This is the only module that converts between seconds
+//! and nanoseconds (`docs/concepts/simulated-second.md`).
 
 use crate::ModelError;
 use std::ops::{Add, AddAssign, Sub};
@@ -48,7 +48,7 @@ impl SimTime {
 }
 
 impl SimSpan {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
 
     /// The span nearest to `seconds`.
@@ -74,7 +74,7 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
     }
 }
 
-/// Longest span of work, [`MAX_SECONDS`]: what takes longer is clipped to it, and never done.
+/// Longest span of work, [`MAX_SECONDS`]: longer work is clipped to it and never finishes.
 pub const SPAN_MAX: SimSpan = SimSpan(4_000_000_000_000_000_000);
 
 /// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1 and at most [`SPAN_MAX`].
@@ -88,7 +88,7 @@ pub const SPAN_MAX: SimSpan = SimSpan(4_000_000_000_000_000_000);
 #[inline]
 pub fn span_of_work(work: f64, rate: f64) -> SimSpan {
     let nanos = ((work / rate) * NANOS_PER_SECOND).min(SPAN_MAX.0 as f64);
-    // as `round`, for which this processor may have no instruction: the fraction is exact
+    // like `round`, for which the processor may have no instruction: the fraction is exact
     let whole = nanos as i64;
     let is_half = nanos - whole as f64 >= 0.5;
     SimSpan((whole + i64::from(is_half)).max(1))

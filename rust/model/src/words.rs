@@ -1,6 +1,6 @@
-//! Enums that are spelled as words: the values of parameters.
+//! Enums whose variants are the words of a parameter.
 
-/// An enum whose variants are the words of a parameter, each word beside its variant.
+/// Declares an enum whose variants are the words of a parameter.
 #[macro_export]
 macro_rules! words {
     (
@@ -14,7 +14,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The words, as parameters spell them.
+            /// The words, as in parameter values.
             $vis const NAMES: &[&str] = &[$($word),+];
 
             /// The variant of a word.
@@ -26,7 +26,7 @@ macro_rules! words {
             }
 
             /// The word of a variant.
-            #[allow(dead_code)] // few parameters are written back
+            #[allow(dead_code)] // few parameters are converted back to words
             $vis fn name(self) -> &'static str {
                 Self::NAMES[self as usize]
             }

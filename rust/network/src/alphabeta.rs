@@ -3,7 +3,7 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | C | `compute_s` | compute time of one iteration |
-//! | V, K | `grad_bytes`, `buckets` | bytes reduced per iteration, in how many calls |
+//! | V, K | `grad_bytes`, `buckets` | bytes reduced per iteration, and number of calls |
 //! | o | `overlap` | share of C under which communication can hide |
 //! | alpha | `alpha_s` | seconds per step of the algorithm |
 //! | tau | [`Links::tau`] | time of one bucket in one tier |
@@ -11,7 +11,7 @@
 use super::layers::{self, BucketTimes, Order};
 use gangline_model::{Shape, Tier};
 
-/// Algorithms of a collective, as a set; the fastest of them counts.
+/// Algorithms of a collective, as a set; the fastest of them is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithms(u8);
 
@@ -22,10 +22,10 @@ impl Algorithms {
     pub const HALVING: Self = Self(2);
     /// 2 steps.
     pub const DIRECT: Self = Self(4);
-    /// Whichever is fastest.
+    /// The fastest of all.
     pub const ALL: Self = Self(7);
 
-    /// The set of one algorithm's name, or of `auto`.
+    /// The set for the name of one algorithm, or for `auto`.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "ring" => Some(Self::RING),
@@ -36,13 +36,13 @@ impl Algorithms {
         }
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Fewest steps among `n` >= 2 members.
+    /// Minimum number of steps among `n` >= 2 members.
     fn steps(self, n: u32) -> u32 {
         let has = |one: Self| self.0 & one.0 != 0;
         let ceil_log2 = 32 - (n - 1).leading_zeros();
@@ -65,7 +65,7 @@ impl Algorithms {
 pub struct Link {
     /// Collective algorithms.
     pub algorithms: Algorithms,
-    /// Seconds per step, all hops of it included.
+    /// Seconds per step, including all of its hops.
     pub alpha_s: f64,
     /// Bytes/s of one GPU's port.
     pub port_bw: f64,
@@ -87,7 +87,7 @@ pub struct Links {
 /// A model's demand on the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Seconds of compute per iteration; `None` = not known in this table of numbers.
+    /// Seconds of compute per iteration; `None` = unknown in this table of numbers.
     pub compute_s: Option<f64>,
     /// Bytes reduced per iteration.
     pub grad_bytes: f64,
@@ -95,11 +95,11 @@ pub struct Traffic {
     pub buckets: u32,
     /// Share of the compute time under which communication can hide.
     pub overlap: f64,
-    /// Bytes of the last bucket, which can hide under nothing.
+    /// Bytes of the last bucket, whose communication cannot overlap with compute.
     pub last_bytes: f64,
-    /// Backward seconds and gradient bytes by layer, last layer first; empty = not known.
+    /// Backward seconds and gradient bytes by layer, last layer first; empty = unknown.
     pub layers: Vec<(f64, f64)>,
-    /// Bytes of the largest gradient tensor over all bytes.
+    /// Ratio of the bytes of the largest gradient tensor to all bytes.
     pub skew: Option<f64>,
 }
 
@@ -120,8 +120,8 @@ impl Links {
         steps * link.alpha_s + (2.0 * (n - 1.0) / n) * seconds
     }
 
-    /// Times of one bucket of `bytes` over a shape. The smallest part of an uneven gang carries the
-    /// largest share of what goes further out.
+    /// Times of one bucket of `bytes` over a shape. In an uneven gang, the smallest part carries the largest share of
+    /// the traffic to other servers and racks.
     pub fn bucket(&self, shape: Shape, bytes: f64) -> BucketTimes {
         let port = |tier: Tier| self.tiers[tier as usize].port_bw;
         let (p, s) = (
@@ -140,7 +140,7 @@ impl Links {
         ]
     }
 
-    /// Seconds of communication per iteration that hide under no compute.
+    /// Seconds of communication per iteration that do not overlap with compute.
     pub fn exposed(&self, shape: Shape, model: &Traffic, compute_s: f64) -> f64 {
         let bucket = self.bucket(shape, model.grad_bytes / f64::from(model.buckets));
         let last = self.bucket(shape, model.last_bytes);
@@ -154,8 +154,8 @@ impl Links {
         l.max(all - model.overlap * compute_s)
     }
 
-    /// Seconds of an iteration in which a gang over racks sends through up-links; layer by layer, the
-    /// sum over layers.
+    /// Seconds of an iteration in which a gang over racks sends through up-links; layer by layer, this is the sum
+    /// over layers.
     pub fn sending(&self, shape: Shape, model: &Traffic, is_by_layer: bool) -> f64 {
         let network = |bytes: f64| self.bucket(shape, bytes)[Tier::Network as usize];
         if is_by_layer && !model.layers.is_empty() {
@@ -166,7 +166,7 @@ impl Links {
         buckets * network(model.grad_bytes / buckets)
     }
 
-    /// As [`Self::exposed`], layer by layer. A model without layers has one of equal size per bucket.
+    /// Like [`Self::exposed`], layer by layer. A model without layers has one layer of equal size per bucket.
     pub fn exposed_by_layer(
         &self,
         shape: Shape,

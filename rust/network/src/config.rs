@@ -5,7 +5,7 @@ use super::layers::Order;
 use super::presets::{PRESETS, Preset, models, preset};
 use gangline_model::ModelError;
 
-/// Which model answers.
+/// The network model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum NetworkKind {
     /// Distance costs nothing.
@@ -19,10 +19,10 @@ pub enum NetworkKind {
     Levels,
 }
 
-/// How much of a placement counts.
+/// Level of detail of a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Detail {
-    /// Its tier: the canonical shape stands for all others.
+    /// Only its tier: the canonical shape represents all others.
     Tier,
     /// Its shape.
     #[default]
@@ -34,17 +34,17 @@ pub enum Detail {
 /// Whether jobs share the up-links of racks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Contention {
-    /// Each goes as if alone.
+    /// Each job sends as if it were alone.
     #[default]
     Off,
-    /// Max-min fair shares of what they send on average.
+    /// Max-min fair shares of the average rates.
     MaxMin,
-    /// Max-min fair shares of what they send while they send.
+    /// Max-min fair shares of the rates during sending.
     Peak,
 }
 
 impl Contention {
-    /// The kind of a name.
+    /// The kind with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "off" => Some(Self::Off),
@@ -64,7 +64,7 @@ impl Contention {
     }
 }
 
-/// Links of a tier as given: what is absent is the preset's.
+/// Links of a tier as given; missing values come from the preset.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct LinkChange {
     /// Collective algorithms.
@@ -85,7 +85,7 @@ impl LinkChange {
     }
 }
 
-/// A model as given.
+/// A model as given in a cluster file.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ModelGiven {
     /// Seconds of compute per iteration.
@@ -100,7 +100,7 @@ pub struct ModelGiven {
     pub last_bytes: Option<f64>,
     /// Backward seconds and gradient bytes by layer, last layer first.
     pub layers: Vec<(f64, f64)>,
-    /// Bytes of the largest gradient tensor over all bytes.
+    /// Ratio of the bytes of the largest gradient tensor to all bytes.
     pub skew: Option<f64>,
 }
 
@@ -121,7 +121,7 @@ pub struct Measured {
     pub spread: Option<f64>,
 }
 
-/// What a table does with a pair that it lacks.
+/// Handling of a pair that a table lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OnMissing {
     /// Refuse the run.
@@ -129,12 +129,12 @@ pub enum OnMissing {
     Error,
     /// Distance costs nothing there.
     One,
-    /// The alpha-beta model with this preset answers.
+    /// Use the alpha-beta model with this preset.
     Preset(String),
 }
 
 impl OnMissing {
-    /// The answer of a name; any other word is taken for a preset.
+    /// The handling with a given name; any other word is the name of a preset.
     pub fn parse(name: &str) -> Self {
         match name {
             "error" => Self::Error,
@@ -144,20 +144,20 @@ impl OnMissing {
     }
 }
 
-/// A network as described.
+/// Description of a network.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct NetworkConfig {
-    /// Which model answers; absent = what the other keys say.
+    /// The network model; if absent, the other keys determine it.
     pub kind: Option<NetworkKind>,
     /// Name of a link preset.
     pub preset: Option<String>,
-    /// How much of a placement counts.
+    /// Level of detail of a placement.
     pub detail: Detail,
     /// Order of buckets in a channel, layer by layer.
     pub order: Order,
     /// Whether tiers work at the same time on different buckets.
     pub is_serial: bool,
-    /// Whether the built-in models take their unscaled compute times.
+    /// Whether the built-in models use their unscaled compute times.
     pub is_unscaled: bool,
     /// Divisor of the up-links.
     pub oversubscription: Option<f64>,
@@ -175,11 +175,11 @@ pub struct NetworkConfig {
     pub levels: Vec<(String, [f64; 3])>,
     /// Measured throughputs.
     pub measured: Vec<Measured>,
-    /// What a missing pair means.
+    /// Handling of a missing pair.
     pub on_missing: OnMissing,
     /// Further factor of a measured pair over racks; absent = 1.
     pub network_extra: Option<f64>,
-    /// Whether a larger gang of a table never loses less than a smaller one.
+    /// Whether a larger gang in a table never loses less speed than a smaller one.
     pub is_monotone: bool,
 }
 
@@ -203,10 +203,10 @@ fn within(key: &str, value: f64, (least, most): (f64, f64), what: &str) -> Resul
 }
 
 impl NetworkConfig {
-    /// The model that answers.
+    /// The model that the keys select.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for keys that do not go together.
+    /// [`ModelError::Network`] for keys that exclude each other.
     pub fn resolved_kind(&self) -> Result<NetworkKind, ModelError> {
         let has_links = self.preset.is_some() || self.tiers.iter().any(|tier| !tier.is_empty());
         let implied = if has_links {
@@ -218,15 +218,19 @@ impl NetworkConfig {
         };
         let kind = self.kind.unwrap_or(implied);
         if has_links && kind != NetworkKind::AlphaBeta {
-            return Err(bad("kind", &kind.name(), "alphabeta, as links are given"));
+            return Err(bad(
+                "kind",
+                &kind.name(),
+                "alphabeta, because links are given",
+            ));
         }
         if (kind == NetworkKind::Levels) == self.levels.is_empty() {
-            let expected = "`levels` exactly where kind = levels";
+            let expected = "`levels` if and only if kind = levels";
             return Err(bad("levels", &kind.name(), expected));
         }
         if self.preset.as_deref() == Some("ideal") {
             if self.tiers.iter().any(|tier| !tier.is_empty()) || self.oversubscription.is_some() {
-                return Err(bad("preset", &"ideal", "no links beside it: it has none"));
+                return Err(bad("preset", &"ideal", "no links: this preset has none"));
             }
             self.check_contention(NetworkKind::Free)?;
             return Ok(NetworkKind::Free);
@@ -272,7 +276,7 @@ impl NetworkConfig {
         if let Some(ratio) = self.oversubscription {
             within("oversubscription", ratio, (1.0, 1e9), "a number >= 1")?;
             if preset.is_none() || self.tiers[2].uplink_bw.is_some() {
-                let expected = "a preset with an up-link, and no `uplink_bw` of its own";
+                let expected = "a preset with an up-link, and no `uplink_bw`";
                 return Err(bad("oversubscription", &ratio, expected));
             }
         }
@@ -281,7 +285,7 @@ impl NetworkConfig {
         }))
     }
 
-    /// Bytes/s of every up-link that jobs share, if they do.
+    /// Bytes/s of every up-link, if jobs share them.
     ///
     /// # Errors
     /// [`ModelError::Network`] for up-links without a limit, or a part outside (0, 1].
@@ -304,7 +308,7 @@ impl NetworkConfig {
         Ok(Some(links.uplink_bw * part))
     }
 
-    /// Refuses shared up-links where there are none.
+    /// Refuses shared up-links if the model has none.
     fn check_contention(&self, kind: NetworkKind) -> Result<(), ModelError> {
         if self.contention == Contention::Off {
             return match self.background {
@@ -315,11 +319,11 @@ impl NetworkConfig {
         if kind == NetworkKind::AlphaBeta {
             return Ok(());
         }
-        let expected = format!("off, as kind = {} has no links to share", kind.name());
+        let expected = format!("off, because kind = {} has no links to share", kind.name());
         Err(bad("contention", &self.contention.name(), &expected))
     }
 
-    /// The table of models: the built-in ones, then those given.
+    /// The table of models: the built-in ones, then the given ones.
     ///
     /// # Errors
     /// [`ModelError::Network`] for a bad number.
@@ -358,7 +362,7 @@ impl NetworkConfig {
 const BANDWIDTHS: (f64, f64) = (1e-3, 1e18);
 
 impl Detail {
-    /// The level of detail of a name.
+    /// The level of detail with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "tier" => Some(Self::Tier),
@@ -370,7 +374,7 @@ impl Detail {
 }
 
 impl NetworkKind {
-    /// The kind of a name.
+    /// The kind with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "none" => Some(Self::Free),
@@ -394,7 +398,7 @@ impl NetworkKind {
 
 fn changed(tier: &str, change: &LinkChange, base: Option<Link>) -> Result<Link, ModelError> {
     let lacks = |field: &str| {
-        let expected = "this key, or a `preset` that has it";
+        let expected = "this key, or a `preset` that includes it";
         bad(format!("{tier}.{field}"), &"nothing", expected)
     };
     let alpha = change.alpha_s.or(base.map(|link| link.alpha_s));

@@ -1,41 +1,41 @@
 //! Max-min fair shares of links of one capacity, by progressive filling.
 //!
-//! All rates rise together; a flow stops at its limit, or when one of its links is full. Instead of
-//! raising a level step by step, each turn takes the stop that comes next: that of the flow with the
-//! least limit, or that of the link whose equal share of what is left is least.
+//! All rates rise together; a flow stops at its limit, or when one of its links is full. Instead of raising a level
+//! step by step, each step takes the next stop: that of the flow with the smallest limit, or that of the link with
+//! the smallest equal share of its remaining capacity.
 //!
-//! Stops are in a strict order: by rate, then demands before links, then by the name of the link; and
-//! what a link offers next comes after what was last taken from it, whatever rounding says. So the stops
-//! of all flows and links are the only ones that fit each other link by link, to the last bit: in
-//! whatever order or part they are worked out, they come out the same. The model: `docs/concepts/network.md`.
+//! Stops have a strict order: by rate, then demands before links, then by the name of the link. The next offer of a
+//! link comes after the last amount taken from it, regardless of rounding. So the stops of all flows and links are
+//! the only ones that agree link by link, to the last bit. They do not depend on the order or the parts in which they
+//! are computed. The model is in `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d | [`Flows::limits`] | rate that a flow would have alone |
 //! | b | [`Stop::rate`] | its max-min fair rate, at most d |
-//! | level | [`Filling::next`] | what each flow still open on a link would get of what is left |
+//! | level | [`Filling::next`] | share of the remaining capacity for each open flow on a link |
 
 use gangline_model::ModelError;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Where rates cease to rise: at which rate, and by what. Ordered as the stops follow each other.
+/// The rate at which rates stop rising, and the cause. Sorted in the order of the stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stop {
-    /// Bits of numbers >= 0 are ordered as the numbers.
+    /// Floats >= 0 have the same order as their bits.
     bits: u64,
-    /// 0 = a demand, else 1 + name of the link.
+    /// 0 = a demand, otherwise 1 + name of the link.
     by: u32,
 }
 
 impl Stop {
-    /// After all others: that of a link which never is full.
+    /// After all others: the stop of a link that is never full.
     pub const NEVER: Self = Self {
         bits: f64::INFINITY.to_bits(),
         by: u32::MAX,
     };
 
-    /// The flow has what it asks for, >= 0.
+    /// The flow has reached its demand, >= 0.
     pub fn demand(rate: f64) -> Self {
         let bits = rate.to_bits();
         Self { bits, by: 0 }
@@ -55,10 +55,10 @@ impl Stop {
     }
 }
 
-/// A link while rates rise.
+/// State of a link while rates rise.
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
-    /// What is not given away yet.
+    /// Capacity that is not assigned yet.
     left: f64,
     /// Flows without a rate.
     open: u32,
@@ -67,7 +67,7 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// A link that nothing has been taken from, with so many flows.
+    /// An unused link with this many flows.
     pub fn new(capacity: f64, flows: u32) -> Self {
         Self {
             left: capacity,
@@ -76,7 +76,7 @@ impl Filling {
         }
     }
 
-    /// The stop at which the link gives what is left to its open flows; [`Stop::NEVER`] without any.
+    /// The stop at which the link gives its remaining capacity to its open flows; [`Stop::NEVER`] without any.
     pub fn next(&self, name: u32) -> Stop {
         if self.open == 0 {
             return Stop::NEVER;
@@ -89,7 +89,7 @@ impl Filling {
         Stop::link(self.last.rate().next_up(), name)
     }
 
-    /// An open flow stops.
+    /// Records that an open flow stops.
     pub fn give(&mut self, stop: Stop) {
         self.left -= stop.rate();
         self.open -= 1;
@@ -100,9 +100,9 @@ impl Filling {
 /// Flows over links: flow `i` uses `links[ends[i - 1]..ends[i]]`, each link once.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
-    /// Where each flow stops at the latest, at a rate > 0: its demand, or a link that is not named here.
+    /// Latest stop of each flow, at a rate > 0: its demand, or a link that is not listed here.
     pub limits: Vec<Stop>,
-    /// Where the links of a flow end.
+    /// End of the links of each flow.
     pub ends: Vec<u32>,
     /// Links of all flows, one flow after the other.
     pub links: Vec<u32>,
@@ -158,7 +158,7 @@ impl Flows {
     }
 }
 
-/// Solver with its scratch, reused.
+/// Solver with reused buffers.
 #[derive(Debug, Default)]
 pub struct MaxMin {
     /// Flows by limit.
@@ -169,7 +169,7 @@ pub struct MaxMin {
     /// Flows by link: those of `l` are `members[starts[l]..starts[l + 1]]`.
     starts: Vec<u32>,
     members: Vec<u32>,
-    /// Next stop of a link with the open flows when it was pushed: out of date if these have changed since.
+    /// Next stop of a link, with its number of open flows at the time of the push: outdated if that has changed.
     heap: BinaryHeap<Reverse<(Stop, u32, u32)>>,
     stops: Vec<Stop>,
 }
@@ -214,7 +214,7 @@ impl MaxMin {
         &self.stops
     }
 
-    /// Stops of the links of the last solution; [`Stop::NEVER`] where others stopped every flow.
+    /// Stops of the links in the last solution; [`Stop::NEVER`] where others stopped every flow.
     pub fn fills(&self) -> &[Stop] {
         &self.fills
     }
@@ -259,7 +259,7 @@ impl MaxMin {
         self.members.resize(flows.links.len(), 0);
         for flow in 0..flows.limits.len() {
             for &link in flows.links_of(flow) {
-                // the end of each link's flows goes down to their start
+                // the end of each link's flows moves down to their start
                 let at = &mut self.starts[link as usize];
                 *at -= 1;
                 self.members[*at as usize] = flow as u32;
@@ -275,7 +275,7 @@ impl MaxMin {
         }
     }
 
-    /// The link that is full next.
+    /// The next link to be full.
     fn least(&mut self) -> Option<(Stop, u32)> {
         while let Some(&Reverse((stop, link, open))) = self.heap.peek() {
             if self.links[link as usize].open == open {
@@ -286,12 +286,12 @@ impl MaxMin {
         None
     }
 
-    /// A flow gets its rate.
+    /// Fixes the rate of a flow.
     fn stop(&mut self, flow: u32, stop: Stop, names: &[u32], flows: &Flows) {
         self.stops[flow as usize] = stop;
         for &link in flows.links_of(flow as usize) {
             let filling = &mut self.links[link as usize];
-            // a link that fills up stops all of its flows at once
+            // a full link stops all of its flows at once
             if filling.open > 0 {
                 filling.give(stop);
                 self.push(link, names[link as usize]);
@@ -299,7 +299,7 @@ impl MaxMin {
         }
     }
 
-    /// A link is full: its open flows get equal shares.
+    /// Fills a link: its open flows get equal shares.
     fn fill(&mut self, link: u32, stop: Stop, names: &[u32], flows: &Flows) {
         let at = link as usize;
         self.fills[at] = stop;
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_one_link_leaves_goes_to_the_next() {
-        // the first link gives 10/3 each; the second has 20/3 left for one that wants 9
+        // the first link gives 10/3 each; the second has 20/3 left for the flow with demand 9
         let one = 10.0 / 3.0;
         let flows: &[(f64, &[u32])] = &[(9.0, &[0]), (9.0, &[0]), (9.0, &[0, 1]), (9.0, &[1])];
         assert_eq!(solve(10.0, 2, flows), [one, one, one, 10.0 - one]);
@@ -366,17 +366,17 @@ mod tests {
 
     #[test]
     fn what_a_link_offers_comes_after_what_was_taken() {
-        // a third of 1 is rounded: what is left for the last two is less than it
+        // a third of 1 is rounded, so the rest for the last two flows is less than a third each
         let third = 1.0 / 3.0;
         let mut link = Filling::new(1.0, 3);
         link.give(Stop::link(third, 7));
         assert!(link.next(9) >= Stop::link(third, 9));
-        // a name below comes after as well, by the next number
+        // a link with a smaller name also stops later, at the next float
         let mut link = Filling::new(2.0 * third, 2);
         link.give(Stop::link(third, 7));
         assert_eq!(link.next(9), Stop::link(third, 9));
         assert_eq!(link.next(3), Stop::link(third.next_up(), 3));
-        // and rounding that leaves less than nothing takes nothing back
+        // a negative rest by rounding takes nothing back
         let mut link = Filling::new(third, 2);
         link.give(Stop::demand(third.next_up()));
         assert_eq!(link.next(0), Stop::link(third.next_up(), 0));
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_limit_from_a_link_elsewhere_is_its_turn() {
-        // both stop at 5: the link elsewhere comes before link 4, and after link 2
+        // both stop at 5: the external link comes before link 4 and after link 2
         let solve = |name: u32| {
             let mut flows = Flows::default();
             flows.push(Stop::link(5.0, 3), [0]);

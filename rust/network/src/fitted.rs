@@ -1,23 +1,23 @@
-//! Locality as the iteration times of models tell it: a gang on several servers synchronises more slowly than on one.
+//! Locality from fitted iteration times of models: a gang on several servers synchronises more slowly than on one.
 
 use gangline_model::{
     ClusterSpec, Extent, Gang, GpuTypeId, Load, LocalityModel, Shape, StepFit, Tier,
 };
 use std::sync::Arc;
 
-/// Locality factors of models with fitted iteration times; all other jobs go by another model, or lose nothing.
+/// Locality factors of models with fitted iteration times; all other jobs use another model, or lose nothing.
 ///
-/// The factor is the time of an iteration on one server over that on several, at most 1.
+/// The factor is the ratio of the iteration time on one server to that on several, at most 1.
 #[derive(Debug)]
 pub struct Fitted {
     others: Option<Arc<dyn LocalityModel>>,
     extents: Vec<Extent>,
-    /// By model label and GPU type.
+    /// Fits by model label and GPU type.
     fits: Vec<Vec<Option<StepFit>>>,
 }
 
 impl Fitted {
-    /// Fits by model label and GPU type, and what holds for all other jobs.
+    /// Creates the factors from fits by model label and GPU type, and a model for all other jobs.
     pub fn new(
         cluster: &ClusterSpec,
         fits: Vec<Vec<Option<StepFit>>>,
@@ -67,7 +67,7 @@ impl LocalityModel for Fitted {
 
     fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
         if self.of_model(gang).iter().any(Option::is_some) {
-            return None; // its fit has the time of its transfers
+            return None; // its fit includes the time of its transfers
         }
         self.others.as_ref()?.load(gang, shape)
     }

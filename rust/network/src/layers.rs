@@ -1,12 +1,12 @@
-//! Layer by layer: buckets pass the channels of the three tiers one after the other.
+//! Layer by layer: buckets pass through the channels of the three tiers in sequence.
 
 /// Seconds that one bucket takes in each tier.
 pub type BucketTimes = [f64; 3];
 
-/// Which of several waiting buckets a channel takes.
+/// The bucket that a channel takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// The newest: it overtakes those that wait.
+    /// The newest: it overtakes waiting buckets.
     #[default]
     Lifo,
     /// The oldest.
@@ -14,7 +14,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The order of a name.
+    /// The order with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "lifo" => Some(Self::Lifo),
@@ -24,23 +24,22 @@ impl Order {
     }
 }
 
-/// When the last bucket has passed all channels. `buckets` are (ready, times per tier), ascending in
-/// `ready`; each channel serves one bucket at a time and never stops one it has begun.
+/// Time at which the last bucket has passed through all channels. `buckets` are (ready, times per tier), ascending in
+/// `ready`; each channel serves one bucket at a time without interruption.
 pub(super) fn last_end(buckets: &[(f64, BucketTimes)], order: Order) -> f64 {
     let mut ready: Vec<(f64, usize)> = buckets
         .iter()
         .enumerate()
         .map(|(at, bucket)| (bucket.0, at))
         .collect();
-    // in a channel the order of arrival decides, so the channels can be worked out one by one
+    // in a channel only the order of arrival matters, so the channels can be computed one by one
     for tier in 0..3 {
         ready = channel(&ready, |at| buckets[at].1[tier], order);
     }
     ready.last().map_or(0.0, |&(end, _)| end)
 }
 
-/// Passes buckets through one channel: (instant it comes, bucket) to (instant it leaves, bucket), both
-/// in order of time.
+/// Passes buckets through one channel: from (arrival, bucket) to (departure, bucket), both in order of time.
 fn channel(
     coming: &[(f64, usize)],
     seconds: impl Fn(usize) -> f64,

@@ -1,8 +1,8 @@
-//! How the place of a gang changes its speed (`docs/concepts/network.md`): closed forms and tables behind the port
+//! The effect of a gang's place on its speed (`docs/concepts/network.md`): closed forms and tables behind the trait
 //! [`LocalityModel`].
 //!
-//! A factor depends on (model, GPU type, gang size, shape) alone. It is worked out when first asked for
-//! and kept; the parameters never change, so nothing is ever forgotten.
+//! A factor depends only on (model, GPU type, gang size, shape). It is computed on first use and cached; the
+//! parameters never change, so the cache stays valid.
 #![forbid(unsafe_code)]
 
 mod alphabeta;
@@ -31,14 +31,14 @@ use rustc_hash::FxHashMap;
 use std::sync::{Mutex, PoisonError};
 use table::{Found, RatioTable};
 
-/// A network: answers what a gang keeps of its speed where it is.
+/// A network: returns the locality factors of gangs.
 #[derive(Debug)]
 pub struct Network {
     answer: Answer,
     extents: Vec<Extent>,
     labels: Vec<String>,
     skews: Vec<Option<f64>>,
-    /// Bytes of all gradients by label; 0 = the model is not known.
+    /// Bytes of all gradients by label; 0 = unknown model.
     grad_bytes: Vec<f64>,
 }
 
@@ -48,7 +48,7 @@ enum Answer {
     AlphaBeta(AlphaBeta),
     Table {
         ratios: RatioTable,
-        /// Label that stands for a label without a series.
+        /// Label that replaces a label without a series.
         default: Option<u32>,
         on_missing: OnMissing,
         fallback: Option<AlphaBeta>,
@@ -60,7 +60,7 @@ enum Answer {
     },
 }
 
-/// A placement whose factor was held down to that of a narrower tier.
+/// A placement whose factor was reduced to that of a narrower tier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clamp {
     /// Model label.
@@ -73,7 +73,7 @@ pub struct Clamp {
     pub tier: Tier,
     /// Factor by the closed form.
     pub raw: f64,
-    /// Factor that counts.
+    /// Factor after the clamp.
     pub clamped: f64,
 }
 
@@ -153,7 +153,7 @@ impl AlphaBeta {
         compute_s / (compute_s + exposed)
     }
 
-    /// The factor: never above that of the canonical shape of a narrower tier the gang would fit.
+    /// The factor: at most that of the canonical shape of each narrower tier in which the gang would fit.
     fn factor(&self, key: Key, extent: Extent) -> f64 {
         let tier = key.shape.tier();
         let canonical = |tier| extent.canonical(key.gpus, tier);
@@ -173,7 +173,7 @@ impl AlphaBeta {
     }
 
     fn locality(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> f64 {
-        // a label that no job of the run may have was refused before it
+        // a label that the jobs of the run may not have was refused earlier
         let Some(model) = self.model_of(gang.model) else {
             return 1.0;
         };
@@ -189,8 +189,8 @@ impl AlphaBeta {
             .or_insert_with(|| self.factor(key, extents[gang.gpu_type.index()]))
     }
 
-    /// What a gang over racks asks of the up-link of each. An iteration takes C / S alone, whatever form or
-    /// clamp S comes from.
+    /// Demand of a gang over racks on the up-link of each. An iteration takes C / S alone, for any form or clamp that
+    /// determines S.
     fn load(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> Option<Load> {
         let (model, _) = (self.model_of(gang.model)?, self.shared_bw?);
         if shape.tier() < Tier::Network {
@@ -214,7 +214,7 @@ impl AlphaBeta {
         } else {
             compute_s / self.locality(gang, shape, extents)
         };
-        // alone it cannot send more than a whole up-link; rounding must not say so
+        // alone it cannot send more than a whole up-link; rounding must not exceed it
         let demand = (bytes / seconds).min(self.links.uplink_bw);
         (demand > 0.0).then_some(Load {
             bytes,
@@ -223,7 +223,7 @@ impl AlphaBeta {
         })
     }
 
-    /// Whether a job of this label can be answered.
+    /// Returns whether there is data for a job with this label.
     fn check(&self, label: Option<u32>) -> Result<bool, ModelError> {
         let Some(model) = self.model_of(label) else {
             return Ok(false);
@@ -231,7 +231,7 @@ impl AlphaBeta {
         let (name, traffic) = &self.models[model as usize];
         if traffic.compute_s.is_none() {
             let expected =
-                "scaled, or this model's `compute_s`: its unscaled time is not published";
+                "scaled, or `compute_s` of this model: its unscaled time is not published";
             return Err(bad(
                 format!("models.{name}.compute_s"),
                 &"unscaled",
@@ -273,26 +273,26 @@ impl Network {
         })
     }
 
-    /// Bytes of all gradients of each model label; 0 if the model is not known.
+    /// Bytes of all gradients of each model label; 0 for unknown models.
     pub fn grad_bytes(&self) -> &[f64] {
         &self.grad_bytes
     }
 
-    /// Whether distance costs nothing.
+    /// Returns whether distance costs nothing.
     pub fn is_free(&self) -> bool {
         matches!(self.answer, Answer::Free)
     }
 
-    /// Whether it says anything about a job: a cost of distance, or the tensor sizes of a model.
+    /// Returns whether it has data about a job: a cost of distance, or the tensor sizes of a model.
     pub fn is_informative(&self) -> bool {
         !self.is_free() || self.skews.iter().any(Option::is_some)
     }
 
-    /// Whether every job of more than one GPU can be answered on every type it may use.
+    /// Checks that there is data for every job with more than one GPU on every type that it may use.
     ///
     /// # Errors
-    /// [`ModelError::UnknownModel`] listing jobs whose label is not known; [`ModelError::Network`] for
-    /// a model or a pair without a number.
+    /// [`ModelError::UnknownModel`] listing jobs with an unknown label; [`ModelError::Network`] for a model or a pair
+    /// without a number.
     pub fn check_jobs(
         &self,
         cluster: &ClusterSpec,
@@ -379,7 +379,7 @@ impl Network {
         Ok(())
     }
 
-    /// The closed form of a placement before the clamp; `None` where there is no closed form.
+    /// The closed form of a placement before the clamp; `None` if there is no closed form.
     pub fn raw(&self, model: Option<u32>, shape: Shape) -> Option<f64> {
         match &self.answer {
             Answer::AlphaBeta(form) => form.model_of(model).map(|at| form.raw(at, shape)),
@@ -387,7 +387,7 @@ impl Network {
         }
     }
 
-    /// Where the clamp acts on the canonical shapes of all labels and types for these gang sizes.
+    /// Placements on which the clamp acts, for the canonical shapes of all labels and types and these gang sizes.
     pub fn check(&self, sizes: &[u32]) -> Vec<Clamp> {
         let mut found = Vec::new();
         for label in 0..self.labels.len() as u32 {
@@ -464,7 +464,7 @@ fn measured(
         }
         OnMissing::Error | OnMissing::One => None,
     };
-    // a default that no job has as its own label still needs a place in the table
+    // a default that is not the label of any job still needs a place in the table
     let mut known = labels.to_vec();
     let default = match &config.default_model {
         None => None,
@@ -483,7 +483,7 @@ fn measured(
     })
 }
 
-/// The pair of a job's own label, else of the default.
+/// The pair of a job's own label, or else of the default.
 fn find(ratios: &RatioTable, default: Option<u32>, gang: &Gang) -> Found {
     let ask = |label: Option<u32>| {
         label.map_or(Found::Missing, |label| {

@@ -1,5 +1,5 @@
-//! Link presets and the table of models. Sources: [code] numbers of public simulators, [ours] the rest;
-//! the documentation says which is which.
+//! Link presets and the table of models. Sources: [code] numbers of public simulators, [ours] the rest; the
+//! documentation marks each number.
 
 use super::alphabeta::{Algorithms, Link, Links, Traffic};
 
@@ -8,7 +8,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Names of the link presets.
 pub const PRESETS: [&str; 4] = ["dally-2024", "hgx-h100", "pcie-25g", "ideal"];
 
-/// A preset: its links, and what one rack has into the spine before the divisor.
+/// A preset: its links, and the bandwidth of one rack into the spine before the divisor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preset {
     pub(super) links: Links,
@@ -85,7 +85,7 @@ const MODELS: [Row; 6] = [
     ("BERT-large", 1703.395e-6, 562e6, 66, 0.693, None, None),
 ];
 
-/// The models that are always there, with the compute times of the published simulator or unscaled.
+/// The built-in models, with the compute times of the published simulator or unscaled ones.
 pub(super) fn models(is_scaled: bool) -> Vec<(String, Traffic)> {
     let model = |&(label, scaled_s, grad_bytes, buckets, overlap, last_bytes, unscaled_s): &Row| {
         let traffic = Traffic {
@@ -106,7 +106,7 @@ pub(super) fn models(is_scaled: bool) -> Vec<(String, Traffic)> {
     MODELS.iter().map(model).collect()
 }
 
-/// Labels of the models that are always there.
+/// Labels of the built-in models.
 pub fn network_models() -> Vec<String> {
     MODELS.iter().map(|row| row.0.to_owned()).collect()
 }

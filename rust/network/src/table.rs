@@ -1,4 +1,4 @@
-//! Measured pairs: a gang's throughput consolidated and spread, whose ratio is the loss.
+//! Measured pairs: a gang's throughput when consolidated and when spread, whose ratio is the locality factor.
 
 use super::config::{Measured, NetworkConfig, bad};
 use gangline_model::ModelError;
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 /// GPU type, label, batch size (0 = any).
 type Series = (u32, u32, u32);
 
-/// What the table knows of one gang size.
+/// The entry of the table for one gang size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Found {
-    /// The share of speed that stays when the gang is spread.
+    /// The share of the speed that is left when the gang is spread.
     Ratio(f64),
-    /// The gang was measured consolidated only, or not at all.
+    /// The gang was measured only consolidated, or not at all.
     Missing,
 }
 
@@ -56,8 +56,8 @@ impl RatioTable {
         })
     }
 
-    /// The ratio for a gang: of its own size, else of the nearest smaller size in the table. A series
-    /// of the job's batch size comes before one for any.
+    /// The ratio for a gang: that of its own size, otherwise of the nearest smaller size in the table. A series with
+    /// the job's batch size comes before one for any batch size.
     pub(super) fn find(&self, gpu_type: u32, label: u32, batch_size: u32, gpus: u32) -> Found {
         let points = self
             .series
@@ -71,7 +71,7 @@ impl RatioTable {
     }
 }
 
-/// A gang that cannot run there loses nothing by distance: its base rate is 0.
+/// A gang with a consolidated rate of 0 loses nothing by distance, because its base rate is 0.
 fn ratio(row: &Measured) -> Option<f64> {
     if row.consolidated <= 0.0 {
         return Some(1.0);
