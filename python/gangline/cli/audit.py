@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from gangline.cli import _console, _exit
-from gangline.cli._inputs import Json, MaybeJobs, MaybeLab, MaybeWhole, TraceBeside, Whole
+from gangline.cli._inputs import Flag, Json, MaybeJobs, MaybeLab, MaybeWhole, TraceBeside, Whole
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def audit(
     first: Whole = 10,
     require: str | None = None,
     json: Json = False,
+    raw: Flag = False,
     choice: TraceBeside | None = None,
 ) -> int:
     """Check a segments or jobs table of any simulator; exit code 3 if a rule is broken.
@@ -65,6 +66,8 @@ def audit(
         RULE,... that must have been checked; else the exit code is 3.
     json
         Print one JSON document instead of a table.
+    raw
+        Print every value in full, one per line, in the unit that ends its key.
     choice
         Options for reading the trace: those of the run under audit.
     """
@@ -90,8 +93,8 @@ def audit(
         first=first,
         require=[rule.strip() for rule in (require or "").split(",") if rule.strip()],
     )
-    if json:
-        _console.document(found.to_dict())
+    if json or raw:
+        _console.data(found.to_dict(), raw=raw)
     else:
         _show(found)
     return _exit.DONE if found.ok else _exit.REFUSED

@@ -70,7 +70,7 @@ def bench(
     json
         Print one JSON document instead of tables.
     raw
-        Print every value in full, one a line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit that ends its key.
     """
     from gangline.studies import bench as benchmark
 

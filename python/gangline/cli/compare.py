@@ -82,7 +82,7 @@ def compare(
     json
         Print one JSON document instead of a table.
     raw
-        Print every value in full, one a line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit that ends its key.
     kept
         What is kept.
     choice

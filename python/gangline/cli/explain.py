@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from gangline.cli import _console
-from gangline.cli._inputs import Json, MaybePolicy, find_modules_here
+from gangline.cli._inputs import Flag, Json, MaybePolicy, find_modules_here
 
 
 def explain(
@@ -19,6 +19,7 @@ def explain(
     policy: MaybePolicy = None,
     what_if: Annotated[list[str] | None, Parameter(negative="")] = None,
     json: Json = False,
+    raw: Flag = False,
 ) -> int:
     """Say why a job waited and what it lost, or what would have become of it otherwise.
 
@@ -38,6 +39,8 @@ def explain(
         gpus=4 or submitted=+1h; with commas all of them at once. Repeatable: one run each.
     json
         Print one JSON document instead of sentences.
+    raw
+        Print every value in full, one per line, in the unit that ends its key.
     """
     from gangline.analysis.report import choose, load_runs
 
@@ -48,15 +51,15 @@ def explain(
 
         changes = map(alternatives.parse, what_if)
         found = alternatives.what_if(result, job, *changes, progress=True)
-        if json:
-            _console.document(found.to_dict())
+        if json or raw:
+            _console.data(found.to_dict(), raw=raw)
         else:
             _console.table(found.titles(), found.cells(), title=found.title(), is_formatted=True)
             _console.paragraphs(*found.notes)
         return 0
     said = result.explain(job, progress=True)
-    if json:
-        _console.document(said.to_dict())
+    if json or raw:
+        _console.data(said.to_dict(), raw=raw)
     else:
         _console.prose(str(said))
     return 0

@@ -90,7 +90,7 @@ def plan(
     json
         Print one JSON document instead of a table.
     raw
-        Print every value in full, one a line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit that ends its key.
     choice
         Options for reading the trace.
     """

@@ -27,6 +27,7 @@ def reproduce(
     html: Path | None = None,
     tables: Flag = False,
     json: Json = False,
+    raw: Flag = False,
 ) -> int:
     """Run a paper's evaluation again: its worlds, its baselines, its claims next to our numbers.
 
@@ -58,6 +59,8 @@ def reproduce(
         Print the tables of each world and of all ratios too.
     json
         Print one JSON document instead of tables.
+    raw
+        Print every value in full, one per line, in the unit that ends its key.
     """
     from gangline.studies.reproduce import run
 
@@ -85,8 +88,8 @@ def reproduce(
         pictures = [(one.title, one.about, one.svg) for one in made.figures()]
         lines = [*made.head(), *made.sentences()]
         _page.write_tables(made.study.title, lines, made.tables(), html, pictures)
-    if json:
-        _console.document(made.to_dict())
+    if json or raw:
+        _console.data(made.to_dict(), raw=raw)
         return 0
     _console.prose("\n".join(made.head()) + "\n")
     claims = made.claim_tables()

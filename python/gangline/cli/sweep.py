@@ -74,7 +74,7 @@ def sweep(
     json
         Print one JSON document instead of a table.
     raw
-        Print every value in full, one a line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit that ends its key.
     """
     from gangline.errors import OptionError
     from gangline.runs.execution import Worlds

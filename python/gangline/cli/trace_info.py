@@ -36,7 +36,7 @@ def info(
     json
         Print one JSON document instead of tables.
     raw
-        Print every value in full, one a line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit that ends its key.
     choice
         Options for reading the trace.
     """

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -375,12 +375,12 @@ def test_hours_of_arrivals_count_from_the_first(tmp_path: Path) -> None:
     assert lines[place + 1].startswith("  █")
 
 
-def test_progress_is_drawn_on_a_terminal_only() -> None:
+def on_a_terminal(*arguments: str) -> tuple[Any, str]:
+    """Return the document that a command writes, and what it draws on the terminal of stderr."""
     pty = pytest.importorskip("pty")  # there on every platform that the project supports
     main, side = pty.openpty()
-    arguments = ["--trace", "synth:uniform?jobs=300000&seed=1", "--cluster", "philly"]
     with subprocess.Popen(
-        [sys.executable, "-m", "gangline", "run", *arguments, "--policy", "las", "--json"],
+        [sys.executable, "-m", "gangline", *arguments, "--json"],
         stdout=subprocess.PIPE,
         stderr=side,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
@@ -394,10 +394,35 @@ def test_progress_is_drawn_on_a_terminal_only() -> None:
         except OSError:
             pass  # the terminal is gone with the process
         assert process.stdout is not None
-        assert json.loads(process.stdout.read())["summary"]["finished"] == 300_000
+        written = json.loads(process.stdout.read())
     os.close(main)
-    assert "las" in drawn.decode()
-    assert "300,000 of 300,000" in drawn.decode()
+    return written, drawn.decode()
+
+
+def test_progress_is_drawn_on_a_terminal_only() -> None:
+    trace = ["--trace", "synth:uniform?jobs=300000&seed=1", "--cluster", "philly"]
+    written, drawn = on_a_terminal("run", *trace, "--policy", "las")
+    assert written["summary"]["finished"] == 300_000
+    assert "las" in drawn
+    assert "300,000 of 300,000" in drawn
+
+
+def test_a_plan_has_one_bar_over_all_its_runs() -> None:
+    trace = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
+    asked = ["--trace", trace, "--cluster", "8x4xA100", "--seeds", "0,1", "--keep", "p95_wait<1h"]
+    written, drawn = on_a_terminal("plan", *asked, "--policies", "fifo,srtf")
+    runs = sum(2 * len(plan["points"]) for plan in written["plans"])  # two seeds for each size
+    assert f"{runs}/{runs}" in drawn.replace(" ", "")
+    assert "plan, srtf, servers " in drawn
+
+
+def test_a_validation_has_one_bar_over_all_its_runs(tmp_path: Path) -> None:
+    world = ["--trace", "synth:philly?jobs=60&seed=1&max_gpus=8", "--cluster", "8x4xA100"]
+    gangline("run", *world, "--policy", "fifo", "--out", str(tmp_path / "run"))
+    observed = ["--observed", str(tmp_path / "run" / "jobs.parquet")]
+    written, drawn = on_a_terminal("validate", *world, *observed, "--policies", "fifo,srtf")
+    assert len(written["policies"]) == 2
+    assert "4 of 4 runs" in drawn  # the run times given, and the trace alone, under each policy
 
 
 def test_trace_validate_lists_every_error_and_says_what_is_right(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from gangline.studies.capacity.contest import CapacityContest
 from gangline.studies.capacity.result import KIND, PLAN, CapacityPlan, Point
 from gangline.studies.capacity.search import smallest
 from gangline.studies.capacity.targets import parse, quantile_of, value_of
+from gangline.studies.sweep.progress import Series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,7 +147,7 @@ def plan_capacity(
     workers : int, optional
         Runs at once; default: one per core.
     progress : bool
-        Show how far the runs of each size are.
+        Show one bar over all runs. Its total grows while the search asks for further sizes.
     **options
         restart_s, first_start_s, count_arrivals and others of `gangline.simulate`. Where the load
         is varied, the arrivals to count are squeezed and stretched with the others.
@@ -191,12 +192,14 @@ def plan_capacity(
     with _folder(out) as store:
         reads_jobs = any(quantile_of(one.key) for one in targets)
         save = "jobs" if reads_jobs or out is not None else "summary"
-        question.begin(Path(store), axis, targets, workers, save, progress=progress)
         each = [_Evaluations(question, one, is_named=not is_one) for one in chosen]
-        plans = [_answer(runs, exhaustive=exhaustive, is_any=allow_overload) for runs in each]
+        with Series(progress, "plan") as series:
+            question.begin(Path(store), axis, targets, workers, save, series)
+            plans = [_answer(runs, exhaustive=exhaustive, is_any=allow_overload) for runs in each]
         made = plans[0] if is_one else CapacityContest(tuple(plans))
         if out is not None:
-            question.carry_out("plan", [pair for runs in each for pair in runs.pairs()])
+            every = [pair for runs in each for pair in runs.pairs()]
+            question.carry_out("plan", every, is_shown=False)
             made.save(Path(store))
         return made
 
@@ -395,12 +398,11 @@ class _Question:
         targets: Sequence[Target],
         workers: int | None,
         save: str,
-        *,
-        progress: bool,
+        series: Series,
     ) -> None:
         """Take what runs and results need in addition to the size."""
         self.store, self.axis, self.targets = store, axis, targets
-        self._workers, self._save, self.progress = workers, save, progress
+        self._workers, self._save, self._series = workers, save, series
 
     def loads(self, size: int) -> list[OfferedLoad]:
         """Return the offered load of each trace at a size."""
@@ -447,7 +449,7 @@ class _Question:
         return math.fsum(self._largest) / len(self._largest) if self._largest else 0.0
 
     def carry_out(
-        self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, progress: bool = False
+        self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, is_shown: bool
     ) -> Sweep:
         """Carry out runs that the store lacks, and leave a table of all these runs in it."""
         from gangline.studies.sweep.plan import Listed
@@ -457,9 +459,8 @@ class _Question:
             Listed(name, pairs, self._save),
             self.store,
             workers=self._workers,
-            progress=progress,
             worlds=self._worlds,
-            is_passing=True,
+            series=self._series if is_shown else None,
         )
 
 
@@ -531,7 +532,7 @@ class _Evaluations:
         asked = self.question
         axis, targets = asked.axis, asked.targets
         name = f"{self._prefix}{axis.name} {axis.shown(size):g}"
-        done = asked.carry_out(name, self._pairs(size), progress=asked.progress)
+        done = asked.carry_out(name, self._pairs(size), is_shown=True)
         point = Point(
             size=axis.shown(size),
             gpus=axis.gpus(size),

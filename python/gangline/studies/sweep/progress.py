@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gangline._support.formatting import duration, plural
@@ -14,19 +14,14 @@ from gangline._support.safe import safe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["showing"]
+__all__ = ["Series", "showing"]
 
 _EVERY_S = 10.0  # between two lines of a log
 
 
 @contextmanager
 def showing(
-    progress: bool | Callable[[int, int, int], None],
-    name: str,
-    runs: int,
-    done: int,
-    *,
-    is_passing: bool = False,
+    progress: bool | Callable[[int, int, int], None], name: str, runs: int, done: int
 ) -> Iterator[Callable[[bool], None]]:
     """Yield what is called after each run, with whether it failed.
 
@@ -35,14 +30,11 @@ def showing(
     progress : bool or callable
         As for `gangline.sweep`.
     name : str
-        Of the sweep.
+        Name of the sweep.
     runs, done : int
         Number of runs, and of those that were done before.
-    is_passing : bool
-        Whether this is one of many that follow each other: its bar is removed at its end, and in a
-        log there is no line for its end.
     """
-    count = _Count(runs, done)
+    count = _Count(name, runs, done)
     if callable(progress):
 
         def tell(has_failed: bool) -> None:
@@ -50,39 +42,85 @@ def showing(
             progress(count.done, count.failed, runs)
 
         yield tell
-    elif not progress:
-        yield lambda _: None
-    elif is_notebook():
-        line = Line()
+    else:
+        with _drawing(progress, count) as draw:
+
+            def show(has_failed: bool) -> None:
+                count.add(has_failed=has_failed)
+                draw()
+
+            yield show
+
+
+class Series:
+    """One bar over sweeps that follow each other; its total grows with each of them.
+
+    Parameters
+    ----------
+    progress : bool
+        Whether to show it.
+    name : str
+        What is shown before the name of the present sweep.
+    """
+
+    def __init__(self, progress: bool, name: str) -> None:
+        self._progress, self._name = progress, name
+        self._count = _Count(name, 0, 0, grows=True)
+        self._draw: Callable[[], None] = lambda: None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Series:
+        self._draw = self._open.enter_context(_drawing(self._progress, self._count))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @contextmanager
+    def showing(self, name: str, runs: int, done: int) -> Iterator[Callable[[bool], None]]:
+        """Add the runs of a sweep to the total; else as the function of this name."""
+        self._count.begin(f"{self._name}, {name}", runs, done)
+        self._draw()
 
         def show(has_failed: bool) -> None:
-            count.add(has_failed=has_failed)
-            line.show(f"{safe(name)}: {count.words()}", count.done, runs)
+            self._count.add(has_failed=has_failed)
+            self._draw()
 
         yield show
-    elif sys.stderr is not None and sys.stderr.isatty():
-        with _bar(is_passing=is_passing) as bar:
-            task = bar.add_task(safe(name), total=runs, completed=done, failed="")
 
-            def draw(has_failed: bool) -> None:
-                count.add(has_failed=has_failed)
+
+@contextmanager
+def _drawing(progress: bool, count: _Count) -> Iterator[Callable[[], None]]:
+    """Yield what draws a count: a bar on a terminal, a line in a notebook, else lines of a log."""
+    if not progress:
+        yield lambda: None
+    elif is_notebook():
+        line = Line()
+        yield lambda: line.show(f"{safe(count.name)}: {count.words()}", count.done, count.runs)
+    elif sys.stderr is not None and sys.stderr.isatty():
+        with _bar(has_end=not count.grows) as bar:
+            task = bar.add_task(safe(count.name), total=count.runs, completed=count.done, failed="")
+
+            def draw() -> None:
                 failed = f"{count.failed} failed" if count.failed else ""
-                bar.update(task, completed=count.done, failed=failed)
+                name = safe(count.name)
+                bar.update(
+                    task, description=name, total=count.runs, completed=count.done, failed=failed
+                )
 
             yield draw
     else:
 
-        def write(has_failed: bool) -> None:
-            count.add(has_failed=has_failed)
-            if count.is_due(at_end=not is_passing) and sys.stderr is not None:
-                sys.stderr.write(f"{safe(name)}: {count.words()}\n")
+        def write() -> None:
+            if count.is_due() and sys.stderr is not None:
+                sys.stderr.write(f"{safe(count.name)}: {count.words()}\n")
 
         yield write
 
 
 class _Count:
-    def __init__(self, runs: int, done: int) -> None:
-        self.runs = runs
+    def __init__(self, name: str, runs: int, done: int, *, grows: bool = False) -> None:
+        self.name, self.runs, self.grows = name, runs, grows
         self.done = self._before = done
         self.failed = 0
         self._start = self._last = time.monotonic()
@@ -91,33 +129,46 @@ class _Count:
         self.done += 1
         self.failed += has_failed
 
-    def is_due(self, *, at_end: bool) -> bool:
+    def begin(self, name: str, runs: int, done: int) -> None:
+        """Add the runs of a further sweep."""
+        self.name = name
+        self.runs += runs
+        self.done += done
+        self._before += done
+
+    def is_due(self) -> bool:
+        """Whether a line of a log is due: every ten seconds, and at an end that is known."""
         now = time.monotonic()
-        is_last = at_end and self.done >= self.runs
+        is_last = not self.grows and self.done >= self.runs
         if now - self._last < _EVERY_S and not is_last:
             return False
         self._last = now
         return True
 
     def words(self) -> str:
-        """Say how far it is.
+        """Return how many of the runs are done, and the time left if the total is known.
 
         Examples
         --------
-        >>> _Count(4, 4).words()
+        >>> _Count("s", 4, 4).words()
         '4 of 4 runs'
+        >>> count = _Count("plan", 0, 0, grows=True)
+        >>> count.begin("plan, servers 8", 3, 1)
+        >>> count.words()
+        '1 of 3 runs so far'
         """
-        said = f"{self.done:,} of {plural(self.runs, 'run')}"
+        said = f"{self.done:,} of {plural(self.runs, 'run')}{' so far' if self.grows else ''}"
         if self.failed:
             said += f", {self.failed:,} failed"
         new = self.done - self._before
-        if new and self.done < self.runs:
+        if new and self.done < self.runs and not self.grows:
             each = (time.monotonic() - self._start) / new
             said += f", about {duration(each * (self.runs - self.done))} left"
         return said
 
 
-def _bar(*, is_passing: bool) -> Any:
+def _bar(*, has_end: bool) -> Any:
+    """Return a bar; without a known end it shows no time left, and it is removed when done."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -132,7 +183,7 @@ def _bar(*, is_passing: bool) -> Any:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]}", markup=False),
-        TimeRemainingColumn(),
+        *([TimeRemainingColumn()] if has_end else []),
         console=Console(stderr=True),
-        transient=is_passing,
+        transient=not has_end,
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gangline._support.builtin_values import Json
     from gangline.runs.result import Result
     from gangline.studies.sweep.plan import Runs
+    from gangline.studies.sweep.progress import Series
     from gangline.studies.sweep.summary import Summary
 
 __all__ = ["Sweep", "carry_out_all", "sweep"]
@@ -249,12 +250,12 @@ def carry_out_all(
     address: str | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
     worlds: Worlds | None = None,
-    is_passing: bool = False,
+    series: Series | None = None,
 ) -> Sweep:
     """Carry out the runs that are not in the store at `folder` yet; arguments as for `sweep`.
 
-    `worlds` has traces that are in memory, for runs in threads; `is_passing` is said of one of many
-    sweeps that follow each other, whose progress leaves no trace.
+    `worlds` has traces that are in memory, for runs in threads. `series` shows the progress of
+    sweeps that follow each other, in place of `progress`.
     """
     from gangline.runs.premises import require
     from gangline.studies.sweep.lacks import lacks_of
@@ -277,7 +278,8 @@ def carry_out_all(
         if ledger.state(index) == State.NEW
     )
     given: dict[str, Any] = {"executor": executor, "workers": workers, "address": address}
-    with showing(progress, runs.name, len(ledger), done, is_passing=is_passing) as show:
+    counts = (runs.name, len(ledger), done)
+    with series.showing(*counts) if series else showing(progress, *counts) as show:
         for outcome in carry_out(missing, worlds, store, **given) if ledger.new else ():
             ledger.enter(outcome)
             show(outcome.error is not None)

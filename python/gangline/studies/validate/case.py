@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from gangline.analysis.report.digest import LENGTHS, length_codes, size_codes
 from gangline.errors import GanglineError, TraceError
+from gangline.runs.bar import Total
 from gangline.runs.inputs import make_options
 from gangline.runs.simulate import simulate
 from gangline.studies.validate import layers
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import ChosenPolicy
+    from gangline.runs.inputs import Progress
     from gangline.runs.result import Result
     from gangline.studies.validate.agreement import Agreement
     from gangline.studies.validate.observed import Floats, Ints, Outcomes
@@ -44,12 +46,21 @@ class Case:
         Starts that differ by at most this many seconds count as the same.
     options : dict
         Of `simulate`.
+    progress : bool, callable or Total
+        As for `gangline.compare`.
     """
 
     cluster: Cluster
     trace: Trace
     tolerance_s: float
     options: dict[str, Any]
+    progress: bool | Progress | Total = False
+
+    @staticmethod
+    def runs(policy: ChosenPolicy, outcomes: Outcomes) -> int:
+        """Return the number of runs of a policy: one per layer that is simulated."""
+        run_s = layers.observed_runs(outcomes, policy)
+        return 1 if layers.obstacle(policy, run_s) else 2
 
     def of(
         self, policy: ChosenPolicy, outcomes: Outcomes, peer: Outcomes | None
@@ -68,7 +79,7 @@ class Case:
         if reason:
             found.pop(layers.SCHEDULING, None)
             missing[layers.SCHEDULING] = reason
-        result = _run(self.cluster, self.trace, policy, self.options)
+        result = self._run(self.cluster, self.trace, policy, self.options)
         found[layers.PREDICTION] = layers.held(result, self.trace)
         if peer is not None:
             found[layers.PEER] = {
@@ -78,7 +89,20 @@ class Case:
 
     def _with_runs(self, policy: ChosenPolicy, run_s: Floats) -> Result:
         given = layers.with_runs(self.trace, run_s)
-        return _run(layers.bare(self.cluster), given, policy, layers.bare_options(self.options))
+        options = layers.bare_options(self.options)
+        return self._run(layers.bare(self.cluster), given, policy, options)
+
+    def _run(
+        self, cluster: Cluster, trace: Trace, policy: ChosenPolicy, options: dict[str, Any]
+    ) -> Result:
+        own = policy.own
+        name, params = (policy.reference.name, policy.params) if own is None else (own, None)
+        report: Any = self.progress
+        try:
+            return simulate(cluster, trace, name, params=params, progress=report, **options)
+        finally:
+            if isinstance(self.progress, Total):
+                self.progress.end_run()
 
     def _compare(
         self,
@@ -128,8 +152,7 @@ class Case:
     def _counted(self) -> npt.NDArray[np.bool_]:
         """Return the jobs that arrive in the window of the options: all without one."""
         arrival = self.trace.numbers("arrival_s")
-        options = {name: of for name, of in self.options.items() if name != "progress"}
-        window = make_options(options).count_arrivals
+        window = make_options(self.options).count_arrivals
         if window is None:
             return np.ones(len(arrival), dtype=bool)
         inside: npt.NDArray[np.bool_] = (window[0] <= arrival) & (arrival < window[1])
@@ -173,12 +196,6 @@ class Case:
 
 def _times(times: dict[str, Floats]) -> Times:
     return Times(times["queue_s"], times["jct_s"] - times["run_s"])
-
-
-def _run(cluster: Cluster, trace: Trace, policy: ChosenPolicy, options: dict[str, Any]) -> Result:
-    if policy.own is not None:
-        return simulate(cluster, trace, policy.own, **options)
-    return simulate(cluster, trace, policy.reference.name, params=policy.params, **options)
 
 
 def _kinds(trace: Trace, both: npt.NDArray[np.bool_]) -> dict[str, tuple[Ints, list[str]]]:

@@ -96,6 +96,7 @@ def validate(
     0.0
     """
     from gangline.policies.choice import resolve_policy
+    from gangline.runs.bar import Total
     from gangline.runs.inputs import as_cluster, override
     from gangline.studies.validate.case import Case
     from gangline.studies.validate.observed import outcomes_of, read_outcomes
@@ -118,13 +119,16 @@ def validate(
         raise OptionError(message, field="columns")
     tables = _by_policy("observed", observed, chosen)
     peers = [None] * len(chosen) if peer is None else _by_policy("peer", peer, chosen)
-    case = Case(lab, jobs, tolerance_s, {**options, "progress": progress})
     names = columns if peer_columns is None else peer_columns
-    found = []
+    read = []
     for policy, table, other in zip(chosen, tables, peers, strict=True):
         outcomes = outcomes_of(jobs) if table is None else read_outcomes(table, jobs, columns)
         theirs = None if other is None else read_outcomes(other, jobs, names)
-        found.append(case.of(policy, outcomes, theirs))
+        read.append((policy, outcomes, theirs))
+    runs = sum(Case.runs(policy, outcomes) for policy, outcomes, _ in read)
+    with Total(progress, runs) as report:
+        case = Case(lab, jobs, tolerance_s, dict(options), report)
+        found = [case.of(*one) for one in read]
     return Validation(found, jobs, lab, tolerance_s)
 
 

@@ -18,24 +18,24 @@ const PARAMETERS: &[ParamSpec] = &[
     ),
     number("rack_delay", ParamKind::AtLeast(0.0), 6.0)
         .unit(LEASES)
-        .doc("with mode = manual: wait before several servers of one rack are accepted"),
+        .doc("with mode = manual: waiting time before a job accepts several servers of one rack"),
     number("network_delay", ParamKind::AtLeast(0.0), 12.0)
         .unit(LEASES)
-        .doc("with mode = manual: wait before several racks are accepted; at least rack_delay"),
+        .doc("with mode = manual: waiting time before a job accepts several racks; at least rack_delay"),
     number("history_leases", ParamKind::Above(0.0), 24.0)
         .unit(LEASES)
-        .doc("window of the tuner, and the longest wait that it sets"),
+        .doc("window of the tuner, and maximum of its delays"),
     number("rack_floor", ParamKind::AtLeast(0.0), 6.0)
         .unit(LEASES)
-        .doc("shortest tuned wait before several servers of one rack"),
+        .doc("minimum tuned delay before several servers of one rack"),
     number("network_floor", ParamKind::AtLeast(0.0), 12.0)
         .unit(LEASES)
-        .doc("shortest tuned wait before several racks"),
+        .doc("minimum tuned delay before several racks"),
     number("rack_cap_share", ParamKind::AtLeast(0.0), 0.8)
-        .doc("longest tuned wait before several servers of one rack, as a share of history_leases"),
+        .doc("maximum tuned delay before several servers of one rack, as a share of history_leases"),
     number("sd_factor", ParamKind::AtLeast(0.0), 2.0)
-        .doc("standard deviations that the tuner adds to the mean wait"),
-    choice("fit", Fit::NAMES, "best").doc("which of several places with room: best or first"),
+        .doc("number of standard deviations that the tuner adds to the mean waiting time"),
+    choice("fit", Fit::NAMES, "best").doc("choice among places with room: best or first"),
     choice("renewal", Renewal::NAMES, "keep").doc(
         "at the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) \
          or redecide (it competes like a new job)",
@@ -75,7 +75,7 @@ const PRESETS: &[Preset] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "dally",
-    summary: "delay scheduling with tuned delays, and leases; most communication slowdown first",
+    summary: "delay scheduling with tuned delays and leases; the job with the largest communication slowdown first",
     stops: Stops::AtLeaseEnds,
     family: "locality",
     source: "Dally (arXiv 2401.16492), our implementation",

@@ -7,18 +7,18 @@ use crate::params::{ParamDefault, ParamKind, ParamSpec, flag, number, spec};
 use crate::place::PlacementParams;
 
 const GANDIVA: &[ParamSpec] = &[
-    number("max_residents", ParamKind::Whole(1.0), 4.0).doc("most jobs that take turns on the same GPUs; 1 = a queue like fifo-skip"),
+    number("max_residents", ParamKind::Whole(1.0), 4.0).doc("maximum number of jobs that take turns on the same GPUs; 1 = a queue like fifo-skip"),
     number("quantum_s", ParamKind::Above(0.0), 60.0).unit("s").doc("length of a turn, counted in progress; at least the checkpoint interval of the run, if \
          it has one")
     .outlasting_restarts(),
     spec("switch_s", ParamKind::Maybe(0.0), ParamDefault::None).unit("s").doc("time without progress when a job resumes where it ran before; none = the restart \
          overhead of the run"),
-    number("moves_per_event", ParamKind::Whole(0.0), 1.0).doc("most migrations at one completion or end of a turn"),
+    number("moves_per_event", ParamKind::Whole(0.0), 1.0).doc("maximum number of migrations at one completion or end of a turn"),
     flag("pack", false).doc("whether two residents run together where that is faster than taking turns; the cluster \
          must state how much co-runners slow each other down, and the run must allow two jobs on \
          a GPU"),
     number("pack_gain", ParamKind::AtLeast(0.0), 1.0).doc("a pair stays together if its relative speeds add up to more than this"),
-    number("trial_s", ParamKind::Above(0.0), 60.0).unit("s").doc("how long a pair of unknown speeds is tried, counted in progress"),
+    number("trial_s", ParamKind::Above(0.0), 60.0).unit("s").doc("length of the trial of a pair with unknown speeds, counted in progress"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {

@@ -21,17 +21,17 @@ const ROUND: ParamSpec = number("round_s", ParamKind::Above(0.0), 360.0)
 const INTERVAL: ParamSpec = number("min_solve_interval_s", ParamKind::AtLeast(0.0), 0.0)
     .unit("s")
     .doc(
-        "least time between two allocations; a job that arrives in between has no share until the \
+        "minimum time between two allocations; a job that arrives in between has no share until the \
      next one",
     );
 const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
-    "whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the \
-     boundary",
+    "whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise they \
+     stay idle until the boundary",
 );
 const SOLVER: ParamSpec = choice("solver", Choice::NAMES, "auto")
     .doc("LP solver: auto (by the size of the LP), simplex, ipx or dual");
 words! {
-    /// Which of several optima.
+    /// Choice among several optima.
     enum TieBreak {
         /// The one with the largest sum.
         MaxSum = "max_sum",
@@ -41,18 +41,18 @@ words! {
 }
 
 const TIE_BREAK: ParamSpec = choice("tie_break", TieBreak::NAMES, "max_sum").doc(
-    "which of several optima: max_sum (the largest sum of normalised throughputs; agnostic \
-     variants spread the time of each job evenly) or none (whichever the solver returns)",
+    "choice among several optima: max_sum (the largest sum of normalised throughputs; agnostic \
+     variants spread the time of each job evenly) or none (the one that the solver returns)",
 );
 const TIME_LIMIT: ParamSpec = number("time_limit_s", ParamKind::Above(0.0), 60.0)
     .unit("s")
-    .doc("wall time of each solve; a solve that reaches it has failed");
+    .doc("time limit of each solve (wall time); a solve that reaches it has failed");
 words! {
     /// Rates in a sum of throughputs.
     enum Normalise {
-        /// As they are.
+        /// Unchanged.
         Raw = "none",
-        /// Each over its average on the cluster.
+        /// Each divided by its average on the cluster.
         Proportional = "proportional",
     }
 }
@@ -63,12 +63,12 @@ const NORMALISE: ParamSpec = choice("normalise", Normalise::NAMES, "none").doc(
 );
 
 const TYPE_ORDER: ParamSpec = spec("type_order", ParamKind::Text, ParamDefault::Str("auto")).doc(
-    "names of GPU types in the order they are served, separated by commas; auto = first those on \
-     which the jobs run best",
+    "names of GPU types in the order in which they are served, separated by commas; auto = types on which \
+     the jobs run best first",
 );
 const ZERO_PASS: ParamSpec = choice("zero_priority_pass", ZeroPass::NAMES, "after").doc(
-    "when jobs without a share use what is left: after (after all others) or inline (type by \
-     type)",
+    "when jobs without a share may use the remaining GPUs: after (after all other jobs) or inline (type \
+     by type)",
 );
 words! {
     /// What happens when a solve fails.
@@ -87,66 +87,67 @@ const ON_ERROR: ParamSpec = choice("on_solver_error", OnError::NAMES, "raise").d
 const WRITE_FAILED: ParamSpec = spec("write_failed_to", ParamKind::Text, ParamDefault::Str(""))
     .doc("file that receives the LP of a failed solve, for gl.lp.load_instance; empty = none");
 words! {
-    /// The one rate that an agnostic policy sees of a job.
+    /// The single rate of each job that an agnostic policy uses.
     enum AgnosticRate {
         /// The average over all GPUs.
         Mean = "mean",
-        /// That on one type.
+        /// The rate on one type.
         Reference = "reference",
     }
 }
 
 const AGNOSTIC_RATE: ParamSpec = choice("agnostic_rate", AgnosticRate::NAMES, "mean").doc(
-    "the one rate that it sees of a job: mean (the average over all GPUs) or reference (that on \
-     reference_type)",
+    "the single rate of each job that the policy uses: mean (the average over all GPUs) or reference \
+     (the rate on reference_type)",
 );
 const REFERENCE_TYPE: ParamSpec =
     spec("reference_type", ParamKind::Text, ParamDefault::Str("v100"))
         .doc("with agnostic_rate = reference: name of a GPU type of the cluster");
 const DROP_ALL: ParamSpec = flag("drop_all_infeasible", false).doc(
     "whether an allocation that cannot meet every deadline ignores all of them, as the public \
-     simulator does; otherwise it misses as little weight as possible",
+     simulator does; otherwise it minimises the weight of missed deadlines",
 );
 const ALPHA: ParamSpec = number("alpha", ParamKind::Above(0.0), 1.0).doc(
-    "share of the active jobs, oldest first, that an assignment looks at; never fewer jobs than \
-     there are free GPUs",
+    "share of the active jobs, oldest first, that an assignment includes; at least as many jobs as \
+     free GPUs",
 );
 
 const GPU_PICK: ParamSpec = choice("gpu_pick", GpuPick::NAMES, "most_free").doc(
-    "GPU type of a gang, of those with a place: most_free, first_fit (that of the first server \
+    "GPU type of a gang, among those with a place: most_free, first_fit (that of the first server \
      with a free GPU), fastest, slowest or random",
 );
 const COMPAT: ParamSpec = flag("compat", false)
-    .doc("the timing of the public simulator with all its quirks, for comparisons with it");
+    .doc("whether to use the timing of the public simulator with all its quirks, for comparisons");
 
 const PARTITIONS: ParamSpec = spec("partitions", ParamKind::Whole(1.0), ParamDefault::Int(1)).doc(
-    "parts into which the jobs and GPUs of an allocation are split at random, each solved on its \
-     own",
+    "number of parts into which the jobs and GPUs of an allocation are split at random; each part is solved \
+     separately",
 );
 const PACKED: ParamSpec = flag("packed", false).doc(
-    "whether two jobs of one gang size may share GPUs where both together gain; the cluster must \
-     state how much co-runners slow each other down",
+    "whether two jobs of one gang size may share GPUs where the pair gains; the cluster must state how \
+     much co-runners slow each other down",
 );
 const SLACK_WEIGHT: ParamSpec = number("slack_weight", ParamKind::Fraction, 0.5).doc(
-    "what the share of a job with much slack counts in rounds; a job that has to run until the \
-     makespan without a break counts 1; 1 = all alike, as published and with compat",
+    "weight in rounds of the share of a job with much slack; a job that must run until the makespan \
+     without a break has weight 1; 1 = equal weights, as published and with compat",
 );
 const HIERARCHICAL: ParamSpec = flag("hierarchical", false)
     .doc("whether weights belong to entities and are split among the jobs of each");
-const ENTITY_BY: ParamSpec = choice("entity_by", &["user", "vc"], "user")
-    .doc("what makes an entity: user or vc; jobs that name none belong to the entity default");
+const ENTITY_BY: ParamSpec = choice("entity_by", &["user", "vc"], "user").doc(
+    "label that defines an entity: user or vc; jobs without the label belong to the entity default",
+);
 const ENTITY_WEIGHT: ParamSpec = spec("entity_weight", ParamKind::NamedWeights, ParamDefault::None)
-    .doc("weight by entity, one for each of the trace; none = all alike");
+    .doc("weight by entity, one for each entity of the trace; none = equal weights");
 const ENTITY_POLICY: ParamSpec = choice("entity_policy", Inside::NAMES, "fairness").doc(
     "how the weight of an entity is divided: fairness (among all its jobs, by their weights) or \
      fifo (to its first job whose share can still rise)",
 );
 
 const PACKS: [Premise; 2] = [SHARING.with("packed"), PAIRS.with("packed")];
-/// Of a policy that knows rates, and may pack.
+/// Premises of a policy that uses rates and may pack.
 const AWARE: &[Premise] = &[TYPES, PACKS[0], PACKS[1]];
 
-/// Parameters of every program.
+/// Parameters of every policy that solves programs.
 const COMMON: [ParamSpec; 12] = [
     ROUND,
     INTERVAL,
@@ -192,7 +193,7 @@ const ALLOX: &[ParamSpec] = &[
     ALPHA,
 ];
 
-/// Those, and some of its own.
+/// The common parameters, followed by some of the policy's own.
 const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [ParamSpec; ALL] {
     let mut all = [ROUND; ALL];
     let mut at = 0;
@@ -207,7 +208,7 @@ const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [Par
     all
 }
 
-/// A policy whose shares are those of an objective.
+/// A policy whose shares optimise an objective.
 const SOLVED: PolicyInfo = PolicyInfo {
     family: "shares in rounds",
     source: "Gavel (OSDI 2020)",
@@ -215,7 +216,7 @@ const SOLVED: PolicyInfo = PolicyInfo {
     make: solved,
     ..PolicyInfo::BASE
 };
-/// The same for a policy that knows how much work is left.
+/// Like [`SOLVED`], for a policy that knows the remaining work.
 const TOLD: PolicyInfo = PolicyInfo {
     knowledge: Knowledge::Remaining,
     reads_durations: true,
@@ -232,8 +233,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
                 ("tie_break", ParamDefault::Str("none")),
             ],
         }],
-        summary: "max-min fairness: the smallest rate per fair share and weight is as large as \
-                  possible",
+        summary: "max-min fairness: maximises the smallest rate per fair share and weight",
         premises: AWARE,
         objective: Some(|_| Objective::Las { is_agnostic: false }),
         own: PACKING,
@@ -241,7 +241,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-las-agnostic",
-        summary: "heterogeneity-agnostic variant of gavel-las: it does not know rates",
+        summary: "heterogeneity-agnostic variant of gavel-las, without rates",
         premises: &PACKS,
         objective: Some(|_| Objective::Las { is_agnostic: true }),
         own: PACKING,
@@ -249,7 +249,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-ftf",
-        summary: "finish-time fairness: the largest rho is as small as possible",
+        summary: "finish-time fairness: minimises the largest rho",
         premises: AWARE,
         objective: Some(|_| Objective::Ftf { seen: Seen::Own }),
         own: PACKING,
@@ -265,7 +265,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-makespan",
-        summary: "least makespan under constant shares",
+        summary: "minimum makespan under constant shares",
         premises: AWARE,
         objective: Some(|params| makespan(params, Seen::Own)),
         own: MAKESPAN,
@@ -281,7 +281,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-max-sum",
-        summary: "largest total throughput",
+        summary: "maximum total throughput",
         premises: AWARE,
         objective: Some(|params| Objective::MaxSum {
             is_proportional: params.choice("normalise", Normalise::named)
@@ -292,7 +292,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-cost",
-        summary: "largest throughput per dollar, subject to SLOs; needs a price for every GPU type",
+        summary: "maximum throughput per dollar, subject to SLOs; needs a price for every GPU type",
         premises: &[
             Premise::required(Fact::Prices),
             TYPES,
@@ -315,7 +315,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-water-filling-agnostic",
-        summary: "heterogeneity-agnostic variant of gavel-water-filling: it does not know rates",
+        summary: "heterogeneity-agnostic variant of gavel-water-filling, without rates",
         premises: &PACKS,
         objective: Some(|params| water_filling(params, true)),
         own: FILLING,
@@ -331,8 +331,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-fifo",
-        summary: "order of arrival, without a look at rates; each job runs to its end where it \
-                  started",
+        summary: "order of arrival, regardless of rates; each job runs to its end where it started",
         stops: Stops::Never,
         own: FIFO,
         make: |params, _| rounds(params, Box::new(EqualSplit)), // never asked
@@ -355,7 +354,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-allox",
-        summary: "least mean completion time of jobs with one GPU; larger ones can never run",
+        summary: "minimum mean completion time of jobs with one GPU; larger jobs can never run",
         premises: &[Premise::required(Fact::OneGpuJobs), TYPES],
         objective: Some(|params| Objective::Allox {
             alpha: params.number("alpha"),
@@ -365,7 +364,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-gandiva",
-        summary: "an equal split over jobs and random pairs of them; pairs stay while they gain",
+        summary: "equal split over single jobs and random pairs; a pair is kept while it gains",
         premises: &[SHARING, PAIRS],
         own: GANDIVA,
         make: |params, _| {
@@ -398,7 +397,7 @@ fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
     }
 }
 
-/// How allocations are made.
+/// Settings of the allocations.
 pub(super) fn settings(params: &ParamReader) -> Settings {
     Settings {
         // an assignment has no such parameter
@@ -424,7 +423,7 @@ fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, P
     rounds(params, Box::new(Allocations::new(given, services.outside)))
 }
 
-/// What the allocations of the policy are to be best in, if it is declared with an objective.
+/// Objective of the policy's allocations, if it is declared with one.
 fn objective(params: &ParamReader) -> Result<Option<Objective>, PolicyError> {
     let read = super::find(params.policy())?.objective;
     Ok(read.map(|read| read(params)))
@@ -439,7 +438,7 @@ pub(super) fn rounds(
     sharing(params, allocator, packs)
 }
 
-/// The same with the jobs that may share GPUs, if any.
+/// Like [`rounds`], with the jobs that may share GPUs, if any.
 fn sharing(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
@@ -474,7 +473,7 @@ fn sharing(
     )))
 }
 
-/// The policy with the timing of the public simulator, which has no place for some parameters.
+/// The policy with the timing of the public simulator, which does not support some parameters.
 fn compat(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,

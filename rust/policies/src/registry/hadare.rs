@@ -1,4 +1,4 @@
-//! Copies of jobs on unlike servers.
+//! Copies of jobs on different servers.
 
 use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::hadare::{EstimatorName, FanIn, HadarE, HadarEParams};
@@ -7,43 +7,43 @@ use gangline_engine::Knowledge;
 
 const PARAMETERS: &[ParamSpec] = &[
     spec("max_copies", ParamKind::MaybeWhole(1.0), ParamDefault::None)
-        .doc("most copies of a job; none = one per server"),
+        .doc("maximum number of copies of a job; none = one per server"),
     spec(
         "gpus_per_copy",
         ParamKind::MaybeWhole(1.0),
         ParamDefault::None,
     )
-    .doc("GPUs of a copy; smaller servers hold none; none = all GPUs of the server"),
+    .doc("GPUs of a copy; a smaller server holds no copy; none = all GPUs of the server"),
     number("round_s", ParamKind::Above(0.0), 360.0)
         .unit("s")
         .doc("length of a round")
         .outlasting_restarts(),
     number("c0_s", ParamKind::AtLeast(0.0), 1.0)
         .unit("s")
-        .doc("fixed part of the time that a consolidation of copies takes"),
+        .doc("fixed part of the time for consolidating copies"),
     number("bandwidth", ParamKind::Above(0.0), 1.25e9)
         .unit("bytes/s")
-        .doc("bandwidth at which the parameters of copies travel"),
+        .doc("bandwidth for transferring the parameters of copies"),
     choice("fan_in", FanIn::NAMES, "parallel")
-        .doc("parameters of the copies travel in parallel, or one after the other (serial)"),
+        .doc("whether the parameters of the copies are transferred in parallel or one after the other (serial)"),
     choice("utility", HadarEParams::UTILITIES, "normalised")
         .doc("with price_pass: value of a completion time, as in hadar"),
     number("umin_factor", ParamKind::Above(0.0), 0.25)
         .doc("with price_pass: factor of the lowest price"),
     flag("fill", true)
         .doc("whether every idle server gets a copy of the job that is relatively fastest there"),
-    flag("price_pass", false).doc("whether copies are first given out at prices, as in hadar"),
+    flag("price_pass", false).doc("whether copies are first assigned at prices, as in hadar"),
     number("min_share", ParamKind::Fraction, 0.0)
-        .doc("slowest copy of a job, as a share of its fastest possible one"),
+        .doc("minimum rate of a copy, as a share of the fastest possible copy of the job"),
     spec("min_steps", ParamKind::Whole(0.0), ParamDefault::Int(1))
         .unit("iterations")
-        .doc("fewest iterations of a further copy in a round"),
+        .doc("minimum number of iterations of a further copy in a round"),
     choice("estimator", EstimatorName::NAMES, "oracle")
-        .doc("rates that are planned with: true ones (oracle), averages of those seen (ewma), noisy ones"),
+        .doc("rates used for planning: true ones (oracle), averages of observed ones (ewma) or noisy ones (noisy)"),
     number("estimator_alpha", ParamKind::Fraction, 0.5)
-        .doc("with estimator=ewma: weight of the latest observation, above 0"),
+        .doc("with estimator = ewma: weight of the latest observation, above 0"),
     number("estimator_sigma", ParamKind::AtLeast(0.0), 0.1)
-        .doc("with estimator=noisy: sigma of the log-normal factor per job and server"),
+        .doc("with estimator = noisy: sigma of the log-normal factor per job and server"),
 ];
 
 const PRESETS: &[Preset] = &[
@@ -63,7 +63,7 @@ const PRESETS: &[Preset] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "hadare",
-    summary: "each job trains as several copies on unlike servers, consolidated every round",
+    summary: "each job trains as several copies on different servers, consolidated every round",
     family: "copies",
     source: "HadarE (arXiv 2503.10918), our interpretation",
     knowledge: Knowledge::Remaining,

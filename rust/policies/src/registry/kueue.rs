@@ -1,4 +1,4 @@
-//! Queues with quotas, as Kueue has them.
+//! Queues with quotas, like those of Kueue.
 
 use super::{PolicyInfo, Stops};
 use crate::kueue::{
@@ -9,79 +9,79 @@ use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, sp
 
 const NAME: ParamSpec = spec("name", ParamKind::Text, ParamDefault::None);
 const WEIGHT: ParamSpec = number("weight", ParamKind::AtLeast(0.0), 1.0)
-    .doc("with fair sharing: what its borrowed share is divided by; at most six digits");
+    .doc("with fair sharing: divisor of its borrowed share; at most six digits");
 const FLAVORS: ParamSpec = spec("flavors", ParamKind::Tables(FLAVOR), ParamDefault::None);
 
 const FLAVOR: &[ParamSpec] = &[
     spec("gpu", ParamKind::Text, ParamDefault::None).doc("GPU type"),
     spec("nominal", ParamKind::Whole(0.0), ParamDefault::Int(0))
         .unit("GPUs")
-        .doc("quota of its own"),
+        .doc("own quota"),
     spec(
         "borrowing_limit",
         ParamKind::MaybeWhole(0.0),
         ParamDefault::None,
     )
     .unit("GPUs")
-    .doc("most beyond that; none = no limit; a cohort without a parent borrows nothing"),
+    .doc("maximum number of borrowed GPUs; none = no limit; a cohort without a parent borrows nothing"),
     spec(
         "lending_limit",
         ParamKind::MaybeWhole(0.0),
         ParamDefault::None,
     )
     .unit("GPUs")
-    .doc("most that others may borrow; none = no limit"),
+    .doc("maximum number of GPUs that others may borrow; none = no limit"),
 ];
 
 const QUEUE: &[ParamSpec] = &[
-    NAME.doc("the label of its jobs; jobs without one are in the queue `default`"),
+    NAME.doc("label of its jobs; jobs without a label are in the queue `default`"),
     spec("cohort", ParamKind::Text, ParamDefault::Str(""))
-        .doc("queues of one cohort borrow from each other; one that no table describes has no quota of its own"),
+        .doc("cohort of the queue; its queues borrow from each other; a cohort without a table has no quota of its own"),
     WEIGHT,
-    FLAVORS.doc("the GPU types that it may use, in the order in which it tries them"),
+    FLAVORS.doc("GPU types that it may use, in the order in which it tries them"),
     choice("strategy", Strategy::NAMES, "BestEffortFIFO")
-        .doc("whether a job without a place lets those behind it pass (BestEffortFIFO) or not (StrictFIFO)"),
-    choice("within", Within::NAMES, "Never").doc("which jobs of the queue a job may preempt"),
+        .doc("whether jobs may pass a job that does not fit (BestEffortFIFO) or not (StrictFIFO)"),
+    choice("within", Within::NAMES, "Never").doc("jobs of the same queue that a job may preempt"),
     choice("reclaim", Reclaim::NAMES, "Never")
-        .doc("which jobs of queues that borrow a job may preempt"),
+        .doc("jobs of borrowing queues that a job may preempt"),
     choice("borrow", Borrow::NAMES, "Never")
-        .doc("which of these a job may preempt that borrows itself; no effect with fair sharing"),
+        .doc("jobs of borrowing queues that a job may preempt while its own queue borrows; no effect with fair sharing"),
     spec(
         "borrow_max_priority",
         ParamKind::MaybeWhole(-2_147_483_648.0),
         ParamDefault::None,
     )
-    .doc("highest priority of those; none = no limit"),
+    .doc("maximum priority of the jobs that `borrow` allows to preempt; none = no limit"),
     choice("when_can_borrow", WhenCanBorrow::NAMES, "Borrow")
-        .doc("what to do where a job fits by borrowing"),
+        .doc("what happens if a job fits by borrowing: use that GPU type, or try the next one first"),
     choice("when_can_preempt", WhenCanPreempt::NAMES, "TryNextFlavor")
-        .doc("what to do where it fits by preemption"),
+        .doc("what happens if a job fits by preemption: preempt, or try the next GPU type first"),
 ];
 
 const COHORT: &[ParamSpec] = &[
-    NAME.doc("what queues and cohorts call it"),
-    spec("parent", ParamKind::Text, ParamDefault::Str("")).doc("the cohort above"),
+    NAME.doc("name that queues and cohorts refer to"),
+    spec("parent", ParamKind::Text, ParamDefault::Str("")).doc("parent cohort"),
     WEIGHT,
     FLAVORS.doc("quotas that belong to the cohort itself"),
 ];
 
 const OWN: &[ParamSpec] = &[
-    choice("queue_by", QueueLabel::NAMES, "vc").doc("label of a job that names its queue"),
+    choice("queue_by", QueueLabel::NAMES, "vc").doc("label of a job that holds the name of its queue"),
     spec("queues", ParamKind::Tables(QUEUE), ParamDefault::None)
-        .doc("the queues; none = one of all jobs with all GPUs"),
+        .doc("the queues; none = one queue with all jobs and all GPUs"),
     spec("cohorts", ParamKind::Tables(COHORT), ParamDefault::None)
         .doc("cohorts with a quota, a weight or a parent"),
     flag("fair_sharing", false)
-        .doc("borrowed shares, not priorities, say who is admitted next and who is preempted"),
+        .doc("whether borrowed shares instead of priorities decide admission and preemption between queues"),
     spec(
         "strategies",
         ParamKind::Words(Fairness::NAMES),
         ParamDefault::Words(Fairness::NAMES),
     )
-    .doc("with fair sharing: when a job may preempt one of another queue, tried in this order"),
+    .doc("with fair sharing: conditions for preempting a job of another queue, tried in this order"),
     number("requeue_s", ParamKind::AtLeast(0.0), 1.0)
         .unit("s")
-        .doc("a preempted job is not admitted again before this time has passed"),
+        .doc("time after which a preempted job can be admitted again"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {

@@ -26,23 +26,23 @@ use std::sync::LazyLock;
 
 pub use world::{Fact, Premise};
 
-/// What policies may use from outside the library.
+/// External services for policies.
 #[derive(Default)]
 pub struct Services {
-    /// Solves the programs that the library does not know how to solve.
+    /// Solves the programs that the library cannot solve itself.
     pub outside: Outside,
 }
 
 words! {
-    /// When a policy stops running jobs, as the table of policies says it.
+    /// When a policy stops running jobs, as shown in the table of policies.
     pub enum Stops {
         /// Never.
         Never = "no",
         /// At any decision.
         Anytime = "yes",
-        /// When the turn of a job on its GPUs is over.
+        /// At the end of a job's turn on its GPUs.
         AtTurnEnds = "at ends of turns",
-        /// When a lease of GPUs is over.
+        /// At the end of a lease of GPUs.
         AtLeaseEnds = "at ends of leases",
         /// At the boundaries of its rounds.
         InRounds = "in rounds",
@@ -58,52 +58,51 @@ pub struct Preset {
     pub params: &'static [(&'static str, ParamDefault)],
 }
 
-/// Reads from its checked parameters what the allocations of a policy are to be best in.
+/// Reads the objective of a policy's allocations from its checked parameters.
 pub type ReadObjective = fn(&ParamReader) -> Objective;
 
-/// Makes a policy of its checked parameters.
+/// Creates a policy from its checked parameters.
 pub type MakePolicy = fn(&ParamReader, Services) -> Result<Box<dyn Policy>, PolicyError>;
 
-/// A policy as the outside sees it: its only declaration. What users and tests read of it elsewhere is written by
-/// `scripts/registry.py`.
+/// The only declaration of a policy. `scripts/registry.py` writes everything that users and tests read elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
     /// Name.
     pub name: &'static str,
     /// One line, in the terms of the field.
     pub summary: &'static str,
-    /// Which family it belongs to.
+    /// Family of policies.
     pub family: &'static str,
-    /// Where it comes from.
+    /// Source of the policy.
     pub source: &'static str,
-    /// What it knows of the work that is left.
+    /// Its knowledge of the remaining work.
     pub knowledge: Knowledge,
     /// Whether it needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
     /// When it stops running jobs.
     pub stops: Stops,
-    /// Whether it leaves no job waiting that fits, under a placement rule that refuses nothing.
+    /// Whether every job that fits starts, under a placement rule that refuses nothing.
     pub is_work_conserving: bool,
-    /// What its allocations are to be best in, if it makes any.
+    /// Objective of its allocations, if it makes any.
     pub objective: Option<ReadObjective>,
-    /// What it builds on in a cluster and a trace.
+    /// Its premises about the cluster and the trace.
     pub premises: &'static [Premise],
-    /// Page of `docs/policies` that describes it, if not one of its own name.
+    /// Page of `docs/policies` that describes it, if its name differs from the policy's.
     pub page: Option<&'static str>,
-    /// Parameters that tables name even where they have their default.
+    /// Parameters that tables show even if they have their default.
     pub always_shown: &'static [&'static str],
-    /// Names for it with some parameters set.
+    /// Names for the policy with some parameters set.
     pub presets: &'static [Preset],
-    /// Placement rule if none is given; `None` for a policy without parameters of placement.
+    /// Default placement rule; `None` for a policy without placement parameters.
     pub placement: Option<Rule>,
     /// Its own parameters.
     pub own: &'static [ParamSpec],
-    /// Makes it of checked parameters; see [`Self::build`].
+    /// Creates it from checked parameters; see [`Self::build`].
     pub make: MakePolicy,
 }
 
 impl PolicyInfo {
-    /// What most declarations have in common; a declaration states what differs.
+    /// Common values of most declarations; a declaration states the differences.
     pub const BASE: Self = Self {
         name: "",
         summary: "",
@@ -135,7 +134,7 @@ impl PolicyInfo {
         own.chain(rule.into_iter().flat_map(PlacementParams::specs))
     }
 
-    /// A policy with its parameters and what it takes from outside; see [`build`].
+    /// Creates the policy from parameters and external services; see [`build`].
     ///
     /// # Errors
     /// [`PolicyError::Parameter`].
@@ -149,8 +148,8 @@ impl PolicyInfo {
         (self.make)(&reader, services)
     }
 
-    /// What allocations are to be best in with these parameters, and how they are made; parameters that the policy does not
-    /// have are left out. None if it makes no allocations.
+    /// Objective and settings of the allocations with these parameters; parameters that the policy does not have are
+    /// ignored. `None` if it makes no allocations.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`].
@@ -167,19 +166,19 @@ impl PolicyInfo {
         Ok(Some((objective(&reader), gavel::settings(&reader))))
     }
 
-    /// Whether it solves programs.
+    /// Returns whether it solves programs.
     pub fn solves(&self) -> bool {
         self.default_objective()
             .is_some_and(|objective| !objective.is_closed_form())
     }
 
-    /// What its allocations are to be best in with default parameters, if it makes any.
+    /// Objective of its allocations with default parameters, if it makes any.
     pub fn default_objective(&self) -> Option<Objective> {
         let allocation = self.allocation(&Params::new()).ok().flatten();
         allocation.map(|(objective, _)| objective)
     }
 
-    /// Whether a run with these parameters needs durations in the trace.
+    /// Returns whether a run with these parameters needs durations in the trace.
     pub fn needs_durations(&self, params: &Params) -> bool {
         let is_given = matches!(params.get("distribution"), Some(ParamValue::List(_)));
         let is_scaled =
@@ -188,7 +187,7 @@ impl PolicyInfo {
     }
 }
 
-/// Every policy, in the order that lists show them.
+/// Every policy, in the order of lists.
 pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
     [
         queues::POLICIES,
@@ -208,7 +207,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
     .concat()
 });
 
-/// The policy of a name.
+/// The policy with a given name.
 ///
 /// # Errors
 /// [`PolicyError::UnknownPolicy`], naming the nearest.
@@ -225,9 +224,9 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
         })
 }
 
-/// A policy with its parameters and what it takes from outside.
+/// Creates a policy from its parameters and external services.
 ///
-/// A policy that lacks a service it needs ends its run at the first decision that asks for it.
+/// A policy without a service that it needs ends its run at the first decision that uses it.
 ///
 /// # Errors
 /// [`PolicyError::UnknownPolicy`] or [`PolicyError::Parameter`].
@@ -288,7 +287,7 @@ mod tests {
             for preset in info.presets {
                 assert!(
                     !names.contains(&preset.name),
-                    "{} stands twice",
+                    "{} is listed twice",
                     preset.name
                 );
                 names.push(preset.name);

@@ -5,7 +5,7 @@ use crate::params::{ParamKind, ParamSpec, number};
 /// Error of the durations that a policy sees.
 pub(super) const ESTIMATE_ERROR: ParamSpec = number("estimate_error", ParamKind::AtLeast(0.0), 0.0)
     .doc("sigma of the log-normal error of the durations that the policy sees; 0 = exact");
-/// Shield of a job that has just started.
-pub(super) const MIN_RUN: ParamSpec = number("preempt_min_run_s", ParamKind::AtLeast(0.0), 0.0).unit("s").doc("a job is not preempted before it has run this long since its last start; under a placement \
-     rule that may refuse a gang, 0 or longer than every restart overhead")
+/// Protection of a job that has just started.
+pub(super) const MIN_RUN: ParamSpec = number("preempt_min_run_s", ParamKind::AtLeast(0.0), 0.0).unit("s").doc("minimum run time after each start before a job may be preempted; under a placement rule that may \
+     refuse a gang, 0 or longer than every restart overhead")
 .outlasting_restarts();

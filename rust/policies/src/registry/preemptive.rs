@@ -20,24 +20,31 @@ const KNOB: ParamSpec = number("promote_knob", ParamKind::AtLeast(0.0), 0.0).doc
     "a job that has waited this many times its executed time since its last promotion returns to \
      the first queue; 0 = never",
 );
-const LAS_TIME: ParamSpec = flag("las_time", false).doc("count seconds instead of GPU-seconds");
+const LAS_TIME: ParamSpec =
+    flag("las_time", false).doc("whether attained service counts seconds instead of GPU-seconds");
 
 const REMAINING: &[ParamSpec] = &[ESTIMATE_ERROR, MIN_RUN];
 const LAS: &[ParamSpec] = &[
     LIMITS,
     KNOB,
     LAS_TIME,
-    flag("discretised", true).doc("order jobs by queues; false = by the attained service itself"),
-    number("las_quantum", ParamKind::AtLeast(0.0), 600.0).unit("GPU-s per GPU").doc("with discretised = false: lead in attained service that a waiting job needs to preempt"),
+    flag("discretised", true).doc("whether jobs are ordered by queues; false = by attained service"),
+    number("las_quantum", ParamKind::AtLeast(0.0), 600.0).unit("GPU-s per GPU").doc("with discretised = false: lead in attained service that a waiting job needs before it preempts"),
     MIN_RUN,
 ];
 const GITTINS: &[ParamSpec] = &[
     LIMITS,
     KNOB,
     LAS_TIME,
-    number("delta", ParamKind::Above(0.0), 3250.0).unit("GPU-s").doc("service quantum: the index looks this far ahead and changes only at multiples of it"),
-    spec("distribution", ParamKind::Positives, ParamDefault::None).unit("GPU-s").doc("total services that the policy believes in; none = those of the trace, an oracle of the \
-         distribution"),
+    number("delta", ParamKind::Above(0.0), 3250.0)
+        .unit("GPU-s")
+        .doc("service quantum: horizon of the index, which changes only at multiples of it"),
+    spec("distribution", ParamKind::Positives, ParamDefault::None)
+        .unit("GPU-s")
+        .doc(
+            "total services that the policy assumes; none = those of the trace, an oracle of the \
+         distribution",
+        ),
     MIN_RUN,
 ];
 

@@ -9,10 +9,10 @@ use crate::sharing::{
 };
 use gangline_engine::Knowledge;
 
-const GATHER: ParamSpec = choice("gather", Gather::NAMES, "cluster").doc("where a gang that shares takes its GPUs: all free GPUs and then shared ones from anywhere (cluster), or from one \
-     server if one has enough (server_first)");
-const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc("which free GPUs a gang takes that shares none: of the server with the fewest that are enough (best_fit), or of \
-     servers with the fewest resident jobs (few_residents)");
+const GATHER: ParamSpec = choice("gather", Gather::NAMES, "cluster").doc("GPUs of a gang that shares: all free GPUs, then shared ones on any server (cluster), or those of one server if \
+     one has enough (server_first)");
+const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc("free GPUs of a gang that does not share: those of the server with the fewest free GPUs among those with enough \
+     (best_fit), or of servers with the fewest resident jobs (few_residents)");
 const KEY: ParamSpec = choice("key", QueueKey::NAMES, "time").doc(
     "order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first",
 );
@@ -32,17 +32,17 @@ const BEST_BENEFIT: &[ParamSpec] = &[
          factor); with the last two every decision tries all waiting jobs"),
     RETEST,
     flag("sub_batches", true).doc("whether a job that shares may run with a smaller batch per pass"),
-    spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("smallest batch per GPU and pass that is tried"),
-    choice("sub_batch_rule", SubBatchRule::NAMES, "best").doc("which sub-batch is taken: best (least mean completion time) or largest (the first that \
-         works)"),
+    spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("minimum batch per GPU and pass"),
+    choice("sub_batch_rule", SubBatchRule::NAMES, "best").doc("choice of the sub-batch: best (lowest mean completion time) or largest (the first with which sharing \
+         pays)"),
     KEY,
     flag("restore_sub_batch", true).doc("whether a job gets its full batch back when its last co-runner has left"),
     BLOCK,
-    spec("max_probe", ParamKind::Whole(1.0), ParamDefault::Int(256)).unit("residents").doc("with gather = server_first: most running jobs that are looked at for one server that \
-         holds the gang"),
-    flag("compare_types", false).doc("whether a job takes the GPU type with the least added time, its own and that of its co-runners, in place of \
+    spec("max_probe", ParamKind::Whole(1.0), ParamDefault::Int(256)).unit("residents").doc("with gather = server_first: maximum number of running jobs examined in the search for one server that \
+         can hold the gang"),
+    flag("compare_types", false).doc("whether a job takes the GPU type with the least added time (its own and that of its co-runners) instead of \
          the fastest one with a place"),
-    flag("compare_spread", false).doc("whether a job takes one server with shared GPUs in place of free GPUs on several servers where that adds \
+    flag("compare_spread", false).doc("whether a job takes one server with shared GPUs instead of free GPUs on several servers if that adds \
          less time"),
     ESTIMATE_ERROR,
 ];

@@ -1,4 +1,4 @@
-//! What Slurm sites run.
+//! The scheduler of Slurm.
 
 use super::{PolicyInfo, Stops};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, flag, number, spec};
@@ -30,11 +30,11 @@ const OWN: &[ParamSpec] = &[
         ParamDefault::Int(0),
     )
     .doc(
-        "weight of the part of its partition's GPUs that a job wants (PriorityWeightTRES gres/gpu)",
+        "weight of the GPUs of a job relative to those of its partition (PriorityWeightTRES gres/gpu)",
     ),
     number("max_age_s", ParamKind::Above(0.0), 604_800.0)
         .unit("s")
-        .doc("wait from which the age factor is 1 (PriorityMaxAge)"),
+        .doc("waiting time at which the age factor reaches 1 (PriorityMaxAge)"),
     flag("favor_small", false)
         .doc("whether small jobs have the larger size factor (PriorityFavorSmall)"),
     flag("small_relative_to_time", false)
@@ -43,50 +43,50 @@ const OWN: &[ParamSpec] = &[
         .doc("fair-share factor: tree (ranks) or classic (a formula; NO_FAIR_TREE)"),
     number("half_life_s", ParamKind::AtLeast(0.0), 604_800.0)
         .unit("s")
-        .doc("time in which usage decays to half; 0 = no decay (PriorityDecayHalfLife)"),
+        .doc("half-life of usage; 0 = no decay (PriorityDecayHalfLife)"),
     number("calc_period_s", ParamKind::AtLeast(1.0), 300.0)
         .unit("s")
         .doc("time between two calculations of usage (PriorityCalcPeriod)"),
     number("dampening", ParamKind::Above(0.0), 1.0)
-        .doc("with fairshare = classic: divisor of usage over shares (FairShareDampeningFactor)"),
+        .doc("with fairshare = classic: divisor of the ratio of usage to shares (FairShareDampeningFactor)"),
     named("account_parents", &ParamKind::Text)
-        .doc("account above each account; absent = below the root of the tree"),
+        .doc("parent of each account; absent = the root of the tree"),
     named("account_shares", &WHOLE).doc("shares by account; absent = 1 (Fairshare)"),
     named("user_shares", &WHOLE)
         .doc("shares by account/user, or /user below the root; absent = 1 (Fairshare)"),
     named("partition_tier", &WHOLE)
-        .doc("tier by partition, the highest first; absent = 1 (PriorityTier)"),
+        .doc("tier by partition; the highest tier is served first; absent = 1 (PriorityTier)"),
     named("partition_factor", &WHOLE)
-        .doc("factor by partition, over the largest; absent = 1 (PriorityJobFactor)"),
+        .doc("factor by partition, divided by the largest one; absent = 1 (PriorityJobFactor)"),
     spec("partition_types", NAMES, ParamDefault::None).doc("GPU types by partition; absent = all"),
-    named("qos_priority", &WHOLE).doc("priority by QOS, over the largest; absent = 0 (Priority)"),
+    named("qos_priority", &WHOLE).doc("priority by QOS, divided by the largest one; absent = 0 (Priority)"),
     named("qos_usage_factor", &ParamKind::AtLeast(0.0))
-        .doc("by QOS: how often its GPU time is charged; absent = 1 (UsageFactor)"),
+        .doc("by QOS: factor on the GPU time that is charged; absent = 1 (UsageFactor)"),
     spec("qos_preempt", NAMES, ParamDefault::None)
-        .doc("by QOS: the QOS whose jobs its jobs may preempt (Preempt)"),
+        .doc("by QOS: list of QOS whose jobs it may preempt (Preempt)"),
     number("preempt_exempt_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
         .doc("time after its start in which a job is not preempted (PreemptExemptTime)"),
     named("qos_exempt_s", &ParamKind::AtLeast(0.0))
         .unit("s")
-        .doc("the same by QOS, in place of preempt_exempt_s (PreemptExemptTime)"),
+        .doc("the same by QOS; replaces preempt_exempt_s (PreemptExemptTime)"),
     flag("youngest_first", false)
-        .doc("whether the latest start is preempted first, not the lowest QOS (youngest_first)"),
+        .doc("whether the job with the latest start is preempted first, instead of the lowest QOS (youngest_first)"),
     flag("strict_order", false)
-        .doc("whether a second look keeps the order of preemption (strict_order)"),
+        .doc("whether reordering keeps the order of preemption (strict_order)"),
     spec("reorder_count", WHOLE, ParamDefault::Int(1))
-        .doc("looks for fewer jobs to preempt, once there is a way (reorder_count)"),
+        .doc("number of attempts to preempt fewer jobs, after enough were found (reorder_count)"),
     number("requeue_delay_s", ParamKind::AtLeast(0.0), 120.0)
         .unit("s")
         .doc("time after which a preempted job may start again (requeue_delay)"),
     named("qos_grp_gpus", &WHOLE)
-        .doc("most GPUs of all jobs of a QOS; absent = no limit (GrpTRES)"),
+        .doc("maximum number of GPUs of all jobs of a QOS; absent = no limit (GrpTRES)"),
     named("qos_user_gpus", &WHOLE)
-        .doc("most GPUs of a user's jobs in a QOS; absent = no limit (MaxTRESPerUser)"),
+        .doc("maximum number of GPUs of a user's jobs in a QOS; absent = no limit (MaxTRESPerUser)"),
     named("qos_user_jobs", &ParamKind::Whole(1.0))
-        .doc("most running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser)"),
+        .doc("maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser)"),
     named("account_grp_gpus", &WHOLE).doc(
-        "most GPUs of an account and those below it, unless the QOS has such a limit (GrpTRES)",
+        "maximum number of GPUs of an account and those below it, unless the QOS has such a limit (GrpTRES)",
     ),
     number("default_limit_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
@@ -94,18 +94,18 @@ const OWN: &[ParamSpec] = &[
     number("limit_factor", ParamKind::AtLeast(0.0), 0.0)
         .doc("time limit of jobs without one as a multiple of their duration; 0 = default_limit_s"),
     spec("queue_depth", WHOLE, ParamDefault::Int(100))
-        .doc("jobs that an event looks at (default_queue_depth)"),
+        .doc("maximum number of jobs tried after an event (default_queue_depth)"),
     number("sched_interval_s", ParamKind::AtLeast(0.0), 60.0)
         .unit("s")
-        .doc("time between two looks at the whole queue; 0 = none (sched_interval)"),
+        .doc("time between two passes over the whole queue; 0 = none (sched_interval)"),
     flag("backfill", true)
-        .doc("whether jobs start ahead of others that they do not delay (sched/backfill)"),
+        .doc("whether jobs may start before others that they do not delay (sched/backfill)"),
     number("bf_interval_s", ParamKind::AtLeast(1.0), 30.0)
         .unit("s")
         .doc("time between two backfill passes (bf_interval)"),
     number("bf_window_s", ParamKind::Above(0.0), 86_400.0)
         .unit("s")
-        .doc("how far ahead starts are planned (bf_window)"),
+        .doc("period ahead in which starts are planned (bf_window)"),
     number("bf_resolution_s", ParamKind::AtLeast(1.0), 60.0)
         .unit("s")
         .doc("step of the planned times (bf_resolution)"),
@@ -114,9 +114,9 @@ const OWN: &[ParamSpec] = &[
         ParamKind::Whole(1.0),
         ParamDefault::Int(500),
     )
-    .doc("jobs that a backfill pass looks at (bf_max_job_test)"),
+    .doc("maximum number of jobs tried in a backfill pass (bf_max_job_test)"),
     spec("bf_max_job_user", WHOLE, ParamDefault::Int(0))
-        .doc("the same of one user; 0 = no limit (bf_max_job_user)"),
+        .doc("the same for one user; 0 = no limit (bf_max_job_user)"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {

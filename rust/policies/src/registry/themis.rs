@@ -10,12 +10,11 @@ use gangline_engine::{Knowledge, Policy, PolicyError};
 const THEMIS: &[ParamSpec] = &[
     number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions; leases end at its multiples; longer than every restart overhead")
     .outlasting_restarts(),
-    number("fairness", ParamKind::Share, 0.8).doc("share of the bidders that an auction leaves out, those that are best off"),
-    choice("leftover", Leftover::NAMES, "rho").doc("which job gets the GPUs that an auction leaves: rho (the worst off) or random (a keyed \
-         draw)"),
-    choice("auction", Winners::NAMES, "greedy").doc("how winners are chosen: greedy (the highest bid per GPU, one after the other) or milp \
-         (the largest product of all valuations; at most 64 bidders)"),
-    number("time_limit_s", ParamKind::Above(0.0), 60.0).unit("s").doc("with auction = milp: wall time that the solver may take for one auction"),
+    number("fairness", ParamKind::Share, 0.8).doc("share of the bidders that an auction leaves out: those that are best off"),
+    choice("leftover", Leftover::NAMES, "rho").doc("job that gets the GPUs left after an auction: rho (the worst off) or random (a keyed draw)"),
+    choice("auction", Winners::NAMES, "greedy").doc("method of choosing winners: greedy (repeatedly the highest bid per GPU) or milp (the largest \
+         product of all valuations; at most 64 bidders)"),
+    number("time_limit_s", ParamKind::Above(0.0), 60.0).unit("s").doc("with auction = milp: time limit of the solver for one auction (wall time)"),
     ESTIMATE_ERROR,
 ];
 
@@ -41,7 +40,7 @@ fn make(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, Pol
             policy: params.policy().to_owned(),
             field: "placement".to_owned(),
             value: params.word("placement").to_owned(),
-            expected: "`consolidate` with auction = milp: its bids are for tiers".to_owned(),
+            expected: "`consolidate` with auction = milp: it bids for tiers".to_owned(),
         });
     }
     Ok(Box::new(Themis::new(

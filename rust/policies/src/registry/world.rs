@@ -1,36 +1,36 @@
-//! What policies build on in a cluster and a trace: declared next to each policy, evaluated where both are known.
+//! Premises of policies about the cluster and the trace: declared with each policy, evaluated before a run.
 
 use crate::params::ParamDefault;
 use gangline_model::words;
 
 words! {
-    /// Something that a cluster or a trace may have or lack.
+    /// A fact about a cluster or a trace.
     pub enum Fact {
-        /// How much jobs slow each other down on a shared GPU.
+        /// Jobs have slowdown factors on shared GPUs.
         SlowdownFactors = "slowdown_factors",
-        /// Slowdown factors that differ from pair to pair.
+        /// Slowdown factors differ from pair to pair.
         FactorsByPair = "factors_by_pair",
-        /// Distance between the GPUs of a gang costs speed.
+        /// Distance between the GPUs of a gang reduces its speed.
         Network = "network",
-        /// GPU types on which jobs run at different speeds.
+        /// Jobs run at different speeds on different GPU types.
         RatesByType = "rates_by_type",
-        /// Jobs whose speed is known for other numbers of GPUs and other batches.
+        /// Some jobs have known speeds for other numbers of GPUs and other batches.
         ElasticJobs = "elastic_jobs",
-        /// A price for every GPU type.
+        /// Every GPU type has a price.
         Prices = "prices",
-        /// Jobs with a deadline.
+        /// Some jobs have a deadline.
         Deadlines = "deadlines",
-        /// Jobs with one GPU, and no others.
+        /// All jobs have one GPU.
         OneGpuJobs = "one_gpu_jobs",
     }
 }
 
-/// What a policy builds on in the world of a run.
+/// An assumption of a policy about the world of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Premise {
-    /// What the world should have.
+    /// The fact that should hold.
     pub fact: Fact,
-    /// The value of a parameter that this depends on, if it does.
+    /// The value of a parameter under which the premise applies; `None` = always.
     pub only_if: Option<(&'static str, ParamDefault)>,
     /// The mechanism that gains nothing without the fact, as a noun phrase in the singular. Empty if the run fails
     /// without it.
@@ -55,7 +55,7 @@ impl Premise {
         }
     }
 
-    /// The same, where a flag is set.
+    /// The same premise, if a flag is set.
     pub(super) const fn with(self, flag: &'static str) -> Self {
         Self {
             only_if: Some((flag, ParamDefault::Bool(true))),
@@ -69,7 +69,7 @@ pub(super) const TYPES: Premise = Premise::of(
     "choosing GPU types by the rates of each job",
     Fact::RatesByType,
 );
-/// Pairs on shared GPUs, chosen by what they cost each other.
+/// The choice of pairs on shared GPUs by their slowdown factors.
 pub(super) const PAIRS: Premise = Premise::of(
     "choosing which jobs share a GPU by their slowdown factors",
     Fact::FactorsByPair,

@@ -8,22 +8,22 @@ use crate::yarn::{QueueParams, Yarn};
 
 const OWN: &[ParamSpec] = &[
     choice("queue_by", QueueBy::NAMES, "none").doc(
-        "what makes a queue: none (one queue), user or vc; jobs without one are in the queue \
-         default",
+        "label that defines a queue: none (one queue), user or vc; jobs without the label are in the \
+         queue default",
     ),
     spec("queue_shares", ParamKind::NamedShares, ParamDefault::None).doc(
         "share of the cluster by queue, together at most 1; none = equal shares over the queues \
          of the trace",
     ),
     choice("gpu_pick", GpuPick::NAMES, "most_free").doc(
-        "GPU type of a gang, of those with a place: most_free, first_fit (that of the first \
+        "GPU type of a gang, among those with a place: most_free, first_fit (that of the first \
          server with a free GPU), fastest, slowest or random",
     ),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "yarn-cs",
-    summary: "capacity queues with shares of the cluster, order of arrival in each; no preemption",
+    summary: "capacity queues with shares of the cluster, each in order of arrival; no preemption",
     family: "queue",
     source: "Hadoop YARN's capacity scheduler, by its documentation",
     always_shown: &["gpu_pick"],
