@@ -1,4 +1,4 @@
-"""What policies are told in place of durations, written from runtime.md part B."""
+"""Estimates of durations for policies, written from runtime.md part B."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HISTORY = re.compile(r"(user|user\+model):(?:(last)|(mean|p\d+)(?::(\d+))?)")
 
 
 class Estimates:
-    """Estimates of durations; ``sigma`` of a policy's own error goes before those of the run."""
+    """Estimates of durations; a policy's own error ``sigma`` replaces those of the run."""
 
     def __init__(self, world: World, jobs: list[Job], maths: Maths) -> None:
         run = world.get("run", {})
@@ -56,7 +56,7 @@ class Estimates:
         return self.kind == "exact"
 
     def note_arrival(self, job: Job) -> None:
-        """Work out the estimate of a job that arrives now."""
+        """Store the estimate of a job that arrives now."""
         if self.kind == "limit":
             self.fixed[job.index] = job.limit or self.default
         elif self.kind == "table":
@@ -65,7 +65,7 @@ class Estimates:
             self.fixed[job.index] = max(1, self._of_history(job, self.history))
 
     def note_whole_trace(self, jobs: list[Job]) -> None:
-        """Work out the estimates of all jobs before the run, if no history is needed."""
+        """Store the estimates of all jobs before the run, if no history is needed."""
         if self.history is not None:
             raise PolicyError("no distribution before the jobs have run", field="estimates")
         for job in jobs:
@@ -89,19 +89,19 @@ class Estimates:
         return sorted(times)[(int(how[3][1:]) * n + 99) // 100 - 1]
 
     def draw(self, job: Job, sigma: float) -> float:
-        """The factor of log-normal noise."""
+        """Return the factor of log-normal noise."""
         return philox.log_normal(
             sigma, self.seed, philox.Purpose.ESTIMATES, job.index, maths=self.maths
         )
 
     def total_ns(self, job: Job, sigma: float) -> int:
-        """The duration that a policy is told."""
+        """Return the estimate of the duration."""
         if sigma > 0:
             return nearest(job.duration_ns() * self.draw(job, sigma))
         return self.fixed.get(job.index, job.duration_ns())
 
     def left_ns(self, job: Job, left: int, sigma: float) -> int:
-        """The time left that a policy is told, by the true one."""
+        """Return the estimate of the time left, given the true one."""
         if sigma > 0:
             return nearest(left * self.draw(job, sigma))
         if job.index not in self.fixed:
@@ -109,7 +109,7 @@ class Estimates:
         return max(1, left + (self.fixed[job.index] - job.duration_ns()))
 
     def factor(self, job: Job, left: float, sigma: float) -> float:
-        """What multiplies times and work left at any rate; ``left`` is the true work left."""
+        """Return the factor on times and work left at any rate; ``left`` is the true work left."""
         if sigma > 0:
             return self.draw(job, sigma)
         if job.index not in self.fixed or job.best_rate <= 0:  # it can run nowhere
@@ -118,14 +118,14 @@ class Estimates:
         return float(self.left_ns(job, alone, 0.0)) / float(alone)
 
     def seconds_at(self, job: Job, left: float, rate: float, sigma: float) -> float:
-        """Seconds for the work left at a rate."""
+        """Return the estimated seconds for the work left at a rate."""
         if sigma > 0 or job.index not in self.fixed:
             return left / rate * self.factor(job, left, sigma)
         alone = max(1, nearest(left / job.best_rate * 1e9))
         return self.left_ns(job, alone, 0.0) / 1e9 * (job.best_rate / rate)
 
     def total_factor(self, job: Job, sigma: float) -> float:
-        """What multiplies the total work."""
+        """Return the factor on the total work."""
         if sigma > 0:
             return self.draw(job, sigma)
         if job.index not in self.fixed:

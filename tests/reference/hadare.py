@@ -61,8 +61,8 @@ class Parent:
 
     job: Job
     left: float
-    told: float  # the work left as the policy is told
-    work: float  # likewise in all
+    estimated_left: float  # estimate of the work left
+    work: float  # estimate of the total work
     estimates: dict[int, float]  # node -> rate of a copy there, > 0
     held: list[int]
     start_ns: int  # cost of a node that it does not hold
@@ -272,8 +272,8 @@ class HadarE(Policy):
                 held = sorted(part.server for part in job.parts.values())
                 left, cost = self.ref.left_now(job), self.ref.overhead(job)
                 estimates = {k: rate for k, rate in estimates.items() if rate > 0}
-                told, work = left * self.factor(job), job.work * self.total_factor(job)
-                found.append(Parent(job, left, told, work, estimates, held, cost))
+                estimated, work = left * self.factor(job), job.work * self.total_factor(job)
+                found.append(Parent(job, left, estimated, work, estimates, held, cost))
         return found
 
     def is_eligible(self, parent: Parent, node: int) -> bool:
@@ -298,7 +298,7 @@ class HadarE(Policy):
         job, now = parent.job, self.ref.now
         ask = numerator(self.p["utility"], parent.work, parent.fastest)
         overhead = self.overhead(parent, nodes) / 1e9
-        return utility(ask, (now - job.arrival) / 1e9 + overhead + parent.told / speed)
+        return utility(ask, (now - job.arrival) / 1e9 + overhead + parent.estimated_left / speed)
 
     def bidder(self, parent: Parent) -> Bidder:
         assert self.round_ns is not None

@@ -94,7 +94,7 @@ class Policy:
                 return gpus
         return None
 
-    # Durations as the policy is told
+    # Estimated durations
 
     @property
     def sigma(self) -> float:
@@ -102,7 +102,7 @@ class Policy:
         return float(self.p.get("estimate_error", 0.0)) or self.ref.estimates.sigma
 
     @property
-    def is_told_truth(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether durations are exact."""
         return self.sigma == 0 and self.ref.estimates.is_exact
 
@@ -118,8 +118,8 @@ class Policy:
         """Time for the work left over the true one."""
         return self.ref.estimates.factor(job, self.ref.left_now(job), self.sigma)
 
-    def told_seconds(self, job: Job, rate: float) -> float:
-        """Seconds for the work left at a rate; jobs that are told the same have the same."""
+    def estimated_seconds(self, job: Job, rate: float) -> float:
+        """Seconds for the work left at a rate; equal for jobs with equal estimates."""
         return self.ref.estimates.seconds_at(job, self.ref.left_now(job), rate, self.sigma)
 
     def remaining_ns(self, job: Job) -> int:
@@ -186,15 +186,15 @@ class Easy(Policy):
         self.ends: dict[int, int] = {}  # job -> estimated finish, with inexact estimates only
 
     def estimate(self, job: Job, t: int) -> int:
-        """Overhead due and run time on a type, as told."""
+        """Overhead due and estimated run time on a type."""
         run = nearest(job.remaining / job.base[t] * 1e9)
-        told = run if self.is_told_truth else nearest(run * self.factor(job))
-        return self.ref.overhead(job, [t]) + max(1, told)
+        estimated = run if self.is_exact else nearest(run * self.factor(job))
+        return self.ref.overhead(job, [t]) + max(1, estimated)
 
     def end_if(self, job: Job, gpus: tuple[Gpu, ...]) -> int:
         """Estimated finish of a job started now on these GPUs."""
         ref = self.ref
-        if self.is_told_truth:
+        if self.is_exact:
             rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
             due = ref.overhead(job, ref.types_at(gpus))
             return ref.now + due + max(1, nearest(job.remaining / rate * 1e9))
@@ -204,7 +204,7 @@ class Easy(Policy):
 
     def end_running(self, job: Job) -> int:
         """Estimated finish of a running job; one that has run out is extended."""
-        if self.is_told_truth:
+        if self.is_exact:
             return job.next_at
         now = self.ref.now
         if self.ends[job.index] <= now:

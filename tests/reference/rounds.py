@@ -256,7 +256,7 @@ class Rounds(Policy):
             ]
         if self.needs_duration:
             ask["remaining"] = [ref.left_now(job) * self.factor(job) for job in jobs]
-            if not self.is_told_truth:
+            if not self.is_exact:
                 ask["true_remaining"] = [ref.left_now(job) for job in jobs]
         if self.packed:
             ask |= self.kinds_of(jobs)

@@ -283,7 +283,7 @@ class SjfBsbf(SjfFfs):
 
     def new_s(self, job: Job, t: int) -> float:
         """Seconds that the newcomer would take alone (A)."""
-        return self.told_seconds(job, job.base[t])
+        return self.estimated_seconds(job, job.base[t])
 
     def resident_s(self, index: int) -> float:
         """Seconds that a resident would take alone (B)."""
@@ -331,7 +331,7 @@ class SjfBsbf(SjfFfs):
     def added_s(self, job: Job, t: int, gpus: Gpus, batch: int | None) -> float:
         """The job's time there, and what it delays a partner: the mean over shared GPUs."""
         rates = self.ref.rates
-        a = self.told_seconds(job, rates.base(job, gpus) * rates.locality(job, gpus))
+        a = self.estimated_seconds(job, rates.base(job, gpus) * rates.locality(job, gpus))
         g = rates.inflation(job, batch, t)
         partners = [self.on[gpu][0] for gpu in gpus if self.on[gpu]]
         if not partners:

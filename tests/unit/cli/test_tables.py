@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +12,9 @@ from commands import gangline
 from gangline._support import formatting
 from gangline.cli import _console, bench, compare
 from gangline.studies.bench import show
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WORLD = ("--trace", "mini:pai", "--limit", "20", "--cluster", "pollux-64", "--policy", "srtf")
 NAME = "gavel-water-filling-agnostic"
@@ -63,6 +68,28 @@ def test_raw_prints_what_the_document_has() -> None:
     assert repr(summary["jct_mean_s"]) in raw
     assert repr(summary["gpu_utilization"]) in raw
     assert repr(summary["jct_mean_s"]) not in gangline("run", *WORLD).stdout
+
+
+@pytest.mark.parametrize("verb", ["audit", "explain", "explain --what-if"])
+def test_raw_prints_each_value_of_the_document(verb: str, tmp_path: Path) -> None:
+    folder = str(tmp_path / "run")
+    gangline("run", *WORLD, "--segments", "--out", folder)
+    asked = ["audit", folder] if verb == "audit" else ["explain", folder, "--job", "0"]
+    asked += ["--what-if", "policy=fifo"] if verb.endswith("what-if") else []
+    written = json.loads(gangline(*asked, "--json").stdout)
+    raw = gangline(*asked, "--raw").stdout.splitlines()
+    leaves = dict(_console._leaves(written, ""))
+    numbers = {path: value for path, value in leaves.items() if isinstance(value, float)}
+    assert [line.partition(" = ")[0] for line in raw] == list(leaves)
+    assert numbers
+    assert {f"{path} = {value!r}" for path, value in numbers.items()} <= set(raw)
+
+
+def test_raw_prints_each_value_of_a_reproduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = SimpleNamespace(to_dict=lambda: {"claims": [{"ratio": 0.1 + 0.2}]})
+    monkeypatch.setattr("gangline.studies.reproduce.run", lambda *_, **__: made)
+    done = gangline("reproduce", "dally", "--quick", "--raw")
+    assert (done.returncode, done.stdout) == (0, "claims[0].ratio = 0.30000000000000004\n")
 
 
 def test_raw_prints_a_line_for_each_value(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ const PRESETS: &[Preset] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "dally",
-    summary: "delay scheduling with tuned delays and leases; the job with the largest communication slowdown first",
+    summary: "delay scheduling with tuned delays and leases; largest communication slowdown first",
     stops: Stops::AtLeaseEnds,
     family: "locality",
     source: "Dally (arXiv 2401.16492), our implementation",
