@@ -39,7 +39,7 @@ def chromium() -> str | None:
 
 
 def is_snap(path: Path) -> bool:
-    """Whether a program is a snap, or Ubuntu's script that starts one."""
+    """Return whether a program is a snap, or Ubuntu's script that starts one."""
     if "snap" in {*path.parts, *path.resolve().parts}:
         return True
     with path.open("rb") as file:

@@ -108,7 +108,7 @@ class Environment:
 
 
 def found(uv: str, python: str) -> bool:
-    """Tell whether this interpreter runs here."""
+    """Return whether this interpreter runs here."""
     command = [uv, "python", "find", "--quiet", "--no-python-downloads", python]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 

@@ -136,7 +136,7 @@ def use(checks: Checks, wheel: Path, home: Path) -> None:
 
 
 def is_json(text: str) -> bool:
-    """Tell whether the text is one JSON document."""
+    """Return whether the text is one JSON document."""
     try:
         json.loads(text)
     except json.JSONDecodeError:

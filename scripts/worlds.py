@@ -57,7 +57,7 @@ class Shown(NamedTuple):
 
     @property
     def is_best(self) -> bool:
-        """Whether the first policy has the least value of the measure."""
+        """Return whether the first policy has the least value of the measure."""
         values = [row[self.measure] for row in self.rows]
         return bool(values[0] < min(values[1:]))
 

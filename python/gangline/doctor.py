@@ -80,7 +80,7 @@ class Library:
 
     @property
     def ok(self) -> bool:
-        """Whether it can be used."""
+        """Return whether it can be used."""
         return not self.problem
 
 
@@ -112,7 +112,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether all that gangline needs is there and the self-check passed; extras may lack."""
+        """Return whether all requirements are met and the self-check passed, without extras."""
         needed = all(library.ok for library in self.libraries if not library.extra)
         return needed and not any(check.problem for check in self.checks)
 
@@ -155,7 +155,7 @@ def examine() -> Report:
 
 
 def _attempt(work: Callable[[], str]) -> tuple[str, str]:
-    """Return what a piece of work says, and what went wrong with it."""
+    """Return the result of a task, and its error."""
     try:
         return work(), ""
     except KeyboardInterrupt:
@@ -188,7 +188,7 @@ def _core_loads() -> str:
 
 
 def _libraries() -> Iterable[Library]:
-    """Return what the package's metadata ask for: needed first, then the extras in their order."""
+    """Return the requirements in the package's metadata, then those of the extras in order."""
     try:
         lines = importlib.metadata.requires(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:

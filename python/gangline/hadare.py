@@ -249,7 +249,7 @@ def _broken(name: str, copy: int, why: str) -> MergeError:
 
 
 def _is_inexact(dtype: np.dtype[Any]) -> bool:
-    """Whether values are averaged: float and complex numbers, and types like bfloat16."""
+    """Return whether values are averaged: float and complex numbers, and types like bfloat16."""
     import numpy as np
 
     own = dtype.kind == "V" and dtype.names is None and dtype.subdtype is None

@@ -84,7 +84,7 @@ _TEX = ("pdflatex", "xelatex", "lualatex")
 
 
 def capacity(found: CapacityPlan | CapacityContest) -> Figure:
-    """Draw the curve of a plan: each target over the sizes that were looked at.
+    """Draw the curve of a plan: each target over the sizes that were tried.
 
     Parameters
     ----------

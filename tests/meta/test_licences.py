@@ -102,7 +102,7 @@ def runtime_distributions(requirements: list[str]) -> list[str]:
 
 
 def marker_holds(marker: str) -> bool:
-    """Tell whether a requirement applies here; extras do not."""
+    """Return whether a requirement applies here; extras do not."""
     from packaging.markers import Marker  # comes with pytest
 
     return Marker(marker).evaluate({"extra": ""})

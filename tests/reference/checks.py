@@ -51,7 +51,7 @@ def check(ref: Reference, plan: Plan) -> None:
 
 
 def check_action(ref: Reference, action: Action) -> None:
-    """Whether the part is there, or not there yet, and the optional fields."""
+    """Return whether the part is there, or not there yet, and the optional fields."""
     job = ref.jobs[action.job]
     if job.status in ("finished", "dropped", "future"):
         rule = {"finished": "finished_job", "future": "not_arrived"}
@@ -79,7 +79,7 @@ def check_action(ref: Reference, action: Action) -> None:
 
 
 def check_gpus(ref: Reference, job: Job, gpus: tuple[Gpu, ...]) -> None:
-    """Whether these GPUs are there and make a whole gang."""
+    """Return whether these GPUs are there and make a whole gang."""
     if not gpus or any(len(gpus) not in ref.gangs(job, server) for server, _ in gpus):
         raise PlanError("gang_size", job.index)
     if len(set(gpus)) != len(gpus):

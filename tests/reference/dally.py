@@ -134,7 +134,7 @@ class Dally(Policy):
         return math.ceil(bound / float(n * self.lease))
 
     def may(self, job: Job, level: int, waited: int) -> bool:
-        """Whether a job that has waited so long may use a level."""
+        """Return whether a job that has waited so long may use a level."""
         rack, network = self.now_delays[job.gpus]
         narrowest = self.narrowest(job)
         wide = waited >= network or narrowest == 2

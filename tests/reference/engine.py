@@ -65,7 +65,7 @@ class PairShare:
 
 
 def is_shared(gpus: tuple[Gpu, ...], residents: dict[Gpu, list[Job]]) -> bool:
-    """Whether another job is on any of these GPUs."""
+    """Return whether another job is on any of these GPUs."""
     return any(len(residents[gpu]) > 1 for gpu in gpus)
 
 
@@ -652,7 +652,7 @@ class Reference:
         part.co_runners = tuple(sorted(others))
 
     def _works(self, job: Job, gpu: Gpu) -> bool:
-        """Whether a resident of a GPU is past its overhead there."""
+        """Return whether a resident of a GPU is past its overhead there."""
         return any(gpu in p.gpus and p.progress_from <= self.now for p in job.parts.values())
 
     def _write_timeline(self, residents: dict[Gpu, list[Job]]) -> None:
@@ -681,7 +681,7 @@ class Reference:
         )
 
     def _is_gang(self, server: int) -> bool:
-        """Whether a part on a server has as many GPUs as its job asks for."""
+        """Return whether a part on a server has as many GPUs as its job asks for."""
         return self.policy is None or self.policy.copy_size(server) is None
 
     def _least_gang(self, job: Job, t: int) -> float:

@@ -196,7 +196,7 @@ class Gandiva(Policy):
         return (*group.kind[:2], *sorted([a.model or "", b.model or ""]))
 
     def worth(self, group: Group, a: Job, b: Job) -> bool | None:
-        """Whether two jobs should run together; None if a trial must tell."""
+        """Return whether two jobs should run together; None if a trial must tell."""
         rates, t = self.ref.rates, group.kind[0]
         used = rates.memory(a, None) + rates.memory(b, None)
         if not rates.can_pair(a, b, t) or used > self.ref.types[t].memory:
@@ -205,7 +205,7 @@ class Gandiva(Policy):
         return None if known is None else self.is_worth(known)
 
     def is_worth(self, total: float) -> bool:
-        """Whether two relative speeds add up to more; a tie in decimals does not."""
+        """Return whether two relative speeds add up to more; a tie in decimals does not."""
         gain: float = self.p["pack_gain"]
         return total - gain > 1e-12
 

@@ -55,7 +55,7 @@ def is_above(x: float, y: float) -> bool:
 
 
 def whole_from(value: Any, least: int) -> bool:
-    """Whether a value is a whole number that is not too small."""
+    """Return whether a value is a whole number that is not too small."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
@@ -396,7 +396,7 @@ class Hadar(Policy):
         return best
 
     def is_preferred(self, new: Offer, old: Offer, *, gated: bool) -> bool:
-        """Whether a later place of the scan takes the lead."""
+        """Return whether a later place of the scan takes the lead."""
         if not gated:
             keys = [(new.utility, old.utility), (old.cost, new.cost)]
         elif self.p["objective"] == "max_payoff":

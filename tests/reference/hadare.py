@@ -215,7 +215,7 @@ class HadarE(Policy):
 
     @property
     def is_exact(self) -> bool:
-        """Whether the rates that are planned with are the true ones."""
+        """Return whether the rates that are planned with are the true ones."""
         name = self.p["estimator"]
         return name == "oracle" or (name == "noisy" and not self.p["estimator_sigma"] > 0)
 
@@ -277,7 +277,7 @@ class HadarE(Policy):
         return found
 
     def is_eligible(self, parent: Parent, node: int) -> bool:
-        """Whether one more copy may go to a node."""
+        """Return whether one more copy may go to a node."""
         copies, speed = len(parent.given), parent.estimates.get(node, 0.0)
         most = self.p["max_copies"]
         if speed <= 0 or speed < self.p["min_share"] * parent.fastest:

@@ -36,7 +36,7 @@ Key = tuple[Label, Label, int | None, str | None, Batches]
 
 
 def closeness(x: float, y: float) -> bool:
-    """Whether two cells of a matrix are the same measurement."""
+    """Return whether two cells of a matrix are the same measurement."""
     both = math.isnan(x) and math.isnan(y)
     return both or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
 
@@ -64,7 +64,7 @@ class Interference:
 
     @property
     def asks_batches(self) -> bool:
-        """Whether some row is for jobs of one batch size."""
+        """Return whether some row is for jobs of one batch size."""
         return any(key[-1] != (None, None) for key in self.table)
 
     def has_source(self) -> bool:
@@ -178,7 +178,7 @@ class Interference:
         return max(1.0, xi)
 
     def can_pair(self, a: Job, b: Job, t: int) -> bool:
-        """Whether two jobs may share a GPU of a type, memory aside."""
+        """Return whether two jobs may share a GPU of a type, memory aside."""
         return None not in (self.one_way(a, b, t), self.one_way(b, a, t))
 
     def absent(self, jobs: list[Job]) -> Iterator[tuple[Job, Job, int]]:

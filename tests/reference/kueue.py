@@ -106,7 +106,7 @@ def left(on: On, node: Node, t: int) -> float:
 
 
 def is_within(on: On, queue: Node, t: int) -> bool:
-    """Whether nobody on the way to the root borrows more than it may."""
+    """Return whether nobody on the way to the root borrows more than it may."""
     for node in queue.path():
         limit = node.quota(t).borrowing if node.parent is not None else 0
         if left(on, node, t) < -limit:
@@ -308,7 +308,7 @@ class Kueue(Policy):
         )
 
     def lends(self, on: On, queue: Node, other: Node, t: int) -> bool:
-        """Whether another queue and all cohorts up to the common one borrow."""
+        """Return whether another queue and all cohorts up to the common one borrow."""
         if root_of(queue) is not root_of(other):
             return False
         top = almost_common(other, queue)

@@ -28,5 +28,5 @@ def threshold(xi_a: float, xi_b: float, g: float = 1.0) -> float:
 
 
 def shares(a: float, b: float, xi_a: float, xi_b: float, g: float = 1.0) -> bool:
-    """Whether the two should overlap now; a tie in decimals waits."""
+    """Return whether the two should overlap now; a tie in decimals waits."""
     return b - threshold(xi_a, xi_b, g) * a > 1e-12 * (a + b)

@@ -103,7 +103,7 @@ class Policy:
 
     @property
     def is_exact(self) -> bool:
-        """Whether durations are exact."""
+        """Return whether durations are exact."""
         return self.sigma == 0 and self.ref.estimates.is_exact
 
     def duration_ns(self, job: Job) -> int:

@@ -230,7 +230,7 @@ class Pollux(Policy):
         return [self.claim(job, place, fair_count) for place, job in enumerate(order)]
 
     def is_bound(self, job: Job) -> bool:
-        """Whether a job runs and has reached no checkpoint since its last start."""
+        """Return whether a job runs and has reached no checkpoint since its last start."""
         kept = self.ref.checkpoint_ns or 1
         return bool(job.parts) and self.ref.now - job.only.progress_from < kept
 

@@ -168,6 +168,6 @@ class Rates:
         return alone | contended(self.network, self.servers, senders)
 
     def has_own_locality(self, job: Job) -> bool:
-        """Whether its iteration-time model says what distance costs on some type."""
+        """Return whether its iteration-time model says what distance costs on some type."""
         types = range(len(self.types))
         return any(self.iter_times.locality(job, t, 2) is not None for t in types)

@@ -155,7 +155,7 @@ class SjfFfs(Policy):
     # Places
 
     def place(self, job: Job, free: set[Gpu]) -> Gpus | None:
-        """Whether some type has enough free GPUs; asked about the empty cluster."""
+        """Return whether some type has enough free GPUs; asked about the empty cluster."""
         for t in job.types:
             mine = sorted(gpu for gpu in free if self.ref.servers[gpu[0]].type == t)
             if len(mine) >= job.gpus:
@@ -240,7 +240,7 @@ class SjfFfs(Policy):
         return [job.batch]
 
     def has_room(self, job: Job) -> bool:
-        """Whether some type has GPUs for the job beside others, whatever they are."""
+        """Return whether some type has GPUs for the job beside others, whatever they are."""
         least = self.ladder(job)[-1]
         return self.ref.max_share > 1 and any(
             len(self.free(t)) + len(self.singles(t, job, least)) >= job.gpus for t in job.types

@@ -290,7 +290,7 @@ class Slurm(Policy):
         return found
 
     def is_held(self, job: Job) -> bool:
-        """Whether a limit keeps the job waiting."""
+        """Return whether a limit keeps the job waiting."""
         p, qos = self.p, self.qos_of(job)
         alike = [other for other in self.on if self.qos_of(other) == qos]
         mine = [other for other in alike if self.user_of(other) == self.user_of(job)]

@@ -176,7 +176,7 @@ class Job:
 
     @property
     def active(self) -> bool:
-        """Whether the job has arrived and is not done."""
+        """Return whether the job has arrived and is not done."""
         return self.status in ("waiting", "running")
 
     def duration_ns(self) -> int:
@@ -322,7 +322,7 @@ def rates_of_copy(
 
 
 def is_tabled(row: World, world: World, types: list[GpuType]) -> bool:
-    """Whether the job's rates come from the table."""
+    """Return whether the job's rates come from the table."""
     if row.get("iterations") is None or row.get("model") is None:
         return False
     return any(_table_rate(row, world, t.name) is not None for t in types)

@@ -53,7 +53,7 @@ DEEPEST = 50  # ours: levels of tables and lists inside each other in what users
 
 
 def flaw(value: Any) -> str | None:
-    """Return what is wrong with values that a user gave, before anything walks through them.
+    """Return the first problem of values from a user, before anything else reads them.
 
     They may be nested too deeply for the recursion of other code, or hold half of a character,
     which JSON escapes can say and no file in UTF-8 can hold.
@@ -96,7 +96,7 @@ def _place(value: Any, at: str) -> str:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and mappings are nested in more than this many levels.
+    """Return whether lists and mappings are nested in more than this many levels.
 
     Examples
     --------

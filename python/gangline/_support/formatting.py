@@ -220,7 +220,7 @@ def brief(seconds: float | None) -> str:
 
 
 def form_of(key: str) -> Callable[[float | None], str]:
-    """Return how a key of the summary is shown: as a length of time, a share or a number."""
+    """Return the format of a summary key: a length of time, a share or a number."""
     if key.endswith("_s"):
         return duration
     return share if "utilization" in key or key.endswith("_fraction") else times
@@ -240,7 +240,7 @@ def amount(key: str, value: float) -> str:
 def leaders(
     values: Sequence[float | None], direction: int, form: Callable[[float | None], str]
 ) -> list[bool]:
-    """Tell which values of a column are the best: the best one and all that tie with it.
+    """Mark the best values of a column: the best one and all that tie with it.
 
     A value ties with the best if it is within 1 % of it or is shown by the same text. Where all
     values tie there is no best.
@@ -268,7 +268,7 @@ def leaders(
 
 
 def is_tie(a: float | None, b: float, form: Callable[[float | None], str]) -> bool:
-    """Tell whether two values are within 1 % of each other or are shown by the same text."""
+    """Return whether two values are within 1 % of each other or are shown by the same text."""
     if a is None:
         return False
     return abs(a - b) <= TIE * max(abs(a), abs(b)) or form(a) == form(b)

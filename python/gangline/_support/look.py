@@ -57,7 +57,7 @@ def style_of(number: int) -> tuple[str, tuple[int, ...]]:
 
 
 def stroke_of(number: int, scale: float = 1.0) -> str:
-    """Return how the line of a policy is drawn, as attributes of SVG."""
+    """Return the style of the line of a policy, as SVG attributes."""
     colour, dash = style_of(number)
     pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
     return f'stroke="{colour}" stroke-width="{scale * width_of(number):.4g}"{pattern}'

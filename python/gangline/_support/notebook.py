@@ -16,7 +16,7 @@ _lines: dict[int, Any] = {}  # of the cell that runs: what replaces its line
 
 
 def is_notebook() -> bool:
-    """Whether a cell of a notebook runs."""
+    """Return whether a cell of a notebook runs."""
     return _shell() is not None
 
 
@@ -33,7 +33,7 @@ class Line:
         self._due_s = 0.0
 
     def show(self, said: str, done: float, total: float) -> None:
-        """Show how far it is, unless that was shown a moment ago."""
+        """Show the progress, unless it was shown a moment ago."""
         now_s = time.monotonic()
         if now_s < self._due_s and done < total:
             return

@@ -232,7 +232,7 @@ class Difference(Estimate):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval lies on one side of 0."""
+        """Return whether the interval lies on one side of 0."""
         if self.low is None or self.high is None:
             return False
         return self.low > 0.0 or self.high < 0.0

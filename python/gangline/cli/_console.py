@@ -104,7 +104,7 @@ def document(data: Any) -> None:
 
 
 def data(found: Mapping[str, Any], *, raw: bool) -> None:
-    """Write what a command found: with `raw` a line for each value, else one JSON document."""
+    """Write the results of a command: with `raw` one line per value, else one JSON document."""
     if not raw:
         document(found)
         return

@@ -289,7 +289,7 @@ class Replicates:
 
 
 def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
-    """Say what is odd in a trace, or in the way in which it fits the cluster and the policies."""
+    """Print notes on oddities of a trace, by itself or with the cluster and the policies."""
     say_notes(trace)
     _say_types(trace, cluster)
     _say_elastic(trace, cluster, policies)
@@ -303,7 +303,7 @@ def say_lacks(
     *,
     drops: bool = False,
 ) -> None:
-    """Say before the first run what the world lacks for some policies."""
+    """Print before the first run which premises of the policies the world lacks."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.inputs import as_cluster, override
     from gangline.runs.premises import lacks, require
@@ -315,7 +315,7 @@ def say_lacks(
 
 
 def say_absent(trace: Trace, policies: Sequence[PolicyLike], told: Sequence[str]) -> None:
-    """Say which labels the estimates lack that some policies are given."""
+    """Print which labels are missing for the estimates of some policies."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.estimates import absent, reads_durations
 
@@ -326,13 +326,13 @@ def say_absent(trace: Trace, policies: Sequence[PolicyLike], told: Sequence[str]
 
 
 def say_each(found: Iterable[Lack]) -> None:
-    """Say what a world lacks, a note each."""
+    """Print one note per premise that a world lacks."""
     for lack in found:
         _console.say(f"note: {lack.sentence()}")
 
 
 def say_notes(trace: Trace) -> None:
-    """Say what was left out of a trace, or is odd in it, with what that means."""
+    """Print notes on omissions and oddities of a trace, with their meanings."""
     from gangline.trace.jobs.notes import explain
 
     for name, count in trace.notes.items():
@@ -340,7 +340,7 @@ def say_notes(trace: Trace) -> None:
 
 
 def _say_types(trace: Trace, cluster: Cluster) -> None:
-    """Say which GPU types of jobs the cluster lacks: a typing error takes a type from a job."""
+    """Print which GPU types of jobs the cluster lacks, because a typo would remove a type."""
     if "gpu_types" not in trace.columns:
         return
     named = set(trace.column("gpu_types").flatten().unique().to_pylist())
@@ -354,7 +354,7 @@ def _say_types(trace: Trace, cluster: Cluster) -> None:
 
 
 def _say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
-    """Say what policies do with jobs that may change their size, if one of them does."""
+    """Print how the policies treat elastic jobs, if there are any."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.elastic import notice
     from gangline.runs.execution import is_elastic

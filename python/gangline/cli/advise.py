@@ -47,20 +47,20 @@ def advise(
     json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Say which scheduler and how many servers would serve the jobs of a log best.
+    """Find the scheduler and the number of servers that serve the jobs of a log best.
 
     Parameters
     ----------
     log
         The export of a scheduler, or any trace.
     cluster
-        The servers that there are: a TOML file, a list of servers, a preset, or 8x8xA100.
+        The present servers: a TOML file, a list of servers, a preset, or 8x8xA100.
     policies
-        Names separated by commas; default: a handful of schedulers that a site could run.
+        Names separated by commas; default: several schedulers that a site could run.
     servers
-        Numbers of servers to look at, such as 6,8,12; default: 75, 90, 125 and 150 % of them.
+        Numbers of servers to compare, such as 6,8,12; default: 75 to 150 % of the present.
     price
-        Of a GPU-hour, or TYPE=PRICE; repeatable. Default: as the cluster says.
+        Price of a GPU-hour, or TYPE=PRICE; repeatable. Default: that of the cluster.
     base
         The policy that others are compared with; default: the nearest to the log.
     settings
@@ -72,13 +72,13 @@ def advise(
     tolerance_s
         As for validate: waits up to five times this are short in the calibration.
     workers
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; default: one per core.
     out
         Folder of the page advice.html, of advice.json, and of the files that the commands name.
     json
         Print one JSON document instead of tables.
     choice
-        How the log is read.
+        Options for reading the log.
     """
     from gangline.studies.advise import advise as find
     from gangline.studies.advise.saved import PAGE, check
@@ -119,9 +119,11 @@ def _show(found: Advice, out: Path) -> None:
     _console.table(found.titles(), found.cells(), title=title, is_formatted=True, spare=_SPARE)
     if found.calibration.rows:
         titles, cells = found.calibration.titles(), found.calibration.cells()
-        _console.table(titles, cells, title="What the log resembles", is_formatted=True)
+        _console.table(
+            titles, cells, title="Resemblance of the policies to the log", is_formatted=True
+        )
     if found.best.users and found.best.policy != found.base:
-        title = f"Who waits more or less under {found.best.policy}"
+        title = f"Users who wait more or less under {found.best.policy}"
         _console.table(found.user_titles(), found.user_cells(), title=title, is_formatted=True)
     _console.paragraphs(*(f"note: {line}" for line in found.notes()), "", "To check it:")
     _console.write(*(f"[{number}] {claim.command}" for number, claim in enumerate(claims, 1)))
@@ -137,7 +139,7 @@ def _policies(names: str | None, settings: list[str] | None, trace: Trace) -> li
         names = ",".join(default_contenders(trace, named))
     chosen, sharing = _inputs.policies(names, settings)
     if sharing:
-        message = "--set: an advice takes no setting of sharing; give it in the cluster file"
+        message = "--set: advise accepts no setting of sharing; set it in the cluster file"
         raise OptionError(message, field="settings")
     return list(chosen)
 
@@ -165,7 +167,7 @@ def _prices(texts: list[str] | None) -> Mapping[str, float] | float | None:
         if not equals and len(texts or []) == 1:
             return price
         if not equals:
-            message = f"--price: expected TYPE=PRICE where it is given twice, got `{text}`"
+            message = f"--price: expected TYPE=PRICE when given several times, got `{text}`"
             raise OptionError(message, field="price", value=text)
         found[name] = price
     return found or None

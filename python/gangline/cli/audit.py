@@ -1,4 +1,4 @@
-"""`gangline audit`: broken invariants in anybody's output."""
+"""`gangline audit`: checks the invariants of the output of any simulator."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def audit(
         Parquet, Arrow or CSV file, or the folder of a result.
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8);
-        default: what the folder of a result says.
+        default: that of the folder of a result.
     jobs
         The jobs table that belongs to a segments table.
     trace
@@ -51,19 +51,19 @@ def audit(
     columns
         NATIVE=THEIRS,... for columns of other names; NATIVE= leaves a column out.
     max_share
-        Maximum number of jobs on one GPU; default 1, or what the folder of a result says.
+        Maximum number of jobs on one GPU; default 1, or that of the folder of a result.
     max_parts
         Maximum number of whole gangs of one job at a time.
     copy_gpus
         GPUs of each part of a job: gang, server (all of its server), or a number.
     max_idle_s
-        Longest that a gang may wait while enough GPUs are free together for each waiting gang.
+        Maximum time for which a gang may wait while enough GPUs are free for each waiting gang.
     tolerance_s
-        Seconds by which times may be off.
+        Tolerance of times, in seconds.
     first
-        Number of findings that are shown of each rule.
+        Maximum number of findings shown for each rule.
     require
-        RULE,... that must have been checked; else the exit code is 3.
+        RULE,... that must be checked; otherwise the exit code is 3.
     json
         Print one JSON document instead of a table.
     raw
@@ -76,7 +76,7 @@ def audit(
 
     chosen = choice or TraceBeside()
     if trace is None and chosen != TraceBeside():
-        raise TraceError("options of a trace need one: --trace")
+        raise TraceError("options for reading a trace need --trace")
     is_number = copy_gpus is not None and copy_gpus.isdecimal()
     copies: Any = int(copy_gpus or 0) if is_number else copy_gpus  # another word is refused there
     found = look(
@@ -133,7 +133,7 @@ def _show(found: Audit) -> None:
 
 
 def _idle(figures: Mapping[str, Any]) -> str:
-    """Say how much was free while gangs waited."""
+    """Return how much was free while gangs waited."""
     free, part = figures["gpu_seconds"], figures["fraction"]
     enough = "enough GPUs were free together for"
     if not free:

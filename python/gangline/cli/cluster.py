@@ -75,7 +75,7 @@ def _kind(gpu_type: GpuType) -> list[object]:
 
 
 def _failures(cluster: Cluster) -> list[str]:
-    """Say which servers fail when."""
+    """Print the failures of servers."""
     failures = cluster.failures
     if failures is None:
         return []
@@ -88,14 +88,14 @@ def _failures(cluster: Cluster) -> list[str]:
 
 
 def _notes(cluster: Cluster) -> list[str]:
-    """Say what was assumed or left out, and what each count is one of."""
+    """Print assumptions and omissions, with the unit of each count."""
     from gangline.cluster.node_lists.notes import explain
 
     return [f"note: {name} {count:,}: {explain(name)}" for name, count in cluster.notes.items()]
 
 
 def _show_network(cluster: Cluster) -> None:
-    """Draw what a gang keeps of its speed: one line per model and tier, one column per size."""
+    """Draw the locality factors: one line per model and tier, one column per size."""
     from gangline.cluster.network import locality_factors, shared_bw
 
     kept = locality_factors(cluster)

@@ -139,7 +139,7 @@ _EXAMPLES = {
 
 
 def examples(command: str) -> str:
-    """Return what the help of a command ends with, as Markdown.
+    """Return the last section of the help of a command, as Markdown.
 
     Examples
     --------

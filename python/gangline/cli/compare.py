@@ -162,12 +162,12 @@ def compare(
 
 
 def _labels(policies: Sequence[PolicyLike], told: Sequence[str], baseline: str | None) -> list[str]:
-    """Return what tables call the policies, once per estimate; refuse an unknown baseline."""
+    """Return the names of policies in tables, once per estimate; refuse an unknown baseline."""
     from gangline.policies.choice import resolve_policy
-    from gangline.runs.estimates import label, told_of
+    from gangline.runs.estimates import label, used_by
 
     chosen = [resolve_policy(policy) for policy in policies]
-    labels = [label(one, text) for one in chosen for text in told_of(one, told)]
+    labels = [label(one, text) for one in chosen for text in used_by(one, told)]
     if baseline is not None and baseline not in labels:
         message = f"--baseline: `{baseline}` is not among the policies: {', '.join(labels)}"
         raise PolicyError(message, field="baseline", value=baseline)
@@ -175,7 +175,7 @@ def _labels(policies: Sequence[PolicyLike], told: Sequence[str], baseline: str |
 
 
 def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -> None:
-    """Print what the comparison says, then its tables."""
+    """Print the conclusions of the comparison, then its tables."""
     from gangline.runs.offered_load import shown
 
     titles, cells, best = comparison.verdict()
@@ -195,7 +195,7 @@ def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -
 
 
 def _show_groups(by: str, runs: Sequence[tuple[str, Sequence[Waited]]]) -> None:
-    """Show what all jobs of each run waited, then what those of each group did."""
+    """Show the waits of all jobs of each run, then those of each group."""
     titles = ["run", "mean wait", "p50", "p99", "mean JCT"]
     cells = []
     for name, (every, *_) in runs:
@@ -222,7 +222,7 @@ def _show_groups(by: str, runs: Sequence[tuple[str, Sequence[Waited]]]) -> None:
 
 
 def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:
-    """Return what the signs and titles of the table mean."""
+    """Return the meanings of the signs and titles of the table."""
     by_seeds = "all that the seeds do not tell from it"
     tie = by_seeds if comparison.tied() else "all values within 1 % of it or shown alike"
     mark = f"*: best value of the column, and {tie}"

@@ -1,4 +1,4 @@
-"""`gangline explain`: why a job of a saved run waited, and what would have become of it."""
+"""`gangline explain`: why a job of a saved run waited, and its times after a change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def explain(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Say why a job waited and what it lost, or what would have become of it otherwise.
+    """Explain why a job waited and what it lost, or compare with runs after a change.
 
     Without --what-if the run is repeated once; with it, once per change.
 
@@ -35,8 +35,8 @@ def explain(
     policy
         A policy of the comparison; its first seed is taken.
     what_if
-        Run it again with a change and show both side by side: policy=NAME, servers=+2 (V100:-1),
-        gpus=4 or submitted=+1h; with commas all of them at once. Repeatable: one run each.
+        Run it again with a change and compare: policy=NAME, servers=+2 (V100:-1),
+        gpus=4 or submitted=+1h; commas combine changes. Repeatable: one run each.
     json
         Print one JSON document instead of sentences.
     raw

@@ -1,4 +1,4 @@
-"""`gangline plan`: the fewest servers, or the largest load, that keep targets."""
+"""`gangline plan`: the fewest servers, or the largest load, that meet targets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def plan(
     raw: Flag = False,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Find the fewest servers, or the largest load, that keep targets.
+    """Find the fewest servers, or the largest load, that meet targets.
 
     Parameters
     ----------
@@ -66,13 +66,13 @@ def plan(
     load
         Find the largest load on the given cluster, instead of the fewest servers.
     step
-        Difference between two loads that are tried; default 0.05.
+        Step between two loads that are tried; default 0.05.
     most
         The largest number of servers or load; default: servers for every job, or load 20.
     exhaustive
-        Look at every size up to the largest that the search looks at.
+        Try every size up to the largest that the search tries.
     allow_overload
-        Accept an answer to which the jobs offer more work than its GPUs can do.
+        Accept an answer whose offered load is above 1.
     settings
         A parameter as KEY=VALUE or POLICY.KEY=VALUE, or sharing.KEY=VALUE; repeatable.
     replicates
@@ -80,7 +80,7 @@ def plan(
     price_per_hour
         Price of one GPU of the type; default: that of the cluster.
     workers
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; default: one per core.
     out
         Folder of the runs and of plan.json; a plan that was stopped goes on there.
     html
@@ -169,14 +169,14 @@ def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
 
 
 def _check_figure(path: Path) -> None:
-    """Refuse now what could not be drawn after the runs."""
+    """Refuse a figure now that could not be drawn after the runs."""
     from gangline import plot
 
     plot.check(path)
 
 
 def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) -> None:
-    """Write what was varied, the sentences, the curves and the tables."""
+    """Write the page: what was varied, the sentences, the curves and the tables."""
     from gangline.studies.capacity.contest import CapacityContest
     from gangline.studies.capacity.picture import SHOWN, curve
     from gangline.studies.capacity.result import in_words

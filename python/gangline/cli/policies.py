@@ -57,7 +57,7 @@ def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
 
 
 def _entry(name: str) -> dict[str, Any]:
-    """Return what is listed of a policy in Python; one that cannot be imported says why."""
+    """Return the listing of a policy in Python; on a failed import, the reason."""
     from gangline.errors import PolicyError
     from gangline.policies.own import load, parameters
 

@@ -1,4 +1,4 @@
-"""`gangline reproduce`: a paper's evaluation, and what of its claims holds."""
+"""`gangline reproduce`: a paper's evaluation, and which of its claims hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reproduce(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Run a paper's evaluation again: its worlds, its baselines, its claims next to our numbers.
+    """Repeat a paper's evaluation: its worlds, its baselines, and its claims next to our numbers.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ def reproduce(
     seeds
         Seeds of the workloads separated by commas; tables show means.
     restart_s
-        Seconds without progress after a restart or move, for every policy alike.
+        Seconds without progress after a restart or move, for all policies.
     workers
-        Runs at once; the numbers are the same.
+        Maximum number of concurrent runs; it does not change the numbers.
     out
         Folder: reproduction.json, and the runs of each world as `compare --out` writes them.
     html
         File for a page with all tables and figures; it loads nothing.
     tables
-        Print the tables of each world and of all ratios too.
+        Also print the tables of each world and of all ratios.
     json
         Print one JSON document instead of tables.
     raw
@@ -101,7 +101,7 @@ def reproduce(
         for part, shown in _folded(titles, cells):
             _console.table(part, shown, title=title)
     if not tables:
-        _console.say("--tables prints the tables of each world and of all ratios")
+        _console.say("--tables also prints the tables of each world and of all ratios")
     for path in (out, html):
         if path is not None:
             _console.say(f"saved {path}")

@@ -267,7 +267,7 @@ def _given(options: Kept | TraceChoice | None) -> dict[str, object]:
 
 
 def _refuse_beside(spec: Path, options: Mapping[str, object]) -> None:
-    """Refuse what a spec says already."""
+    """Refuse options that a spec already contains."""
     for name, value in options.items():
         if value is not None and name not in _BESIDE_SPEC:
             flag = f"--{name.replace('_', '-')}"

@@ -171,7 +171,7 @@ def _folded(lines: Sequence[str]) -> list[str]:
 
 
 def _show_failed(failed: Sequence[dict[str, Any]]) -> None:
-    """Say what failed; runs with the same message are said once, with the first as an example."""
+    """Print the failures; runs with the same message are printed once, with the first run."""
     from gangline.studies.sweep.plan import drawn_trace
 
     same: dict[tuple[str, str], list[dict[str, Any]]] = {}

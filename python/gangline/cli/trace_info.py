@@ -25,7 +25,7 @@ def info(
     trace: Jobs, /, *, cluster: MaybeLab = None, json: Json = False, raw: Flag = False,
     choice: TraceChoice | None = None,
 ) -> int:  # fmt: skip
-    """Show what is in a trace: counts, quantiles, histograms, provenance, notes.
+    """Show the contents of a trace: counts, quantiles, histograms, provenance, notes.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def formats(*, json: Json = False) -> int:
 
 
 def _summary(facts: dict[str, Any]) -> list[list[str]]:
-    """Return what there is to say in a table, as people write it."""
+    """Return the rows of the table with formatted values."""
     rows = [
         ["jobs", words.count(facts["jobs"])],
         ["first to last arrival", words.duration(facts["span_s"])],

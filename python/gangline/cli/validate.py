@@ -1,4 +1,4 @@
-"""`gangline validate`: simulated runs compared with what really happened."""
+"""`gangline validate`: simulated runs compared with observed times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def validate(
     raw: Flag = False,
     choice: TraceBeside | None = None,
 ) -> int:
-    """Measure how far simulated runs are from what really happened, job by job.
+    """Measure how far simulated runs are from observed times, job by job.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def validate(
     tolerance_s
         Two starts of a job that differ by at most this many seconds count as the same.
     bias
-        Print the bias by size, length and model too.
+        Also print the bias by size, length and model.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     seed
@@ -109,7 +109,7 @@ def validate(
     for one in found:
         _console.say(*(f"note: {note}" for note in one.notes))
     if not bias:
-        _console.say("--bias prints the bias by size, length and model too")
+        _console.say("--bias also prints the bias by size, length and model")
     if html is not None:
         _console.say(f"saved {html}")
     return 0

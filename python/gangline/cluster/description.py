@@ -318,7 +318,7 @@ def read_cluster(
 
 
 def _is_toml(path: Path) -> bool:
-    """Whether a file is TOML: by its name, else because its first line is none of a list."""
+    """Return whether a file is TOML: by its name, else because its first line is none of a list."""
     if path.suffix == ".toml" or not path.is_file():
         return path.suffix == ".toml"
     from gangline.cluster.node_lists.exports import NODE_NAME

@@ -167,7 +167,7 @@ def _room(
 
 
 def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> ElasticClass:
-    """Return what jobs that are alike have in common."""
+    """Return the common properties of equal jobs."""
     _, gpus, batch, least, most, room = kind
     if gpus * batch < model.init_batch:
         raise TraceError.at(

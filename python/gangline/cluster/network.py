@@ -208,7 +208,7 @@ def locality_factors(
 
 
 def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
-    """Return where the closed form gave a wide tier more than a narrow one, and was held down.
+    """Return where the closed form gave a wide tier more than a narrow one and was clamped.
 
     Returns
     -------

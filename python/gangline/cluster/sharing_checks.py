@@ -63,7 +63,7 @@ def check_sharing(sharing: Sharing | None, types: Sequence[str], path: str | Non
 
 
 def _words(faults: list[Fault]) -> list[str]:
-    """Say what is wrong besides the first fault."""
+    """Describe the faults after the first one."""
     most = _SHOWN - 1
     found = []
     for key, expected, value in faults[:most]:

@@ -1,4 +1,4 @@
-"""Public files that are recognised by their content: where they come from, how to cite them."""
+"""Public files recognised by their content, with their origins and citations."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _parts(file: Any, chosen: list[str], source: Source) -> dict[tuple[str, ...]
 
 
 def _grows(kind: pa.DataType) -> bool:
-    """Whether a value of this type may take more bytes in memory than a number."""
+    """Return whether a value of this type may take more bytes in memory than a number."""
     return not (
         pa.types.is_primitive(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind)
     )

@@ -99,7 +99,7 @@ def flush(path: Path) -> None:
 
 
 def is_sealed(source: Path | bytes, kind: str) -> bool:
-    """Whether gangline wrote this file, as one of this kind, and it was not changed since.
+    """Return whether gangline wrote this file, as one of this kind, and it was not changed since.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def state(path: Path) -> dict[str, Any]:
 
 
 def is_free(path: Path, kind: str) -> bool:
-    """Whether a file of this kind may be written there.
+    """Return whether a file of this kind may be written there.
 
     True if the name is free, of an empty file, of a device, and of an earlier file of this kind.
     """
@@ -154,7 +154,7 @@ def check_free(path: Path, kind: str) -> None:
 
 
 def _seals(file: IO[bytes], kind: str) -> list[tuple[int, bytes]]:
-    """Return where the digits of seals begin, and the digits, near both ends of a file."""
+    """Return the positions and digits of seals near both ends of a file."""
     mark = unsealed(kind).encode()[:-_DIGITS]
     found: dict[int, bytes] = {}
     for start in (0, max(file.seek(0, os.SEEK_END) - _REACH, 0)):

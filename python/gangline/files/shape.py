@@ -47,7 +47,7 @@ class Misfit:
     is_unknown: bool = False
 
     def __str__(self) -> str:
-        """Say what is wrong and what was expected."""
+        """Describe the fault and the expected value."""
         if self.is_missing:
             return f"{self.key}: this key is required, but missing"
         if self.is_unknown:
@@ -114,7 +114,7 @@ class _Search:
     )  # fmt: skip
 
     def wrong(self, value: Any, kind: inspect.Type, path: Path) -> Iterator[Misfit]:
-        """Yield what is wrong below a value, in the order of the data."""
+        """Yield the faults below a value, in the order of the data."""
         if isinstance(kind, inspect.Metadata):
             found = list(self.wrong(value, kind.type, path))
             described = (kind.extra_json_schema or {}).get("description")
@@ -140,7 +140,7 @@ class _Search:
                 yield Misfit(path, value, expected)
 
     def _of_union(self, value: Any, kind: inspect.UnionType, path: Path) -> Iterator[Misfit]:
-        """Yield what is wrong with the member that the value is closest to."""
+        """Yield the faults of the union member that is closest to the value."""
         each = [list(self.wrong(value, member, path)) for member in kind.types]
         if not all(each):
             return
@@ -158,7 +158,7 @@ class _Search:
             yield Misfit(path, value, self.name(kind))
 
     def _is_near(self, value: object, found: Misfit, path: Path) -> bool:
-        """Tell whether the kind is right, and what is wrong lies inside the value."""
+        """Return whether the kind is right and the fault is inside the value."""
         return found.path != path or (isinstance(value, (int, float)) and ">" in found.expected)
 
     def _of_struct(
@@ -192,7 +192,7 @@ class _Search:
             yield from self.wrong(inner, item, (*path, index))
 
     def _leaf(self, value: object, kind: inspect.Type) -> str | None:
-        """Return what was expected of a value without parts, or None if it fits."""
+        """Return the expected value if a value without parts does not fit, otherwise None."""
         if isinstance(kind, (inspect.IntType, inspect.FloatType)):
             return self._number(value, kind)
         if isinstance(kind, inspect.LiteralType):

@@ -78,7 +78,7 @@ class Source:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the bytes on disk are the trace itself."""
+        """Return whether the bytes on disk are the trace itself."""
         return self.member is None and not self._packing
 
     @property
@@ -148,7 +148,7 @@ class Source:
             yield piece
 
     def has_room(self, rows: int, columns: int) -> bool:
-        """Whether that many rows of numbers are no larger than `max_bytes`."""
+        """Return whether that many rows of numbers are no larger than `max_bytes`."""
         return rows * columns * _CELL_BYTES <= self.max_bytes
 
     def admit(self, rows: int, columns: int) -> None:

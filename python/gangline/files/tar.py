@@ -1,4 +1,4 @@
-"""Tar archives as a stream: each byte is looked at once, headers are short, members countable.
+"""Tar archives as a stream: each byte is read once, with limits on headers and members.
 
 The module of the standard library needs, for a hostile header of a megabyte, minutes to hours. This
 module only needs to read files in order.
@@ -181,5 +181,5 @@ def _text(name: bytes) -> str:
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether these bytes begin a tar archive."""
+    """Return whether these bytes begin a tar archive."""
     return head[_MAGIC][:5] == b"ustar"

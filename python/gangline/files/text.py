@@ -69,7 +69,7 @@ def header(head: bytes, delimiter: str = ",") -> list[str]:
 
 
 def _header_span(data: bytes) -> tuple[int, int]:
-    """Return where the header begins, and where the next line does.
+    """Return the offsets of the header and of the next line.
 
     It is the first line that is not empty, nor a comment that starts with `#`.
     """
@@ -358,7 +358,7 @@ class TextFile:
 
 
 def not_text(error: UnicodeDecodeError) -> str:
-    """Say which byte is not text, and its place in the input."""
+    """Describe the first byte that is not text, with its place in the input."""
     return f"\\x{error.object[error.start]:02x} at byte {error.start}"
 
 
@@ -367,7 +367,7 @@ def _fields(count: int) -> str:
 
 
 def _is_padded(line: bytes, delimiter: str) -> bool:
-    """Whether a header has blanks beside its names; then the cells below it have them too."""
+    """Return whether a header has blanks around its names, as the cells below then also do."""
     cells = line.removesuffix(b"\n").removesuffix(b"\r").split(delimiter.encode())
     return any(cell != cell.strip(b" ") for cell in cells)
 

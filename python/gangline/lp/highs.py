@@ -55,7 +55,7 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True)
 class _Program:
-    """A program as HiGHS takes it, and who asks."""
+    """A program in the form of HiGHS, with the name of its policy."""
 
     policy: str
     cost: F64

@@ -185,7 +185,7 @@ def keep_failed(
 
 
 def load_instance(path: str | Path) -> tuple[str, dict[str, Json]]:
-    """Read what `write_failed_to` wrote: the policy, and the arguments of `solve`.
+    """Read a file of `write_failed_to`: the policy, and the arguments of `solve`.
 
     Examples
     --------

@@ -40,7 +40,7 @@ def solve(
     age_s: npt.ArrayLike | None = None,
     **settings: Unpack[SolveSettings],
 ) -> Allocation:
-    """Return what a policy gives to each job: time shares per GPU type, and the objective.
+    """Return the allocation of a policy: time shares of each job per GPU type, and the objective.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def _parameters(own: Settings) -> dict[str, Any]:
 
 
 def _facts(policy: str, own: Settings, columns: dict[str, F64]) -> dict[str, Any]:
-    """Return what a run takes from its cluster, checked if the policy looks at it.
+    """Return the data that a run takes from its cluster, checked if the policy uses it.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def _reference(policy: str, own: Settings, rates: F64) -> int:
 
 
 def _notes(told: dict[str, Any]) -> dict[str, float]:
-    """Return what was left out, or done in another way."""
+    """Return notes on omissions and fallbacks."""
     notes = {}
     if told["stranded"]:
         notes["stranded"] = float(told["stranded"])

@@ -24,7 +24,7 @@ _SHOWN = 16  # digits of a hash in a sentence; repeat.toml has all
 
 @cache
 def versions_of_run() -> dict[str, str]:
-    """Return what the bytes of a kit depend on: versions, and the hash of the compiled core."""
+    """Return the dependencies of the bytes of a kit: versions and the hash of the core."""
     from gangline import _core
     from gangline.runs.spec import versions
 

@@ -70,7 +70,7 @@ class Repeated(NamedTuple):
     """What has another version now, and the files whose bytes differ because of it."""
 
     def sentences(self) -> list[str]:
-        """Say whether it repeats."""
+        """Return in words whether the kit repeats."""
         if self.differences:
             same = not any(one.startswith(_RUNS) for one in self.differences)
             but = ": the runs have the same events, but some files differ" if same else ""
@@ -172,7 +172,7 @@ def _compared(asked: _File, here: Path, folder: Path, runs: int) -> Repeated:
 
 
 def _difference(name: str, old: Path, new: Path, sha256: str) -> str:
-    """Say what differs in a file; of the runs, the first that does."""
+    """Describe the differences in a file; for runs, only the first."""
     if name == _RUNS and old.is_file() and new.is_file() and digest_of(old) == sha256:
         for before, after in zip(_lines(old), _lines(new), strict=False):
             if before != after:

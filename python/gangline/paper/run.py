@@ -278,7 +278,7 @@ def _refuse_repeated(field: str, given: Sequence[Any]) -> None:
 
 
 def _cells(made: Paper, place: PaperWorld, traces: Worlds) -> Iterator[_Cell]:
-    """Yield the policies of a world, as it is and with each change."""
+    """Yield the policies of a world, unchanged and with each change."""
     from gangline.runs.inputs import make_options
     from gangline.runs.premises import lacks, merged
     from gangline.runs.spec import RunSpec, keys_of
@@ -424,7 +424,7 @@ def _pair(rival: Row, mine: Row) -> Pair:
 
 
 def _verdict(low: float | None, high: float | None, logs: Sequence[float]) -> str:
-    """Say what the interval of a ratio supports: a new policy is better above 1."""
+    """Return the conclusion from the interval of a ratio: a new policy is better above 1."""
     if not any(logs):
         return "equal"
     if low is None or high is None:

@@ -67,7 +67,7 @@ def _names(one: Row | Pair) -> dict[str, str]:
 
 
 def document(made: Paper) -> dict[str, Any]:
-    """Return what was run, the means, the ratios and what they say, as plain values."""
+    """Return the runs, means, ratios and conclusions as plain values."""
     return {
         "policies": [one.label for one in made.entrants],
         "worlds": [one.name for one in made.worlds],
@@ -132,7 +132,7 @@ _VERDICTS = {
 
 
 def legend(made: Paper) -> list[str]:
-    """Say how the tables of the terminal are read."""
+    """Return sentences on how to read the tables of the terminal."""
     lines = [
         f"Ratio to {one.label}: the measure under a rival over that under {one.label}; above 1 "
         f"{one.label} is better."
@@ -144,7 +144,7 @@ def legend(made: Paper) -> list[str]:
 
 
 def verdicts(made: Paper) -> list[str]:
-    """Say against whom the new policies are better, worse, or not told apart, unchanged."""
+    """Return which policies the unchanged new ones beat, lose to, or are not distinguished from."""
     if len(made.seeds) < LEAST_SEEDS:
         return [f"{plural(len(made.seeds), 'seed')}: no verdicts, which need five seeds or more."]
     found = []
@@ -165,7 +165,7 @@ def verdicts(made: Paper) -> list[str]:
 
 
 def reasons(made: Paper) -> list[str]:
-    """Say why policies do not apply or failed, once for each reason."""
+    """Return why policies do not apply or failed, once per reason."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for row in made.rows:
         if row.reason:

@@ -77,7 +77,7 @@ UNCHANGED = Change("unchanged", "")
 
 @dataclass(frozen=True)
 class PaperWorld:
-    """A cluster, a workload, and who runs there.
+    """A cluster, a workload, and its policies.
 
     Parameters
     ----------

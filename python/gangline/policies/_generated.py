@@ -82,13 +82,13 @@ class PolicyConfig(PolicyBase):
         skew, best_speed
         Rule that chooses the GPUs of a gang.
     fit : str, one of best, first
-        Which of several places with room: best (the tightest) or first (the lowest index).
+        Choice among places with room: best (the tightest) or first (the lowest index).
     max_level : str, one of server, rack, network
         Widest tier of consolidate.
     slots : str, one of lowest, aligned
         GPUs inside a server: lowest, or aligned to a power-of-two block where one is free.
     rack_choice : str, one of best_fit, fewest_servers
-        Which rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers.
+        Choice of the rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers.
     skew : str, one of flags, sizes, oracle
         How the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle (by
         what the network costs them).
@@ -225,7 +225,7 @@ class Easy(PolicyConfig):
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
     estimate_extend : float, >= 1
-        An estimate that has run out is extended to this many times the elapsed time.
+        Factor on the elapsed time to which an expired estimate is extended.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -324,8 +324,8 @@ class Srtf(PolicyConfig):
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
     preempt_min_run_s : float, >= 0
-        A job is not preempted before it has run this long since its last start; under a placement
-        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        Minimum run time after each start before a job may be preempted; under a placement rule that
+        may refuse a gang, 0 or longer than every restart overhead. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -352,8 +352,8 @@ class Srsf(PolicyConfig):
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
     preempt_min_run_s : float, >= 0
-        A job is not preempted before it has run this long since its last start; under a placement
-        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        Minimum run time after each start before a job may be preempted; under a placement rule that
+        may refuse a gang, 0 or longer than every restart overhead. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -383,15 +383,15 @@ class Las(PolicyConfig):
         A job that has waited this many times its executed time since its last promotion returns to
         the first queue; 0 = never.
     las_time : bool
-        Count seconds instead of GPU-seconds.
+        Whether attained service counts seconds instead of GPU-seconds.
     discretised : bool
-        Order jobs by queues; false = by the attained service itself.
+        Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
-        With discretised = false: lead in attained service that a waiting job needs to preempt. In
-        GPU-seconds per GPU.
+        With discretised = false: lead in attained service that a waiting job needs before it
+        preempts. In GPU-seconds per GPU.
     preempt_min_run_s : float, >= 0
-        A job is not preempted before it has run this long since its last start; under a placement
-        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        Minimum run time after each start before a job may be preempted; under a placement rule that
+        may refuse a gang, 0 or longer than every restart overhead. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -425,16 +425,16 @@ class Gittins(PolicyConfig):
         A job that has waited this many times its executed time since its last promotion returns to
         the first queue; 0 = never.
     las_time : bool
-        Count seconds instead of GPU-seconds.
+        Whether attained service counts seconds instead of GPU-seconds.
     delta : float, > 0
-        Service quantum: the index looks this far ahead and changes only at multiples of it. In GPU-
+        Service quantum: horizon of the index, which changes only at multiples of it. In GPU-
         seconds.
     distribution : tuple of float, positive numbers, optional
-        Total services that the policy believes in; none = those of the trace, an oracle of the
+        Total services that the policy assumes; none = those of the trace, an oracle of the
         distribution. In GPU-seconds.
     preempt_min_run_s : float, >= 0
-        A job is not preempted before it has run this long since its last start; under a placement
-        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        Minimum run time after each start before a job may be preempted; under a placement rule that
+        may refuse a gang, 0 or longer than every restart overhead. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -468,15 +468,15 @@ class Tiresias(PolicyConfig):
         A job that has waited this many times its executed time since its last promotion returns to
         the first queue; 0 = never.
     las_time : bool
-        Count seconds instead of GPU-seconds.
+        Whether attained service counts seconds instead of GPU-seconds.
     discretised : bool
-        Order jobs by queues; false = by the attained service itself.
+        Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
-        With discretised = false: lead in attained service that a waiting job needs to preempt. In
-        GPU-seconds per GPU.
+        With discretised = false: lead in attained service that a waiting job needs before it
+        preempts. In GPU-seconds per GPU.
     preempt_min_run_s : float, >= 0
-        A job is not preempted before it has run this long since its last start; under a placement
-        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        Minimum run time after each start before a job may be preempted; under a placement rule that
+        may refuse a gang, 0 or longer than every restart overhead. In seconds.
 
     Other parameters are those of `PolicyConfig`; `placement` is skew.
 
@@ -511,16 +511,16 @@ class TiresiasGittins(PolicyConfig):
         A job that has waited this many times its executed time since its last promotion returns to
         the first queue; 0 = never.
     las_time : bool
-        Count seconds instead of GPU-seconds.
+        Whether attained service counts seconds instead of GPU-seconds.
     delta : float, > 0
-        Service quantum: the index looks this far ahead and changes only at multiples of it. In GPU-
+        Service quantum: horizon of the index, which changes only at multiples of it. In GPU-
         seconds.
     distribution : tuple of float, positive numbers, optional
-        Total services that the policy believes in; none = those of the trace, an oracle of the
+        Total services that the policy assumes; none = those of the trace, an oracle of the
         distribution. In GPU-seconds.
     preempt_min_run_s : float, >= 0
-        A job is not preempted before it has run this long since its last start; under a placement
-        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        Minimum run time after each start before a job may be preempted; under a placement rule that
+        may refuse a gang, 0 or longer than every restart overhead. In seconds.
 
     Other parameters are those of `PolicyConfig`; `placement` is skew.
 
@@ -550,7 +550,7 @@ class Gandiva(PolicyConfig):
     Parameters
     ----------
     max_residents : float, a whole number >= 1
-        Most jobs that take turns on the same GPUs; 1 = a queue like fifo-skip.
+        Maximum number of jobs that take turns on the same GPUs; 1 = a queue like fifo-skip.
     quantum_s : float, > 0
         Length of a turn, counted in progress; at least the checkpoint interval of the run, if it
         has one. In seconds.
@@ -558,14 +558,14 @@ class Gandiva(PolicyConfig):
         Time without progress when a job resumes where it ran before; none = the restart overhead of
         the run. In seconds.
     moves_per_event : float, a whole number >= 0
-        Most migrations at one completion or end of a turn.
+        Maximum number of migrations at one completion or end of a turn.
     pack : bool
         Whether two residents run together where that is faster than taking turns; the cluster must
         state how much co-runners slow each other down, and the run must allow two jobs on a GPU.
     pack_gain : float, >= 0
         A pair stays together if its relative speeds add up to more than this.
     trial_s : float, > 0
-        How long a pair of unknown speeds is tried, counted in progress. In seconds.
+        Length of the trial of a pair with unknown speeds, counted in progress. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -598,15 +598,14 @@ class Themis(PolicyConfig):
         Time between auctions; leases end at its multiples; longer than every restart overhead. In
         seconds.
     fairness : float, >= 0 and < 1
-        Share of the bidders that an auction leaves out, those that are best off.
+        Share of the bidders that an auction leaves out: those that are best off.
     leftover : str, one of rho, random
-        Which job gets the GPUs that an auction leaves: rho (the worst off) or random (a keyed
-        draw).
+        Job that gets the GPUs left after an auction: rho (the worst off) or random (a keyed draw).
     auction : str, one of greedy, milp
-        How winners are chosen: greedy (the highest bid per GPU, one after the other) or milp (the
-        largest product of all valuations; at most 64 bidders).
+        Method of choosing winners: greedy (repeatedly the highest bid per GPU) or milp (the largest
+        product of all valuations; at most 64 bidders).
     time_limit_s : float, > 0
-        With auction = milp: wall time that the solver may take for one auction. In seconds.
+        With auction = milp: time limit of the solver for one auction (wall time). In seconds.
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
 
@@ -630,19 +629,20 @@ class Themis(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class YarnCs(PolicyConfig):
-    """Capacity queues with shares of the cluster, order of arrival in each; no preemption.
+    """Capacity queues with shares of the cluster, each in order of arrival; no preemption.
 
     Source: Hadoop YARN's capacity scheduler, by its documentation.
 
     Parameters
     ----------
     queue_by : str, one of none, user, vc
-        What makes a queue: none (one queue), user or vc; jobs without one are in the queue default.
+        Label that defines a queue: none (one queue), user or vc; jobs without the label are in the
+        queue default.
     queue_shares : mapping of str to float, optional
         Share of the cluster by queue, together at most 1; none = equal shares over the queues of
         the trace.
     gpu_pick : str, one of most_free, first_fit, fastest, slowest, random
-        GPU type of a gang, of those with a place: most_free, first_fit (that of the first server
+        GPU type of a gang, among those with a place: most_free, first_fit (that of the first server
         with a free GPU), fastest, slowest or random.
 
     Other parameters are those of `PolicyConfig`.
@@ -672,21 +672,22 @@ class Kueue(PolicyConfig):
     Parameters
     ----------
     queue_by : str, one of vc, user, account, partition, qos
-        Label of a job that names its queue.
+        Label of a job that holds the name of its queue.
     queues : tuple of mappings, a list of tables with keys of name, cohort, weight, flavors,
         strategy, within, reclaim, borrow, borrow_max_priority, when_can_borrow, when_can_preempt,
         optional
-        The queues; none = one of all jobs with all GPUs.
+        The queues; none = one queue with all jobs and all GPUs.
     cohorts : tuple of mappings, a list of tables with keys of name, parent, weight, flavors,
         optional
         Cohorts with a quota, a weight or a parent.
     fair_sharing : bool
-        Borrowed shares, not priorities, say who is admitted next and who is preempted.
+        Whether borrowed shares instead of priorities decide admission and preemption between
+        queues.
     strategies : tuple of str, a list of LessThanOrEqualToFinalShare, LessThanInitialShare, or some
         of them in this order
-        With fair sharing: when a job may preempt one of another queue, tried in this order.
+        With fair sharing: conditions for preempting a job of another queue, tried in this order.
     requeue_s : float, >= 0
-        A preempted job is not admitted again before this time has passed. In seconds.
+        Time after which a preempted job can be admitted again. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -731,9 +732,10 @@ class Slurm(PolicyConfig):
     weight_qos : int, >= 0
         Weight of the QOS factor (PriorityWeightQOS).
     weight_gpu : int, >= -4294967295
-        Weight of the part of its partition's GPUs that a job wants (PriorityWeightTRES gres/gpu).
+        Weight of the GPUs of a job relative to those of its partition (PriorityWeightTRES
+        gres/gpu).
     max_age_s : float, > 0
-        Wait from which the age factor is 1 (PriorityMaxAge). In seconds.
+        Waiting time at which the age factor reaches 1 (PriorityMaxAge). In seconds.
     favor_small : bool
         Whether small jobs have the larger size factor (PriorityFavorSmall).
     small_relative_to_time : bool
@@ -741,70 +743,73 @@ class Slurm(PolicyConfig):
     fairshare : str, one of tree, classic
         Fair-share factor: tree (ranks) or classic (a formula; NO_FAIR_TREE).
     half_life_s : float, >= 0
-        Time in which usage decays to half; 0 = no decay (PriorityDecayHalfLife). In seconds.
+        Half-life of usage; 0 = no decay (PriorityDecayHalfLife). In seconds.
     calc_period_s : float, >= 1
         Time between two calculations of usage (PriorityCalcPeriod). In seconds.
     dampening : float, > 0
-        With fairshare = classic: divisor of usage over shares (FairShareDampeningFactor).
+        With fairshare = classic: divisor of the ratio of usage to shares
+        (FairShareDampeningFactor).
     account_parents : mapping, a table by name, with text each, optional
-        Account above each account; absent = below the root of the tree.
+        Parent of each account; absent = the root of the tree.
     account_shares : mapping, a table by name, with a whole number >= 0 each, optional
         Shares by account; absent = 1 (Fairshare).
     user_shares : mapping, a table by name, with a whole number >= 0 each, optional
         Shares by account/user, or /user below the root; absent = 1 (Fairshare).
     partition_tier : mapping, a table by name, with a whole number >= 0 each, optional
-        Tier by partition, the highest first; absent = 1 (PriorityTier).
+        Tier by partition; the highest tier is served first; absent = 1 (PriorityTier).
     partition_factor : mapping, a table by name, with a whole number >= 0 each, optional
-        Factor by partition, over the largest; absent = 1 (PriorityJobFactor).
+        Factor by partition, divided by the largest one; absent = 1 (PriorityJobFactor).
     partition_types : mapping, a table by name, with a list of names, none of them twice each,
         optional
         GPU types by partition; absent = all.
     qos_priority : mapping, a table by name, with a whole number >= 0 each, optional
-        Priority by QOS, over the largest; absent = 0 (Priority).
+        Priority by QOS, divided by the largest one; absent = 0 (Priority).
     qos_usage_factor : mapping, a table by name, with a number >= 0 each, optional
-        By QOS: how often its GPU time is charged; absent = 1 (UsageFactor).
+        By QOS: factor on the GPU time that is charged; absent = 1 (UsageFactor).
     qos_preempt : mapping, a table by name, with a list of names, none of them twice each, optional
-        By QOS: the QOS whose jobs its jobs may preempt (Preempt).
+        By QOS: list of QOS whose jobs it may preempt (Preempt).
     preempt_exempt_s : float, >= 0
         Time after its start in which a job is not preempted (PreemptExemptTime). In seconds.
     qos_exempt_s : mapping, a table by name, with a number >= 0 each, optional
-        The same by QOS, in place of preempt_exempt_s (PreemptExemptTime). In seconds.
+        The same by QOS; replaces preempt_exempt_s (PreemptExemptTime). In seconds.
     youngest_first : bool
-        Whether the latest start is preempted first, not the lowest QOS (youngest_first).
+        Whether the job with the latest start is preempted first, instead of the lowest QOS
+        (youngest_first).
     strict_order : bool
-        Whether a second look keeps the order of preemption (strict_order).
+        Whether reordering keeps the order of preemption (strict_order).
     reorder_count : int, >= 0
-        Looks for fewer jobs to preempt, once there is a way (reorder_count).
+        Number of attempts to preempt fewer jobs, after enough were found (reorder_count).
     requeue_delay_s : float, >= 0
         Time after which a preempted job may start again (requeue_delay). In seconds.
     qos_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
-        Most GPUs of all jobs of a QOS; absent = no limit (GrpTRES).
+        Maximum number of GPUs of all jobs of a QOS; absent = no limit (GrpTRES).
     qos_user_gpus : mapping, a table by name, with a whole number >= 0 each, optional
-        Most GPUs of a user's jobs in a QOS; absent = no limit (MaxTRESPerUser).
+        Maximum number of GPUs of a user's jobs in a QOS; absent = no limit (MaxTRESPerUser).
     qos_user_jobs : mapping, a table by name, with a whole number >= 1 each, optional
-        Most running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser).
+        Maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser).
     account_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
-        Most GPUs of an account and those below it, unless the QOS has such a limit (GrpTRES).
+        Maximum number of GPUs of an account and those below it, unless the QOS has such a limit
+        (GrpTRES).
     default_limit_s : float, >= 0
         Time limit of jobs without one; 0 = none (DefaultTime). In seconds.
     limit_factor : float, >= 0
         Time limit of jobs without one as a multiple of their duration; 0 = default_limit_s.
     queue_depth : int, >= 0
-        Jobs that an event looks at (default_queue_depth).
+        Maximum number of jobs tried after an event (default_queue_depth).
     sched_interval_s : float, >= 0
-        Time between two looks at the whole queue; 0 = none (sched_interval). In seconds.
+        Time between two passes over the whole queue; 0 = none (sched_interval). In seconds.
     backfill : bool
-        Whether jobs start ahead of others that they do not delay (sched/backfill).
+        Whether jobs may start before others that they do not delay (sched/backfill).
     bf_interval_s : float, >= 1
         Time between two backfill passes (bf_interval). In seconds.
     bf_window_s : float, > 0
-        How far ahead starts are planned (bf_window). In seconds.
+        Period ahead in which starts are planned (bf_window). In seconds.
     bf_resolution_s : float, >= 1
         Step of the planned times (bf_resolution). In seconds.
     bf_max_job_test : int, >= 1
-        Jobs that a backfill pass looks at (bf_max_job_test).
+        Maximum number of jobs tried in a backfill pass (bf_max_job_test).
     bf_max_job_user : int, >= 0
-        The same of one user; 0 = no limit (bf_max_job_user).
+        The same for one user; 0 = no limit (bf_max_job_user).
 
     Other parameters are those of `PolicyConfig`.
 
@@ -890,14 +895,14 @@ class Slurm(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelLas(GavelConfig):
-    """Max-min fairness: the smallest rate per fair share and weight is as large as possible.
+    """Max-min fairness: maximises the smallest rate per fair share and weight.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
 
     Other parameters are those of `GavelConfig`.
@@ -918,14 +923,14 @@ class GavelLas(GavelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelLasAgnostic(GavelConfig):
-    """Heterogeneity-agnostic variant of gavel-las: it does not know rates.
+    """Heterogeneity-agnostic variant of gavel-las, without rates.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
 
     Other parameters are those of `GavelConfig`.
@@ -943,14 +948,14 @@ class GavelLasAgnostic(GavelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelFtf(GavelConfig):
-    """Finish-time fairness: the largest rho is as small as possible.
+    """Finish-time fairness: minimises the largest rho.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
 
     Other parameters are those of `GavelConfig`.
@@ -975,11 +980,11 @@ class GavelFtfAgnostic(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
     agnostic_rate : str, one of mean, reference
-        The one rate that it sees of a job: mean (the average over all GPUs) or reference (that on
-        reference_type).
+        The single rate of each job that the policy uses: mean (the average over all GPUs) or
+        reference (the rate on reference_type).
     reference_type : str
         With agnostic_rate = reference: name of a GPU type of the cluster.
 
@@ -1000,18 +1005,18 @@ class GavelFtfAgnostic(GavelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelMakespan(GavelConfig):
-    """Least makespan under constant shares.
+    """Minimum makespan under constant shares.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
     slack_weight : float, from 0 to 1
-        What the share of a job with much slack counts in rounds; a job that has to run until the
-        makespan without a break counts 1; 1 = all alike, as published and with compat.
+        Weight in rounds of the share of a job with much slack; a job that must run until the
+        makespan without a break has weight 1; 1 = equal weights, as published and with compat.
 
     Other parameters are those of `GavelConfig`.
 
@@ -1036,14 +1041,14 @@ class GavelMakespanAgnostic(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
     slack_weight : float, from 0 to 1
-        What the share of a job with much slack counts in rounds; a job that has to run until the
-        makespan without a break counts 1; 1 = all alike, as published and with compat.
+        Weight in rounds of the share of a job with much slack; a job that must run until the
+        makespan without a break has weight 1; 1 = equal weights, as published and with compat.
     agnostic_rate : str, one of mean, reference
-        The one rate that it sees of a job: mean (the average over all GPUs) or reference (that on
-        reference_type).
+        The single rate of each job that the policy uses: mean (the average over all GPUs) or
+        reference (the rate on reference_type).
     reference_type : str
         With agnostic_rate = reference: name of a GPU type of the cluster.
 
@@ -1065,14 +1070,14 @@ class GavelMakespanAgnostic(GavelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelMaxSum(GavelConfig):
-    """Largest total throughput.
+    """Maximum total throughput.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
     normalise : str, one of none, proportional
         Rates in the sum: none (raw, which favours models with short steps) or proportional (each
@@ -1094,7 +1099,7 @@ class GavelMaxSum(GavelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelCost(GavelConfig):
-    """Largest throughput per dollar, subject to SLOs; needs a price for every GPU type.
+    """Maximum throughput per dollar, subject to SLOs; needs a price for every GPU type.
 
     Source: Gavel (OSDI 2020).
 
@@ -1102,7 +1107,7 @@ class GavelCost(GavelConfig):
     ----------
     drop_all_infeasible : bool
         Whether an allocation that cannot meet every deadline ignores all of them, as the public
-        simulator does; otherwise it misses as little weight as possible.
+        simulator does; otherwise it minimises the weight of missed deadlines.
 
     Other parameters are those of `GavelConfig`.
 
@@ -1126,14 +1131,15 @@ class GavelWaterFilling(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
     hierarchical : bool
         Whether weights belong to entities and are split among the jobs of each.
     entity_by : str, one of user, vc
-        What makes an entity: user or vc; jobs that name none belong to the entity default.
+        Label that defines an entity: user or vc; jobs without the label belong to the entity
+        default.
     entity_weight : mapping of str to float, optional
-        Weight by entity, one for each of the trace; none = all alike.
+        Weight by entity, one for each entity of the trace; none = equal weights.
     entity_policy : str, one of fairness, fifo
         How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
         fifo (to its first job whose share can still rise).
@@ -1159,21 +1165,22 @@ class GavelWaterFilling(GavelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelWaterFillingAgnostic(GavelConfig):
-    """Heterogeneity-agnostic variant of gavel-water-filling: it does not know rates.
+    """Heterogeneity-agnostic variant of gavel-water-filling, without rates.
 
     Source: Gavel (OSDI 2020).
 
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
     hierarchical : bool
         Whether weights belong to entities and are split among the jobs of each.
     entity_by : str, one of user, vc
-        What makes an entity: user or vc; jobs that name none belong to the entity default.
+        Label that defines an entity: user or vc; jobs without the label belong to the entity
+        default.
     entity_weight : mapping of str to float, optional
-        Weight by entity, one for each of the trace; none = all alike.
+        Weight by entity, one for each entity of the trace; none = equal weights.
     entity_policy : str, one of fairness, fifo
         How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
         fifo (to its first job whose share can still rise).
@@ -1208,19 +1215,19 @@ class GavelIsolated(PolicyConfig):
     round_s : float, > 0
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
+        Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
     backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
+        Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
+        they stay idle until the boundary.
     type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
+        Names of GPU types in the order in which they are served, separated by commas; auto = types
+        on which the jobs run best first.
     zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
+        When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
+        (type by type).
     compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
+        Whether to use the timing of the public simulator with all its quirks, for comparisons.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1242,7 +1249,7 @@ class GavelIsolated(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelFifo(PolicyConfig):
-    """Order of arrival, without a look at rates; each job runs to its end where it started.
+    """Order of arrival, regardless of rates; each job runs to its end where it started.
 
     Source: Gavel (OSDI 2020).
 
@@ -1251,13 +1258,13 @@ class GavelFifo(PolicyConfig):
     round_s : float, > 0
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
+        Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
     type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
+        Names of GPU types in the order in which they are served, separated by commas; auto = types
+        on which the jobs run best first.
     gpu_pick : str, one of most_free, first_fit, fastest, slowest, random
-        GPU type of a gang, of those with a place: most_free, first_fit (that of the first server
+        GPU type of a gang, among those with a place: most_free, first_fit (that of the first server
         with a free GPU), fastest, slowest or random.
 
     Other parameters are those of `PolicyConfig`.
@@ -1287,13 +1294,13 @@ class GavelFifoPerf(PolicyConfig):
     round_s : float, > 0
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
+        Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
     type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
+        Names of GPU types in the order in which they are served, separated by commas; auto = types
+        on which the jobs run best first.
     compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
+        Whether to use the timing of the public simulator with all its quirks, for comparisons.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1316,7 +1323,7 @@ class GavelFifoPerf(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelAllox(PolicyConfig):
-    """Least mean completion time of jobs with one GPU; larger ones can never run.
+    """Minimum mean completion time of jobs with one GPU; larger jobs can never run.
 
     Source: Gavel (OSDI 2020).
 
@@ -1325,27 +1332,27 @@ class GavelAllox(PolicyConfig):
     round_s : float, > 0
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
+        Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
     backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
+        Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
+        they stay idle until the boundary.
     type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
+        Names of GPU types in the order in which they are served, separated by commas; auto = types
+        on which the jobs run best first.
     zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
+        When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
+        (type by type).
     time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
+        Time limit of each solve (wall time); a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
         What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
         place, counted in spec.json).
     write_failed_to : str
         File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
     alpha : float, > 0
-        Share of the active jobs, oldest first, that an assignment looks at; never fewer jobs than
-        there are free GPUs.
+        Share of the active jobs, oldest first, that an assignment includes; at least as many jobs
+        as free GPUs.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1370,7 +1377,7 @@ class GavelAllox(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelGandiva(PolicyConfig):
-    """An equal split over jobs and random pairs of them; pairs stay while they gain.
+    """Equal split over single jobs and random pairs; a pair is kept while it gains.
 
     Source: Gavel (OSDI 2020).
 
@@ -1379,17 +1386,17 @@ class GavelGandiva(PolicyConfig):
     round_s : float, > 0
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
+        Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
     backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
+        Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
+        they stay idle until the boundary.
     type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
+        Names of GPU types in the order in which they are served, separated by commas; auto = types
+        on which the jobs run best first.
     zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
+        When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
+        (type by type).
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1410,7 +1417,7 @@ class GavelGandiva(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Dally(PolicyBase):
-    """Delay scheduling with tuned delays, and leases; most communication slowdown first.
+    """Delay scheduling with tuned delays and leases; largest communication slowdown first.
 
     Source: Dally (arXiv 2401.16492), our implementation.
 
@@ -1422,21 +1429,23 @@ class Dally(PolicyBase):
         Delays: auto (tuned), manual (the fixed pair), no_wait or fully_consolidated (wait without
         limit).
     rack_delay : float, >= 0
-        With mode = manual: wait before several servers of one rack are accepted. In leases.
+        With mode = manual: waiting time before a job accepts several servers of one rack. In
+        leases.
     network_delay : float, >= 0
-        With mode = manual: wait before several racks are accepted; at least rack_delay. In leases.
+        With mode = manual: waiting time before a job accepts several racks; at least rack_delay. In
+        leases.
     history_leases : float, > 0
-        Window of the tuner, and the longest wait that it sets. In leases.
+        Window of the tuner, and maximum of its delays. In leases.
     rack_floor : float, >= 0
-        Shortest tuned wait before several servers of one rack. In leases.
+        Minimum tuned delay before several servers of one rack. In leases.
     network_floor : float, >= 0
-        Shortest tuned wait before several racks. In leases.
+        Minimum tuned delay before several racks. In leases.
     rack_cap_share : float, >= 0
-        Longest tuned wait before several servers of one rack, as a share of history_leases.
+        Maximum tuned delay before several servers of one rack, as a share of history_leases.
     sd_factor : float, >= 0
-        Standard deviations that the tuner adds to the mean wait.
+        Number of standard deviations that the tuner adds to the mean waiting time.
     fit : str, one of best, first
-        Which of several places with room: best or first.
+        Choice among places with room: best or first.
     renewal : str, one of keep, redecide
         At the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) or
         redecide (it competes like a new job).
@@ -1504,21 +1513,21 @@ class Hadar(PolicyBase):
     round_s : float, > 0
         Length of a round. In seconds.
     cost_horizon : str, one of round, remaining
-        Rounds that a job pays for: round (one) or remaining (all that it has left).
+        Rounds for which a job pays: round (one) or remaining (all that it still needs).
     umin_factor : float, > 0
-        Factor of the lowest price; above 1 / (1 + spread_surcharge) prices can keep jobs off an
+        Factor of the lowest price; above 1 / (1 + spread_surcharge) prices can prevent starts on an
         empty cluster.
     horizon_s : float, >= 0.000000001, optional
         Latest completion considered, from the oldest arrival; none = estimated from the work of the
         active jobs. In seconds.
     spread_surcharge : float, >= 0
-        Surcharge on the cost of a gang on several servers, as a share of it.
+        Surcharge for a gang on several servers, as a share of its cost.
     mix_types : bool
-        Whether a gang may lie on several GPU types.
+        Whether a gang may span several GPU types.
     pick : str, one of cheapest, best_fit
         Server for a gang that fits on one: cheapest or best_fit (fewest free GPUs).
     objective : str, one of max_payoff, min_cost
-        Best placement of a job: max_payoff (utility less cost) or min_cost.
+        Best placement of a job: max_payoff (utility minus cost) or min_cost.
     replan : str, one of round, event
         Decide in every round (round), or only after arrivals, completions and changes of capacity
         (event).
@@ -1527,10 +1536,10 @@ class Hadar(PolicyBase):
     stay : bool
         Whether a running job keeps its GPUs when no other placement is faster.
     exact_max_jobs : int, >= 1
-        With tier = exact: most active jobs.
+        With tier = exact: maximum number of active jobs.
     scan_limit : float, a whole number >= 1, optional
-        With tier = greedy: a decision stops after so many jobs with a cost above their utility;
-        none = no limit.
+        With tier = greedy: number of jobs with a cost above their utility after which a decision
+        stops; none = no limit.
 
     Examples
     --------
@@ -1577,24 +1586,25 @@ class Hadar(PolicyBase):
 
 @dataclass(frozen=True, kw_only=True)
 class Hadare(PolicyBase):
-    """Each job trains as several copies on unlike servers, consolidated every round.
+    """Each job trains as several copies on different servers, consolidated every round.
 
     Source: HadarE (arXiv 2503.10918), our interpretation.
 
     Parameters
     ----------
     max_copies : float, a whole number >= 1, optional
-        Most copies of a job; none = one per server.
+        Maximum number of copies of a job; none = one per server.
     gpus_per_copy : float, a whole number >= 1, optional
-        GPUs of a copy; smaller servers hold none; none = all GPUs of the server.
+        GPUs of a copy; a smaller server holds no copy; none = all GPUs of the server.
     round_s : float, > 0
         Length of a round. In seconds.
     c0_s : float, >= 0
-        Fixed part of the time that a consolidation of copies takes. In seconds.
+        Fixed part of the time for consolidating copies. In seconds.
     bandwidth : float, > 0
-        Bandwidth at which the parameters of copies travel. In bytes/s.
+        Bandwidth for transferring the parameters of copies. In bytes/s.
     fan_in : str, one of parallel, serial
-        Parameters of the copies travel in parallel, or one after the other (serial).
+        Whether the parameters of the copies are transferred in parallel or one after the other
+        (serial).
     utility : str, one of effective_throughput, normalised, inverse_jct
         With price_pass: value of a completion time, as in hadar.
     umin_factor : float, > 0
@@ -1602,17 +1612,18 @@ class Hadare(PolicyBase):
     fill : bool
         Whether every idle server gets a copy of the job that is relatively fastest there.
     price_pass : bool
-        Whether copies are first given out at prices, as in hadar.
+        Whether copies are first assigned at prices, as in hadar.
     min_share : float, from 0 to 1
-        Slowest copy of a job, as a share of its fastest possible one.
+        Minimum rate of a copy, as a share of the fastest possible copy of the job.
     min_steps : int, >= 0
-        Fewest iterations of a further copy in a round. In iterations.
+        Minimum number of iterations of a further copy in a round. In iterations.
     estimator : str, one of oracle, ewma, noisy
-        Rates that are planned with: true ones (oracle), averages of those seen (ewma), noisy ones.
+        Rates used for planning: true ones (oracle), averages of observed ones (ewma) or noisy ones
+        (noisy).
     estimator_alpha : float, from 0 to 1
-        With estimator=ewma: weight of the latest observation, above 0.
+        With estimator = ewma: weight of the latest observation, above 0.
     estimator_sigma : float, >= 0
-        With estimator=noisy: sigma of the log-normal factor per job and server.
+        With estimator = noisy: sigma of the log-normal factor per job and server.
 
     Examples
     --------
@@ -1653,11 +1664,11 @@ class SjfFfs(PolicyBase):
     Parameters
     ----------
     gather : str, one of cluster, server_first
-        Where a gang that shares takes its GPUs: all free GPUs and then shared ones from anywhere
-        (cluster), or from one server if one has enough (server_first).
+        GPUs of a gang that shares: all free GPUs, then shared ones on any server (cluster), or
+        those of one server if one has enough (server_first).
     free_pick : str, one of best_fit, few_residents
-        Which free GPUs a gang takes that shares none: of the server with the fewest that are enough
-        (best_fit), or of servers with the fewest resident jobs (few_residents).
+        Free GPUs of a gang that does not share: those of the server with the fewest free GPUs among
+        those with enough (best_fit), or of servers with the fewest resident jobs (few_residents).
     key : str, one of time, gpu_time
         Order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first.
     retest : str, one of on_release, always
@@ -1697,11 +1708,11 @@ class SjfBsbf(PolicyBase):
     Parameters
     ----------
     gather : str, one of cluster, server_first
-        Where a gang that shares takes its GPUs: all free GPUs and then shared ones from anywhere
-        (cluster), or from one server if one has enough (server_first).
+        GPUs of a gang that shares: all free GPUs, then shared ones on any server (cluster), or
+        those of one server if one has enough (server_first).
     free_pick : str, one of best_fit, few_residents
-        Which free GPUs a gang takes that shares none: of the server with the fewest that are enough
-        (best_fit), or of servers with the fewest resident jobs (few_residents).
+        Free GPUs of a gang that does not share: those of the server with the fewest free GPUs among
+        those with enough (best_fit), or of servers with the fewest resident jobs (few_residents).
     partner_time : str, one of exclusive, current, shared
         Remaining time of a running job in the pair rule: exclusive (as if it were alone), current
         (at its present rate) or shared (at its present rate; the new job slows it down only by what
@@ -1713,10 +1724,10 @@ class SjfBsbf(PolicyBase):
     sub_batches : bool
         Whether a job that shares may run with a smaller batch per pass.
     min_sub_batch : int, >= 1
-        Smallest batch per GPU and pass that is tried. In samples.
+        Minimum batch per GPU and pass. In samples.
     sub_batch_rule : str, one of best, largest
-        Which sub-batch is taken: best (least mean completion time) or largest (the first that
-        works).
+        Choice of the sub-batch: best (lowest mean completion time) or largest (the first with which
+        sharing pays).
     key : str, one of time, gpu_time
         Order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first.
     restore_sub_batch : bool
@@ -1724,14 +1735,14 @@ class SjfBsbf(PolicyBase):
     block : bool
         Whether the first job that does not fit blocks the jobs behind it (head-of-line blocking).
     max_probe : int, >= 1
-        With gather = server_first: most running jobs that are looked at for one server that holds
-        the gang. In residents.
+        With gather = server_first: maximum number of running jobs examined in the search for one
+        server that can hold the gang. In residents.
     compare_types : bool
-        Whether a job takes the GPU type with the least added time, its own and that of its co-
-        runners, in place of the fastest one with a place.
+        Whether a job takes the GPU type with the least added time (its own and that of its co-
+        runners) instead of the fastest one with a place.
     compare_spread : bool
-        Whether a job takes one server with shared GPUs in place of free GPUs on several servers
-        where that adds less time.
+        Whether a job takes one server with shared GPUs instead of free GPUs on several servers if
+        that adds less time.
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
 
@@ -1778,31 +1789,31 @@ class Pollux(PolicyBase):
     period_s : float, > 0
         Time between two decisions. In seconds.
     phi_delay_s : float, >= 0
-        What the policy assumes that a change of its GPUs costs a job; what it really costs is an
-        option of the run. In seconds.
+        Time that a job is assumed to lose by a change of its GPUs; the true overhead is an option
+        of the run. In seconds.
     fairness_p : float, >= -100
-        Exponent of the mean over the jobs' speed-ups: the lower, the more the slowest jobs count; 0
-        = geometric mean.
+        Exponent of the mean over the jobs' speed-ups; with a lower exponent the slowest jobs count
+        more; 0 = geometric mean.
     avoid_interference : bool
-        Whether a server takes part in at most one job over several servers.
+        Whether at most one job over several servers may use a server.
     max_gpus_per_job : int, >= 1
-        Most GPUs of an elastic job. In GPUs.
+        Maximum number of GPUs of an elastic job. In GPUs.
     growth : float, >= 1
-        Most GPUs of an elastic job, relative to the most that it ever had.
+        Maximum number of GPUs of an elastic job, relative to the most that it has had.
     ls_moves : float, a whole number >= 1, optional
-        Most moves of one rung from job to job in a decision; none = twice the number of jobs.
+        Maximum number of moves from job to job in a decision; none = twice the number of jobs.
     batch : str, one of best, traced
         Batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of
         the trace).
     search : str, one of greedy, ga
-        Greedy (by gain per GPU, then moves) or ga (genetic, over all placements; for small
-        clusters, to compare).
+        Method of search: greedy (by gain per GPU, then moves) or ga (genetic, over all placements;
+        for comparison on small clusters).
     ga_max_cells : int, >= 1
-        With search = ga: most active jobs x servers; more is an error.
+        With search = ga: maximum of active jobs x servers; beyond it the run ends with an error.
     ga_population : int, >= 2
-        With search = ga: placements that live on from one generation to the next.
+        With search = ga: number of placements kept from one generation to the next.
     ga_generations : int, >= 1
-        With search = ga: generations in a decision.
+        With search = ga: number of generations in a decision.
 
     Examples
     --------

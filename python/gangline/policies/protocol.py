@@ -397,12 +397,12 @@ class Changes:
 
     @property
     def is_round(self) -> bool:
-        """Whether this is a round boundary."""
+        """Return whether this is a round boundary."""
         return self._core.is_round
 
     @property
     def has_room(self) -> bool:
-        """Whether a gang that did not fit may fit now: a job ended, or a server changed."""
+        """Return whether a gang that did not fit may fit now: a job ended, or a server changed."""
         return self._core.has_room
 
 
@@ -500,7 +500,7 @@ class Plan:
         return self._look().unplaceable(self.actions, rule, params or None)
 
     def release(self, job: int) -> bool:
-        """Take the GPUs of a running job for others; whether it runs.
+        """Release the GPUs of a running job for others. Return whether the job is running.
 
         `place` may give it other GPUs, `restore` gives them back. If neither does, it is preempted.
         """
@@ -748,7 +748,7 @@ _WORDS_MAX = 400  # ours: a reason is a sentence
 
 
 def read_reason(answer: object, jobs: int) -> tuple[str, int | None, float | None] | None:
-    """Return what `why` returned as words, job and instant; `jobs` is how many there are."""
+    """Split the result of `why` into words, job and instant; `jobs` is the number of jobs."""
     if answer is None:
         return None
     words, job, until_s = answer if isinstance(answer, Reason) else (answer, None, None)
@@ -847,7 +847,7 @@ class Policy(ABC):
         """Answer one decision with a plan, or with (plan, STEADY)."""
 
     def why(self, view: View, job: int) -> str | Reason | None:  # noqa: ARG002 - for subclasses
-        """Say why a job still waits after the decision just made; optional.
+        """Return why a job still waits after the decision just made; optional.
 
         Asked by `Result.explain` and `gangline explain` alone, for one job, after each decision. It
         must change nothing: the run is the same with it and without.

@@ -378,7 +378,7 @@ class Servers(_Table):
 
     @property
     def up(self) -> _Bools:
-        """Whether it is up (bool)."""
+        """Return whether it is up (bool)."""
         return self("up")
 
 

@@ -370,7 +370,7 @@ class _Session:
         self._events.append({"timestamp": self._run.now_s, "type": kind, "data": data})
 
     def _is_now(self, at_s: float) -> bool:
-        """Whether an instant has come; seconds as floats may not have every nanosecond."""
+        """Return whether an instant has come; seconds as floats may not have every nanosecond."""
         now_ns = max(self._run.view.now_ns, round(self._run.now_s * 1e9))
         return round(at_s * 1e9) <= now_ns
 

@@ -42,7 +42,7 @@ class Address(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether only processes of this machine reach it."""
+        """Return whether only processes of this machine reach it."""
         if self.port is None or self.host == "localhost":
             return True
         try:
@@ -72,7 +72,7 @@ def parse(text: str, field: str) -> Address:
 
 
 def check_timeout(timeout_s: float) -> None:
-    """Refuse a limit that is no positive number of seconds."""
+    """Refuse a limit that is not a positive number of seconds."""
     if not 0.0 < timeout_s < float("inf"):
         message = f"timeout_s: expected seconds above 0, got {timeout_s}"
         raise OptionError(message, field="timeout_s", value=timeout_s)

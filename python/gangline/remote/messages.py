@@ -77,7 +77,7 @@ class Action(_Message, tag_field="do", kw_only=True):
     """An action; its fields are the arguments of the method of `gangline.Plan`."""
 
     def arguments(self) -> dict[str, Any]:
-        """Return what was said."""
+        """Return the request as text."""
         return {
             name: value
             for name in self.__struct_fields__

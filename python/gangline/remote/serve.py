@@ -46,7 +46,7 @@ _REFUSED = (
 
 
 def listen_address(listen: str, *, any_host: bool = False) -> Address:
-    """Return where to listen; refuse what other machines reach unless `any_host` is set."""
+    """Return the address to listen on; refuse a public one unless `any_host` is set."""
     address = parse(listen, "listen")
     if not (address.is_local or any_host):
         message = (
@@ -196,7 +196,7 @@ def _check(hello: Hello, knowledge: str) -> None:
 
 
 def _last_words(channel: Channel, error: BaseException) -> None:
-    """Tell the scheduler why there is nothing more, if it still listens."""
+    """Send the scheduler the reason for the end, if it still listens."""
     try:
         channel.send(_error(error, is_fatal=True), _LAST_WORDS_S)
     except PeerError:

@@ -325,7 +325,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         return self.simulation.result()
 
     def _instead(self, action: int) -> int:
-        """Return what is done for an action that is impossible."""
+        """Return the replacement for an impossible action."""
         if self._raises or not 0 <= action <= self._window:
             expected = "one that `action_mask` allows"
             message = f"action {action} is impossible. Expected {expected}."

@@ -49,7 +49,7 @@ class Episodes:
 
 
 def _drawer(trace: TraceLike | Drawer) -> Drawer | None:
-    """Return what draws a trace from a seed; None if the trace is fixed."""
+    """Return a function that draws a trace from a seed; None if the trace is fixed."""
     if callable(trace):
         return trace
     if not (isinstance(trace, str) and trace.startswith(SYNTH)):

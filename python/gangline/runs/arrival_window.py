@@ -71,7 +71,7 @@ def check(window: Window) -> None:
 
 
 def counted(arrival_s: npt.NDArray[np.float64], window: Window | None) -> npt.NDArray[np.bool_]:
-    """Tell which jobs arrive in the window, to the nanosecond as the engine does: all without one.
+    """Mark the jobs that arrive in the window, exact to the nanosecond; all jobs without a window.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def said(window: Window) -> str:
 
 
 def typed(window: Window) -> str:
-    """Return a window as it is typed.
+    """Return a window in the form that users type.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def typed(window: Window) -> str:
 
 
 def sentence(window: Window | None, jobs: Sequence[float]) -> str:
-    """Say which jobs the numbers are of, given how many that is in each run; "" if of all."""
+    """Return which jobs the numbers cover, given their number in each run; "" if all."""
     if window is None or not jobs:
         return ""
     return (

@@ -80,7 +80,7 @@ class Total:
         self._drawing.end()
 
     def of(self, label: str) -> Progress:
-        """Return what the run of this label reports to."""
+        """Return the callback for the run with this label."""
 
         def report(now_s: float, done: int, total: int) -> None:
             self._label = f"{label}, day {now_s / 86400.0:.1f}"

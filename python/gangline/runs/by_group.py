@@ -1,4 +1,4 @@
-"""Waits by group of jobs: who waits how long, such as each user."""
+"""Waits by group of jobs, such as by user."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Groups:
 
 
 def waited(result: Result, groups: Groups) -> list[Waited]:
-    """Return what all jobs of a run waited, then those of each group, most GPU time first.
+    """Return the waits of all jobs of a run, then of each group, most GPU time first.
 
     Only jobs that the run counts and that finished are part of it.
 

@@ -91,7 +91,7 @@ def compare(
     ['fifo', 'srtf']
     """
     from gangline.runs.comparison import Comparison
-    from gangline.runs.estimates import qualities, told_of
+    from gangline.runs.estimates import qualities, used_by
     from gangline.runs.execution import Run, Worlds, carry_out
     from gangline.runs.executors import check_workers
     from gangline.runs.inputs import as_cluster, check_trace_seeds, make_options, override
@@ -116,7 +116,7 @@ def compare(
         return [
             Run(RunSpec.of(keys, given, policy.reference, options), policy.own, trace_seed)
             for policy in contenders
-            for told in told_of(policy, list(checked))
+            for told in used_by(policy, list(checked))
             for options in checked[told]
         ]
 
@@ -146,7 +146,7 @@ def _check(
     params: Mapping[str, Mapping[str, Any]],
     options: Mapping[str, Any],
 ) -> tuple[list[PolicyLike], list[int]]:
-    """Refuse what would compare nothing, or leave parameters unused; return two lists."""
+    """Refuse an empty comparison or unused parameters; return two lists."""
     from gangline.runs.inputs import distinct
 
     if isinstance(policies, str):

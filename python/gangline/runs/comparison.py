@@ -237,7 +237,7 @@ class Comparison:
         return [line for line in said if line]
 
     def seeds_said(self) -> str:
-        """Say so if there are several seeds and they change no run; else nothing."""
+        """Return a note if there are several seeds and they change no run."""
         return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Json]:
@@ -338,7 +338,7 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[MeanRow]:
 
 
 def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measure) -> list[bool]:
-    """Tell which policies are the best of a column.
+    """Mark the best policies of a column.
 
     With five seeds or more these are the best and all that do not differ from it significantly.
     With fewer seeds they are the best and all that are within 1 % of it or shown by the same text.
@@ -363,7 +363,7 @@ def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measu
 
 
 def seeds_said(rows: Sequence[Mapping[str, Any]], log_hashes: Sequence[str]) -> str:
-    """Say so if there are several seeds and they change no run; else nothing.
+    """Return a note if there are several seeds and they change no run.
 
     Parameters
     ----------
@@ -492,7 +492,7 @@ def assumptions(
     *,
     tied: Sequence[str] = (),
 ) -> str:
-    r"""Say what the best policies take for granted, and which is best without known durations.
+    r"""Return what the best policies assume, and which is best without known durations.
 
     Parameters
     ----------
@@ -547,7 +547,7 @@ def assumptions(
 
 
 def _granted(row: Row, policy: Mapping[str, Any]) -> list[str]:
-    """Return what a policy takes for granted in a run."""
+    """Return the assumptions of a policy in a run."""
     taken = []
     if _stops(row) and not row.get("overhead_fraction"):
         taken.append("free preemption (--restart-s 30 charges 30 s for each restart)")
@@ -559,18 +559,18 @@ def _granted(row: Row, policy: Mapping[str, Any]) -> list[str]:
 
 
 def _is_exact(policy: Mapping[str, Any]) -> bool:
-    """Tell whether a policy knows how long each job runs, and is given no estimate of it."""
+    """Return whether a policy knows the durations of jobs exactly."""
     return policy.get("knowledge") == "remaining" and not given_to(policy)
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:
-    """Say which of policies that tie leave running jobs alone, if some do."""
+    """Return which of the tied policies never stop running jobs, if some do not."""
     calm = [row for row in rows if not _stops(row)]
     return f"; of these, {_calm(calm, name)}" if 0 < len(calm) < len(rows) else ""
 
 
 def _calm(rows: Sequence[Row], name: Name) -> str:
-    """Say that policies leave running jobs alone."""
+    """Return a sentence that these policies never stop running jobs."""
     verbs = "preempts and moves" if len(rows) == 1 else "preempt and move"
     return f"{formatting.listed([name(row['policy']) for row in rows])} {verbs} no job"
 
@@ -598,7 +598,7 @@ def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Na
 
 
 def _less(best: Row, other: Row) -> str:
-    """Say by how much a time is less than another."""
+    """Return in words by how much a time is less than another."""
     return formatting.percent(1.0 - best["jct_mean_s"] / other["jct_mean_s"])
 
 
@@ -607,7 +607,7 @@ def _stops(row: Row) -> float:
 
 
 def _at(row: Row) -> str:
-    """Say what a policy did to running jobs, in a few words."""
+    """Describe in a few words how a policy treated running jobs."""
     return f"at {_done(row)}" if _stops(row) else "without preempting or moving a job"
 
 
@@ -626,7 +626,7 @@ def _took(row: Row) -> str:
 
 
 def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, str]:
-    """Return what the load means: what must be known before the recommendation, and what after.
+    """Return notes on the load: those before the recommendation, and those after it.
 
     Parameters
     ----------
@@ -645,7 +645,7 @@ def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, 
 
 
 def waiting(means: Sequence[Row]) -> str:
-    """Say so if jobs hardly waited under any policy, so that policies can hardly differ."""
+    """Return a note if jobs hardly waited under any policy, so that policies can hardly differ."""
     known = [row for row in means if row.get("jct_mean_s") and _is_number(row.get("wait_mean_s"))]
     if not known:
         return ""

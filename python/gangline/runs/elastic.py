@@ -55,7 +55,7 @@ def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
 
 
 def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | None:
-    """Return what a job lacks to be elastic, and the words for it; None if it is."""
+    """Return the missing property that keeps a job from being elastic, with its name; else None."""
     label = trace.column("model")[row].as_py() if "model" in trace.columns else None
     if label is None:
         return "model", "no model: give the trace a column `model` (`--models` draws one)"
@@ -77,7 +77,7 @@ def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | 
 def notice(
     trace: Trace, cluster: Cluster, policies: Sequence[str], others: Sequence[str]
 ) -> str | None:
-    """Return what to say of elastic policies next to others; None if no job is elastic."""
+    """Return a note on elastic policies next to others; None if no job is elastic."""
     found = elastic_of(trace, cluster) if policies and others else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The run option `estimates`: what policies are given in place of the durations of jobs."""
+"""The run option `estimates`: estimates that policies get instead of durations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "qualities",
     "reads_durations",
     "to_core",
-    "told_of",
+    "used_by",
 ]
 
 EXACT = "exact"
@@ -64,7 +64,7 @@ def check(estimates: str, default_s: float) -> None:
 
 
 def reads_durations(chosen: ChosenPolicy) -> bool:
-    """Tell whether a policy reads durations, or the estimates that the run gives in their place."""
+    """Return whether a policy reads durations, or the run's estimates of them."""
     if not isinstance(chosen.policy, str):
         return chosen.policy.knowledge == "remaining"
     entry = _entries().get(chosen.policy)
@@ -85,7 +85,7 @@ def _entries() -> dict[str, Any]:
 
 
 def label(chosen: ChosenPolicy, estimates: str) -> str:
-    """Return the label of a policy in tables: with the estimates, where it is given any."""
+    """Return the label of a policy in tables, including its estimates if it has any."""
     if estimates == EXACT or not reads_durations(chosen):
         return chosen.label
     head, bracket, rest = chosen.label.partition("(")
@@ -93,7 +93,7 @@ def label(chosen: ChosenPolicy, estimates: str) -> str:
 
 
 def absent(estimates: str, trace: Trace) -> str:
-    """Say which labels a history lacks in a trace; "" if it lacks none."""
+    """Return which labels of a history are missing in a trace; "" if none is."""
     found = _HISTORY.fullmatch(estimates)
     if found is None:
         return ""
@@ -108,7 +108,7 @@ def absent(estimates: str, trace: Trace) -> str:
 
 
 def given_to(policy: Mapping[str, Any]) -> str:
-    """Return the estimates that a policy of a spec was given; "" if it was given none."""
+    """Return the estimates of a policy in a spec; "" if it has none."""
     if estimates := policy.get("estimates"):
         return str(estimates)
     error = (policy.get("params") or {}).get("estimate_error")
@@ -129,7 +129,7 @@ def qualities(given: str | Iterable[str]) -> list[str]:
     return found
 
 
-def told_of(chosen: ChosenPolicy, given: Sequence[str]) -> Sequence[str]:
+def used_by(chosen: ChosenPolicy, given: Sequence[str]) -> Sequence[str]:
     """Return the estimates with which a policy runs: only the first if it reads no durations."""
     return given if reads_durations(chosen) else given[:1]
 
@@ -144,7 +144,7 @@ def to_core(
     estimates : str
         The option, checked.
     default_s : float
-        Seconds for a job of which nothing is known.
+        Seconds for a job without an estimate.
     trace : Trace
         The jobs.
 

@@ -92,7 +92,7 @@ def carry_out(
     progress: bool | Progress | Total = False,
     in_order: bool = False,
 ) -> Iterator[Outcome]:
-    """Carry out runs and yield what became of each, as it is done or in their order.
+    """Carry out runs and yield the outcome of each, as it finishes or in order.
 
     Policies of the registry run in threads, those in Python in processes: they hold the
     interpreter, runs at once would share the state of one object, and one that ends its process
@@ -288,7 +288,7 @@ class Worlds:
         return self.world(run.spec).watch(run, jobs, progress)
 
     def check(self, run: Run) -> None:
-        """Refuse what `run` would refuse before its first event; costs no more than a start."""
+        """Refuse a run that `run` would refuse before its first event; as cheap as a start."""
         self.world(run.spec).check(run)
 
     def world(self, spec: RunSpec) -> World:
@@ -420,7 +420,7 @@ class World:
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
 
     def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> Facts:
-        """Return what a result says of a run beside its spec, as far as it is known before."""
+        """Return the facts about a run that are known before it and are not in its spec."""
         from gangline.runs import estimates
 
         notes = {
@@ -471,7 +471,7 @@ class World:
     def arguments(
         self, chosen: ChosenPolicy, options: CheckedOptions, watch: Sequence[int] = ()
     ) -> Arguments:
-        """Return what the core is given."""
+        """Return the arguments for the core."""
         from gangline.runs import estimates
         from gangline.runs.arrival_window import require_jobs
         from gangline.runs.elastic import check_ranges
@@ -533,7 +533,7 @@ class _NamingJobs:
 
 
 def _knowledge(chosen: str | Policy) -> str:
-    """Return what the policy may know of the work left: "online" or "remaining"."""
+    """Return the policy's knowledge of the remaining work: "online" or "remaining"."""
     if not isinstance(chosen, str):
         return chosen.knowledge
     return "remaining" if chosen == PLANS else _known()[chosen]
@@ -548,7 +548,7 @@ def _known() -> dict[str, str]:
 
 @cache
 def is_elastic(policy: str) -> bool:
-    """Whether a policy of the registry changes the GPUs and batches of elastic jobs."""
+    """Return whether a policy of the registry changes the GPUs and batches of elastic jobs."""
     from gangline import _core
 
     return any(e["name"] == policy and e["family"] == "elastic" for e in _core.registry())

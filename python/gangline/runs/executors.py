@@ -58,7 +58,7 @@ def cores() -> int:
 
 
 def check_workers(workers: int | None) -> int:
-    """Return how many runs go at once; None = one per core.
+    """Return the number of concurrent runs; None = one per core.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def in_threads(
     *,
     in_order: bool = False,
 ) -> Iterator[R]:
-    """Yield `work(task, report)` of each task as it is done.
+    """Yield `work(task, report)` of each task as it finishes.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class _Process:
     def ask(
         self, work: Callable[..., object], given: tuple[object, ...], report: Report | None
     ) -> tuple[Any, BaseException | None]:
-        """Return what `work(*given)` returned or raised there.
+        """Return the result of `work(*given)`, or its exception.
 
         Raises
         ------
@@ -331,7 +331,7 @@ def in_dask(
     lost: Callable[[T, ProcessDied], R],
     address: str | None = None,
 ) -> Iterator[R]:
-    """Yield `work(task)` of each task as it is done on a Dask cluster.
+    """Yield `work(task)` of each task as it finishes on a Dask cluster.
 
     Parameters
     ----------

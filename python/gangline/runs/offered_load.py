@@ -121,7 +121,7 @@ class OfferedLoad:
 
     @property
     def is_over(self) -> bool:
-        """Whether the load is above 1 and jobs have to wait for lack of GPUs."""
+        """Return whether the load is above 1 and jobs have to wait for lack of GPUs."""
         return self.exceeds and not self.is_light
 
     @property
@@ -137,17 +137,17 @@ class OfferedLoad:
 
     @property
     def exceeds(self) -> bool:
-        """Whether the load is above 1."""
+        """Return whether the load is above 1."""
         return self.load is not None and self.load >= _OVER
 
     @property
     def is_light(self) -> bool:
-        """Whether all jobs together never ask for more GPUs than there are."""
+        """Return whether all jobs together never ask for more GPUs than there are."""
         return self.peak_share is not None and self.peak_share <= 1.0
 
     @property
     def is_uneven(self) -> bool:
-        """Whether the largest jobs hold far more than their part of the work."""
+        """Return whether the largest jobs hold far more than their part of the work."""
         fair = self.largest_jobs / self.jobs if self.jobs else 1.0
         return self.largest_share >= max(_LARGEST_SHARE, _LARGEST_EXCESS * fair)
 
@@ -185,7 +185,7 @@ class OfferedLoad:
         return formatting.times(self.load)
 
     def in_words(self) -> str:
-        """Return what the load means for the results, in one to three sentences."""
+        """Return the consequences of the load for the results, in one to three sentences."""
         sentences = [self._level()]
         if self.load is not None:
             sentences += [self._types(), self._largest()]
@@ -260,7 +260,7 @@ def suggestion(window: Window | None) -> str:
 
 
 def steady_window(loads: Sequence[OfferedLoad]) -> Window | None:
-    """Return what the windows of several draws have in common; None if a draw has none."""
+    """Return the intersection of the windows of several draws; None if a draw has none."""
     windows = [load.steady_window for load in loads]
     known = [window for window in windows if window is not None]
     if len(known) < max(len(windows), 1):
@@ -295,7 +295,7 @@ def shown(loads: Sequence[OfferedLoad]) -> str:
 
 
 def in_words(loads: Sequence[OfferedLoad]) -> str:
-    """Return what the load of one trace, or of several draws, means for the results."""
+    """Return the consequences of the load of one trace, or of several draws."""
     if not loads:
         return ""
     if all(load == loads[0] for load in loads):
@@ -414,7 +414,7 @@ def load_of(
     *,
     window: tuple[float, float] | None = None,
 ) -> OfferedLoad:
-    """Return what `offered_load` does, for a cluster and jobs whose form for the core is there."""
+    """Return the offered load for a cluster and jobs that are already converted for the core."""
     import numpy as np
 
     if window is not None and not 0.0 <= window[0] < window[1] < math.inf:

@@ -229,7 +229,7 @@ def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
 
 
 def resolved_sharing(sharing: Sharing, pairs: Pairs | None) -> dict[str, Any]:
-    """Return what a run took of the sharing table, defaults included; pairs by their digest."""
+    """Return the sharing options of a run, including defaults; pairs by their digest."""
     keys = ["interference", "xi", "gang_xi", "memory_fixed_fraction", "acc_cost"]
     if sharing.max_share is not None:
         keys.insert(0, "max_share")

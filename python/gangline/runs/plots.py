@@ -343,7 +343,7 @@ def new_figure() -> tuple[Figure, Axes]:
 
 
 def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
-    """Return what a notebook shows, at half its size in pixels: sharp on fine screens."""
+    """Return the image for a notebook at half its pixel size, which is sharp on fine screens."""
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=200)
     wide, high = (round(100 * inches) for inches in figure.get_size_inches())

@@ -47,7 +47,7 @@ class Lack(NamedTuple):
     remedy: str
 
     def sentence(self) -> str:
-        """Say what is missing, what that means, and what mends it."""
+        """Describe the missing fact, its consequence and its remedy."""
         names = listed(self.policies)
         if not self.mechanism:
             return f"{names} cannot run here: {self.what}; {self.remedy}"
@@ -69,7 +69,7 @@ def lacks(
     *,
     drops: bool = False,
 ) -> list[Lack]:
-    """Return what a world lacks for some policies, one entry per mechanism.
+    """Return the premises that a world lacks for some policies, one entry per mechanism.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def require(given: Iterable[Lack]) -> None:
 
 
 def reminder(given: Sequence[Lack]) -> str:
-    """Say in one sentence which mechanisms were off; "" if none was."""
+    """Return one sentence on the mechanisms that were off; "" if none was."""
     off = [lack for lack in given if lack.mechanism]
     if not off:
         return ""
@@ -149,7 +149,7 @@ def _declared() -> dict[str, list[dict[str, Any]]]:
 
 
 def premises(chosen: ChosenPolicy) -> list[dict[str, Any]]:
-    """Return what a policy with these parameters builds on: fact and mechanism of each."""
+    """Return the premises of a policy with these parameters: fact and mechanism of each."""
     if not isinstance(chosen.policy, str):
         return []
     return [

@@ -195,7 +195,7 @@ class Result:
 
     @property
     def has_segments(self) -> bool:
-        """Whether the run kept its segments."""
+        """Return whether the run kept its segments."""
         return self._segments is not None
 
     def explain(self, job: str | int, *, progress: bool | Progress = False) -> Explanation:

@@ -243,7 +243,7 @@ def _keep(folder: Path, words: str) -> NoReturn:
 
 
 def stamp(path: Path) -> tuple[int, int, int]:
-    """Return what tells whether a file has been replaced or changed since."""
+    """Return a key that changes if a file is replaced or changed."""
     state = path.stat()
     return state.st_ino, state.st_size, state.st_mtime_ns
 
@@ -288,7 +288,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a file; an error if that cannot be told now, as without rights."""
+    """Return whether it is a file; an error if that cannot be told now, as without rights."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:

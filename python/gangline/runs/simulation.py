@@ -130,7 +130,7 @@ class Simulation:
 
     @property
     def is_due(self) -> bool:
-        """Whether a decision is due."""
+        """Return whether a decision is due."""
         return self._core.is_due
 
     @property

@@ -187,7 +187,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self
 
     def versions_then_and_now(self) -> dict[str, tuple[str, str]]:
-        """Return what has another version now than in the spec: name to both versions."""
+        """Return the components with a version other than in the spec: name to both versions."""
         from gangline import _core
 
         now = {"gangline": _core.__version__, **versions()}

@@ -77,7 +77,7 @@ class Store:
         return self.runs / digest
 
     def has(self, digest: str) -> bool:
-        """Whether the result is there and whole, with tables if these are saved.
+        """Return whether the result is there and whole, with tables if these are saved.
 
         A damaged one is removed.
 

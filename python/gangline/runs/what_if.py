@@ -151,7 +151,7 @@ class WhatIf:
         return finite({**data, "rows": [asdict(row) for row in self.rows]})  # type: ignore[no-any-return]
 
     def title(self) -> str:
-        """Return what stands above the table."""
+        """Return the title of the table."""
         return f"What if? Job {self.job_id}, under {self.policy} as it was"
 
     def __str__(self) -> str:
@@ -190,7 +190,7 @@ def _with_change(now: float, before: float, *, is_base: bool) -> str:
 
 
 def parse(text: str, flag: str = "--what-if") -> Change:
-    """Read a change as it is typed.
+    """Read a change in the form that users type.
 
     Examples
     --------
@@ -422,7 +422,7 @@ class _Columns:
         del self._jct[jobs["job_id"][row].as_py()]
 
     def alternative(self, change: str, before: _Columns) -> Alternative:
-        """Return what became of the job here, and of the others that finished here and before."""
+        """Return the times of the job here, and those of jobs that finished in both runs."""
         others = [
             (jct, before._jct[name])
             for name, jct in self._jct.items()
@@ -445,7 +445,7 @@ class _Columns:
 def _notes(
     changes: Sequence[Change], trace: Trace, place: int, rows: Sequence[Alternative]
 ) -> list[str]:
-    """Return what was assumed, and what the table does not show."""
+    """Return the assumptions, and what the table does not show."""
     notes = []
     if any("gpus" in change for change in changes):
         notes.append(

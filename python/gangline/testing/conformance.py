@@ -297,7 +297,7 @@ def _parts(world: WorldLike) -> tuple[ClusterLike, TraceLike, Mapping[str, Any]]
 
 
 def _unfinished(result: Result) -> str:
-    """Say which jobs a run that was stopped had not done."""
+    """Return the unfinished jobs of a stopped run, in words."""
     jobs, status = result.jobs["job_id"].to_pylist(), result.jobs["status"].to_pylist()
     left = [job for job, how in zip(jobs, status, strict=True) if how == "unfinished"]
     names = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")

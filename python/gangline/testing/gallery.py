@@ -54,11 +54,11 @@ class Sound(Policy):
         return waiting
 
     def may_start(self, job: int, gpus: int, view: View) -> bool:  # noqa: ARG002
-        """Whether a job that fits starts."""
+        """Return whether a job that fits starts."""
         return True
 
     def is_done(self, view: View, plan: Plan) -> bool:  # noqa: ARG002
-        """Whether no further job starts in this decision."""
+        """Return whether no further job starts in this decision."""
         return False
 
 
@@ -106,7 +106,7 @@ class OneAtATime(Sound):
     """Runs one job at a time."""
 
     def is_done(self, view: View, plan: Plan) -> bool:
-        """Whether some job runs."""
+        """Return whether some job runs."""
         return bool(len(view.running("job")) or plan.actions)
 
 

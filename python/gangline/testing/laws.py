@@ -99,11 +99,11 @@ class Law:
         return dataclasses.replace(self, bound=bound)
 
     def applies(self, evidence: Evidence) -> bool:
-        """Whether the law says anything about this world."""
+        """Return whether the law says anything about this world."""
         return evidence.is_plain or not self.needs_plain
 
     def broken(self, evidence: Evidence) -> str | None:
-        """Return what breaks the law in a run, None if nothing does."""
+        """Return the violation of the law in a run, or None."""
         if not self.applies(evidence):
             return None
         amount, words = self.measure(evidence)
@@ -153,7 +153,7 @@ class Evidence:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether only time and GPUs count."""
+        """Return whether only time and GPUs count."""
         keys = self.cluster.to_dict()
         tables = ("network", "failures", "capacity", "throughput", "iter_time", "elastic")
         columns = ("gpu_types", "memory_gb", "iterations", "min_gpus", "max_gpus")

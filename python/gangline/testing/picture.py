@@ -99,7 +99,7 @@ def _count(number: int, what: str) -> str:
 
 
 def headline(world: World, error: BaseException) -> str:
-    """Return how large the world is, and what goes wrong there."""
+    """Return the size of the world and its failures, in words."""
     gpus = _sizes(world)
     size = ", ".join(
         [_count(len(world.jobs), "job"), _count(len(gpus), "server"), _count(sum(gpus), "GPU")]
@@ -115,7 +115,7 @@ def headline(world: World, error: BaseException) -> str:
 
 
 def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) -> str:
-    """Draw who held which GPU, and who waited, in text.
+    """Draw in text which job held each GPU, and which jobs waited.
 
     Parameters
     ----------

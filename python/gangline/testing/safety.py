@@ -198,7 +198,7 @@ def _broken_by(
 def claims_broken(
     result: Result, cluster: Cluster, trace: Trace, rule: str, *, max_share: int | None = None
 ) -> str | None:
-    """Return what breaks a rule that a policy may claim, "work-conserving" or "idle"; else None."""
+    """Return the violation of a claimed rule, "work-conserving" or "idle", or None."""
     is_idle = rule == "idle"
     found = _broken_by(
         result,

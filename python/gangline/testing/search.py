@@ -89,7 +89,7 @@ def smallest(
 
 
 def _kind(error: Exception) -> tuple[object, ...]:
-    """Return what two failures have in common that are the same mistake."""
+    """Return a key that is equal for two failures with the same cause."""
     law = error.law if isinstance(error, LawBroken) else None
     return type(error), law, getattr(error, "rule", None)
 

@@ -71,7 +71,7 @@ _OF_PLACES = ("network", "levels", "sharing", "throughput")
 
 
 def _one_in(draw: st.DrawFn, count: int) -> bool:
-    """Draw what is seldom true, and shrinks to false."""
+    """Draw a flag that is seldom true and shrinks to false."""
     return draw(st.integers(0, count - 1)) == count - 1
 
 
@@ -330,7 +330,7 @@ def _throughputs(
 
 @st.composite
 def _networks(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw links and models: a preset as it is, one that is changed, or links of every tier."""
+    """Draw links and models: an unchanged preset, a changed one, or links of every tier."""
     model = {"compute_s": 0.1, "grad_bytes": 1.4e9, "buckets": 25}
     models = {
         "vgg16": model | {"last_bytes": 56e6, "skew": 0.7},

@@ -140,14 +140,14 @@ def _by_first_bytes(head: bytes) -> str | None:
 
 
 def _is_nodes(text: bytes) -> bool:
-    """Whether these objects of Kubernetes are nodes alone, as far as can be seen."""
+    """Return whether these objects of Kubernetes are nodes alone, as far as can be seen."""
     return b'"Node"' in text and not any(
         f'"{kind}"'.encode() in text for kind in ("Workload", "Job", "PodGroup", "Pod")
     )
 
 
 def _is_swf(text: bytes) -> bool:
-    """Whether every whole line has the 18 numbers of a job, whatever follows them."""
+    """Return whether every whole line has the 18 numbers of a job, whatever follows them."""
     whole, _, rest = text.rpartition(b"\n")
     lines = [line.split()[:SWF_FIELDS] for line in (whole or rest).splitlines() if line.strip()]
     return all(

@@ -148,7 +148,7 @@ def _content(trace: Trace, path: Path, name: str, options: WriteOptions) -> byte
 
 
 def _is_native(path: Path, name: str) -> bool:
-    """Whether the file is in one of the forms that can carry a seal."""
+    """Return whether the file is in one of the forms that can carry a seal."""
     return name == "native" and path.suffix in _SEALS
 
 

@@ -50,7 +50,7 @@ BAD = [
         "network.oversubscription",
         "uplink_bw",
     ),
-    ({"preset": "ideal", "rack": LINK}, "network.preset", "no links beside it"),
+    ({"preset": "ideal", "rack": LINK}, "network.preset", "no links: this preset has none"),
     ({"kind": "levels", "preset": "dally-2024"}, "network.kind", "alphabeta"),
     ({"kind": "levels"}, "network.levels", "exactly where"),
     ({"kind": "none", "levels": {"*": [1, 1, 1]}}, "network.levels", "exactly where"),

@@ -70,7 +70,7 @@ class Audit:
 
     @property
     def ok(self) -> bool:
-        """Whether no rule is broken, and every required rule was looked at."""
+        """Return whether no rule is broken, and every required rule was looked at."""
         return not self.counts and not self.unmet
 
     def to_dict(self) -> dict[str, Json]:

@@ -121,12 +121,12 @@ class Findings:
 
     @property
     def checked(self) -> list[str]:
-        """Rules that were looked at."""
+        """Rules that were checked."""
         return [rule for rule in RULES if rule in self._checked]
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Rules that were not looked at, and what is missing."""
+        """Rules that were not checked, and the missing data."""
         missing = {**_NEEDS, **self._skipped}
         return {
             rule: missing.get(rule, "rows that can be used")
@@ -135,11 +135,11 @@ class Findings:
         }
 
     def skip(self, rule: str, missing: str) -> None:
-        """Note that a rule cannot be looked at."""
+        """Record that a rule cannot be checked."""
         self._skipped.setdefault(rule, missing)
 
     def note(self, text: str) -> None:
-        """Say what was assumed, or what findings may mean; each once."""
+        """Add notes on assumptions or possible meanings of findings, each once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -148,7 +148,7 @@ class Findings:
         self._checked.add(rule)
 
     def withdraw(self, rule: str, missing: str) -> None:
-        """Note that a rule was looked at in a small part only, which is not to have checked it."""
+        """Record that only a part of a rule could be tested, so it does not count as checked."""
         self._checked.discard(rule)
         self.skip(rule, missing)
 

@@ -101,14 +101,14 @@ class Columns:
         return len(self.ids)
 
     def has(self, name: str) -> bool:
-        """Whether a numeric column is there."""
+        """Return whether a numeric column is there."""
         return name in self.numbers
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
         return self.numbers[name]
 
     def fates(self, name: str) -> Fates | None:
-        """Return what a column of words says became of each row; None if it is not there."""
+        """Return the state of each row from a column of words; None if there is no such column."""
         return fates(self.words[name]) if name in self.words else None
 
 
@@ -173,7 +173,7 @@ def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
 
 
 def jobs_per_gpu(result: Result | None, given: int | None) -> int:
-    """Return how many jobs may be on one GPU: as given, else as the result says."""
+    """Return the maximum number of jobs on one GPU: as given, else that of the result."""
     if given is not None:
         return given
     # the summary has this key in runs of policies that share GPUs, and in no others
@@ -261,7 +261,7 @@ def _is_path(value: object) -> bool:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A table as it is, with where it came from; `text` if it was delimited text."""
+    """An unchanged table with its origin; `text` if it was delimited text."""
 
     path: str
     table: pa.Table
@@ -320,7 +320,7 @@ def _columns(loaded: _Loaded, mapping: Mapping[str, str]) -> Columns:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a table came from, for messages.
+    """Origin of a table, for messages.
 
     Attributes
     ----------
@@ -397,7 +397,7 @@ def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
 
 
 def _separator(head: bytes) -> str:
-    """Return what separates the columns: of a header without commas, what else it has."""
+    """Return the delimiter of the columns, from a header that has no commas."""
     line = head.removeprefix(BOM).lstrip().split(b"\n", 1)[0]
     found = [mark for mark in _SEPARATORS if mark in line and b"," not in line]
     return found[0].decode() if found else ","

@@ -77,7 +77,7 @@ class _Rows(TableRows):
 
     @property
     def is_assumed(self) -> bool:
-        """Whether jobs are taken to have run in one piece because nothing tells."""
+        """Return whether jobs are assumed to have run without a break, for lack of data."""
         known = ("first_start_s", "queue_s", "preemptions")
         return not any(map(self.table.has, known)) and not bool(np.isnan(self.start).all())
 
@@ -287,7 +287,7 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
 
 
 def _why_not(rows: _Rows, least: Floats) -> str:
-    """Say what is missing where no job is known to have held its GPUs throughout."""
+    """Return the missing data if no job is known to have held its GPUs throughout."""
     if np.isnan(rows.start).all():
         return _STARTED
     return _HELD if np.isnan(least).all() else _UNBROKEN

@@ -77,7 +77,7 @@ class TableRows:
         self.findings.add(rule, self.name, bad, what, **(where | given))
 
     def skip(self, missing: str, *rules: str) -> None:
-        """Note that rules cannot be looked at."""
+        """Record that rules cannot be checked."""
         for rule in rules:
             self.findings.skip(rule, missing)
 
@@ -164,7 +164,7 @@ class Rows(TableRows):
 
     @cached_property
     def forked(self) -> Bools:
-        """Whether each job ever held another part than its first, or parts of another size."""
+        """Return whether each job ever held a part other than its first, or of another size."""
         found = np.full(self.world.jobs, self.world.forks)
         if self.part is not None:
             found[self.job[(self.part > 0) & (self.job >= 0)]] = True

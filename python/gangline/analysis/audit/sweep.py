@@ -67,7 +67,7 @@ class Sweep:
         self.time: Floats = times[order]
 
     def held(self, amount: Ints) -> Ints:
-        """Return how much is held after each event; `amount` is by row."""
+        """Return the amount held after each event; `amount` is given by row."""
         return np.cumsum(self.sign * amount[self.row])
 
     def differ(self, value: Ints) -> Bools:

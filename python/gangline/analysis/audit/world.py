@@ -61,7 +61,7 @@ class Run:
 
     @classmethod
     def of(cls, result: Result, *, claims_work_conserving: bool = False) -> Run:
-        """Take them from a result."""
+        """Return the known facts of a result."""
         return cls(
             timeline=result.timeline,
             summary=result.summary,
@@ -163,7 +163,7 @@ class World:
 
     @property
     def may_resize(self) -> bool:
-        """Whether jobs may change their size: some of them, or without a trace perhaps."""
+        """Return whether jobs may change their size; without a trace this is assumed."""
         if self.trace is None:
             return self.cluster.elastic is not None and not self.forks
         return self.elastic is not None
@@ -177,7 +177,7 @@ class World:
 
     @property
     def forks(self) -> bool:
-        """Whether parts have another size than the gang of their job."""
+        """Return whether parts have another size than the gang of their job."""
         return self.copy_gpus != "gang"
 
     def part_gpus(self, job: Ints, server: Ints) -> Ints:
@@ -246,7 +246,7 @@ class World:
 
     @cached_property
     def finished(self) -> Bools | None:
-        """Whether each job is done; None = nothing tells."""
+        """Return whether each job is done; None if unknown."""
         if self.listed is not None:
             codes, done = self.codes(self.listed), self.done_rows(self.listed)
             finished = np.zeros(self.jobs, dtype=np.bool_)
@@ -262,7 +262,7 @@ class World:
 
     @cached_property
     def is_open(self) -> Bools:
-        """Whether the jobs table calls each job running or waiting."""
+        """Return whether the jobs table calls each job running or waiting."""
         found = np.zeros(self.jobs, dtype=np.bool_)
         if self.listed is not None and self.status is not None:
             codes = self.codes(self.listed)
@@ -384,12 +384,12 @@ class World:
 
     @property
     def knows_jobs(self) -> bool:
-        """Whether a trace or a jobs table tells the jobs, and so their order."""
+        """Return whether a trace or a jobs table defines the jobs and their order."""
         return self.trace is not None or self.listed is not None
 
     @property
     def knows_overheads(self) -> bool:
-        """Whether a jobs table tells the time without progress."""
+        """Return whether a jobs table has the time without progress."""
         return self.listed is not None and self.listed.has("overhead_s")
 
     def ids_of(self, job: Ints) -> pa.Array:
@@ -423,7 +423,7 @@ class World:
 
     @property
     def knows_outages(self) -> bool:
-        """Whether the cluster lists all outages: drawn failures leave no table."""
+        """Return whether the cluster lists all outages: drawn failures leave no table."""
         failures = self.cluster.failures
         return failures is None or failures.mtbf_hours is None
 

@@ -90,7 +90,7 @@ def _axis(shown: Excerpt, base: float) -> str:
 
 
 def _shares(one: Bar, above: Sequence[Bar]) -> bool:
-    """Tell whether one of the jobs of the second lane lies over a bar."""
+    """Return whether one of the jobs of the second lane lies over a bar."""
     return any(
         bar.server == one.server
         and bar.slot < one.slot + one.slots

@@ -53,7 +53,7 @@ class _Axis(NamedTuple):
         return np.rint((values - low) / (high - low) * self.units).astype(np.int64)
 
     def part_of(self, value: float) -> float:
-        """Return where a value is, from 0 to 1."""
+        """Return the position of a value, from 0 to 1."""
         if self.is_log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)

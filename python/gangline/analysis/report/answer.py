@@ -34,7 +34,7 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?: \d+)?")  # with its value
 
 
 def on_top(runs: Sequence[Digest]) -> list[str]:
-    """Return what a reader must know before anything else, such as a load that is too light."""
+    """Return the caveats that come first, such as a load that is too light."""
     means = comparison.means(findings.rows(runs))
     load, _ = comparison.load_said(loads(runs), means)
     said = (load or comparison.waiting(means), _repeated(runs), *unlike.said(runs))
@@ -48,7 +48,7 @@ def loads(runs: Sequence[Digest]) -> list[OfferedLoad]:
 
 
 def is_repeated(runs: Sequence[Digest]) -> bool:
-    """Tell whether there are several seeds, and they change no run."""
+    """Return whether there are several seeds, and they change no run."""
     return bool(_repeated(runs))
 
 
@@ -106,7 +106,7 @@ def _result(row: Row) -> str:
 
 
 def _is_one_schedule(runs: Sequence[Digest]) -> bool:
-    """Tell whether all policies made the same run with every seed."""
+    """Return whether all policies made the same run with every seed."""
     by_seed: dict[tuple[int, int | None], set[str]] = {}
     for run in runs:
         by_seed.setdefault((run.seed, run.trace_seed), set()).add(
@@ -116,7 +116,7 @@ def _is_one_schedule(runs: Sequence[Digest]) -> bool:
 
 
 def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> str:
-    """Say how sure the lead over the best of the others is, if there are several seeds."""
+    """Return how certain the lead over the next best is, if there are several seeds."""
     first = best[0]["policy"]
     rival = others[0]["policy"] if others else first
     found = {row["policy"]: row for row in statistics.table(rows, baseline=rival)}

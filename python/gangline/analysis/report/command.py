@@ -125,7 +125,7 @@ def without_folders(value: Any, key: str = "") -> Any:
 
 
 def cluster_argument(cluster: Mapping[str, Any]) -> str:
-    """Return what names the cluster: a preset or `8x8xA100`; else the name of the file to write."""
+    """Return the name of the cluster: a preset, `8x8xA100`, or a file to write."""
     from gangline.cluster.description import Cluster
     from gangline.cluster.short_form import keys_of_text
 

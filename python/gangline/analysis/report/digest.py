@@ -513,7 +513,7 @@ def _reasons(
 
 
 def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]:
-    """Return what gangs the jobs had, and the fewest GPUs that each ran on or asks for."""
+    """Return the gang sizes of the jobs, and the fewest GPUs that each used or requests."""
     names, of_server = _types(result)
     if len(names) == 1 and not rows.part.any() and not result.spec["cluster"].get("elastic"):
         return None, None  # no page shows them, and all gangs are those that were asked for

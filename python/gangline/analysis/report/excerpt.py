@@ -123,7 +123,7 @@ def _runs(mask: int) -> list[tuple[int, int]]:
 
 
 def _is_taken(bars: Sequence[Bar], server: int, slot: int, at_s: float) -> bool:
-    """Tell whether another job is drawn in the first lane there."""
+    """Return whether another job is drawn in the first lane there."""
     return any(
         bar.server == server
         and bar.slot <= slot < bar.slot + bar.slots

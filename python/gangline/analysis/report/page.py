@@ -328,14 +328,14 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
 
 
 def _knows(policy: Mapping[str, Any]) -> str:
-    """Say what a policy knows of the durations of jobs."""
+    """Return the knowledge of a policy about durations, in words."""
     if estimates := given_to(policy):
         return f"estimates of durations: {estimates}"
     return _KNOWS.get(str(policy.get("knowledge")), "not recorded")
 
 
 def _counted(trace: Mapping[str, Any], *, dropped: bool) -> str:
-    """Say what the counters of a trace mean: those of jobs left out, or the others."""
+    """Return the meanings of a trace's counters: those of jobs left out, or the others."""
     counted = [(name, n) for name, n in trace["notes"].items() if (name in DROPPED) == dropped]
     meant = [(n, explain(name, trace["metadata"]).replace("`", "")) for name, n in counted]
     return "; ".join(f"{n:,}: {said}" for n, said in meant)
@@ -427,7 +427,7 @@ def _types(drawn: Sequence[Digest]) -> str:
 
 
 def _shapes(drawn: Sequence[Digest]) -> str:
-    """Tell of gangs over several GPU types and of copies; nothing without segments."""
+    """Return sentences on gangs over several GPU types and on copies; none without segments."""
     known = [run.shapes for run in drawn if run.shapes is not None]
     if not known:
         return ""
@@ -444,7 +444,7 @@ def _shapes(drawn: Sequence[Digest]) -> str:
 
 
 def _models(drawn: Sequence[Digest]) -> str:
-    """Say where each model ran, one table per run; or how to learn it."""
+    """Return a table per run of the GPUs of each model, or how to get it."""
     known = [run for run in drawn if run.model_times]
     if not known:
         lacks = "Which model ran on which type is known of runs with <code>--segments</code> only"
@@ -506,7 +506,7 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
 
 
 def _writable(value: Any, *, null: object = None) -> Any:
-    """Return what TOML can hold of a value; keys without a value are left out."""
+    """Return a value without the keys that TOML cannot store, which have no value."""
     if isinstance(value, dict):
         items = {str(key): _writable(item, null=null) for key, item in value.items()}
         return {key: item for key, item in items.items() if item is not None}

@@ -289,7 +289,7 @@ class _Facts:
         return self._names[job] + part
 
     def annotate(self, writer: _Writer, packet: Any, row: int) -> None:
-        """Add what the viewer shows when a slice is chosen."""
+        """Add the details that the viewer shows for a selected slice."""
         job = self._job[row]
         for key in _TEXTS:
             column = self._of_job.get(key)

@@ -197,7 +197,7 @@ def with_causes(stories: Sequence[Story], again: Again | None, log_hash: str) ->
 
 
 def sentences(story: Story) -> str:
-    """Tell what happened to a job.
+    """Return the story of a job.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def _waiting(story: Story) -> list[str]:
 
 
 def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
-    """Return how often the policy stopped a job, and of what kind those were that took its GPUs.
+    """Return how often the policy stopped a job, and the kinds of jobs that took its GPUs.
 
     Returns
     -------

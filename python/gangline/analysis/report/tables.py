@@ -121,7 +121,7 @@ def hours(value: float) -> str:
 
 
 def folded(title: str, content: str) -> str:
-    """Return what is there for those who ask; the title is safe already."""
+    """Return a collapsed section; the title is already safe."""
     return f"<details><summary>{title}</summary>{content}</details>"
 
 
@@ -294,7 +294,7 @@ def shapes(runs: Sequence[Digest]) -> Table:
 
 
 def _length_s(run: Digest, gpus: int) -> float:
-    """Return how long the run was: to its last finish, or to where it was stopped."""
+    """Return the length of the run: to its last finish, or to its stop."""
     used = _number(run.summary.get("gpu_utilization"))
     if run.spec.get("outcome") == "limit" and used and gpus:
         return sum(run.busy_gpu_s.values()) / (used * gpus)

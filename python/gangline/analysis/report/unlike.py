@@ -18,7 +18,7 @@ __all__ = ["said"]
 
 
 def said(runs: Sequence[Digest]) -> list[str]:
-    """Return what changes the meaning of a comparison, as sentences in HTML; "" for what does not.
+    """Return differences that affect a comparison, as sentences in HTML; "" if none does.
 
     Parameters
     ----------

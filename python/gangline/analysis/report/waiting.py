@@ -94,7 +94,7 @@ def waits(
     fewest: Ints | None = None,
     mixes_types: bool = False,
 ) -> Waits | None:
-    """Return why the jobs of a run waited; None if its tables do not say.
+    """Return why the jobs of a run waited; None if its tables lack the data.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _codes(free: Free, sizes: Ints, head: Ints, *, mixes_types: bool) -> npt.NDA
 
 
 def _head(time_s: Floats, arrival_s: Floats, start_s: Floats, gpus: Ints) -> Ints:
-    """Return what the first job of the queue asks for at each instant; 0 where there is none.
+    """Return the GPUs of the first job of the queue at each instant; 0 if there is none.
 
     The jobs are given in the order of their arrival.
     """

@@ -234,7 +234,7 @@ def _text(source: Source) -> str:
 
 
 def _hosts(rows: Rows, line: int, names: str) -> int:
-    """Return how many hosts `gpu[01-08,10],login1` are."""
+    """Return the number of hosts in a list such as `gpu[01-08,10],login1`."""
     total = 0
     for host in filter(None, _HOSTS.findall(names)):
         count = 1

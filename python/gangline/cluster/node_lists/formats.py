@@ -177,7 +177,7 @@ def _table(source: Source, found: ClusterFormat, options: FileOptions) -> Rows:
 
 
 def _separator(head: bytes) -> str:
-    """Return what separates the cells of the first line."""
+    """Return the delimiter of the first line."""
     line = head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace")
     found = next((mark for mark in (",", ";", "|", "\t") if mark in line), ",")
     return " " if found == "," and "," not in line and "GRES" in line.split() else found

@@ -25,5 +25,5 @@ NOTES: Mapping[str, str] = {
 
 
 def explain(name: str) -> str:
-    """Return what a counter means; its name if it is not ours."""
+    """Return the meaning of a counter; its name if it is unknown."""
     return NOTES.get(name, name.replace("_", " "))

@@ -209,7 +209,7 @@ class ThroughputTable:
         *,
         batch_size: int | None = None,
     ) -> float:
-        """As `find`, but what is unknown is a ClusterError that names it."""
+        """Like `find`, but an unknown entry raises a ClusterError that names it."""
         found = self.find(gpu_type, model, gpus, batch_size=batch_size, placement=placement)
         if found is None:
             raise self._unknown(gpu_type, model, gpus, placement)
@@ -267,7 +267,7 @@ class ThroughputTable:
     def ratio(
         self, gpu_type: str, model: str, gpus: int, *, batch_size: int | None = None
     ) -> float | None:
-        """Return what a gang keeps of its rate when spread over servers, in [0, 1].
+        """Return the locality factor of a gang spread over servers, in [0, 1].
 
         Ratios above 1 are measuring noise and are clipped (counted in `notes`); one GPU cannot be
         spread, so it keeps all. None where one of the two rates is unknown or the gang cannot run.
@@ -302,7 +302,7 @@ class ThroughputTable:
         return None if mirror is None else (mirror[1], mirror[0])
 
     def for_types(self, names: Sequence[str], *, path: str | None = None) -> ThroughputTable:
-        """Keep what concerns these GPU types, under these names.
+        """Return the entries of these GPU types, under these names.
 
         A type of the table belongs to the equal name; failing that, to the only name equal
         without regard to case.

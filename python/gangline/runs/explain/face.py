@@ -60,7 +60,7 @@ class Tables(Protocol):
 
     @property
     def has_segments(self) -> bool:
-        """Whether there is one."""
+        """Return whether there is one."""
 
     @property
     def policy(self) -> str:
@@ -127,7 +127,7 @@ def explain_rows(
 
 
 def _facts(result: Tables, row: int) -> dict[str, Any]:
-    """Return what the tables say of a job at once."""
+    """Return the facts about a job that its tables contain."""
     facts = {name: result.jobs[name][row].as_py() for name in result.jobs.column_names}
     return {
         "job_id": facts["job_id"],
@@ -174,7 +174,7 @@ def _repeated(
 
 
 def _rule(policy: Mapping[str, Any]) -> str:
-    """Return what one of our policies does, and the estimates that it was given."""
+    """Return the properties of a built-in policy, and its estimates."""
     from gangline.policies.registry import registry
     from gangline.runs.estimates import given_to
 
@@ -247,14 +247,14 @@ class _Story:
         )
 
     def _asked_for(self, reasons: Records) -> Records:
-        """Return what the policy said with what other jobs that held no GPUs ask for."""
+        """Return the causes, with the GPU requests of other jobs that held no GPUs."""
         at = np.flatnonzero((reasons["job"] >= 0) & (reasons["gpus"] < 0))
         reasons = reasons.copy()
         reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
         return reasons
 
     def _free(self, start_s: float, end_s: float) -> Free:
-        """Return what was free from the beginning of the first wait to the end of the last."""
+        """Return the free GPUs from the beginning of the first wait to the end of the last."""
         outages = [
             (server, down_s, up_s)
             for server, down_s, up_s in self._outages

@@ -58,7 +58,7 @@ class Free:
     servers: list[npt.NDArray[np.int32]] | None
 
     def for_gang(self, gang: int, types: Sequence[int], *, mixes_types: bool = False) -> ForGang:
-        """Return what is free for a gang that can use some of the types.
+        """Return the free GPUs for a gang that can use some of the types.
 
         Parameters
         ----------

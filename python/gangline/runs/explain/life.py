@@ -116,7 +116,7 @@ class Segments:
 
     @cached_property
     def is_alone(self) -> npt.NDArray[np.bool_]:
-        """Whether the job of each row shares none of its GPUs."""
+        """Return whether the job of each row shares none of its GPUs."""
         import pyarrow.compute as pc
 
         others = pc.binary_length(self.table["co_runner"].cast("string")).fill_null(0)
@@ -314,7 +314,7 @@ def ranges(low: Ints, high: Ints) -> Ints:
 
 
 def _goes_on(before: Run, after: Run) -> bool:
-    """Whether nothing but the rate changed between two stretches."""
+    """Return whether nothing but the rate changed between two stretches."""
     is_same = before.places == after.places and before.end_s == after.start_s
     return is_same and before.end == "retimed"
 

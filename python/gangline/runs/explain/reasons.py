@@ -50,7 +50,7 @@ class Reason(NamedTuple):
     ends_when_free: bool = False
 
     def names(self, place: str) -> bool:
-        """Whether the sentence has a place of that name."""
+        """Return whether the sentence has a place of that name."""
         return f"{{{place}}}" in self.sentence
 
 

@@ -1,4 +1,4 @@
-"""Records in columns, which become values only when they are looked at."""
+"""Records in columns, which are converted to values on access."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Down:
         self._gpus = np.cumsum([0, *(gpus for _, gpus in sorted(edges))])
 
     def most(self, start_s: Floats, end_s: Floats) -> Ints:
-        """Return how many were away at once, at most, in some spans."""
+        """Return the maximum number of servers down at once in each span."""
         return _over(np.maximum, self._gpus, *_within(self._times, start_s, end_s))
 
 
@@ -191,7 +191,7 @@ def stretches(
 
 
 def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
-    """Return what the policy said in some waits, and that it was not asked before."""
+    """Return the causes in some waits, including the time before the policy was asked."""
     if said is None:
         return _plain(begin_s, "", np.full(len(begin_s), math.inf))
     low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))

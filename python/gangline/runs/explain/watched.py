@@ -67,7 +67,7 @@ class Watched(NamedTuple):
 
     @classmethod
     def of(cls, output: _core.RunOutput) -> Watched:
-        """Take it out of the output of a run."""
+        """Read it from the output of a run."""
         capacity, usable, mixes, round_s = output.watched()
         columns = output.causes()
         declared = [Reason(*(one[name] for name in Reason._fields)) for one in columns["reasons"]]

@@ -54,7 +54,7 @@ def text(said: Facts) -> str:
 
 
 def headline(said: Facts) -> str:
-    """Return what became of the job."""
+    """Return a sentence on the outcome of the job."""
     job = f"Job {said.job_id} asked for {plural(said.gpus, 'GPU')}"
     if said.gpus_min < said.gpus:
         job += f" ({said.gpus_min} {'is' if said.gpus_min == 1 else 'are'} enough)"
@@ -81,7 +81,7 @@ def headline(said: Facts) -> str:
 
 
 def reasons(said: Facts) -> list[tuple[float, str]]:
-    """Return why it waited, each reason with how long; the longest first, all sum to the wait."""
+    """Return the reasons why it waited with their times, longest first; they sum to the wait."""
     if not said.waits:
         return []
     every = Rows.join([wait.stretches for wait in said.waits])
@@ -163,7 +163,7 @@ def _reason(said: Facts, same: Rows[Stretch]) -> str:
 
 
 def _lacks(reason: Reason, rows: Records) -> bool:
-    """Whether stretches of one group lack what the sentence of their reason names."""
+    """Return whether stretches of a group lack the facts that the sentence needs."""
     first = rows[0]
     return (
         (reason.names("free") and first["state"] == _TOO_FEW)
@@ -186,7 +186,7 @@ def _number(reason: Reason, rows: Records) -> str:
 
 
 def _own_words(said: Facts, same: Rows[Stretch]) -> str:
-    """Return what a policy in Python said, with the job that it named longest."""
+    """Return the text of a policy in Python, with the job that it named longest."""
     jobs, which = np.unique(same.columns["job"], return_inverse=True)
     longest = np.argmax(np.bincount(which, _lengths(same.columns)))
     named = same[np.flatnonzero(which == longest)]
@@ -340,7 +340,7 @@ def _end(said: Facts) -> float:
 
 
 def events(said: Facts) -> list[str]:
-    """Return what happened, in order; the middle of a long life is left out."""
+    """Return the events of the job in order, without the middle of a long life."""
     following = [*said.runs, None][1:]
     lines = [
         (run.start_s, 1, _ran(said, run, after))
@@ -397,7 +397,7 @@ def _some(names: list[str]) -> str:
 
 
 def losses(said: Facts) -> str:
-    """Return what it lost while it held GPUs."""
+    """Return the time that it lost while it held GPUs."""
     lost = said.lost
     parts = []
     if lost.get("overhead_s"):

@@ -41,7 +41,7 @@ class Advice(Facts):
     """
 
     def claims(self, folder: str = "advice") -> list[Claim]:
-        """Return what the numbers say, each with the command that checks it.
+        """Return the claims of the advice, each with the command that checks it.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Advice(Facts):
         return [*said, Claim("needs", self._needs(), "gangline policies")]
 
     def notes(self) -> list[str]:
-        """Say what the numbers cover and what was left out."""
+        """Return notes on the scope of the numbers and on omissions."""
         said = [self.parts.about()]
         if not self.calibration.rows:
             said.insert(0, f"Without a calibration the others are compared with {self.base}.")
@@ -204,7 +204,7 @@ class Advice(Facts):
         return f"{said} {_how_sure(best.difference)}".rstrip()
 
     def _plain(self, typed: Typed) -> list[Claim]:
-        """Say what the best scheduler asks for, and which is best without that."""
+        """Return the needs of the best scheduler, and which is best without them."""
         best = self._contender(self.best.policy)
         plain = {one.label for one in self.contenders if one.is_plain}
         if best.is_plain or not plain:
@@ -220,7 +220,7 @@ class Advice(Facts):
         return [Claim("plain", said, typed.compare(self.servers, sorted(plain)))]
 
     def _users(self, row: Option) -> str:
-        """Say how many users gain and lose; the table of users says who, and how much."""
+        """Return how many users gain and lose, and which ones most."""
         gain, lose = row.gain, row.lose
         verb = "waits" if len(lose) == 1 else "wait"
         said = (
@@ -289,7 +289,7 @@ class Advice(Facts):
         return f" That costs {abs(row.cost_per_month - now):,.0f} {word} a month."
 
     def _needs(self) -> str:
-        """Say what the schedulers have to know, and how well they know it here."""
+        """Return the knowledge that schedulers need, and how exact it is in the runs."""
         informed = [one.label for one in self.contenders if one.needs_run_times]
         if not informed:
             return "No contender needs to know how long jobs run."

@@ -53,7 +53,7 @@ class Likeness:
 
     @property
     def resembles(self) -> bool:
-        """Whether its waits have the order of the observed ones, and are about as long."""
+        """Return whether its waits have the order of the observed ones, and are about as long."""
         mean, rank = self.waits.wait_mean_s, self.waits.rank_correlation
         ratio = mean.simulated / mean.observed if mean.observed else 0.0
         is_near = 1.0 / _ALIKE_FACTOR <= ratio <= _ALIKE_FACTOR
@@ -94,12 +94,12 @@ class Calibration:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether hardly any job was observed to wait."""
+        """Return whether hardly any job was observed to wait."""
         best = self.best
         return best is not None and best.waits.waiting < _FEW * best.waits.jobs
 
     def sentences(self) -> list[str]:
-        """Say which policy the log resembles, and how sure that is."""
+        """Return which policy the log resembles, and how certain that is."""
         best = self.best
         if best is None:
             return [f"No policy can be calibrated: {self.why}."]
@@ -219,6 +219,6 @@ def _held(
 
 
 def _is_apart(losses: npt.NDArray[np.float64], best: npt.NDArray[np.float64], parts: Parts) -> bool:
-    """Whether a policy is clearly farther from the log than the best, over the parts."""
+    """Return whether a policy is clearly farther from the log than the best, over the parts."""
     low = parts.mean(losses - best).low
     return low is not None and low > 0.0

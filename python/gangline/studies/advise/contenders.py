@@ -1,4 +1,4 @@
-"""Policies that contend by default, and what each of them has to know."""
+"""Default contenders, and the knowledge that each of them needs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Contender(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it neither needs run times nor stops jobs."""
+        """Return whether it neither needs run times nor stops jobs."""
         return not self.needs_run_times and not self.stops_jobs
 
     def needs(self) -> str:
-        """Say what it needs, for a table."""
+        """Return its needs in words, for a table."""
         said = ["run times"] * self.needs_run_times + ["preemption"] * self.stops_jobs
         return ", ".join(said) or "nothing"
 
@@ -78,7 +78,7 @@ def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
 
 
 def contender(policy: ChosenPolicy) -> Contender:
-    """Return what a policy has to know and may do; one in Python says it itself."""
+    """Return the contender of a policy; a policy in Python declares its needs itself."""
     from gangline import _core
 
     if policy.own is not None:
@@ -92,12 +92,12 @@ def contender(policy: ChosenPolicy) -> Contender:
         policy,
         needs_run_times=entry.get("durations", _NO_CONDITION) != _NO_CONDITION
         or params.get("limit_factor", 0.0) > 0.0,  # `slurm`: limits made of durations
-        stops_jobs=stops_jobs and not _is_told_to_stop_none(policy),
+        stops_jobs=stops_jobs and not _stops_no_job(policy),
     )
 
 
-def _is_told_to_stop_none(policy: ChosenPolicy) -> bool:
-    """Tell whether the parameters of a policy that can stop jobs let it stop none."""
+def _stops_no_job(policy: ChosenPolicy) -> bool:
+    """Return whether the parameters keep a policy that can stop jobs from stopping any."""
     params: Mapping[str, Any] = policy.params
     match policy.policy:
         case "slurm":

@@ -1,4 +1,4 @@
-"""`advise`: reads a log, calibrates, and looks at schedulers and sizes."""
+"""`advise`: reads a log, calibrates, and compares schedulers and sizes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def advise(
     progress: bool = False,
     **options: Unpack[AdviseOptions],
 ) -> Advice:
-    """Say what other schedulers and other numbers of servers would do for the jobs of a log.
+    """Compare schedulers and numbers of servers for the jobs of a log.
 
     The calibration comes first: each policy is simulated, and its waits are compared with the
     observed ones. The policy that resembles the log most is the base. Every row says how much jobs
@@ -54,14 +54,14 @@ def advise(
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
-        The servers that there are, and the log.
+        The present servers, and the log.
     policies : iterable of policies, optional
-        Names, configurations or gangline.Policy objects, each once. Default: `easy`, `fifo`,
-        `fifo-skip`, `sjf`, `las` and `srtf`; `slurm` if the log has time limits, `kueue` if its
-        jobs differ in priority, and both where `params` has parameters of theirs.
+        Names, configurations or gangline.Policy objects, without duplicates. Default: `easy`,
+        `fifo`, `fifo-skip`, `sjf`, `las` and `srtf`; `slurm` if the log has time limits, `kueue`
+        if its jobs differ in priority, and both where `params` has parameters of theirs.
     servers : iterable of int, optional
-        Numbers of servers to look at besides those that there are; the blocks of the cluster grow
-        and shrink in proportion. Default: 75, 90, 125 and 150 % of them.
+        Numbers of servers to compare with the present number; the blocks of the cluster grow
+        and shrink in proportion. Default: 75, 90, 125 and 150 % of it.
     price : float or mapping of str to float, optional
         Price of a GPU-hour, of all types or by GPU type; default: as the cluster says.
     base : str, optional
@@ -72,9 +72,9 @@ def advise(
     tolerance_s : float
         As for `gangline.validate`: waits up to five times this are short in the calibration.
     workers : int, optional
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; default: one per core.
     progress : bool
-        Show how far the runs are.
+        Show the number of finished runs.
     **options
         restart_s and first_start_s, as for `gangline.simulate`.
 

@@ -40,7 +40,7 @@ class Claim:
     text : str
         The sentences.
     command : str
-        A `gangline` command; it is to be run where the folder of the advice is.
+        A `gangline` command, to be run next to the folder of the advice.
     """
 
     kind: str
@@ -55,11 +55,11 @@ class Facts:
     Attributes
     ----------
     cluster : Cluster
-        The servers that there are.
+        The present servers.
     trace : Trace
         The log.
     contenders : tuple of Contender
-        The policies that could be run, and what each needs.
+        The policies that could be run, and the needs of each.
     calibration : Calibration
         Policies that resemble the log.
     base : str
@@ -67,7 +67,7 @@ class Facts:
     options : tuple of Option
         A row per policy and number of servers.
     parts : Parts
-        The parts of the log from which intervals come.
+        The parts of the log on which intervals are based.
     user_column : str
         The column of the log that names users; "" if none does.
     prices : dict of str to float
@@ -113,17 +113,17 @@ class Facts:
 
     @property
     def servers(self) -> int:
-        """The number of servers that there are."""
+        """The present number of servers."""
         return self.cluster.servers_total
 
     @property
     def here(self) -> Option:
-        """The row of the base on the servers that there are."""
+        """The row of the base on the present servers."""
         return self[self.base, self.servers]
 
     @cached_property
     def best(self) -> Option:
-        """The row with the least mean wait on the servers that there are; see `least` on ties."""
+        """The row with the least mean wait on the present servers; see `least` on ties."""
         return self.least({one.label for one in self.contenders})
 
     def least(self, labels: set[str]) -> Option:

@@ -30,7 +30,7 @@ _LEAST_S, _LEAST_SHARE = 60.0, 0.05
 
 @dataclass(frozen=True)
 class Affected:
-    """A user, and how long the jobs of this user wait here and under the base.
+    """A user, with the waits of the user's jobs here and under the base.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Affected:
     jobs : int
         Jobs that finished in both runs.
     base_s, wait_s : float
-        Their mean wait under the base, on the servers that there are, and here.
+        Their mean wait under the base on the present servers, and here.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Affected:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the change is more than a minute and more than 5 %."""
+        """Return whether the change is more than a minute and more than 5 %."""
         most = max(self.base_s, self.wait_s)
         return abs(self.change_s) > max(_LEAST_S, _LEAST_SHARE * most)
 
@@ -88,7 +88,7 @@ class Option:
     preemptions : int
         Number of times a running job was stopped.
     difference : Estimate
-        Mean wait minus that under the base on the servers that there are, over the jobs that
+        Mean wait minus that under the base on the present servers, over the jobs that
         finished in both.
     users : tuple of Affected
         All users, by the change of the total wait of their jobs from the base: those who gain most
@@ -150,7 +150,7 @@ class Reference(NamedTuple):
 
 
 def outcome(result: Result, servers: int) -> Outcome:
-    """Keep the numbers of a run that the rows need."""
+    """Return the numbers of a run that the rows need."""
     wait = result.jobs["wait_s"].to_numpy().astype("float64")
     keys = ("wait_mean_s", "jct_mean_s", "preemptions", "finished", "dropped")
     every = dict[str, Any](result.summary)

@@ -65,7 +65,7 @@ class Parts:
 
     @property
     def has_intervals(self) -> bool:
-        """Whether jobs arrive in enough of the parts."""
+        """Return whether jobs arrive in enough of the parts."""
         import numpy as np
 
         return len(np.unique(self.codes)) >= LEAST_SEEDS

@@ -21,7 +21,7 @@ _MOST = 50  # ours: more sizes than a table is read for
 
 
 def default_sizes(servers: int) -> list[int]:
-    """Return the numbers of servers that are looked at: 75 to 150 % of those that there are.
+    """Return the default numbers of servers: 75 to 150 % of the present one.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def prices_of(cluster: Cluster, given: Mapping[str, float] | float | None) -> di
 
 
 def cost_per_month(cluster: Cluster, prices: Mapping[str, float]) -> float | None:
-    """Return what the GPUs of a cluster cost in a month; None where a type has no price."""
+    """Return the monthly cost of a cluster's GPUs; None if a type has no price."""
     counts = {name: count for name, count in cluster.gpus_by_type().items() if count}
     if not prices or not all(name in prices for name in counts):
         return None

@@ -343,7 +343,7 @@ def _ranked(
 
 
 def _measured(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return what else the runs of each policy tell."""
+    """Return further facts from the runs of each policy."""
     by_policy: dict[str, list[dict[str, Any]]] = {}
     for row in runs:
         by_policy.setdefault(row["policy"], []).append(row)

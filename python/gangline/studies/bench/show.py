@@ -69,7 +69,7 @@ def _groups(done: Bench) -> list[tuple[str, list[Row]]]:
 
 
 def cells(row: Row) -> list[str | float | None]:
-    """Return a row as it is shown; a policy whose runs failed has no place."""
+    """Return the cells of a row; a policy whose runs failed has no rank."""
     run_ms = None if row.get("run_s") is None else round(1000.0 * row["run_s"], 1)
     result = "now" if row.get("run", True) else "published"
     if row.get("failed"):
@@ -100,7 +100,7 @@ def answers(done: Bench) -> list[str]:
 
 
 def sentences(done: Bench) -> list[str]:
-    """Say what was run and how to read the tables."""
+    """Return sentences on the runs and on how to read the tables."""
     suite = done.suite
     part = "A small part of suite" if done.is_quick else "Suite"
     worlds, seeds = plural(len(done.worlds), "world"), plural(len(suite.seeds), "seed")

@@ -81,7 +81,7 @@ class Verified(NamedTuple):
     differences: list[str]
 
     def sentences(self) -> list[str]:
-        """Say whether the row holds."""
+        """Return in words whether the row is confirmed."""
         if self.differences:
             return [f"{self.name}: does not hold: {one}" for one in self.differences]
         return [f"{self.name}: holds: {self.runs} of {plural(self.of, 'run')} have the same events"]
@@ -232,7 +232,7 @@ def _verified(folder: Path, *, quick: bool, workers: int | None) -> Verified:
 def _numbers_that_differ(
     row: _Row, suite: Suite, knowledge: str, label: str, runs: Mapping[Cell, tuple[float, str]]
 ) -> list[str]:
-    """Return what the numbers of a row are not, by its own runs."""
+    """Return the differences between the numbers of a row and its own runs."""
     cells = [(world, seed) for world in suite.worlds() for seed in suite.seeds]
     if set(runs) != set(cells) or row.runs != len(cells):
         return [f"{RUNS}: expected the {len(cells)} runs of suite {row.suite}, got {len(runs)}"]

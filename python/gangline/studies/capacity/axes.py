@@ -72,7 +72,7 @@ class Servers:
         return window
 
     def given(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
-        """Return what has to be given for a window to be counted at a size."""
+        """Return the option with which a window is counted at a size."""
         return window
 
     def gpus(self, size: int) -> int:
@@ -138,7 +138,7 @@ class Load:
         return window[0] / self.shown(size), window[1] / self.shown(size)
 
     def given(self, size: int, window: Window) -> Window:
-        """Return what has to be given, on the clock of load 1, to count a window at a size."""
+        """Return the option, on the clock of load 1, with which a window is counted at a size."""
         begin, end = (round(second * self.shown(size), 9) for second in window)
         return begin, end
 

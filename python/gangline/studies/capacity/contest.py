@@ -66,7 +66,7 @@ class CapacityContest:
         return len(self.plans)
 
     def sentences(self) -> list[str]:
-        """Say which policy needs least, how sure that is, and what the numbers leave out."""
+        """Return which policy needs least, how certain that is, and the limits of the numbers."""
         first, best = self._first, self.best
         if not best:
             said = [f"{plan.policy}: {plan.sentences()[0]}" for plan in self.plans]
@@ -159,7 +159,7 @@ class CapacityContest:
         return any(plan.interval is not None for plan in self.plans)
 
     def _unkept(self) -> list[str]:
-        """Say which policies keep the targets with no size that was looked at."""
+        """Return the needs of the policies that are not the best."""
         none = [plan.policy for plan in self.plans if plan.answer is None]
         if not none:
             return []

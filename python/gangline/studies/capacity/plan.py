@@ -400,7 +400,7 @@ class _Question:
         save: str,
         series: Series,
     ) -> None:
-        """Take what runs and results need in addition to the size."""
+        """Store the settings of runs and results other than the size."""
         self.store, self.axis, self.targets = store, axis, targets
         self._workers, self._save, self._series = workers, save, series
 
@@ -440,7 +440,7 @@ class _Question:
 
     @property
     def are_restarts_free(self) -> bool:
-        """Whether a job that was preempted goes on at once."""
+        """Return whether a job that was preempted goes on at once."""
         return not any(one.restart_s or one.restart_by_model for one in self.options)
 
     @property
@@ -477,18 +477,18 @@ class _Evaluations:
         self.preempts = False
 
     def at(self, size: int) -> Point:
-        """Return what the runs of a size come to."""
+        """Return the results of the runs of a size."""
         if size not in self._known:
             self._known[size] = self._evaluate(size)
         return self._known[size]
 
     def points(self) -> tuple[Point, ...]:
-        """Return all sizes that were looked at, by what is varied."""
+        """Return all sizes that were tried, in order."""
         return tuple(sorted(self._known.values(), key=lambda point: point.size))
 
     @property
     def seeds_matter(self) -> bool:
-        """Whether the traces or some number differ between seeds."""
+        """Return whether the traces or some number differ between seeds."""
         if self.question.by_trace:
             return True
         each = [values for row in self._raw.values() for values in row.values()]

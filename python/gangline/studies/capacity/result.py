@@ -180,7 +180,7 @@ class CapacityPlan:
 
     @property
     def is_monotone(self) -> bool:
-        """Whether easier sizes do better in all runs of the search."""
+        """Return whether easier sizes do better in all runs of the search."""
         return not self.broken_beyond and not self.rises
 
     @property
@@ -194,7 +194,7 @@ class CapacityPlan:
         return next((one for one in self.points if one.size == self.answer), None)
 
     def sentences(self) -> list[str]:
-        """Say what was found, how sure it is, and what is not guaranteed."""
+        """Return the answer, its certainty, and its limits, in sentences."""
         kept = self.kept
         if self.point is None:
             said = [f"No {self._what} {self._allowed} keeps {kept}."]
@@ -306,7 +306,7 @@ class CapacityPlan:
         return formatting.listed([in_words(target) for target in self.targets])
 
     def _may_be(self, point: Point) -> bool:
-        """Whether the load allows a size to be the answer."""
+        """Return whether the load allows a size to be the answer."""
         return self.allow_overload or not point.is_overloaded
 
     @property
@@ -388,7 +388,7 @@ class CapacityPlan:
 
     @property
     def has_free_restarts(self) -> bool:
-        """Whether jobs were preempted, and each went on at once when it had GPUs again."""
+        """Return whether jobs were preempted, and each went on at once when it had GPUs again."""
         return self.preempts and self.are_restarts_free
 
     def _loaded(self) -> list[str]:
@@ -450,7 +450,7 @@ class CapacityPlan:
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
 
     def shape(self) -> list[str]:
-        """Say how sure it is that no better answer exists."""
+        """Return how certain it is that no better answer exists."""
         count = plural(len(self.points), "size")
         if self.answer is not None and self.is_exhaustive:
             every = [f"Every size was looked at, {count} in all: the answer is exact."]
@@ -475,7 +475,7 @@ class CapacityPlan:
 
     @property
     def is_bound_by_load(self) -> bool:
-        """Whether the load rules out every size that is harder than the answer."""
+        """Return whether the load rules out every size that is harder than the answer."""
         if self.point is None:
             return False
         harder = self._easier[: self._easier.index(self.point)]
@@ -498,7 +498,7 @@ class CapacityPlan:
 
 
 def free_restarts(policies: Sequence[str]) -> str:
-    """Say what the run assumes in favour of policies that preempt."""
+    """Return the assumptions that favour policies with preemption."""
     listed = formatting.listed(list(policies))
     return f"Preemption is free in these runs (restart_s is 0), which favours {listed}."
 

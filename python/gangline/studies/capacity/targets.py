@@ -45,7 +45,7 @@ class Target(NamedTuple):
     is_strict: bool = False
 
     def keeps(self, value: float) -> bool:
-        """Whether a value is within the bound; NaN is not."""
+        """Return whether a value is within the bound; NaN is not."""
         if value == self.bound:
             return not self.is_strict
         return value < self.bound if self.is_most else value > self.bound

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Arrivals", "Coming", "Estimates", "History", "Jobs", "Log", "history_of"]
 
 LEAST = 20
-"""Finished jobs below which a group says too little; our own choice."""
+"""Minimum number of finished jobs of a group; our own choice."""
 LATEST = 200
-"""The last finished jobs of a group that count: habits change; our own choice."""
+"""Number of last finished jobs of a group that count, because habits change; our own choice."""
 _LEAST_LEFT = 5  # ours: of a group, jobs that took longer than a running job has so far
 _LEAST_S = 1e-3  # ours: what is left of a running job, at least
 _GROUPS: tuple[tuple[str, ...], ...] = (
@@ -39,10 +39,10 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
     ("gpus",),
     (),
 )
-"""The groups that a job is compared with: the first that has enough finished jobs counts."""
+"""Groups of a job; the first with enough finished jobs is used."""
 
 LATER_MOST = 2_000
-"""Jobs that come later in one run, at most; our own choice."""
+"""Maximum number of later jobs in one run; our own choice."""
 
 Pools: TypeAlias = dict[tuple[Any, ...], "Floats"]
 
@@ -57,7 +57,7 @@ class Jobs(NamedTuple):
     limit_s : float64 array
         The time limit or the estimate of the user; NaN if there is none.
     elapsed_s : float64 array
-        Time that it has run.
+        Run time so far.
     """
 
     labels: dict[str, list[Any]]
@@ -85,7 +85,7 @@ class History(NamedTuple):
 
 
 class Coming(NamedTuple):
-    """Jobs that come later: rows of a trace, their arrivals from now, and their run times."""
+    """Later jobs: rows of a trace, arrivals relative to now, and run times."""
 
     trace: Trace
     rows: Ints
@@ -117,7 +117,7 @@ class Log(NamedTuple):
 
 
 class Arrivals:
-    """Jobs that come later: the arrivals of a log from a drawn point on, in a circle.
+    """Later jobs: the arrivals of a log from a random point on, in a circle.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Arrivals:
     rows : int64 array
         Jobs of the trace.
     run_s : float64 array
-        Their run times; NaN where each run draws one.
+        Run times; NaN where each run draws one.
     horizon_s : float
         Time for which jobs arrive.
     seed : int
@@ -258,7 +258,7 @@ class Estimates:
         """Return the run times of the first group in which enough jobs took longer than this."""
         if not pools:
             if np.isnan(limit):
-                message = "no finished job tells how long jobs without a limit take"
+                message = "no finished job can estimate the run times of jobs without a limit"
                 raise OptionError(f"history: {message}", field="history")
             pools = [np.asarray([limit])]
         left = [pool[np.searchsorted(pool, elapsed, "right") :] for pool in pools]

@@ -1,4 +1,4 @@
-"""Start times of waiting jobs: many runs of the queue as it is, each with other run times."""
+"""Start times of waiting jobs: many runs of the present queue, each with other run times."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def eta(
         As for `gangline.simulate`.
     queue : Trace, Arrow table, or str
         An export in which jobs wait or run, such as that of `sacct`, `squeue` or `kubectl get`; or
-        the log of finished jobs with their starts, of which `at` picks a moment.
+        the log of finished jobs with their starts, in which `at` selects a moment.
     policy : policy configuration, Policy, or str
         Scheduler of the queue; a name takes its parameters from `params`.
     at : float or str, optional
         The moment: seconds on the clock of the queue, a length of time such as "2d", or a date
-        YYYY-MM-DD HH:MM:SS. Default: the last instant of which the queue tells.
+        YYYY-MM-DD HH:MM:SS. Default: the last instant in the queue.
     history : Trace, Arrow table, or str, optional
         A log of finished jobs, in addition to those of the queue.
     estimate_error : float, optional
@@ -127,7 +127,7 @@ def eta(
     -----
     In each run the clock begins when the oldest running job started. The running jobs arrive when
     they started and find GPUs in that order. Those that wait arrive at the moment itself, in the
-    order of their submission. The GPUs that a running job really has are not looked at.
+    order of their submission. The GPUs that a running job really holds are ignored.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def _wrong(field: str, value: object, expected: str) -> OptionError:
 def _seen(
     logs: list[Log], rows: npt.NDArray[np.int64]
 ) -> tuple[Trace, npt.NDArray[np.int64], Floats]:
-    """Return the jobs that a log has seen arrive, and their run times; NaN of those still there."""
+    """Return the jobs that arrived in a log, and their run times; NaN for unfinished ones."""
     first = logs[0]
     if len(logs) > 1:
         return first.trace, first.rows, first.run_s
@@ -293,7 +293,7 @@ class _World:
     rows : int64 array
         Those that run by their start, then those that wait by arrival.
     elapsed_s : float64 array
-        For how long each has run.
+        Run time of each job so far.
     round_s : float, optional
         Where the policy decides at round boundaries only, the moment is one, and running jobs
         arrive at that before their start.
@@ -363,7 +363,7 @@ class _World:
 
 
 def _forecasts(now: Snapshot, starts: Floats, level: float, causes: list[Cause]) -> list[Forecast]:
-    """Return what the starts of all runs tell of each job."""
+    """Return the forecast of each job from its starts in all runs."""
     trace, count = now.trace, len(starts)
     ordered = np.sort(np.where(np.isnan(starts), np.inf, starts), axis=0)
     edge = max(edge_of(count, level), 1)

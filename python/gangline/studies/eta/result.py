@@ -71,7 +71,7 @@ class Forecast:
     user : str, optional
     gpus : int
     waited_s : float
-        For how long it has waited.
+        Waiting time so far.
     start_in_s : float
         From now to its start: the median of the runs; infinite if it never starts.
     from_in_s, to_in_s : float
@@ -131,7 +131,7 @@ class Eta:
     epoch : str
         Date of time 0 of that clock; empty if it has none.
     spread : Spread
-        Where the intervals come from.
+        Source of the intervals.
     forecasts : list of Forecast
         In the order of arrival.
     running : int
@@ -201,7 +201,7 @@ class Eta:
         return lines
 
     def title(self) -> str:
-        """Return what stands above the table."""
+        """Return the title of the table."""
         now = sum(not one.cause.name for one in self.forecasts)
         waiting = f"{plural(len(self), 'job')} {'waits' if len(self) == 1 else 'wait'}"
         return (
@@ -210,7 +210,7 @@ class Eta:
         )
 
     def sentences(self) -> list[str]:
-        """Return where the times come from, what was assumed, and what the reasons mean."""
+        """Return sentences on the source of the times, the assumptions and the reasons."""
         spread = self.spread
         facts = {
             "jobs": plural(spread.jobs, "finished job"),
@@ -218,7 +218,7 @@ class Eta:
         }
         found = [_SOURCES[spread.source].format(**facts)]
         if spread.source == "history" and spread.jobs < LEAST:
-            found.append(f"Fewer than {LEAST} finished jobs tell little: intervals are too narrow.")
+            found.append(f"Fewer than {LEAST} finished jobs are few: intervals are too narrow.")
         if spread.draws > 1:
             edge = edge_of(spread.draws, spread.level)
             which = (
@@ -318,7 +318,7 @@ def _in(time_s: float) -> str:
 
 
 def meanings() -> dict[str, str]:
-    """Return what reasons mean, by name: those of the policies, and those of tables."""
+    """Return the meanings of reasons by name: those of the policies and of the tables."""
     from gangline import _core
 
     declared = (reason for policy in _core.registry() for reason in policy["reasons"])

@@ -19,7 +19,7 @@ Table = tuple[str, list[str], list[list[str | float | None]]]
 
 
 def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return how the tables of claims are read."""
+    """Return sentences on how to read the tables of claims."""
     lines = []
     if any("times_better" in row for row in rows):
         has_ends = any(row.get("low") is not None for row in rows)

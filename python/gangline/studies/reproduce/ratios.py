@@ -142,7 +142,7 @@ def _logs(known: Runs, factor: Factor, against: str, world: Setting) -> tuple[fl
 
 
 def is_judged(ratio: Ratio) -> bool:
-    """Tell whether a claim is about this world."""
+    """Return whether a claim is about this world."""
     there = ratio.factor.clusters
     return ratio.setting is None or not there or ratio.setting.cluster in there
 

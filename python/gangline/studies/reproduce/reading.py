@@ -77,7 +77,7 @@ class Saving:
 
 
 def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
-    """Return what the hero saves against each other contender, by network and measure.
+    """Return the savings of the proposed policy against each contender, by network and measure.
 
     A world in which the other needs nothing (no time lost on a network without distance) has no
     share and is left out.
@@ -157,7 +157,7 @@ def published(claim: Claim) -> str:
 
 
 def sentences(study: Study, found: Sequence[Saving]) -> list[str]:
-    """Return what the numbers say next to the claims, for people."""
+    """Return sentences that compare the numbers with the claims."""
     lines = []
     if study.claims and not readings(study, found):
         lines.append(

@@ -238,7 +238,7 @@ class Reproduction:
         return f"What {self.study.hero} saves, in per cent of what the other needs", titles, cells
 
     def head(self) -> list[str]:
-        """Return what was run, and whether it is enough for verdicts."""
+        """Return the extent of the runs, and whether it is enough for verdicts."""
         worlds = len(self.study.settings(self.choice))
         seeds = len(self.choice.seeds)
         counts = f"{_count(worlds, 'world')}, {_count(seeds, 'seed')}"
@@ -251,7 +251,7 @@ class Reproduction:
         return lines
 
     def sentences(self) -> list[str]:
-        """Return what a reader has to know of the numbers."""
+        """Return notes on the numbers."""
         claims = self.claims
         lines = [*legend(claims), *sentences(self.study, savings(self.study, self.rows))]
         found = {ratio.factor for ratio in self.ratios}
@@ -540,7 +540,7 @@ def _check_out(folder: Path, runs: Iterable[Run]) -> None:
 
 
 def _place(run: Run) -> Path:
-    """Return where a run of a world is saved."""
+    """Return the folder of a run of a world."""
     world, _, label = _keys(run)
     return Path(world.folder, run_name(label, world.options.seed))
 
@@ -601,7 +601,7 @@ class _Total:
 
 
 def _is_told(policy: str) -> bool:
-    """Whether a policy knows how much work is left."""
+    """Return whether a policy knows the remaining work."""
     from gangline import _core
     from gangline.policies.registry import find
 

@@ -144,7 +144,7 @@ class Factor:
 
     @property
     def numbers(self) -> tuple[Json, ...]:
-        """Return what its ratios depend on: claims that share it differ in the factor alone."""
+        """Return the key of its ratios: claims with the same key differ only in the factor."""
         return self.measure, self.hero, self.against, self.more, self.clusters
 
 

@@ -24,7 +24,7 @@ _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
 
 def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
-    """Return what is lacking for runs, once for each mechanism; of several clusters each is named.
+    """Return the missing premises of runs, once per mechanism, with the names of several clusters.
 
     A policy is looked at once on each cluster, with the first draw of each trace. A trace is read
     only for policies that build on something.

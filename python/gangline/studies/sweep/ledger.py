@@ -45,7 +45,7 @@ class Ledger:
         self._count = self.new = 0
 
     def take(self, runs: Runs, store: Store) -> Iterator[RunSpec]:
-        """Take down the runs, and which are in the store; yield each spec, which is forgotten."""
+        """Record the runs, and which are in the store; yield each spec without keeping it."""
         seen: set[bytes] = set()
         for index in runs.order():
             spec = runs.spec(index)
@@ -60,7 +60,7 @@ class Ledger:
             yield spec
 
     def __len__(self) -> int:
-        """Return how many different runs there are."""
+        """Return the number of different runs."""
         return self._count
 
     def __iter__(self) -> Iterator[int]:
@@ -72,11 +72,11 @@ class Ledger:
         return self._digests[_WIDTH * index : _WIDTH * (index + 1)].hex()
 
     def state(self, index: int) -> State:
-        """Return what is known of a run."""
+        """Return the record of a run."""
         return State(self._states[index])
 
     def enter(self, outcome: Outcome) -> None:
-        """Take down what became of a run, which is known by its index."""
+        """Record the outcome of a run, given by its index."""
         index, error = outcome.run.keys, outcome.error
         assert isinstance(index, int), "runs of a sweep are known by their index"
         self._states[index] = State.FAILED if error else State.FINISHED

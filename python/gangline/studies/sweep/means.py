@@ -64,7 +64,7 @@ class Group:
 
     @property
     def is_over(self) -> bool:
-        """Whether some of the traces ask for more than the GPUs can do."""
+        """Return whether some of the traces ask for more than the GPUs can do."""
         return any(load.is_over for load in self.loads)
 
     @property
@@ -202,7 +202,7 @@ class Means:
 
 
 def measure_of(key: str) -> Measure:
-    """Return how a key of the summary is shown; other keys than those of tables have no direction.
+    """Return the format of a summary key; keys that are not in tables have no direction.
 
     Examples
     --------

@@ -216,7 +216,7 @@ class Plan:
         )
 
     def _make_world(self, keys: Keys) -> RunSpec:
-        """Return what is the same in all runs on the cluster of these keys."""
+        """Return the constant values of all runs on the cluster of these keys."""
         value: Any = keys["cluster"]
         is_derived = isinstance(value, Mapping) and "from" in value
         with self._naming("cluster"):
@@ -291,7 +291,7 @@ def drawn_trace(keys: Keys) -> str:
 
 
 def is_setting(key: str) -> bool:
-    """Tell whether a key changes policies alone: a parameter of one, or estimates."""
+    """Return whether a key changes policies alone: a parameter of one, or estimates."""
     return key == "estimates" or _part(key) == _SETTINGS
 
 
@@ -440,7 +440,7 @@ def _options(where: str, given: Any) -> dict[str, Any]:
 
 
 def _saved(where: str, given: Any, options: dict[str, Any]) -> str:
-    """Return what is saved of each run, and have segments made if they are saved."""
+    """Return the tables to save for each run; turn segments on if they are among them."""
     if given not in SAVED:
         raise _wrong(where, "save", f"one of {', '.join(SAVED)}", given)
     if given == "summary" and options.get("segments"):

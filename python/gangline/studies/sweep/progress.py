@@ -23,7 +23,7 @@ _EVERY_S = 10.0  # between two lines of a log
 def showing(
     progress: bool | Callable[[int, int, int], None], name: str, runs: int, done: int
 ) -> Iterator[Callable[[bool], None]]:
-    """Yield what is called after each run, with whether it failed.
+    """Yield a callback for the end of each run; its argument says whether the run failed.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Series:
     progress : bool
         Whether to show it.
     name : str
-        What is shown before the name of the present sweep.
+        Prefix of the names of the sweeps.
     """
 
     def __init__(self, progress: bool, name: str) -> None:
@@ -91,7 +91,7 @@ class Series:
 
 @contextmanager
 def _drawing(progress: bool, count: _Count) -> Iterator[Callable[[], None]]:
-    """Yield what draws a count: a bar on a terminal, a line in a notebook, else lines of a log."""
+    """Yield a function that draws a count: a bar on a terminal, a line in a notebook, or a log."""
     if not progress:
         yield lambda: None
     elif is_notebook():
@@ -137,7 +137,7 @@ class _Count:
         self._before += done
 
     def is_due(self) -> bool:
-        """Whether a line of a log is due: every ten seconds, and at an end that is known."""
+        """Return whether a line of a log is due: every ten seconds, and at an end that is known."""
         now = time.monotonic()
         is_last = not self.grows and self.done >= self.runs
         if now - self._last < _EVERY_S and not is_last:

@@ -48,12 +48,12 @@ _VALUES_TOLD = 8  # of a key, before its values are counted
 
 
 def _in_seeds(differences: Sequence[Difference | None]) -> bool:
-    """Whether a difference is taken in several seeds, which are counted."""
+    """Return whether a difference is taken in several seeds, which are counted."""
     return any(one.seeds > 1 for one in differences if one)
 
 
 def title(means: Means, measure: str) -> str:
-    """Return what a table of a measure is called."""
+    """Return the title of a table of a measure."""
     over = over_seeds(means)
     return f"{name_of(measure_of(measure))} by {listed(means.by)}{over and ','}{over}"
 
@@ -105,7 +105,7 @@ def cells(means: Means, measure: str) -> tuple[list[str], list[list[str]]]:
 
 
 def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
-    """Return what the signs of a table mean."""
+    """Return the meanings of the signs in a table."""
     lines = means.lines(measure)
     said = []
     if any(line.is_best for line in lines):
@@ -121,7 +121,7 @@ def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
 
 
 def sentences(means: Means) -> list[str]:
-    """Return what the numbers say, and what to know of them."""
+    """Return conclusions from the numbers, and notes on them."""
     first = means.measures[0]
     said = [*_best(means, first), *_loads(means)]
     failed = sum(group.failed for group in means.groups)
@@ -143,17 +143,17 @@ def sentences(means: Means) -> list[str]:
 
 
 def brief_form(measure: Measure) -> Form:
-    """Return how a measure is shown in narrow tables."""
+    """Return the format of a measure in narrow tables."""
     return brief if measure.form is duration else measure.form
 
 
 def name_of(measure: Measure) -> str:
-    """Return what a measure is called outside of narrow tables."""
+    """Return the name of a measure outside of narrow tables."""
     return _NAMES.get(measure.short, measure.short)
 
 
 def over_seeds(means: Means) -> str:
-    """Say how many seeds there are, if there are several."""
+    """Return the number of seeds in words, if there are several."""
     most = max((group.seeds for group in means.groups), default=0)
     return f" over {most} {_seed_word(means, most)}" if most > 1 else ""
 
@@ -169,7 +169,7 @@ def _seeds(line: Line) -> str:
 
 
 def has_intervals(lines: Sequence[Line]) -> bool:
-    """Tell whether some of the means have intervals."""
+    """Return whether some of the means have intervals."""
     return any(line.mean is not None and line.mean.low is not None for line in lines)
 
 
@@ -191,7 +191,7 @@ def _of_estimates(name: str, of: Sequence[Estimate | None], form: Form) -> Colum
 
 
 def _signed(form: Form) -> Form:
-    """Return how a difference is shown: with its sign, and of shares in percentage points."""
+    """Return a formatted difference: with its sign, and for shares in percentage points."""
 
     def show(value: float | None) -> str:
         if value is None:
@@ -204,7 +204,7 @@ def _signed(form: Form) -> Form:
 
 
 def _best(means: Means, measure: str) -> list[str]:
-    """Say which policies are the best, and where."""
+    """Return which policies are the best, and where."""
     how = measure_of(measure)
     best = {id(line.group) for line in means.lines(measure) if line.is_best}
     where: dict[tuple[str, ...], list[str]] = {}
@@ -279,7 +279,7 @@ def _load(means: Means, loads: Sequence[OfferedLoad]) -> str:
 
 
 def _same(means: Means) -> list[str]:
-    """Say so if there are several seeds and they change nothing."""
+    """Return a note if there are several seeds and they change nothing."""
     several = [group for group in means.groups if group.seeds > 1]
     kept = [list(values.values()) for group in several for values in group.values.values()]
     if not kept or any(len(set(values)) > 1 for values in kept):

@@ -77,7 +77,7 @@ class Summary(Means):
         }
 
     def sentences(self) -> list[str]:
-        """Return what the numbers say, and what to know of them."""
+        """Return conclusions from the numbers, and notes on them."""
         return sentences(self)
 
     def __repr__(self) -> str:
@@ -204,7 +204,7 @@ class _Loads:
 
 
 def _varies(table: pa.Table, key: str) -> bool:
-    """Tell whether a key has several values; the settings of other policies are none."""
+    """Return whether a key has several values; the settings of other policies are none."""
     return len(table[key].drop_null().unique()) > 1
 
 

@@ -117,7 +117,7 @@ def held(result: Result, trace: Trace) -> dict[str, Floats]:
 
 
 def _entry(policy: ChosenPolicy) -> dict[str, Any] | None:
-    """Return what the registry says of a policy; None for one in Python."""
+    """Return the registry entry of a policy; None for a policy in Python."""
     from gangline import _core
 
     return next((one for one in _core.registry() if one["name"] == policy.policy), None)

@@ -105,7 +105,7 @@ class Outcomes:
 def read_outcomes(
     table: TableLike, trace: Trace, mapping: Mapping[str, str] | None = None
 ) -> Outcomes:
-    """Read what became of the jobs of a trace.
+    """Read the observed outcomes of the jobs of a trace.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def read_outcomes(
 
 
 def outcomes_of(trace: Trace) -> Outcomes:
-    """Return what became of the jobs by the trace itself, such as `observed_start_s`.
+    """Return the observed outcomes in the trace itself, such as `observed_start_s`.
 
     Durations are taken as the times that the jobs really ran, as in every export of a scheduler.
 

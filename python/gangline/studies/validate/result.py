@@ -177,7 +177,7 @@ class PolicyValidation:
         return tables
 
     def sentences(self, tolerance_s: float) -> list[str]:
-        """Say in words what the numbers show."""
+        """Return sentences on the numbers."""
         said = []
         for layer, one in self.layers.items():
             mean, last = one.measures["jct_mean_s"], one.measures["jct_p99_s"]
@@ -308,7 +308,7 @@ class Validation:
         return [*(one.table() for one in self.policies), *bias]
 
     def sentences(self) -> list[str]:
-        """Say in words what the numbers show."""
+        """Return sentences on the numbers."""
         said = [line for one in self.policies for line in one.sentences(self.tolerance_s)]
         for layer, found in self.order().items():
             said.append(
@@ -393,7 +393,7 @@ def _gpu_time(seconds: float | None) -> str:
 
 
 def _starts(one: Agreement, tolerance_s: float) -> str:
-    """Say where the starts differ first."""
+    """Describe the first start that differs."""
     first: Departure | None = one.departure
     if not one.starts_known:
         return "starts are not compared, because it has none of the observed ones."

@@ -355,7 +355,7 @@ def _alike(names: list[str], inverse: npt.NDArray[np.float64]) -> list[tuple[str
 
 
 def _kinds(jobs: Trace) -> list[tuple[str, ...]]:
-    """Return what each job is, from the closest description to the widest."""
+    """Return descriptions of each job, from the narrowest to the widest."""
     if "model" not in jobs.columns:
         return [(ALL,)] * len(jobs)
     pairs = zip(jobs.column("model").to_pylist(), jobs.column("gpus").to_pylist(), strict=True)

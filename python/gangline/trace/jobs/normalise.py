@@ -511,7 +511,7 @@ def _identifiers(
 
 
 def surely_distinct(ids: Any) -> bool:
-    """Whether all texts are seen to be different; false leaves it open."""
+    """Return whether all texts are seen to be different; false leaves it open."""
     from gangline import _core
 
     _, offsets, data = ids.buffers()

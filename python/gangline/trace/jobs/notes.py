@@ -76,7 +76,7 @@ COUNTED: Mapping[str, str] = {
 
 
 def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:
-    """Return what a counter means; its name if it is not ours.
+    """Return the meaning of a counter; its name if it is unknown.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class _Items(msgspec.Struct):
 
 
 def is_export(head: bytes) -> bool:
-    """Whether these bytes begin as the output of `sacct --json` does."""
+    """Return whether these bytes begin as the output of `sacct --json` does."""
     keys = (b'"jobs"', b'"tres"', b'"elapsed"')
     return head.startswith(b"{") and all(key in head for key in keys)
 

@@ -82,7 +82,7 @@ class _Attempts:
 
     @property
     def last(self) -> npt.NDArray[np.bool_]:
-        """Whether each attempt is the last of its job."""
+        """Return whether each attempt is the last of its job."""
         return np.asarray(self.place == self.counts[self.job] - 1)
 
 

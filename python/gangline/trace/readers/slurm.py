@@ -187,7 +187,7 @@ def _open(source: Source, special: Special, notes: dict[str, int]) -> TextFile:
 
 
 def _has_trailing(head: bytes, separator: str, fields: int) -> bool:
-    """Whether lines end with a separator, as with `sacct --parsable`."""
+    """Return whether lines end with a separator, as with `sacct --parsable`."""
     line = head.lstrip().split(b"\n", 1)[0].rstrip(b"\r")
     return line.count(separator.encode()) == fields and line.endswith(separator.encode())
 

@@ -154,7 +154,7 @@ def _single_spaces(text: bytes) -> bytes:
 
 
 def _has_spare(text: bytes) -> bool:
-    """Whether a space is next to another, next to a line break, or at an end of the text."""
+    """Return whether a space is next to another, next to a line break, or at an end of the text."""
     if text.startswith(b" ") or text.endswith(b" "):
         return True
     data = np.frombuffer(text, dtype=np.uint8)

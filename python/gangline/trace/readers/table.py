@@ -513,6 +513,6 @@ def _blank_to_null(cells: Any) -> Any:
 
 
 def _has_zone(cells: Any) -> bool:
-    """Whether the first text of a column ends in an offset from UTC, as all then must."""
+    """Return whether the first text of a column ends in an offset from UTC, as all then must."""
     known = cells.drop_null()
     return bool(len(known)) and bool(re.search(r"(Z|[+-]\d\d(:?\d\d)?)$", known[0].as_py()[10:]))

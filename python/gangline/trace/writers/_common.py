@@ -118,7 +118,7 @@ def need(trace: Trace, column: Column, name: str) -> None:
 
 
 def has(trace: Trace, column: Column) -> bool:
-    """Whether at least one job has a value."""
+    """Return whether at least one job has a value."""
     if column not in trace.columns:
         return False
     return bool(trace.column(column).null_count < len(trace))
@@ -149,7 +149,7 @@ def joined_types(trace: Trace) -> list[str | None]:
 
 
 def are_numbers(values: list[str]) -> bool:
-    """Whether all are decimal numbers as a program would print them."""
+    """Return whether all are decimal numbers as a program would print them."""
     return all(_NUMBER.fullmatch(value) for value in values)
 
 
@@ -212,7 +212,7 @@ def csv_text(columns: Mapping[str, Any], *, delimiter: str = ",", header: bool =
 
 
 def _needs_quotes(table: pa.Table, delimiter: str) -> bool:
-    """Whether a text holds the delimiter, a quote or a line break."""
+    """Return whether a text holds the delimiter, a quote or a line break."""
     import pyarrow.compute as pc
 
     texts_ = [column for column in table.columns if pa.types.is_string(column.type)]

@@ -58,7 +58,7 @@ pub(crate) static OUTBID: Reason = Reason::new(
 
 /// Enough GPUs may be free, but the policy examined only some of the jobs, all of them before this one.
 pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
-    "not examined",
+    "not looked at",
     "the decision reached `scan_limit` before it reached this job",
     "{policy} did not examine it: it reached `scan_limit` jobs with a utility below the price of their GPUs",
 );
