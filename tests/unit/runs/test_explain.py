@@ -170,6 +170,26 @@ def test_jobs_of_slurm_wait_for_a_limit_for_their_turn_and_after_a_preemption() 
     assert {one.until_s for one in stopped.waits[0].stretches} == {121.0}
 
 
+def test_scattered_gpus_are_no_place_under_slurm_if_gangs_must_be_on_one_server() -> None:
+    """By hand: jobs 0 and 1 leave one GPU on each of two servers until 100.
+
+    Job 2 could only be on both servers. Job 3 has a place, which job 2 before it keeps from it.
+    """
+    lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    rows = {"arrival_s": [0.0, 0.0, 1.0, 2.0], "gpus": [3, 3, 2, 1]}
+    jobs = pa.table({**rows, "duration_s": [100.0, 300.0, 50.0, 10.0]})
+
+    def run(max_level: str) -> Any:
+        params = {"max_level": max_level, "backfill": False}
+        return gl.simulate(lab, jobs, "slurm", params=params)
+
+    strict = run("server")
+    assert spans(strict.explain(2)) == [(1.0, 100.0, "no place", None)]
+    assert spans(strict.explain(3)) == [(2.0, 100.0, "order", None)]
+    # a gang that may be scattered starts at once
+    assert run("network").jobs["first_start_s"].to_pylist() == [0.0, 0.0, 1.0, 51.0]
+
+
 @pytest.mark.parametrize(
     ("policy", "params"),
     [

@@ -159,7 +159,7 @@ class CapacityContest:
         return any(plan.interval is not None for plan in self.plans)
 
     def _unkept(self) -> list[str]:
-        """Return the needs of the policies that are not the best."""
+        """Say which policies keep the targets at none of the sizes tried."""
         none = [plan.policy for plan in self.plans if plan.answer is None]
         if not none:
             return []

@@ -5,7 +5,7 @@
 
 use crate::place::{Demand, PlacementParams, Placer, Skew};
 use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
-use gangline_model::{GpuSet, GpuTypeId, JobId};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -230,7 +230,32 @@ impl Places {
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// GPUs for a job of the class on one type, among those that are free in the draft.
+    /// Whether a job has a place now on one of the types, for questions outside a decision, which have no draft.
+    /// O(types), but O(servers) where the rule may refuse a gang although enough GPUs are free.
+    pub(crate) fn has_place(
+        &self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        types: &[GpuTypeId],
+    ) -> bool {
+        let of = self.class(job).demand;
+        let mut enough = types.iter().filter(|&&id| view.gpus_free(id) >= of.gpus);
+        if !self.rule().may_refuse() {
+            return enough.next().is_some();
+        }
+        let servers = || (0..view.cluster().servers().len()).map(ServerId::new);
+        let down = servers().filter(|&id| !view.is_up(id));
+        let mut free = FreeIndex::with_down(view.cluster(), down);
+        for server in servers().filter(|&id| view.is_up(id)) {
+            free.sync(server, view.free_mask(server));
+        }
+        let starts = view.starts(job);
+        let demand = Demand { job, starts, ..of };
+        let mut rule = self.rule().clone();
+        enough.any(|&id| rule.place(&mut free, id, &demand).is_some())
+    }
+
+    /// GPUs for a job of the class on one type, of those that are free on the draft.
     #[inline]
     pub fn place_on(
         &mut self,

@@ -759,8 +759,8 @@ impl Policy for Slurm {
         if self.limits.is_held(&profile.counts) {
             return Some(Cause::new(&LIMIT));
         }
-        let mut types = self.jobs.kinds[profile.kind].types.iter();
-        let is_enough = types.any(|&id| view.gpus_free(id) >= profile.gpus);
-        Some(Cause::new(if is_enough { &ORDER } else { &NO_PLACE }))
+        let types = &self.jobs.kinds[profile.kind].types;
+        let has_place = self.places.has_place(view, job, types);
+        Some(Cause::new(if has_place { &ORDER } else { &NO_PLACE }))
     }
 }
