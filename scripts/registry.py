@@ -388,7 +388,9 @@ def catalogue(policies: list[Policy]) -> str:
     for policy in policies:
         link = f"[`{policy['name']}`]({policy['page']}.md)"
         summary = re.sub(others, r"`\1`", policy["summary"])
-        rows.append(f"| {link} | {summary} | {policy['stops']} | {policy['durations']} |")
+        asked = policy["durations_with"]
+        durations = f"with `{asked}`" if asked else policy["durations"]
+        rows.append(f"| {link} | {summary} | {policy['stops']} | {durations} |")
     return "\n".join(rows) + "\n"
 
 

@@ -317,9 +317,9 @@ def say_lacks(
 def say_absent(trace: Trace, policies: Sequence[PolicyLike], told: Sequence[str]) -> None:
     """Print which labels are missing for the estimates of some policies."""
     from gangline.policies.choice import resolve_policy
-    from gangline.runs.estimates import absent, reads_durations
+    from gangline.runs.estimates import absent
 
-    if any(reads_durations(resolve_policy(one)) for one in policies):
+    if any(resolve_policy(one).reads_durations for one in policies):
         for words in dict.fromkeys(absent(estimates, trace) for estimates in told):
             if words:
                 _console.say(f"note: {words}")

@@ -37,7 +37,7 @@ def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
     if json:
         _console.document([*listed, *others])
         return 0
-    rows = [[entry["name"], entry["knowledge"], entry["summary"]] for entry in listed]
+    rows = [[entry["name"], _knows(entry), entry["summary"]] for entry in listed]
     _console.table(["policy", "knows", "what it does"], rows)
     _console.say(
         "online: does not see how long jobs run; remaining: sees how long each job still runs, or "
@@ -73,6 +73,12 @@ def _entry(name: str) -> dict[str, Any]:
     python = f"{kind.__module__}:{kind.__qualname__}"
     declared = {"knowledge": kind.knowledge, "summary": summary, "python": python}
     return {"name": name, **declared, "parameters": parts}
+
+
+def _knows(entry: Mapping[str, Any]) -> str:
+    """Return what a policy knows, and the parameter with which it knows more."""
+    asked = entry["durations_with"]
+    return f"{entry['knowledge']}; remaining with {asked}" if asked else str(entry["knowledge"])
 
 
 def _own(name: str, *, json: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     PolicyLike: TypeAlias = PolicyBase | Policy | str
 
-__all__ = ["PLANS", "ChosenPolicy", "PolicyReference", "of_spec", "resolve_policy"]
+__all__ = [
+    "PLANS",
+    "ChosenPolicy",
+    "PolicyReference",
+    "declarations",
+    "of_spec",
+    "resolve_policy",
+]
 
 
 PLANS = "plans"
@@ -94,6 +101,29 @@ class ChosenPolicy(NamedTuple):
         return None if isinstance(self.policy, str) else self.policy
 
     @property
+    def durations(self) -> str:
+        """What it reads of durations with its parameters: "no", "their distribution" or "yes"."""
+        if not isinstance(self.policy, str):
+            return "yes" if self.policy.knowledge == "remaining" else "no"
+        entry = declarations().get(self.policy)
+        if entry is None:  # plans from outside
+            return "yes"
+        asked = entry["durations_with"]
+        return "yes" if asked and self.params.get(asked, 0.0) > 0.0 else str(entry["durations"])
+
+    @property
+    def knowledge(self) -> str:
+        """What it may know of the work left: "online" or "remaining"."""
+        return "remaining" if self.durations == "yes" else "online"
+
+    @property
+    def reads_durations(self) -> bool:
+        """Whether it reads durations of this trace, or the estimates that a run gives instead."""
+        if self.durations == "their distribution":
+            return not self.params.get("distribution")
+        return self.durations == "yes"
+
+    @property
     def reference(self) -> PolicyReference:
         """The policy as a spec has it."""
         from gangline.policies.registry import presets, registry
@@ -107,6 +137,14 @@ class ChosenPolicy(NamedTuple):
         kind = type(self.policy)
         python = f"{kind.__module__}:{kind.__name__}"
         return PolicyReference(name=name, params=self.params, python=python)
+
+
+@cache
+def declarations() -> dict[str, dict[str, Any]]:
+    """Return what the core declares of each policy, by name."""
+    from gangline import _core
+
+    return {entry["name"]: entry for entry in _core.registry()}
 
 
 def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:

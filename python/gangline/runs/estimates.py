@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gangline.errors import OptionError, TraceError
@@ -28,7 +27,6 @@ __all__ = [
     "given_to",
     "label",
     "qualities",
-    "reads_durations",
     "to_core",
     "used_by",
 ]
@@ -63,30 +61,9 @@ def check(estimates: str, default_s: float) -> None:
         _parse(estimates, default_s)
 
 
-def reads_durations(chosen: ChosenPolicy) -> bool:
-    """Return whether a policy reads durations, or the run's estimates of them."""
-    if not isinstance(chosen.policy, str):
-        return chosen.policy.knowledge == "remaining"
-    entry = _entries().get(chosen.policy)
-    if entry is None:  # plans from outside
-        return True
-    # those that take a distribution of services make it of the trace if none is given
-    makes_one = any(one["name"] == "distribution" for one in entry["parameters"])
-    return entry["knowledge"] == "remaining" or (
-        makes_one and not chosen.params.get("distribution")
-    )
-
-
-@cache
-def _entries() -> dict[str, Any]:
-    from gangline import _core
-
-    return {entry["name"]: entry for entry in _core.registry()}
-
-
 def label(chosen: ChosenPolicy, estimates: str) -> str:
-    """Return the label of a policy in tables, including its estimates if it has any."""
-    if estimates == EXACT or not reads_durations(chosen):
+    """Return the label of a policy in tables: with the estimates, where it is given any."""
+    if estimates == EXACT or not chosen.reads_durations:
         return chosen.label
     head, bracket, rest = chosen.label.partition("(")
     return f"{head}({rest.removesuffix(')')}{', ' if bracket else ''}estimates={estimates})"
@@ -131,7 +108,7 @@ def qualities(given: str | Iterable[str]) -> list[str]:
 
 def used_by(chosen: ChosenPolicy, given: Sequence[str]) -> Sequence[str]:
     """Return the estimates with which a policy runs: only the first if it reads no durations."""
-    return given if reads_durations(chosen) else given[:1]
+    return given if chosen.reads_durations else given[:1]
 
 
 def to_core(

@@ -20,7 +20,6 @@ from gangline.errors import (
     ResultError,
     SolverError,
 )
-from gangline.policies.choice import PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -431,8 +430,8 @@ class World:
             "rates_from_another_gang_size": self._estimated_rates,
         }
         label = estimates.label(chosen, options.estimates)
-        policy = {"label": label, "knowledge": _knowledge(chosen.policy)}
-        if options.estimates != estimates.EXACT and estimates.reads_durations(chosen):
+        policy = {"label": label, "knowledge": chosen.knowledge}
+        if options.estimates != estimates.EXACT and chosen.reads_durations:
             policy["estimates"] = options.estimates
         noted = {name: count for name, count in notes.items() if count}
         facts = {**self._unchanging, "policy": policy, "notes": noted}
@@ -530,20 +529,6 @@ class _NamingJobs:
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, GanglineError):
             name_job(error, self._trace)
-
-
-def _knowledge(chosen: str | Policy) -> str:
-    """Return the policy's knowledge of the remaining work: "online" or "remaining"."""
-    if not isinstance(chosen, str):
-        return chosen.knowledge
-    return "remaining" if chosen == PLANS else _known()[chosen]
-
-
-@cache
-def _known() -> dict[str, str]:
-    from gangline import _core
-
-    return {entry["name"]: entry["knowledge"] for entry in _core.registry()}
 
 
 @cache

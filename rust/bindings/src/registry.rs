@@ -62,6 +62,7 @@ fn policy<'py>(
     };
     row.set_item("knowledge", knowledge)?;
     row.set_item("durations", durations(info))?;
+    row.set_item("durations_with", info.reads_durations_with)?;
     row.set_item("stops", info.stops.name())?;
     row.set_item("work_conserving", info.is_work_conserving)?;
     row.set_item("allocator", info.solves())?;

@@ -236,3 +236,13 @@ def test_labels_that_a_history_lacks_are_named(estimates: str, lacking: str) -> 
     assert found.startswith(lacking)
     assert bool(found) == bool(lacking)
     assert not absent(estimates, trace(ANN))
+
+
+def test_slurm_reads_durations_only_where_it_makes_limits_of_them() -> None:
+    blind, seeing = "slurm", gl.policies.Slurm(limit_factor=2.0)
+    jobs = trace([job("A", 0, 5, estimate_s=9.0), job("B", 0, 3, estimate_s=1.0)])
+    table = gl.compare(lab("1x1 g"), jobs, [blind, seeing], estimates=["exact", "table"])
+    of_table = "slurm(limit_factor=2.0, estimates=table)"
+    assert table.labels == ["slurm", "slurm(limit_factor=2.0)", of_table]
+    known = {one: gl.simulate(lab("1x1 g"), jobs, one).spec["policy"] for one in (blind, seeing)}
+    assert [one["knowledge"] for one in known.values()] == ["online", "remaining"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from gangline.policies.choice import declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -78,20 +80,14 @@ def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
 
 
 def contender(policy: ChosenPolicy) -> Contender:
-    """Return the contender of a policy; a policy in Python declares its needs itself."""
-    from gangline import _core
-
+    """Return what a policy has to know and may do; one in Python says it itself."""
     if policy.own is not None:
-        return Contender(policy, policy.own.knowledge != "online", stops_jobs=True)
-    entry: dict[str, Any] = next(
-        (one for one in _core.registry() if one["name"] == policy.policy), {}
-    )
-    params: Mapping[str, Any] = policy.params
+        return Contender(policy, policy.reads_durations, stops_jobs=True)
+    entry = declarations().get(str(policy.policy), {})
     stops_jobs = entry.get("stops", _NO_CONDITION) != _NO_CONDITION
     return Contender(
         policy,
-        needs_run_times=entry.get("durations", _NO_CONDITION) != _NO_CONDITION
-        or params.get("limit_factor", 0.0) > 0.0,  # `slurm`: limits made of durations
+        needs_run_times=policy.reads_durations,
         stops_jobs=stops_jobs and not _stops_no_job(policy),
     )
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gangline.policies.choice import resolve_policy
-from gangline.policies.protocol import Policy
+from gangline.policies.choice import declarations, resolve_policy
 from gangline.policies.registry import registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gangline.policies.choice import PolicyLike
+    from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.runs.spec import PolicyReference
 
 __all__ = ["CLASSES", "Entry", "default_policies", "entries"]
@@ -42,7 +40,7 @@ def default_policies(*, solving: bool = False) -> list[str]:
 
     Elastic policies need models that a suite must have.
     """
-    found = _declarations()
+    found = declarations()
     return [
         name
         for name in registry
@@ -64,23 +62,11 @@ def entries(policies: Iterable[PolicyLike], estimate_error: float) -> list[Entry
 
 def _entry(policy: PolicyLike, params: dict[str, Any]) -> Entry:
     chosen = resolve_policy(policy, params or None)
-    return Entry(chosen.label, _knowledge(chosen.policy, chosen.params), chosen.reference)
+    return Entry(chosen.label, _knowledge(chosen), chosen.reference)
 
 
-def _knowledge(chosen: str | Policy, params: dict[str, Any]) -> str:
-    if isinstance(chosen, Policy):
-        if chosen.knowledge != "remaining":
-            return "nothing"
-        return "estimates" if params.get(_ERROR) else "durations"
-    declared = _declarations()[chosen]
-    if declared["family"] == "copies":
+def _knowledge(chosen: ChosenPolicy) -> str:
+    if chosen.own is None and declarations()[str(chosen.policy)]["family"] == "copies":
         return "copies"
-    known = _DECLARED[declared["durations"]]
-    return "estimates" if known == "durations" and params.get(_ERROR) else known
-
-
-@cache
-def _declarations() -> dict[str, dict[str, Any]]:
-    from gangline import _core
-
-    return {entry["name"]: dict(entry) for entry in _core.registry()}
+    known = _DECLARED[chosen.durations]
+    return "estimates" if known == "durations" and chosen.params.get(_ERROR) else known

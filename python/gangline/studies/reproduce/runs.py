@@ -601,12 +601,10 @@ class _Total:
 
 
 def _is_told(policy: str) -> bool:
-    """Return whether a policy knows the remaining work."""
-    from gangline import _core
-    from gangline.policies.registry import find
+    """Whether a policy knows how much work is left."""
+    from gangline.policies.choice import resolve_policy
 
-    name = find(policy).name
-    return any(e["name"] == name and e["knowledge"] == "remaining" for e in _core.registry())
+    return resolve_policy(policy).knowledge == "remaining"
 
 
 def _setting(row: dict[str, Any]) -> Setting:

@@ -20,7 +20,7 @@ from gangline._support.builtin_values import Json, flaw, to_builtins
 from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.policies.source import code_of
-from gangline.runs.estimates import EXACT, reads_durations
+from gangline.runs.estimates import EXACT
 from gangline.runs.inputs import as_cluster, make_options, override
 from gangline.runs.options import CheckedOptions
 from gangline.runs.spec import PolicyReference, RunSpec, keys_of
@@ -243,7 +243,7 @@ class Plan:
             if chosen.own is not None:
                 _check_made_anew(chosen.reference)
         code = code_of(chosen.reference.python)
-        return _Policy(chosen.reference, code, reads_durations(chosen))
+        return _Policy(chosen.reference, code, chosen.reads_durations)
 
     def _make_trace(self, keys: Keys) -> TraceReference:
         given = keys["trace"]

@@ -79,6 +79,8 @@ pub struct PolicyInfo {
     pub knowledge: Knowledge,
     /// Whether it needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
+    /// Name of the number above 0 with which a policy that otherwise reads no durations reads them.
+    pub reads_durations_with: Option<&'static str>,
     /// When it stops running jobs.
     pub stops: Stops,
     /// Whether every job that fits starts, under a placement rule that refuses nothing.
@@ -110,6 +112,7 @@ impl PolicyInfo {
         source: "",
         knowledge: Knowledge::Online,
         reads_durations: false,
+        reads_durations_with: None,
         stops: Stops::Never,
         is_work_conserving: false,
         objective: None,
@@ -181,9 +184,9 @@ impl PolicyInfo {
     /// Returns whether a run with these parameters needs durations in the trace.
     pub fn needs_durations(&self, params: &Params) -> bool {
         let is_given = matches!(params.get("distribution"), Some(ParamValue::List(_)));
-        let is_scaled =
-            matches!(params.get("limit_factor"), Some(factor) if factor.number() > Some(0.0));
-        is_scaled || self.reads_durations && !is_given
+        let value = self.reads_durations_with.and_then(|name| params.get(name));
+        let is_asked = value.and_then(ParamValue::number) > Some(0.0);
+        is_asked || self.reads_durations && !is_given
     }
 }
 
@@ -274,6 +277,17 @@ mod tests {
             let policy = build(info.name, &Params::new(), Services::default()).expect("defaults");
             let traits = policy.traits();
             assert_eq!(traits.knowledge, info.knowledge, "{}", info.name);
+            if let Some(name) = info.reads_durations_with {
+                let params = Params::from([(name.to_owned(), ParamValue::Float(1.0))]);
+                let policy = build(info.name, &params, Services::default()).expect("a number");
+                assert_eq!(
+                    policy.traits().knowledge,
+                    Knowledge::Remaining,
+                    "{}",
+                    info.name
+                );
+                assert!(info.needs_durations(&params) && !info.needs_durations(&Params::new()));
+            }
             if info.stops == Stops::InRounds {
                 assert!(traits.round.is_some(), "{} has no rounds", info.name);
             }

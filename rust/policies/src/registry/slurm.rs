@@ -124,6 +124,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     summary: "multifactor priority, backfill with reservations, preemption by QOS, limits",
     family: "production",
     source: "Slurm, by its documentation",
+    reads_durations_with: Some("limit_factor"),
     stops: Stops::Anytime,
     own: OWN,
     make: |params, _| make(params),
