@@ -34,6 +34,7 @@ DRAWS = 39  # of 39 draws and the truth, four of forty orders lie below and four
 WORLDS = 100
 SIGMA = 0.7
 JOBS, SERVERS, GPUS = 300, 4, 8
+LATER = 1_800  # jobs that come after them, so that no wait ends because the log does
 OAR_SLACK_S = 3.0  # times in OAR's log are whole seconds, and it decides every second or so
 
 
@@ -45,21 +46,21 @@ class Outcome(NamedTuple):
     wait_s: float
 
 
-def log(seed: int, policy: str) -> pa.Table:
+def log(seed: int, policy: str, told: str = "limit") -> pa.Table:
     """Return the log of a policy of ours, with limits that run times differ from."""
     random = np.random.Generator(np.random.Philox(seed))
-    gpus = random.choice([1, 2, 4, 8], JOBS, p=[0.4, 0.2, 0.2, 0.2])
-    limit = np.exp(random.normal(math.log(3600.0), 1.0, JOBS))
-    run = limit * np.exp(SIGMA * random.normal(size=JOBS))
+    gpus = random.choice([1, 2, 4, 8], JOBS + LATER, p=[0.4, 0.2, 0.2, 0.2])
+    limit = np.exp(random.normal(math.log(3600.0), 1.0, JOBS + LATER))
+    run = limit * np.exp(SIGMA * random.normal(size=JOBS + LATER))
     # about as much work as the GPUs can do, so that queues form
-    gap = float(np.mean(gpus * run)) / (SERVERS * GPUS)
-    arrival = np.cumsum(random.exponential(gap, JOBS))
-    users = [f"u{one}" for one in random.integers(4, size=JOBS)]
+    gap = float(np.mean((gpus * run)[:JOBS])) / (SERVERS * GPUS)
+    arrival = np.cumsum(random.exponential(gap, JOBS + LATER))
+    users = [f"u{one}" for one in random.integers(4, size=JOBS + LATER)]
     table = pa.table(
         {"arrival_s": arrival, "gpus": gpus, "duration_s": run, "time_limit_s": limit,
          "user": users}
     )  # fmt: skip
-    start = gl.simulate(cluster(), table, policy).jobs["first_start_s"]
+    start = gl.simulate(cluster(), table, policy, estimates=told).jobs["first_start_s"]
     return table.append_column("observed_start_s", start)
 
 

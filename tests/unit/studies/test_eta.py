@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -268,17 +267,32 @@ def test_slurm_looks_at_the_whole_queue_at_the_moment(at: float) -> None:
     assert starts(found)["long"] == max(110.0, at + 60.0) - at
 
 
-def test_slurm_plans_with_limits_and_not_with_the_run_times_drawn() -> None:
-    # `runs` is taken to end in 30 s; `wide` takes 20 s, but its limit is 200 s
+@pytest.mark.parametrize(
+    ("policy", "cause"), [("slurm", "order"), ("easy", "reserved job long, in 1 min 10 s")]
+)
+def test_policies_plan_with_limits_and_not_with_the_run_times_drawn(
+    policy: str, cause: str
+) -> None:
+    """`runs` is taken to end in 30 s; `wide` takes 20 s, but its limit is 200 s.
+
+    By limits `runs` ends in 70 s, and `wide` would delay `long`.
+    """
     history = {"job_id": list("abcdefghijklmnopqrst"), "arrival_s": [0] * 20, "gpus": [1] * 20}
     ended = {"observed_start_s": [0] * 20, "duration_s": [10.0] * 20, "time_limit_s": [100] * 20}
     log = pa.table({**history, **ended, "trace_status": ["finished"] * 20})
     queue = {**QUEUE, "time_limit_s": [100, 50, 200, 5]}
-    found = gl.eta(LAB, pa.table(queue), "slurm", at=40, history=log, draws=9)
-    assert causes(found)["wide"] == "order"
-    assert causes(gl.eta(LAB, pa.table(queue), "easy", at=40, history=log, draws=9))["wide"] == (
-        "starts now"
-    )
+    found = gl.eta(LAB, pa.table(queue), policy, at=40, history=log, draws=9)
+    assert causes(found)["wide"] == cause
+
+
+def test_the_run_time_of_a_job_without_a_limit_is_what_a_policy_plans_with() -> None:
+    history = {"job_id": list("abcdefghijklmnopqrst"), "arrival_s": [0] * 20, "gpus": [2] * 20}
+    ended = {"observed_start_s": [0] * 20, "duration_s": [60.0] * 20}
+    log = pa.table({**history, **ended, "trace_status": ["finished"] * 20})
+    queue = pa.table({name: QUEUE[name] for name in QUEUE if name != "time_limit_s"})
+    found = gl.eta(LAB, queue, "easy", at=40, history=log, draws=9)
+    # all take 60 s: `runs` has 30 s left, and `wide` would delay `long`
+    assert causes(found)["wide"] == "reserved job long, in 30 s"
 
 
 def test_a_job_beyond_a_limit_is_not_said_to_be_too_large_for_the_cluster_alone() -> None:
@@ -392,27 +406,54 @@ def test_later_jobs_go_first_where_the_policy_lets_them() -> None:
     assert "arrive later" in " ".join(found.sentences())
 
 
-def test_arrivals_are_those_of_the_log_in_a_circle() -> None:
-    arrival = [0.0, 10.0, 40.0]
+def test_arrivals_are_blocks_of_the_log() -> None:
+    arrival = [0.0, 10.0, 40.0, 41.0, 45.0]
+    duration = [5.0, 6.0, 7.0, 8.0, 9.0]
     trace = gl.Trace.from_arrow(
-        pa.table({"arrival_s": arrival, "gpus": [1, 2, 3], "duration_s": [5.0, 6.0, 7.0]})
+        pa.table({"arrival_s": arrival, "gpus": [1, 2, 3, 4, 5], "duration_s": duration})
     )
-    seen = Arrivals(trace, np.arange(3), np.asarray([5.0, np.nan, 7.0]), 1e9, 3)
-    # three jobs with two gaps of 40 s in all: the circle has 60 s
-    steps = {(0, 1): 10.0, (1, 2): 30.0, (2, 0): 20.0}
+    run_s = np.asarray([5.0, np.nan, 7.0, 8.0, 9.0])
+    seen = Arrivals(trace, np.arange(5), run_s, 1e9, 3)
+    # the gap before each job; before the first the mean, a quarter of 45 s
+    gaps = [11.25, 10.0, 30.0, 1.0, 4.0]
     firsts = set()
     for _ in range(40):
         come = seen.draw(np.asarray([66.0, 99.0]))
         rows = come.rows.tolist()
         firsts.add(rows[0])
-        assert sorted(rows) == [0, 1, 2]
-        assert 0.0 < come.in_s[0] <= 30.001
-        for place, pair in enumerate(pairwise(rows)):
-            assert come.in_s[place + 1] - come.in_s[place] == pytest.approx(steps[pair])
-        assert come.run_s.tolist() == [[5.0, 66.0, 7.0][row] for row in rows]
-    assert firsts == {0, 1, 2}
-    near = Arrivals(trace, np.arange(3), np.asarray([5.0, 6.0, 7.0]), 15.0, 3)
-    assert all(len(near.draw(np.empty(0)).rows) <= 2 for _ in range(20))
+        assert len(rows) == 2_000
+        assert 0.0 < come.in_s[0] <= gaps[rows[0]] + 0.001
+        assert np.diff(come.in_s) == pytest.approx([gaps[row] for row in rows[1:]])
+        assert come.run_s.tolist() == [[5.0, 66.0, 7.0, 8.0, 9.0][row] for row in rows]
+        # blocks of two, of a log that was drawn in blocks of two: every other pair at least half
+        # the time is one of the log, which one of 25 would be by chance
+        pairs = list(zip(rows[::2], rows[1::2], strict=True))
+        assert sum(b == (a + 1) % 5 for a, b in pairs) > len(pairs) / 4
+    assert firsts == {0, 1, 2, 3, 4}
+    near = Arrivals(trace, np.arange(5), run_s, 15.0, 3)
+    assert all(near.draw(np.ones(1)).in_s.max(initial=0.0) <= 15.001 for _ in range(20))
+
+
+def test_arrivals_differ_as_logs_of_that_length_do() -> None:
+    """The number that comes in a time has the variance of the log and of what follows it.
+
+    Gaps are exponential, so that each of the two alone has that of a Poisson count.
+    """
+    count, horizon_s = 400, 400.0
+    arrival = np.cumsum(np.random.default_rng(5).exponential(1.0, count))
+    jobs = {"arrival_s": arrival, "gpus": [1] * count, "duration_s": [1.0] * count}
+    trace = gl.Trace.from_arrow(pa.table(jobs))
+    seen = Arrivals(trace, np.arange(count), np.ones(count), horizon_s, 3)
+    comes = np.asarray([len(seen.draw(np.empty(0)).rows) for _ in range(400)])
+    mean = horizon_s * count / float(arrival[-1])
+    assert comes.mean() == pytest.approx(mean, rel=0.02)
+    assert 1.3 * mean < comes.var() < 3.0 * mean
+
+
+def test_all_that_came_at_once_come_once() -> None:
+    jobs = {"arrival_s": [0.0] * 3, "gpus": [1] * 3, "duration_s": [1.0] * 3}
+    seen = Arrivals(gl.Trace.from_arrow(pa.table(jobs)), np.arange(3), np.ones(3), 9.0, 3)
+    assert len(seen.draw(np.empty(0)).rows) == 3
 
 
 def test_arrivals_of_another_log() -> None:

@@ -6,6 +6,7 @@ none. Draws of different jobs are independent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator  # noqa: TC003 - a type alias
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -117,7 +118,12 @@ class Log(NamedTuple):
 
 
 class Arrivals:
-    """Later jobs: the arrivals of a log from a random point on, in a circle.
+    """Jobs that come later: blocks of a log, put one after the other.
+
+    Each draw first draws a log of the same length from the log, block by block with replacement,
+    and from that the jobs that come: a log of few jobs tells the load only roughly, and this is
+    how much it might have been off (a moving-block bootstrap). A block is as many jobs as there
+    are blocks: it keeps the bursts within it.
 
     Parameters
     ----------
@@ -129,7 +135,7 @@ class Arrivals:
     horizon_s : float
         Time for which jobs arrive.
     seed : int
-        Seed of the points of the log.
+        Seed of the blocks.
     """
 
     def __init__(
@@ -138,24 +144,34 @@ class Arrivals:
         arrival = trace.numbers("arrival_s")[rows]
         self._order = np.argsort(arrival, kind="stable")
         self._trace, self._rows, self._run_s = trace, rows, run_s
-        self._since_s = arrival[self._order] - arrival[self._order[0]]
+        # the first job follows the last after a gap as long as the mean one
+        since_s = arrival[self._order] - arrival[self._order[0]]
+        mean_s = float(since_s[-1]) / max(len(rows) - 1, 1)
+        self._gap_s = np.append(mean_s, np.diff(since_s))  # before each job
         self._horizon_s = horizon_s
-        # a circle closes after a gap as long as the mean one
-        count = len(rows)
-        self._length_s = float(self._since_s[-1]) * count / max(count - 1, 1)
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1])))
 
     def draw(self, drawn_s: Floats) -> Coming:
         """Return the jobs that come in one run; `drawn_s` are the run times that are not known."""
-        since = self._since_s
-        if self._length_s > 0.0:
-            since = (since - self._length_s * self._random.random()) % self._length_s
-        first = np.argsort(since, kind="stable")[:LATER_MOST]
-        first = first[since[first] <= self._horizon_s]
+        count = len(self._rows)
+        # where all came at once, nothing is known of how often jobs come
+        wanted = LATER_MOST if self._gap_s.any() else count
+        places = self._blocks(count)[self._blocks(wanted)]
+        gap_s = self._gap_s[places]
+        gap_s[0] *= self._random.random()
+        in_s = np.cumsum(gap_s)
+        places = self._order[places[in_s <= self._horizon_s]]
         run, is_open = self._run_s.copy(), np.isnan(self._run_s)
         run[is_open] = drawn_s[: int(is_open.sum())]
-        jobs = self._order[first]
-        return Coming(self._trace, self._rows[jobs], since[first] + _LEAST_S, run[jobs])
+        return Coming(self._trace, self._rows[places], in_s[: len(places)] + _LEAST_S, run[places])
+
+    def _blocks(self, wanted: int) -> Ints:
+        """Return places in the log, block by block."""
+        count = len(self._rows)
+        length = math.isqrt(count)
+        starts = self._random.integers(count, size=-(-wanted // length))
+        blocks: Ints = (starts[:, None] + np.arange(length)) % count
+        return blocks.ravel()[:wanted]
 
 
 def history_of(*logs: Log) -> History:

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from gangline.errors import OptionError
 from gangline.runs.explain.reasons import NOT_ASKED, TOO_FEW
-from gangline.studies.eta.estimates import Arrivals, Estimates, Jobs, Log, history_of
+from gangline.studies.eta.estimates import LATER_MOST, Arrivals, Estimates, Jobs, Log, history_of
 from gangline.studies.eta.result import Cause, Eta, Forecast, Spread, edge_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["eta"]
 
 _DRAWS_MAX = 10_000  # ours: as many as of seeds
-_HORIZON = 2.0  # ours: later jobs arrive for this multiple of the longest wait without them
+_HORIZON = 2.0  # ours: later jobs arrive for this multiple of the longest wait
 _DIGITS = 9  # of 2 / (1 - level), which may be a whole number
 _NANO = 1e9
 _LEAST_ELAPSED_S = 1e-3  # ours: a job that has just started is there before those that wait
@@ -85,8 +85,8 @@ def eta(
         >= 0. The median run time is the limit.
     arrivals : bool
         Whether jobs also arrive later: those of the history, else all that have arrived in the
-        queue, from a point that each run draws. At most 2,000 jobs arrive, and for twice as long
-        as the last job would wait without them.
+        queue, in blocks that each run draws. At most 2,000 jobs arrive, and for twice as long as
+        the last job waits if every job takes its median run time.
     draws : int
         Number of runs, from 2 to 10,000.
     level : float
@@ -127,7 +127,9 @@ def eta(
     -----
     In each run the clock begins when the oldest running job started. The running jobs arrive when
     they started and find GPUs in that order. Those that wait arrive at the moment itself, in the
-    order of their submission. The GPUs that a running job really holds are ignored.
+    order of their submission. The GPUs that a running job really has are not looked at. A policy
+    that reads durations reads the time limits, and the run time that was drawn for a job without
+    one, unless its parameter `estimate_error` says otherwise.
 
     Examples
     --------
@@ -172,6 +174,8 @@ def eta(
         "restart_s": restart_s, "sharing": sharing, "on_infeasible": "drop", "seed": seed,
         "timeline": "off",
     }  # fmt: skip
+    if chosen.reads_durations and not chosen.params.get("estimate_error"):
+        options["estimates"] = "table"  # a scheduler knows limits, and no run times
 
     def run(run_s: Floats, later: Coming | None = None, **more: Any) -> Run:
         jobs = world.with_run_times(run_s, later)
@@ -186,9 +190,13 @@ def eta(
     count = 1 if is_certain and not arrivals else draws
     coming: Arrivals | None = None
     if arrivals:
-        waits = first_starts(next(carry_out([run(estimates.median_s())], worlds)))
-        horizon_s = _HORIZON * float(np.max(waits[np.isfinite(waits)], initial=0.0))
-        coming = Arrivals(*_seen(logs, rows), horizon_s, seed)
+        middle = estimates.median_s()
+
+        def last_start_s(later: Coming | None) -> float:
+            waits = first_starts(next(carry_out([run(middle, later)], worlds)))
+            return float(np.max(waits[np.isfinite(waits)], initial=0.0))
+
+        coming = _arrivals(_seen(logs, rows), seed, middle, last_start_s)
     runs = (
         run(run_s, None if coming is None else coming.draw(run_s))
         for run_s in estimates.draws(count, seed)
@@ -257,6 +265,23 @@ def _seen(
     return first.trace, np.concatenate([first.rows, rows]), run_s
 
 
+def _arrivals(
+    seen: tuple[Trace, npt.NDArray[np.int64], Floats],
+    seed: int,
+    middle_s: Floats,
+    last_start_s: Callable[[Coming | None], float],
+) -> Arrivals:
+    """Return the jobs that come: for twice as long as the last job waits while they do."""
+    horizon_s = _HORIZON * last_start_s(None)
+    while True:
+        coming = Arrivals(*seen, horizon_s, seed)
+        later = coming.draw(middle_s)
+        needed_s = _HORIZON * last_start_s(later)
+        if needed_s <= horizon_s or len(later.rows) == LATER_MOST:
+            return coming
+        horizon_s = max(needed_s, _HORIZON * horizon_s)
+
+
 def _round_s(policy: Any, params: Mapping[str, Any]) -> float | None:
     """Return the length of a policy's rounds; None if it has none."""
     given = params.get("round_s", getattr(policy, "round_s", None))
@@ -279,9 +304,15 @@ def _kept(trace: Trace, rows: npt.NDArray[np.int64]) -> pa.Table:
     return trace.table.select(names).take(pa.array(rows))
 
 
-def _with_times(table: pa.Table, arrival_s: Floats, duration_s: Floats) -> pa.Table:
-    table = table.append_column("arrival_s", pa.array(arrival_s))
-    return table.append_column("duration_s", pa.array(duration_s))
+def _with_times(
+    table: pa.Table, arrival_s: Floats, duration_s: Floats, limit_s: Floats
+) -> pa.Table:
+    """Add when jobs arrive, how long they run, and how long the policy takes them to run."""
+    estimate_s = np.where(np.isnan(limit_s), duration_s, limit_s)
+    times = {"arrival_s": arrival_s, "duration_s": duration_s, "estimate_s": estimate_s}
+    for name, values in times.items():
+        table = table.append_column(name, pa.array(values))
+    return table
 
 
 class _World:
@@ -320,18 +351,20 @@ class _World:
         self._age_s = np.concatenate([age, np.zeros(len(rows) - running)])
         self._running = running
         self._columns = _kept(now.trace, rows)
+        self._limit_s = Jobs.of(now.trace, rows, elapsed_s).limit_s
 
     def with_run_times(self, run_s: Floats, later: Coming | None = None) -> Trace:
         """Return the jobs with these run times, and those that come later."""
         from gangline.trace.jobs.table import Trace
 
-        age = run_s - self._elapsed_s + self._age_s
-        table = _with_times(self._columns, self.now_s - self._age_s, age)
+        times = [one - self._elapsed_s + self._age_s for one in (run_s, self._limit_s)]
+        table = _with_times(self._columns, self.now_s - self._age_s, *times)
         if later is not None:
             more = _kept(later.trace, later.rows)
             names = pa.array([f"later {place + 1}" for place in range(len(later.rows))])
             more = more.set_column(more.column_names.index("job_id"), "job_id", names)
-            more = _with_times(more, self.now_s + later.in_s, later.run_s)
+            limit_s = Jobs.of(later.trace, later.rows, np.zeros(len(later.rows))).limit_s
+            more = _with_times(more, self.now_s + later.in_s, later.run_s, limit_s)
             table = pa.concat_tables([table, more], promote_options="permissive")
         return Trace.from_arrow(table)
 

@@ -285,7 +285,7 @@ _SOURCES = {
 }
 _ARRIVALS = {
     False: "Jobs that arrive later are left out; some policies let them go first.",
-    True: "Jobs also arrive later: those of the log, from a point that each run draws.",
+    True: "Jobs also arrive later: those of the log, in blocks that each run draws.",
 }
 
 
