@@ -32,7 +32,7 @@ use gangline_model::{GpuSet, JobFacts, JobId, SPAN_MAX, ServerId, SimSpan, SimTi
 use jobs::{JobKinds, LineKey, Profile, UNLIMITED};
 use limits::Limits;
 use params::Weights;
-use planner::{Ends, Planner};
+use planner::{Ends, OpenGpus, Planner};
 use preempt::{Preemption, Seeker};
 use queue::Queue;
 use rustc_hash::FxHashMap;
@@ -148,8 +148,34 @@ impl Quiet {
 struct Test {
     job: JobId,
     limit: SimSpan,
-    /// The earliest end among this job and those behind it that fit, if they started now.
-    soonest: SimTime,
+    /// The earliest end of the jobs of its kind behind it, if they start now.
+    next_end: Option<SimTime>,
+}
+
+/// Which kinds of the jobs that a backfill pass has not seen yet could still start now. A job could if the servers that
+/// are not booked before its end have as many free GPUs as it wants: for any placement rule that is needed, and as
+/// bookings only come, a kind without a chance has none for the rest of the pass.
+#[derive(Clone, Debug)]
+struct Chances {
+    /// By kind: the earliest end of those jobs, if they start now.
+    end: Vec<Option<SimTime>>,
+    /// By kind: the latest end that a job may have.
+    open_until: Vec<SimTime>,
+}
+
+impl Chances {
+    fn ask(&mut self, jobs: &JobKinds, places: &Places, open: &OpenGpus) {
+        for (kind, open_until) in jobs.kinds.iter().zip(&mut self.open_until) {
+            let gpus = places.classes().get(kind.class).gpus;
+            *open_until = open.until(&kind.types, gpus);
+        }
+    }
+
+    fn are_over(&self, hope: &Hope) -> bool {
+        let kinds = hope.fits.iter().zip(self.end.iter().zip(&self.open_until));
+        let mut left = kinds.filter(|&(&fits, (end, _))| fits && end.is_some());
+        left.all(|(_, (end, open_until))| *end > Some(*open_until))
+    }
 }
 
 /// Number of jobs, by kind, that could start and that the pass has not reached yet.
@@ -494,22 +520,21 @@ impl Slurm {
         }
         let before = plan.actions().len();
         let is_monotone = !self.places.has_non_monotone(plan.free());
-        self.planner.begin(self.ends(now));
-        let tests = self.tests(view, &hope, params.max_job_test)?;
-        let mut open_until = SimTime::NEVER;
+        self.planner.begin(self.ends(now), plan.free());
+        let (tests, mut chances) = self.tests(view, params.max_job_test)?;
         let mut tested: FxHashMap<u32, u32> = FxHashMap::default();
         for Test {
             job,
             limit,
-            soonest,
+            next_end,
         } in tests
         {
-            // no later job may preempt, and none fits and ends before the next booking
-            if hope.is_over() || hope.preemptors == 0 && soonest > open_until {
+            if hope.preemptors == 0 && chances.are_over(&hope) {
                 break;
             }
             let profile = jobs.of(job);
             hope.see(profile);
+            chances.end[profile.kind] = next_end;
             let of_user = tested.entry(profile.user).or_default();
             *of_user += 1;
             let is_skipped = params.max_job_user > 0 && *of_user > params.max_job_user
@@ -522,11 +547,13 @@ impl Slurm {
             let starts = self.plan_job((view, plan), job, limit, is_monotone)?;
             if starts {
                 hope.ask(&jobs, &self.places, plan.free());
+                self.planner.note_free(plan.free());
             }
             if starts || self.planner.bookings() > bookings {
-                open_until = self.planner.open_until(plan.free());
+                chances.ask(&jobs, &self.places, &self.planner.open_gpus());
             }
         }
+        self.planner.rewind(plan.free(), 0);
         if before == plan.actions().len() && self.queue.preemptors == 0 && is_monotone {
             let horizon = now + params.window;
             let beyond = self.planner.first_end_after(horizon);
@@ -537,39 +564,38 @@ impl Slurm {
         Ok(())
     }
 
-    /// Returns the first jobs of the queue in order.
+    /// The first jobs of the queue in order, and their chances before anything is booked.
     fn tests(
         &mut self,
         view: &ClusterView<'_>,
-        hope: &Hope,
         count: usize,
-    ) -> Result<Vec<Test>, PolicyError> {
+    ) -> Result<(Vec<Test>, Chances), PolicyError> {
         let priority = self.priority(view);
         let mut walk = self.queue.walk(|key, job| priority.of(key, job));
-        let mut tests = Vec::new();
+        let mut tests = Vec::with_capacity(count.min(self.queue.len()));
         while tests.len() < count
             && let Some(at) = walk.next()
         {
             let (job, limit) = (at.0, self.limit(view, at.0)?);
-            let fits = hope.fits[self.jobs.of(job).kind];
-            let soonest = if fits {
-                self.end(view.now(), limit)
-            } else {
-                SimTime::NEVER
-            };
             tests.push(Test {
                 job,
                 limit,
-                soonest,
+                next_end: None,
             });
             walk.go_on(&self.queue, at);
         }
-        let mut soonest = SimTime::NEVER;
+        let kinds = self.jobs.kinds.len();
+        let mut chances = Chances {
+            end: vec![None; kinds],
+            open_until: vec![SimTime::NEVER; kinds],
+        };
         for test in tests.iter_mut().rev() {
-            soonest = soonest.min(test.soonest);
-            test.soonest = soonest;
+            let first_end = &mut chances.end[self.jobs.of(test.job).kind];
+            test.next_end = *first_end;
+            let end = self.end(view.now(), test.limit);
+            *first_end = Some(first_end.map_or(end, |other| end.min(other)));
         }
-        Ok(tests)
+        Ok((tests, chances))
     }
 
     /// Plans the start of a job. Returns whether it starts now.
@@ -593,11 +619,13 @@ impl Slurm {
         let is_known = is_monotone && !profile.can_preempt();
         let earliest = self.planner.earliest(profile.kind, limit);
         let mut begin = earliest.filter(|_| is_known).unwrap_or(now);
-        let mark = plan.mark();
+        if begin > horizon || begin == SimTime::NEVER {
+            return Ok(false);
+        }
+        let running = &self.running;
+        self.planner
+            .begin_search(plan.free(), begin, |job| running.gpus(view, job));
         let found = loop {
-            if begin > horizon || begin == SimTime::NEVER {
-                break None;
-            }
             let span = (begin, self.end(begin, limit));
             let running = &self.running;
             self.planner
@@ -612,8 +640,11 @@ impl Slurm {
                 }
             }
             begin = self.planner.next_start();
+            if begin > horizon || begin == SimTime::NEVER {
+                break None;
+            }
         };
-        self.planner.end_search(plan.free(), mark);
+        self.planner.end_search(plan.free());
         if is_known {
             self.planner.note_earliest(profile.kind, limit, begin);
         }

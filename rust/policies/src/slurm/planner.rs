@@ -1,13 +1,15 @@
 //! The plan of a backfill pass: expected ends of running jobs, booked servers, and the free GPUs at an instant.
 //!
-//! A search for the start of a job sweeps over the ends of running jobs and of bookings. It keeps the free GPUs of
-//! each instant in the draft: it returns the GPUs of jobs that have ended and removes booked servers. Afterwards the
-//! draft is rolled back. O(ends + bookings) for a job.
+//! A search for the start of a job sweeps over the ends of running jobs and of bookings, and keeps on the draft what
+//! would be free: GPUs of jobs that have ended are given back, booked servers have none. At its end the draft is rolled
+//! back, but not to the present: the next search begins where this one began, if jobs of its kind could start no sooner,
+//! and gives back or takes only what ends between the two. O(ends between + ends swept + bookings) for a job.
 
 use gangline_engine::{FreeIndex, Mark};
-use gangline_model::{GpuSet, JobId, ServerId, SimSpan, SimTime};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// Servers that no other job may use from `begin` to `end`.
 #[derive(Clone, Debug)]
@@ -24,6 +26,31 @@ struct Booking {
 struct Shut {
     bookings: u32,
     mask: u64,
+}
+
+/// By GPU type: the first bookings of the servers with free GPUs, the latest first, and how many are free.
+#[derive(Clone, Debug)]
+pub(super) struct OpenGpus {
+    by_type: Vec<Vec<(SimTime, u32)>>,
+}
+
+impl OpenGpus {
+    /// The latest end of a gang on one of the types that starts now: before its end, none of enough free GPUs is booked.
+    pub(super) fn until(&self, types: &[GpuTypeId], gpus: u32) -> SimTime {
+        let latest = |id: &GpuTypeId| {
+            let mut found = 0;
+            let mut servers = self.by_type[id.index()].iter();
+            servers.find_map(|&(first, free)| {
+                found += free;
+                (found >= gpus).then_some(first)
+            })
+        };
+        types
+            .iter()
+            .filter_map(latest)
+            .max()
+            .unwrap_or(SimTime::ZERO)
+    }
 }
 
 /// When running jobs are expected to end, ascending.
@@ -43,7 +70,12 @@ pub(super) struct Planner {
     /// By server: the earliest start of a booking.
     first_booked: Vec<SimTime>,
     shut: Vec<Shut>,
-    // state of the search
+    /// By GPU type: servers with GPUs that are free now, and how many.
+    open: Vec<Vec<(ServerId, u32)>>,
+    /// Of the first ends, whose GPUs the draft has given back: the draft before each.
+    given: Vec<Mark>,
+    // the search
+    begun: Option<Mark>,
     next_begin: usize,
     next_end: usize,
     next_gone: usize,
@@ -67,8 +99,8 @@ impl Planner {
         }
     }
 
-    /// Begins a pass; `ends` are those of all running jobs with a time limit.
-    pub(super) fn begin(&mut self, ends: Ends) {
+    /// A pass begins; `ends` are those of all running jobs with a time limit.
+    pub(super) fn begin(&mut self, ends: Ends, free: &FreeIndex) {
         for booking in self.bookings.drain(..) {
             for server in booking.servers {
                 self.first_booked[server.index()] = SimTime::NEVER;
@@ -78,6 +110,7 @@ impl Planner {
         self.by_end.clear();
         self.earliest.clear();
         self.ends = ends;
+        self.note_free(free);
     }
 
     /// Records the end of a job that starts in this pass.
@@ -152,12 +185,30 @@ impl Planner {
         self.bookings.len()
     }
 
-    /// Returns the instant until which some server with a free GPU is not booked. A job that ends later cannot start
-    /// now.
-    pub(super) fn open_until(&self, free: &FreeIndex) -> SimTime {
-        let servers = self.first_booked.iter().enumerate();
-        let open = servers.filter(|&(at, _)| free.free_mask(ServerId::new(at)) != 0);
-        open.map(|(_, &first)| first).max().unwrap_or(SimTime::ZERO)
+    /// Notes the GPUs that are free now; the draft is that of the present.
+    pub(super) fn note_free(&mut self, free: &FreeIndex) {
+        self.open.resize(free.types(), Vec::new());
+        self.open.iter_mut().for_each(Vec::clear);
+        for server in (0..self.shut.len()).map(ServerId::new) {
+            let mask = free.free_mask(server);
+            if mask != 0 {
+                let of_type = &mut self.open[free.type_of(server).index()];
+                of_type.push((server, mask.count_ones()));
+            }
+        }
+    }
+
+    /// Those GPUs by the first bookings of their servers.
+    pub(super) fn open_gpus(&self) -> OpenGpus {
+        let first = |&(server, free): &(ServerId, u32)| (self.first_booked[server.index()], free);
+        let by_type = self.open.iter().map(|servers| {
+            let mut servers: Vec<_> = servers.iter().map(first).collect();
+            servers.sort_unstable_by_key(|&(first, _)| Reverse(first));
+            servers
+        });
+        OpenGpus {
+            by_type: by_type.collect(),
+        }
     }
 
     /// Returns whether a server is booked during a part of the interval under examination.
@@ -183,7 +234,32 @@ impl Planner {
         all.filter(|&end| end > at).min().unwrap_or(SimTime::NEVER)
     }
 
-    /// Examines the interval of a job that starts at an instant, which is not before the last one examined.
+    /// Begins a search at an instant.
+    pub(super) fn begin_search<'g>(
+        &mut self,
+        free: &mut FreeIndex,
+        begin: SimTime,
+        gpus_of: impl Fn(JobId) -> &'g GpuSet,
+    ) {
+        let gone = self.ends.partition_point(|end| end.0 <= begin);
+        self.rewind(free, gone);
+        for at in self.given.len()..gone {
+            self.given.push(free.mark());
+            self.give(free, gpus_of(self.ends[at].1));
+        }
+        self.begun = Some(free.mark());
+        (self.next_begin, self.next_end, self.next_gone) = (0, 0, gone);
+    }
+
+    /// Takes back from the draft what ends after the first so many ends.
+    pub(super) fn rewind(&mut self, free: &mut FreeIndex, gone: usize) {
+        if let Some(&before) = self.given.get(gone) {
+            free.rollback(before);
+            self.given.truncate(gone);
+        }
+    }
+
+    /// Looks at the time from an instant, not before the last one that was looked at, to the end of a job that starts there.
     pub(super) fn look_at<'g>(
         &mut self,
         free: &mut FreeIndex,
@@ -239,16 +315,17 @@ impl Planner {
         }
     }
 
-    /// Ends the search and rolls the draft back to its mark.
-    pub(super) fn end_search(&mut self, free: &mut FreeIndex, mark: Mark) {
-        free.rollback(mark);
-        for booking in &mut self.bookings {
+    /// Ends the search.
+    pub(super) fn end_search(&mut self, free: &mut FreeIndex) {
+        let begun = self.begun.take();
+        free.rollback(begun.expect("a search is under way"));
+        for &at in &self.by_begin[..self.next_begin] {
+            let booking = &mut self.bookings[at];
             if std::mem::take(&mut booking.is_shut) {
                 for server in &booking.servers {
                     self.shut[server.index()].bookings = 0;
                 }
             }
         }
-        (self.next_begin, self.next_end, self.next_gone) = (0, 0, 0);
     }
 }
