@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from gangline.cluster.interference import Pairs
 from gangline.cluster.iteration import Fit, Inflations
+from gangline.cluster.runtime import Row
 from gangline.lp.report import Report
 from gangline.runs.estimates import History
 
@@ -253,6 +254,7 @@ class RunOptions:
         inflations: Inflations | None,
         locality_fits: Sequence[Sequence[Fit | None]] | None,
         estimates: float | History | _F64 | None,
+        runtime: tuple[Sequence[float], Sequence[Row]] | None,
         watch: Sequence[int],
     ) -> RunOptions: ...
 

@@ -45,6 +45,7 @@ SHARING = (
     "shares_refused",
     "sub_batch_starts",
 )
+RUN_TIME = ("lost_fraction", "checkpoint_fraction")  # where the world has a table of run time
 SCHEMA = pa.schema(
     [
         ("job_id", pa.string()),
@@ -177,7 +178,7 @@ def cluster_of(world: dict[str, Any]) -> gl.Cluster:
         rows = {"*": {}} | world["locality"]
         levels = {label: [row.get(t, 1.0) for t in tiers] for label, row in rows.items()}
         data["network"] = {"levels": levels}
-    for key in ("network", "sharing", "throughput", "iter_time", "elastic"):
+    for key in ("network", "sharing", "throughput", "iter_time", "elastic", "runtime"):
         if key in world:
             data[key] = world[key]
     return gl.Cluster.from_dict(data)
@@ -240,6 +241,9 @@ def assert_same(result: gl.Result, outcome: reference.Outcome) -> None:
         assert result.summary.get(name, 0) == outcome.summary[name], name
     for name in (*SUMMARY, *OF_JOBS):
         assert_close(result.summary[name], outcome.summary[name], name)
+    for name in RUN_TIME:
+        if name in result.summary:
+            assert_close(result.summary[name], outcome.summary[name], name)
     for name in SHARING:
         assert (name in result.summary) is (name in outcome.summary), name
         if name in outcome.summary:
@@ -275,6 +279,9 @@ def assert_job(row: dict[str, Any], wanted: dict[str, Any]) -> None:
         row["comm_s"], wanted["comm_s"], rel_tol=1e-9, abs_tol=1e-9
     ), label
 
+    if "lost_s" in row:
+        assert nanos(row["lost_s"]) == wanted["lost_ns"], ("lost", *label)
+        assert_close(row["checkpoint_s"], wanted["checkpoint_s"], *label, abs_tol=1e-9)
     for tier in ("server", "rack", "network"):
         lost = row.get(f"comm_{tier}_s", 0.0)
         assert math.isclose(lost, wanted["comm_tier_s"].get(tier, 0.0), abs_tol=1e-9), label

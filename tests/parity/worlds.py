@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gangline.testing import World
 
 TIERS = ("server", "rack", "network")
-TABLES = ("network", "sharing", "throughput", "iter_time", "elastic")
+TABLES = ("network", "sharing", "throughput", "iter_time", "elastic", "runtime")
 
 
 def scenario(world: World) -> dict[str, Any]:

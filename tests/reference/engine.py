@@ -137,7 +137,10 @@ class Reference:
         if policy is not None:
             self._install(policy, params or {})
         self._refuse_infeasible(str(run.get("on_infeasible", "error")))
-        self.run_time.check([job for job in self.jobs if job.status != "dropped"])
+        for job in self.jobs:
+            if job.status != "dropped":
+                sizes = {gpus for i in range(len(self.servers)) for gpus in self.gangs(job, i)}
+                self.run_time.check(job, sorted(sizes))
         if self.policy is not None:
             self.policy.begin()
         if self.max_share > 1:
@@ -260,7 +263,7 @@ class Reference:
         gpus: int | None = None,
     ) -> int:
         """Overhead of the job's next start or move, on types of GPU; by default the largest."""
-        kinds = job.usable if types is None else types
+        kinds = job.types if types is None else types
         if job.first_start is None:
             return self.run_time.largest("first_start_s", job, kinds, gpus)
         again = self.run_time.largest("restart_s", job, kinds, gpus)
@@ -271,8 +274,8 @@ class Reference:
 
     def longest_restart(self, job: Job) -> int:
         """The most that a start after the first may cost."""
-        again = self.run_time.largest("restart_s", job, job.usable)
-        stop = 0 if self.forks else self.run_time.largest("stop_s", job, job.usable)
+        again = self.run_time.largest("restart_s", job, job.types)
+        stop = 0 if self.forks else self.run_time.largest("stop_s", job, job.types)
         return again + stop + self.overhead_per_gpu_ns * job.gpus
 
     def types_at(self, gpus: tuple[Gpu, ...]) -> set[int]:
@@ -440,8 +443,8 @@ class Reference:
         assert left is not None
         assert math.isclose(left, job.remaining, rel_tol=1e-9, abs_tol=3e-9 * (part.rate or 0.0))
         job.remaining = left
-        rate = self.rates.base(job, part.gpus, part.config) * part.kept / part.slow
-        self._open_row(part, rate)
+        told = self.rates.base(job, part.gpus, part.config) * part.kept / part.slow
+        self._open_row(part, told * part.works / part.pace)
         self._name_co_runners(job, part, self.residents())
 
     # Starting, stopping, rows

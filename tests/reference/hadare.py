@@ -187,7 +187,7 @@ class HadarE(Policy):
         super().begin()
         assert self.round_ns is not None
         for job in self.trace():
-            first = self.ref.run_time.largest("first_start_s", job, job.usable)
+            first = self.ref.run_time.largest("first_start_s", job, job.types)
             start = max(self.ref.longest_restart(job), first)
             most = self.cap(job)
             several = self.consolidation(job, most) if most > 1 else 0

@@ -25,7 +25,6 @@ class RunTime:
         self, world: World, types: list[GpuType], servers: list[Server], maths: Maths
     ) -> None:
         given, run = world.get("runtime", {}), world.get("run", {})
-        self.is_on = bool(given)
         self.types, self.servers, self.maths = types, servers, maths
         self.seed = int(run.get("seed", 0))
         self.sigma = {key: float(given.get(key, 0.0)) for key in SIGMAS}
@@ -74,13 +73,12 @@ class RunTime:
         kinds = {self.servers[server].type for server, _ in gpus}
         return self.largest(name, job, kinds, len(gpus))
 
-    def check(self, jobs: list[Job]) -> None:
+    def check(self, job: Job, sizes: Iterable[int]) -> None:
         """Refuse checkpoints that take as long as the interval between them."""
-        for job in jobs:
-            for gpus in job.sizes:
-                cost = self.largest("checkpoint_s", job, job.usable, gpus)
-                if cost and (self.interval is None or cost >= self.interval):
-                    raise OptionError("checkpoint_s", field="checkpoint_s", job=job.job_id)
+        for gpus in sizes:
+            cost = self.largest("checkpoint_s", job, job.types, gpus)
+            if cost and (self.interval is None or cost >= self.interval):
+                raise OptionError("checkpoint_s", field="checkpoint_s", job=job.job_id)
 
     def saving(self, job: Job, gpus: tuple[Gpu, ...]) -> tuple[float, float]:
         """Shares of the time with progress that work, and that checkpoints, take at a place."""

@@ -21,6 +21,8 @@ def of(ref: Reference) -> dict[str, float]:
     room = sum(server.gpus for server in ref.servers) * length
     overhead = sum(job.overhead_gpu_ns for job in ref.jobs) / 1e9
     comm = sum(job.comm_gpu_s for job in ref.jobs)
+    lost = sum(job.lost_gpu_ns for job in ref.jobs) / 1e9
+    saving = sum(job.checkpoint_gpu_s for job in ref.jobs)
     gpus = on_gpus(ref).values()
     busy, useful = sum(seconds for seconds, _ in gpus), sum(most for _, most in gpus)
 
@@ -36,6 +38,8 @@ def of(ref: Reference) -> dict[str, float]:
         "comm_fraction": share(comm, held) if held else 0.0,
         "share_fraction": share(lost_to_others(ref), held) if held else 0.0,
         "fragmentation": share(idle_seconds(ref, end), room),
+        "lost_fraction": share(lost, held) if held else 0.0,
+        "checkpoint_fraction": share(saving, held) if held else 0.0,
         "gpu_hours": held / 3600.0,
     }
     return found | (of_sharing(ref, busy) if ref.max_share > 1 else {})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
     from gangline.runs.inputs import ClusterLike
-    from gangline.runs.options import SharingOptions
+    from gangline.runs.options import ClusterOptions
     from gangline.runs.premises import Lack
     from gangline.trace.jobs.table import Trace
 
@@ -53,7 +53,6 @@ Jobs = Annotated[str, Parameter(completer=complete.trace)]
 MaybeJobs = Annotated[str | None, Parameter(completer=complete.trace)]
 MaybePolicy = Annotated[str | None, Parameter(completer=complete.policy)]
 TraceFormat = Annotated[str | None, Parameter(completer=complete.format_name)]
-_SHARING = "sharing."
 
 
 @Parameter(name="*")
@@ -299,7 +298,7 @@ def say_lacks(
     trace: Trace,
     cluster: ClusterLike,
     policies: Sequence[PolicyLike],
-    sharing: SharingOptions | None = None,
+    tables: ClusterOptions | None = None,
     *,
     drops: bool = False,
 ) -> None:
@@ -308,7 +307,7 @@ def say_lacks(
     from gangline.runs.inputs import as_cluster, override
     from gangline.runs.premises import lacks, require
 
-    world = override(as_cluster(cluster), sharing)
+    world = override(as_cluster(cluster), tables or {})
     found = lacks(world, trace, [resolve_policy(one) for one in policies], drops=drops)
     require(found)
     say_each(found)
@@ -417,14 +416,15 @@ def seeds(text: str, flag: str = "--seeds") -> list[int]:
     return found
 
 
-def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], SharingOptions]:
-    """Split settings into those of the policy and those of the cluster's sharing table.
+def split_settings(settings: list[str] | None) -> tuple[dict[str, Any], ClusterOptions]:
+    """Split settings into those of the policy and those of tables of the cluster.
 
     `@FILE` stands for all the parameters in a TOML file.
     """
     from pathlib import Path
 
     from gangline.policies.registry import parse_setting, read_settings
+    from gangline.runs.inputs import TABLES
 
     given: list[tuple[str, Any]] = []
     for text in settings or []:
@@ -433,13 +433,14 @@ def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], SharingOp
         else:
             given.append(parse_setting(text))
     policy: dict[str, Any] = {}
-    sharing: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {}
     for key, value in given:
-        if key.startswith(_SHARING):
-            sharing[key.removeprefix(_SHARING)] = value
+        name, dot, rest = key.partition(".")
+        if dot and name in TABLES:
+            tables.setdefault(name, {})[rest] = value
         else:
             policy[key] = value
-    return policy, cast("SharingOptions", sharing)  # checked with the cluster
+    return policy, cast("ClusterOptions", tables)  # checked with the cluster
 
 
 def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
@@ -468,15 +469,15 @@ def find_modules_here() -> None:
 
 def policies(
     names: str, settings: list[str] | None
-) -> tuple[list[PolicyBase | Policy], SharingOptions]:
-    """Build the policies of `--policies a,b` with `--set a.key=value`; also the sharing keys.
+) -> tuple[list[PolicyBase | Policy], ClusterOptions]:
+    """Build the policies of `--policies a,b` with `--set a.key=value`; also keys of the cluster.
 
     A setting without a policy's name goes to every policy that has the parameter.
     """
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen:
         raise PolicyError("--policies: expected names separated by commas, got none")
-    given, sharing = split_sharing(settings)
+    given, tables = split_settings(settings)
     for name in chosen:
         if "(" in name:
             plain = name.partition("(")[0]
@@ -488,7 +489,7 @@ def policies(
         if name:
             if name not in values:
                 message = f"--set {key}: `{name}` is not among --policies {names}"
-                hint = "settings of the cluster begin with `sharing.`"
+                hint = "settings of the cluster begin with `sharing.` or `runtime.`"
                 raise PolicyError(f"{message}; {hint}", field=key, value=value)
             values[name][parameter] = value
             continue
@@ -499,7 +500,7 @@ def policies(
             )
         for taker in takers:
             values[taker][key] = value
-    return [policy(name, values[name]) for name in chosen], sharing
+    return [policy(name, values[name]) for name in chosen], tables
 
 
 def _parameters(name: str) -> Collection[str]:

@@ -137,9 +137,9 @@ def _policies(names: str | None, settings: list[str] | None, trace: Trace) -> li
 
         named = [text.partition(".")[0] for text in settings or []]
         names = ",".join(default_contenders(trace, named))
-    chosen, sharing = _inputs.policies(names, settings)
-    if sharing:
-        message = "--set: advise accepts no setting of sharing; set it in the cluster file"
+    chosen, tables = _inputs.policies(names, settings)
+    if tables:
+        message = "--set: an advice takes no setting of the cluster; give it in the cluster file"
         raise OptionError(message, field="settings")
     return list(chosen)
 

@@ -96,7 +96,7 @@ def compare(
     kept, chosen = kept or Kept(), (replicates or Replicates()).options
     if kept.html is not None:
         _page.check(kept.html)
-    configs, sharing = _inputs.policies(policies, settings)
+    configs, tables = _inputs.policies(policies, settings)
     told = qualities([text.strip() for text in estimates.split(",")])
     labels = _labels(configs, told, baseline)
     drawn: list[int | None] = [*chosen["trace_seeds"]] or [None]
@@ -124,7 +124,7 @@ def compare(
             by_run.append((result.policy if is_single else name, waited(result, groups)))
 
     drops = kept.on_infeasible == "drop"
-    _inputs.say_lacks(jobs, world.cluster, configs, sharing, drops=drops)
+    _inputs.say_lacks(jobs, world.cluster, configs, tables, drops=drops)
     _inputs.say_absent(jobs, configs, told)
     comparison = compare_policies(
         world.cluster,
@@ -135,7 +135,7 @@ def compare(
         keep=False,
         each=each,
         estimates=told,
-        sharing=sharing,
+        **tables,
         **chosen,
         **world.options,
         **kept.options,

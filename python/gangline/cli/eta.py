@@ -55,7 +55,8 @@ def eta(
     policy
         Scheduler of the queue; module:Class is a policy in Python.
     settings
-        A parameter as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
+        A parameter as KEY=VALUE, or sharing.KEY=VALUE or runtime.KEY=VALUE of the cluster;
+        repeatable.
     at
         The moment: seconds on the clock of the trace, 2d, or YYYY-MM-DD HH:MM:SS; default: the last
         instant in the trace.
@@ -84,7 +85,7 @@ def eta(
     """
     from gangline.studies.eta import eta as foresee
 
-    given, sharing = _inputs.split_sharing(settings)
+    given, tables = _inputs.split_settings(settings)
     chosen = _inputs.policy(policy, given)
     found = foresee(
         cluster,
@@ -98,7 +99,7 @@ def eta(
         level=level,
         seed=seed,
         restart_s=restart_s,
-        sharing=sharing,
+        **tables,
         workers=workers,
         progress=True,
         **(choice or TraceChoice()).reading,

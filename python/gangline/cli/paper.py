@@ -57,12 +57,12 @@ def paper(
     from gangline.paper.folder import check
     from gangline.paper.run import entrants
 
-    given, sharing = _inputs.policies(policies, settings)
-    if sharing:
+    given, tables = _inputs.policies(policies, settings)
+    if tables:
         from gangline.errors import OptionError
 
-        message = "--set: sharing belongs to the worlds, which are fixed"
-        raise OptionError(message, field="set", value=str(sharing))
+        message = "--set: sharing and runtime belong to the worlds, which are fixed"
+        raise OptionError(message, field="set", value=str(tables))
     folder = Path("gangline-paper") if out is None else out
     check(folder, [path for one in entrants(given) for path in one.files])
     made = run(

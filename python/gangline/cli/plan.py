@@ -21,7 +21,7 @@ from gangline.cli._inputs import (
 )
 
 if TYPE_CHECKING:
-    from gangline.runs.options import SharingOptions
+    from gangline.runs.options import ClusterOptions
     from gangline.studies.capacity import CapacityPlan
     from gangline.studies.capacity.contest import CapacityContest
     from gangline.trace.jobs.table import Trace
@@ -74,7 +74,8 @@ def plan(
     allow_overload
         Accept an answer whose offered load is above 1.
     settings
-        A parameter as KEY=VALUE or POLICY.KEY=VALUE, or sharing.KEY=VALUE; repeatable.
+        A parameter as KEY=VALUE or POLICY.KEY=VALUE, or sharing.KEY=VALUE or runtime.KEY=VALUE of
+        the cluster; repeatable.
     replicates
         Seeds.
     price_per_hour
@@ -102,9 +103,9 @@ def plan(
         _page.check(html)
     if figure is not None:
         _check_figure(figure)
-    chosen, sharing = _policies(policies, settings)
+    chosen, tables = _policies(policies, settings)
     jobs = world.read(choice)
-    _inputs.say_lacks(jobs, world.cluster, chosen, sharing)
+    _inputs.say_lacks(jobs, world.cluster, chosen, tables)
     asked: Any = chosen if len(chosen) > 1 else chosen[0]
     found: CapacityPlan | CapacityContest = find(
         world.cluster,
@@ -118,7 +119,7 @@ def plan(
         exhaustive=exhaustive,
         allow_overload=allow_overload,
         price_per_hour=price_per_hour,
-        sharing=sharing,
+        **tables,
         out=out,
         workers=workers,
         progress=True,
@@ -147,13 +148,13 @@ def plan(
     return _exit.DONE if any(one.answer is not None for one in plans) else _exit.REFUSED
 
 
-def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], SharingOptions]:
-    """Build the policies; also the sharing keys."""
+def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], ClusterOptions]:
+    """Build the policies; also keys of the cluster."""
     if "," in names:
         return _inputs.policies(names, settings)
-    given, sharing = _inputs.split_sharing(settings)
+    given, tables = _inputs.split_settings(settings)
     prefix = f"{names}."
-    return [_inputs.policy(names, {k.removeprefix(prefix): v for k, v in given.items()})], sharing
+    return [_inputs.policy(names, {k.removeprefix(prefix): v for k, v in given.items()})], tables
 
 
 def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:

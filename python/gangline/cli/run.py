@@ -93,7 +93,8 @@ def run(
     policy
         Name of a policy (`gangline policies` lists them), or module:Class of one in Python.
     settings
-        A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
+        A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE or runtime.KEY=VALUE of the
+        cluster; repeatable.
     seed
         Seed of every random draw; default 0.
     restart_s
@@ -220,10 +221,10 @@ def _simulate(
         gone = "--trace" if trace is None else "--cluster" if cluster is None else "--policy"
         message = f"{gone} is missing: a run needs --trace, --cluster and --policy, or a spec.json"
         raise OptionError(f"{message} (gangline run --help lists the options)", field=gone)
-    params, sharing = _inputs.split_sharing(settings)
+    params, tables = _inputs.split_settings(settings)
     config = _inputs.policy(policy, params)
     jobs = (choice or TraceChoice()).read(trace)
-    result = simulate(cluster, jobs, config, progress=True, sharing=sharing, **options)
+    result = simulate(cluster, jobs, config, progress=True, **tables, **options)
     return _Done(result, jobs, config)
 
 

@@ -76,12 +76,12 @@ def validate(
 
     if html is not None:
         _page.check(html)
-    chosen, sharing = _inputs.policies(policies, settings)
+    chosen, tables = _inputs.policies(policies, settings)
     resolved = [resolve_policy(one) for one in chosen]
     names = [name for one in resolved for name in (one.label, one.reference.name)]
     jobs = world.read(choice or TraceBeside())
     drops = on_infeasible == "drop"
-    _inputs.say_lacks(jobs, world.cluster, chosen, sharing, drops=drops)
+    _inputs.say_lacks(jobs, world.cluster, chosen, tables, drops=drops)
     found = hold(
         world.cluster,
         jobs,
@@ -94,7 +94,7 @@ def validate(
         progress=True,
         seed=seed,
         on_infeasible=on_infeasible,
-        sharing=sharing,
+        **tables,
         **world.options,
     )
     if html is not None:

@@ -12,6 +12,7 @@ import msgspec
 from gangline.cluster import network
 from gangline.cluster.elastic_checks import check_elastic
 from gangline.cluster.iteration_checks import check_iter_time
+from gangline.cluster.runtime import check_runtime
 from gangline.cluster.schema import MEMORY_GB_MAX, ClusterKeys, Throughput
 from gangline.cluster.sharing_checks import check_sharing
 from gangline.files.decode import fail
@@ -55,6 +56,7 @@ def check(cluster: ClusterKeys, path: str | None) -> None:
     _check_failures(cluster, path)
     _check_capacity(cluster, path)
     check_sharing(cluster.sharing, names, path)
+    check_runtime(cluster.runtime, names, path)
     check_elastic(cluster, path)
     check_iter_time(cluster, path)
 

@@ -22,6 +22,7 @@ from gangline._support.formatting import did_you_mean
 from gangline._support.safe import safe
 from gangline.cluster.checks import check, load_tables
 from gangline.cluster.elastic_checks import load_elastic
+from gangline.cluster.runtime import load_runtime
 from gangline.cluster.schema import (
     CapacityRow,
     ClusterKeys,
@@ -80,9 +81,9 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         GPU types; their order breaks ties between types.
     servers : tuple of ServerBlock
         Blocks of servers; servers are numbered from 0 in this order.
-    network, failures, throughput, sharing, elastic, iter_time : optional
-        Locality factors, outages, rate table, interference, models of elastic jobs, iteration
-        times.
+    network, failures, throughput, sharing, runtime, elastic, iter_time : optional
+        Locality factors, outages, rate table, interference, noise and costs of starts, models of
+        elastic jobs, iteration times.
     capacity : tuple of CapacityRow, optional
         Number of servers over time; before the first row all servers are up. A server that
         leaves acts like one that fails; those with the highest numbers leave first.
@@ -151,7 +152,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
             cluster = msgspec.convert(data, cls)
         except msgspec.ValidationError:
             raise wrong_shape(data, cls, path) from None
-        cluster = load_elastic(load_sharing(cluster, path), path)
+        cluster = load_elastic(load_runtime(load_sharing(cluster, path), path), path)
         check(cluster, path)
         return load_tables(cluster, path)
 

@@ -33,6 +33,8 @@ __all__ = [
     "IterTime",
     "ModelTraffic",
     "Network",
+    "Runtime",
+    "RuntimeRow",
     "ServerBlock",
     "ServerBlockDict",
     "Sharing",
@@ -45,6 +47,7 @@ GIB = 2**30
 MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
+Noise = Annotated[float, Meta(ge=0, le=2)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Name = Annotated[str, Meta(min_length=1)]
 Rack = Annotated[
@@ -384,6 +387,56 @@ class Sharing(_Table, frozen=True):
     symmetric: bool = True
 
 
+class RuntimeRow(_Table, frozen=True):
+    """Costs of the starts, stops and checkpoints of a kind of job, in seconds.
+
+    A key that is left out stands for all: `model`, `gpus` (number of GPUs that the job gets) and
+    `gpu_type`. Of the rows that match and have a cost, those that name the model come first, then
+    those that name `gpus`, then those that name the type. A cost that no row has is that of the
+    run: `first_start_s`, `restart_s` or `restart_by_model`, `checkpoint_s`, and 0 for `stop_s`.
+    """
+
+    model: str | None = None
+    gpus: Count | None = None
+    gpu_type: str | None = None
+    first_start_s: NotNegative | None = None
+    restart_s: NotNegative | None = None
+    stop_s: NotNegative | None = None
+    checkpoint_s: NotNegative | None = None
+
+
+class Runtime(_Table, frozen=True):
+    """Run time as it is: noise, and costs of starts, stops and checkpoints.
+
+    Noise is log-normal with median 1. Policies do not know it.
+
+    Parameters
+    ----------
+    job_noise : float
+        By how much the run time of a whole job differs from what the trace says: the standard
+        deviation of its logarithm, 0 to 2; default 0.
+    run_noise : float
+        The same from each start or move to the next.
+    straggler_noise : float
+        The same of each server of a gang beyond the first; the gang waits for the slowest of them,
+        or for the first.
+    checkpoint_s : float
+        Time that a checkpoint takes, >= 0 and less than the run option `checkpoint_interval_s`,
+        which it needs; default 0.
+    rows : list of tables
+        Costs by kind of job; see `RuntimeRow`.
+    table : str
+        A file, relative to the TOML, in place of `rows`: CSV or Parquet with the same columns.
+    """
+
+    job_noise: Noise = 0.0
+    run_noise: Noise = 0.0
+    straggler_noise: Noise = 0.0
+    checkpoint_s: NotNegative = 0.0
+    rows: tuple[RuntimeRow, ...] | None = None
+    table: str | None = None
+
+
 class ElasticModel(_Table, frozen=True):
     """The speed of the elastic jobs of one model on any number of GPUs, and at any batch.
 
@@ -542,6 +595,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
     failures: Failures | None = None
     throughput: Throughput | None = None
     sharing: Sharing | None = None
+    runtime: Runtime | None = None
     elastic: Elastic | None = None
     iter_time: tuple[IterTime, ...] | None = None
     capacity: tuple[CapacityRow, ...] | None = None

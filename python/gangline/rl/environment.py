@@ -12,7 +12,7 @@ from gangline._support.formatting import did_you_mean
 from gangline.errors import OptionError
 from gangline.policies.protocol import Plan
 from gangline.rl.episodes import Episodes
-from gangline.runs.inputs import as_cluster, make_options
+from gangline.runs.inputs import TABLES, as_cluster, make_options
 from gangline.runs.simulation import Simulation
 from gangline.trace.read import as_trace
 
@@ -144,7 +144,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         if not estimate_error >= 0.0:
             message = f"`estimate_error`: {estimate_error}. Expected at least 0."
             raise OptionError(message, field="estimate_error", value=estimate_error)
-        make_options({name: value for name, value in options.items() if name != "sharing"})
+        make_options({name: value for name, value in options.items() if name not in TABLES})
         self._cluster = as_cluster(cluster)
         self._episodes = Episodes(trace, episode_jobs)
         self._error = estimate_error if knowledge == "remaining" else None

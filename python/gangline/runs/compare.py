@@ -94,7 +94,13 @@ def compare(
     from gangline.runs.estimates import qualities, used_by
     from gangline.runs.execution import Run, Worlds, carry_out
     from gangline.runs.executors import check_workers
-    from gangline.runs.inputs import as_cluster, check_trace_seeds, make_options, override
+    from gangline.runs.inputs import (
+        as_cluster,
+        check_trace_seeds,
+        make_options,
+        override,
+        take_tables,
+    )
     from gangline.runs.premises import lacks, require
     from gangline.runs.spec import RunSpec, keys_of
     from gangline.trace.read import as_trace, redrawn
@@ -103,7 +109,7 @@ def compare(
     drawn = check_trace_seeds(trace_seeds)
     workers = check_workers(workers)
     worlds = Worlds(workers)
-    lab = override(as_cluster(cluster), options.pop("sharing", None))
+    lab = override(as_cluster(cluster), take_tables(options))
     keys, jobs = keys_of(lab), as_trace(trace)
     given = worlds.hold(jobs)
     contenders = _contenders(policies, params or {})

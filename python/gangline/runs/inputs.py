@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from gangline.cluster.description import Cluster
-    from gangline.runs.options import CheckedOptions
+    from gangline.runs.options import CheckedOptions, ClusterOptions, CompareOptions
     from gangline.trace.jobs.table import ArrowStream, Trace
 
     Progress: TypeAlias = Callable[[float, int, int], None]
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     ClusterLike: TypeAlias = Cluster | Mapping[str, object] | str | PathLike[str]
 
 T = TypeVar("T")
+TABLES = ("sharing", "runtime")  # of a cluster, whose keys a run may override
 SEEDS_MAX = 10_000  # ours: of one command; more runs than anybody waits for, and a slip of the keys
 
 __all__ = [
     "SEEDS_MAX",
+    "TABLES",
     "as_cluster",
     "check_trace_seeds",
     "distinct",
     "make_options",
     "override",
+    "take_tables",
 ]
 
 
@@ -44,7 +47,7 @@ def make_options(values: Mapping[str, object]) -> CheckedOptions:
     known = CheckedOptions.__struct_fields__
     for name in values:
         if name not in known:
-            near = did_you_mean(name, (*known, "sharing"))
+            near = did_you_mean(name, (*known, *TABLES))
             raise OptionError(f"unknown run option `{name}`{near}", field=name)
     given: dict[str, Any] = to_builtins(values)
     if isinstance(given.get("count_arrivals"), str):
@@ -82,14 +85,22 @@ def as_cluster(value: ClusterLike) -> Cluster:
     return Cluster.from_dict(value)
 
 
-def override(cluster: Cluster, sharing: Mapping[str, object] | None) -> Cluster:
-    """Return the cluster with some keys of its sharing table replaced."""
+def take_tables(options: CompareOptions) -> ClusterOptions:
+    """Take out of the options of a run those that override tables of the cluster."""
+    return {"sharing": options.pop("sharing", None), "runtime": options.pop("runtime", None)}
+
+
+def override(cluster: Cluster, tables: ClusterOptions) -> Cluster:
+    """Return the cluster with some keys of its tables replaced."""
     from gangline.cluster.description import Cluster
 
-    if not sharing:
+    given: dict[str, Any] = {name: keys for name, keys in tables.items() if keys}
+    if not given:
         return cluster
     data = cluster.to_dict()
-    return Cluster.from_dict({**data, "sharing": {**data.get("sharing", {}), **sharing}})
+    for name, keys in given.items():
+        data[name] = {**data.get(name, {}), **keys}
+    return Cluster.from_dict(data)
 
 
 def distinct(field: str, values: Iterable[T]) -> list[T]:

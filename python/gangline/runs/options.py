@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
-from gangline.cluster import network
+from gangline.cluster import network, runtime
 from gangline.cluster.schema import Sharing
 from gangline.errors import OptionError
 from gangline.runs import arrival_window, estimates
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckedOptions",
+    "ClusterOptions",
     "CompareOptions",
     "PlanOptions",
     "RunOptions",
+    "RuntimeOptions",
     "SharingOptions",
     "Timeline",
 ]
@@ -62,6 +64,24 @@ class SharingOptions(TypedDict, total=False):
     symmetric: bool
 
 
+class RuntimeOptions(TypedDict, total=False):
+    """Keys of the table `runtime` that a run may override."""
+
+    job_noise: float
+    run_noise: float
+    straggler_noise: float
+    checkpoint_s: float
+    rows: Sequence[Mapping[str, str | float]] | None
+    table: str | None
+
+
+class ClusterOptions(TypedDict, total=False):
+    """Tables of the cluster of which a run may override single keys."""
+
+    sharing: SharingOptions | None
+    runtime: RuntimeOptions | None
+
+
 class PlanOptions(TypedDict, total=False):
     """Options of the runs of `gangline.plan_capacity`, as keywords."""
 
@@ -75,7 +95,7 @@ class PlanOptions(TypedDict, total=False):
     estimate_default_s: float
 
 
-class CompareOptions(PlanOptions, total=False):
+class CompareOptions(PlanOptions, ClusterOptions, total=False):
     """Options of the runs of `gangline.compare`, as keywords."""
 
     on_infeasible: Literal["error", "drop"]
@@ -83,7 +103,6 @@ class CompareOptions(PlanOptions, total=False):
     timeline: Timeline | float
     until_s: float | None
     max_events: int | None
-    sharing: SharingOptions | None
 
 
 class RunOptions(CompareOptions, total=False):
@@ -195,6 +214,9 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             memory_fixed_fraction=sharing.memory_fixed_fraction,
             acc_cost=sharing.acc_cost,
             overhead_interferes=sharing.overhead_interferes,
+            runtime=runtime.to_core(
+                cluster.runtime, labels, [kind.name for kind in cluster.gpu_types]
+            ),
             network=links or network.to_core(cluster, labels, core),
             mean_times_s=_mean_times_s(cluster),
             outages=cluster.outages(),

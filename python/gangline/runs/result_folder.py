@@ -324,7 +324,7 @@ def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
         msgspec.convert({**spec["options"], "seed": spec["seed"]}, CheckedOptions).check()
     except (ClusterError, OptionError) as error:
         raise ResultError(f"{path}: {error}", path=str(path)) from None
-    for part in ("throughput", "sharing"):
+    for part in ("throughput", "sharing", "runtime"):
         table = spec["cluster"].get(part)
         if isinstance(table, dict) and "table" in table:  # a saved cluster contains its tables
             wrong(path, f"cluster.{part}.table", "rows", "the name of a file")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STATUS = ("finished", "dropped", "unfinished")
 TIER = ("server", "rack", "network")
+RUN_TIME = ("lost_s", "checkpoint_s")
 END = ("finished", "preempted", "moved", "failed", "retimed", "stopped")
 _LABEL = pa.dictionary(pa.int32(), pa.string())
 _ROWS_PER_GROUP = 1 << 17  # ours: bounds the writer's buffers; larger groups are no faster
@@ -60,6 +61,8 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
     by_tier = [f"comm_{tier}_s" for tier in TIER]
     if by_tier[0] in columns:  # the cluster has a network
         table |= {name: pa.array(columns[name]) for name in by_tier}
+    if RUN_TIME[0] in columns:  # the cluster has a table of run time
+        table |= {name: pa.array(columns[name]) for name in RUN_TIME}
     return pa.table(table)
 
 
@@ -212,6 +215,8 @@ def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str,
         by_tier = [f"comm_{tier}_s" for tier in TIER]
         if any(key in table.column_names for key in by_tier):
             columns |= dict.fromkeys(by_tier, _SECONDS)
+        if any(key in table.column_names for key in RUN_TIME):
+            columns |= dict.fromkeys(RUN_TIME, _SECONDS)
     elif name == "timeline":
         columns |= {f"gpus_busy_{kind.name}": _COUNT for kind in cluster.gpu_types}
     else:

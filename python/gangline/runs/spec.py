@@ -92,15 +92,15 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         The trace is hashed or its address parsed; it is read only if it is a table in memory.
         """
-        from gangline.runs.inputs import as_cluster, make_options, override
+        from gangline.runs.inputs import as_cluster, make_options, override, take_tables
         from gangline.trace.read import as_trace, refer
 
         if isinstance(trace, (str, PathLike)):
             trace = refer(trace)
         elif not isinstance(trace, TraceReference):
             trace = as_trace(trace).reference
-        chosen, sharing = resolve_policy(policy, params).reference, options.pop("sharing", None)
-        lab = keys_of(override(as_cluster(cluster), sharing))
+        chosen, tables = resolve_policy(policy, params).reference, take_tables(options)
+        lab = keys_of(override(as_cluster(cluster), tables))
         return cls.of(lab, trace, chosen, make_options(options))
 
     @classmethod

@@ -88,6 +88,8 @@ class RunSummary(_Always, total=False):
     shares_started: int
     shares_refused: int
     sub_batch_starts: int
+    lost_fraction: float
+    checkpoint_fraction: float
     solver_s: float
 
 
@@ -215,6 +217,8 @@ SummaryKey = Literal[
     "shares_started",
     "shares_refused",
     "sub_batch_starts",
+    "lost_fraction",
+    "checkpoint_fraction",
     "solver_s",
 ]
 """Name of a number of `RunSummary`."""

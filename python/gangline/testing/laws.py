@@ -160,7 +160,7 @@ class Evidence:
         costs = ("restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s")
         return (
             len(keys["gpu_types"]) == 1
-            and not any(keys.get(name) for name in tables)
+            and not any(keys.get(name) for name in (*tables, "runtime"))
             and not any(name in self.trace.columns for name in columns)
             and not any(self.options.get(name) for name in costs)
             and set(self.result.jobs["status"].to_pylist()) <= {"finished"}

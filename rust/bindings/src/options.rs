@@ -5,12 +5,12 @@ use crate::convert::Cluster;
 use crate::error::CoreError;
 use crate::network::Network;
 use gangline_engine::{
-    EngineError, Estimates, FailureRow, Failures, GangXi, History, OnInfeasible, RunConfig,
-    Statistic, TimelineMode,
+    Costs, EngineError, Estimates, FailureRow, Failures, GangXi, History, Kind, OnInfeasible,
+    RunConfig, RunTime, Statistic, TimelineMode,
 };
 use gangline_model::{
-    ClusterSpec, InflationClass, Inflations, Interference, IterationTimes, JobId, LocalityModel,
-    SimSpan, SimTime, StepFit,
+    ClusterSpec, GpuTypeId, InflationClass, Inflations, Interference, IterationTimes, JobId,
+    LocalityModel, SimSpan, SimTime, StepFit,
 };
 use gangline_network::Fitted;
 use gangline_policies::{ParamValue, Params};
@@ -67,7 +67,12 @@ enum EstimatesGiven<'py> {
     },
 }
 
-/// All options of a run. Python has the only list of defaults.
+/// Sigmas of the noise of jobs, of stretches and of further servers, and seconds of a checkpoint; costs by model
+/// label, number of GPUs and GPU type: seconds of a first start, restart, stop and checkpoint.
+type RunTimeGiven = ([f64; 4], Vec<CostsGiven>);
+type CostsGiven = ((Option<u32>, Option<u32>, Option<usize>), [Option<f64>; 4]);
+
+/// All options of a run. Defaults are Python's, which has the one list of them.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct RunOptions {
     pub(crate) config: RunConfig,
@@ -81,7 +86,7 @@ impl RunOptions {
     #[pyo3(signature = (cluster, *, seed, restart_s, first_start_s, restart_by_model, checkpoint_interval_s, on_infeasible,
         segments, timeline, check_invariants, skip_rounds, until_s, max_events, count_arrivals, max_share, interference,
         gang_xi, memory_fixed_fraction, acc_cost, overhead_interferes, network, mean_times_s, outages, inflations,
-        locality_fits, estimates, watch))]
+        locality_fits, estimates, runtime, watch))]
     #[expect(
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
@@ -115,6 +120,7 @@ impl RunOptions {
         inflations: Option<InflationsGiven<'_>>,
         locality_fits: Option<Vec<Vec<Option<Fit>>>>,
         estimates: Option<EstimatesGiven<'_>>,
+        runtime: Option<RunTimeGiven>,
         watch: Vec<u32>,
     ) -> PyResult<Self> {
         let spans = |seconds: PyReadonlyArray1<'_, f64>| {
@@ -172,6 +178,7 @@ impl RunOptions {
             failures,
             inflations: inflations.map(inflated).transpose()?,
             estimates: estimates.map_or(Ok(Estimates::Exact), EstimatesGiven::resolved)?,
+            run_time: runtime.map(run_time).transpose()?,
             watch: watch.into_iter().map(JobId).collect(),
         };
         Ok(Self {
@@ -225,6 +232,25 @@ impl EstimatesGiven<'_> {
             }),
         })
     }
+}
+
+fn run_time(([job, run, straggler, checkpoint_s], rows): RunTimeGiven) -> PyResult<Arc<RunTime>> {
+    let seconds = |seconds| span("runtime", seconds);
+    let row = |((model, gpus, gpu_type), costs): CostsGiven| {
+        let kind: Kind = (model, gpus, gpu_type.map(GpuTypeId::new));
+        let mut spans = Costs::default();
+        for (span, given) in spans.iter_mut().zip(costs) {
+            *span = given.map(seconds).transpose()?;
+        }
+        Ok::<_, PyErr>((kind, spans))
+    };
+    Ok(Arc::new(RunTime {
+        job_noise: job,
+        run_noise: run,
+        straggler_noise: straggler,
+        checkpoint: seconds(checkpoint_s)?,
+        costs: rows.into_iter().map(row).collect::<PyResult<_>>()?,
+    }))
 }
 
 impl Pairs<'_> {

@@ -190,6 +190,10 @@ impl RunOutput {
             }
         }
         table.set_item("comm_s", filled(py, out.comm_s, 0.0, rows))?;
+        if !out.lost_s.is_empty() {
+            table.set_item("lost_s", out.lost_s.into_pyarray(py))?;
+            table.set_item("checkpoint_s", out.checkpoint_s.into_pyarray(py))?;
+        }
         table.set_item("share_s", filled(py, out.share_s, 0.0, rows))?;
         table.set_item("slowdown", out.slowdown.into_pyarray(py))?;
         table.set_item("ftf", out.ftf.into_pyarray(py))?;

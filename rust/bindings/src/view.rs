@@ -703,9 +703,9 @@ impl PolicyView {
                 spec.next_limit(view, job, since)
             });
             let begins = actions.iter().filter_map(|action| {
-                action.gpus()?;
+                let gpus = action.gpus()?;
                 let overhead = action.terms.overhead;
-                let since = now + overhead.unwrap_or_else(|| view.overhead(action.job));
+                let since = now + overhead.unwrap_or_else(|| view.overhead_at(action.job, gpus));
                 spec.next_limit(view, action.job, since)
             });
             match stays.chain(begins).min() {
@@ -802,7 +802,7 @@ fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Opti
     let rate = view.rate_alone(job, gpus) / view.inflation_on(job, batch, gpus);
     let since = match (given, run) {
         (None, Some(run)) => run.only().progress_start.max(view.now()),
-        _ => view.now() + view.overhead(job),
+        _ => view.now() + view.overhead_at(job, gpus),
     };
     let work = view.remaining_work(job).map_err(CoreError::from)?;
     let first = gpus.by_server()[0].server;

@@ -54,6 +54,21 @@ pub(crate) struct Accounts {
     pub(crate) sharing: SharingTotals,
     /// Useful time of shared GPUs.
     pub(crate) useful: Option<Box<Useful>>,
+    /// In runs with a table of run time.
+    pub(crate) run_time: Option<Box<RunTimeTotals>>,
+}
+
+/// What lost work and checkpoints came to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunTimeTotals {
+    /// Time with progress whose work was lost, by job.
+    pub(crate) lost_ns: Vec<i64>,
+    /// The same times GPUs, of all jobs.
+    pub(crate) lost_gpu_ns: i128,
+    /// Seconds with progress that checkpoints took, by job.
+    pub(crate) checkpoint_s: Vec<f64>,
+    /// The same times GPUs, of all jobs.
+    pub(crate) checkpoint_gpu_s: f64,
 }
 
 /// GPU-seconds that parts lost.
@@ -96,13 +111,14 @@ impl Accounts {
             forks,
             resizes,
             has_distance,
+            has_run_time,
             ..
         } = features;
         let watches_locality = traits.watches_locality;
         Self {
             jobs,
             keeps_segments: config.segments
-                || (has_distance || shares || watches_locality || forks || resizes),
+                || (has_distance || shares || watches_locality || forks || resizes || has_run_time),
             overhead_ns: column(features.starts_cost, jobs),
             comm_s: column(has_distance, jobs),
             comm_tier_s: [(); 3].map(|()| column(has_distance, jobs)),
@@ -113,6 +129,13 @@ impl Accounts {
             gpu_ns: column(forks || resizes, jobs),
             attained_ns: column(resizes, jobs),
             useful: shares.then(|| Box::new(Useful::new(gpus))),
+            run_time: has_run_time.then(|| {
+                Box::new(RunTimeTotals {
+                    lost_ns: vec![0; jobs],
+                    checkpoint_s: vec![0.0; jobs],
+                    ..RunTimeTotals::default()
+                })
+            }),
             ..Self::default()
         }
     }
@@ -160,6 +183,13 @@ impl Accounts {
         }
         if !self.gpu_ns.is_empty() {
             self.add_part(segment, progress);
+        }
+        if let (Some(totals), Some(details)) = (&mut self.run_time, &part.details)
+            && part.rate > 0.0
+        {
+            let saving_s = progress.seconds() * details.untold.saves;
+            totals.checkpoint_s[row] += saving_s;
+            totals.checkpoint_gpu_s += f64::from(gpus) * saving_s;
         }
         if part.rate <= 0.0 {
             self.paused_gpu_ns += i128::from(progress.0) * i128::from(gpus);
@@ -217,6 +247,15 @@ impl Accounts {
         details.is_new = false;
         self.sharing.starts += u64::from(is_shared);
         self.sharing.sub_batch_starts += u64::from(part.sub_batch > 0 && part.sub_batch < batch);
+    }
+
+    /// Adds the time whose work a part has lost.
+    #[cold]
+    pub(crate) fn note_loss(&mut self, job: JobId, part: &Part) {
+        if let (Some(totals), Some(details)) = (&mut self.run_time, &part.details) {
+            totals.lost_ns[job.index()] += details.at_risk_ns;
+            totals.lost_gpu_ns += i128::from(details.at_risk_ns) * i128::from(part.gpus.gpus());
+        }
     }
 
     /// Counts a migration.

@@ -233,15 +233,16 @@ impl Engine {
     fn begin(&mut self, (job, number): (JobId, u16), gpus: &mut GpuSet, terms: &Terms) {
         let (now, hash) = (self.motion.state.now(), &mut self.motion.recorder.hash);
         hash.event(Logged::Start, now, job, gpus);
+        let overhead = match terms.overhead {
+            Some(own) => own,
+            None => self.motion.state.overhead_at(job, gpus),
+        };
         let new = NewPart {
             number,
             gpus,
             sub_batch: terms.sub_batch.unwrap_or(0),
             accum: terms.accum,
-            overhead: match terms.overhead {
-                Some(own) => own,
-                None => self.motion.state.overhead(job),
-            },
+            overhead,
             quota: terms.quota.unwrap_or(f64::INFINITY),
         };
         self.motion.begin(job, new);

@@ -2,6 +2,7 @@
 
 use crate::EngineError;
 use crate::estimates::Estimates;
+use crate::run_time::RunTime;
 use gangline_model::{
     ClusterSpec, Inflations, Interference, JobId, JobTable, LocalityModel, MAX_SECONDS, RateTable,
     SimSpan, SimTime,
@@ -106,6 +107,9 @@ pub struct RunConfig {
     pub failures: Failures,
     /// Source of the durations that policies see.
     pub estimates: Estimates,
+    /// What policies do not know of the speed of jobs, and costs by kind of job; `None` = they know all, and costs are
+    /// those above.
+    pub run_time: Option<Arc<RunTime>>,
     /// Seed of every random draw.
     pub seed: u64,
     /// What to do with jobs that can never run.
@@ -146,6 +150,7 @@ impl Default for RunConfig {
             locality: None,
             failures: Failures::None,
             estimates: Estimates::Exact,
+            run_time: None,
             seed: 0,
             on_infeasible: OnInfeasible::Error,
             segments: false,
@@ -216,6 +221,9 @@ impl RunConfig {
         }
         if let Some(what) = self.estimates.problem(rows) {
             return fail("estimates", what);
+        }
+        if let Some(what) = self.run_time.as_ref().and_then(|table| table.problem()) {
+            return fail("runtime", what);
         }
         if self.watch.iter().any(|job| job.index() >= rows) {
             return fail("watch", format!("the trace has {rows} jobs"));

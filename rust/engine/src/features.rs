@@ -25,7 +25,9 @@ pub(crate) struct Features {
     pub(crate) starts_cost: bool,
     /// Whether a job slows its co-runners down only after its overhead, whose end is then an event.
     pub(crate) starts_quietly: bool,
-    /// Whether parts have details, for co-runners or for the segments table.
+    /// Gangs may be slower than told, and starts, stops and checkpoints have costs by kind of job.
+    pub(crate) has_run_time: bool,
+    /// Parts have details: co-runners, a pace that policies do not know, or the segments table.
     pub(crate) has_details: bool,
     /// Whether each job runs at its best rate from its start to its end: nothing slows a job, and starts cost no
     /// time.
@@ -39,7 +41,9 @@ impl Features {
         let shares = max_share > 1;
         let resizes = world.rates.elastic().is_some() && !traits.forks;
         let has_distance = config.locality.is_some();
-        let starts_cost = config.restart != SimSpan::ZERO
+        let has_run_time = config.run_time.is_some();
+        let starts_cost = has_run_time
+            || config.restart != SimSpan::ZERO
             || config.first_start != SimSpan::ZERO
             || config.restart_by_model.is_some()
             || traits.restart_per_gpu != SimSpan::ZERO;
@@ -52,7 +56,8 @@ impl Features {
             has_distance,
             starts_cost,
             starts_quietly: shares && !config.overhead_interferes,
-            has_details: shares || config.segments,
+            has_run_time,
+            has_details: shares || config.segments || has_run_time,
             is_undisturbed: has_one_type && !(shares || has_distance || resizes || starts_cost),
         }
     }

@@ -35,6 +35,10 @@ pub struct Output {
     pub share_s: Vec<f64>,
     /// Run time lost to co-runners and sub-batches, s; empty = 0 for all.
     pub share_lost_s: Vec<f64>,
+    /// Run time with progress whose work was lost, s; empty in a run without a table of run time.
+    pub lost_s: Vec<f64>,
+    /// Run time that checkpoints took, s; empty in a run without a table of run time.
+    pub checkpoint_s: Vec<f64>,
     /// GPU time held, summed over the parts of the job, s; empty = GPUs x `run_s` for all.
     pub gpu_s: Vec<f64>,
     /// Completion time over isolated run time; NaN if the job did not finish.
@@ -129,6 +133,14 @@ impl Engine {
             comm_tier_s: std::mem::take(&mut accounts.comm_tier_s),
             share_s: column(&accounts.share_ns),
             share_lost_s: std::mem::take(&mut accounts.share_lost_s),
+            lost_s: accounts
+                .run_time
+                .as_ref()
+                .map_or_else(Vec::new, |totals| column(&totals.lost_ns)),
+            checkpoint_s: accounts
+                .run_time
+                .as_mut()
+                .map_or_else(Vec::new, |totals| std::mem::take(&mut totals.checkpoint_s)),
             gpu_s: accounts
                 .gpu_ns
                 .iter()
@@ -295,6 +307,7 @@ impl Engine {
         summary.extend(self.cost().map(|cost| ("cost", cost)));
         summary.extend(self.deadlines(output).into_iter().flatten());
         summary.extend(self.sharing(accounts).into_iter().flatten());
+        summary.extend(lost_and_saved(accounts, shares.gpu_hours));
         summary
     }
 
@@ -388,7 +401,26 @@ impl Engine {
     }
 }
 
-/// Reported status of a job: 0 finished, 1 dropped, 2 unfinished.
+/// Shares of the GPU time held that lost work and checkpoints took; none in a run without a table of run time.
+fn lost_and_saved(accounts: &Accounts, held_h: f64) -> Vec<(&'static str, f64)> {
+    let Some(totals) = &accounts.run_time else {
+        return Vec::new();
+    };
+    let of_held = |gpu_s: f64| {
+        if held_h > 0.0 {
+            gpu_s / 3600.0 / held_h
+        } else {
+            0.0
+        }
+    };
+    let lost = totals.lost_gpu_ns as f64 / NANOS_PER_SECOND;
+    vec![
+        ("lost_fraction", of_held(lost)),
+        ("checkpoint_fraction", of_held(totals.checkpoint_gpu_s)),
+    ]
+}
+
+/// How a job is reported: 0 finished, 1 dropped, 2 unfinished.
 fn status_of(job: &JobState) -> u8 {
     match job.phase() {
         Phase::Finished => 0,

@@ -171,6 +171,7 @@ impl Engine {
         };
         let infeasible = engine.motion.state.types().infeasible();
         engine.drop_or_refuse(infeasible)?;
+        engine.motion.state.check_checkpoints()?;
         engine.capacity.fill(&mut engine.motion.queue);
         if let Some(&first) = world.jobs.columns().arrival.first() {
             engine.motion.recorder.totals.last = first.min(SimTime::ZERO);

@@ -7,6 +7,7 @@ use crate::config::{RunConfig, World};
 use crate::estimates::{Estimate, Estimates, Past, noise};
 use crate::features::Features;
 use crate::occupancy::Occupancy;
+use crate::run_time::Stays;
 use crate::state::jobs::{JobState, Jobs, NOT_YET};
 use crate::state::running::{Part, Run};
 use crate::state::types::TypeTable;
@@ -14,7 +15,7 @@ use crate::traits::PolicyTraits;
 use crate::uplinks::UpLinks;
 
 use gangline_model::{
-    ClusterSpec, ElasticTable, GpuTypeId, Infeasible, JobId, JobTable, RateTable, ServerId,
+    ClusterSpec, ElasticTable, GpuSet, GpuTypeId, Infeasible, JobId, JobTable, RateTable, ServerId,
     SimSpan, SimTime, span_of_work,
 };
 use std::sync::Arc;
@@ -23,6 +24,7 @@ mod elastic;
 pub(crate) mod jobs;
 pub(crate) mod motion;
 mod rates;
+mod run_time;
 pub(crate) mod running;
 mod types;
 
@@ -49,7 +51,9 @@ pub struct State {
     touched: Vec<JobId>,
     /// Estimates from finished jobs; `None` = policies do not use them.
     past: Option<Box<Past>>,
-    /// Up-links that jobs share; `None` = each job sends as if it were alone.
+    /// Stretches and stops so far, where a run has a table of run time.
+    stays: Option<Box<Stays>>,
+    /// Up-links that jobs share; `None` = each job goes as if it were alone on them.
     uplinks: Option<Box<UpLinks>>,
 }
 
@@ -82,6 +86,10 @@ impl State {
                 Estimates::History(rule) => Some(Box::new(Past::new(*rule))),
                 _ => None,
             },
+            stays: config
+                .run_time
+                .as_ref()
+                .map(|_| Box::new(Stays::new(jobs.len()))),
             uplinks: config
                 .locality
                 .as_ref()
@@ -337,11 +345,14 @@ impl State {
             .unwrap_or_else(|| 1.0 + self.config.acc_cost * f64::from(passes - 1))
     }
 
-    /// Time without progress that a start or move of the job costs now.
+    /// Time without progress that a start or move of the job costs now, at the most.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
         if !self.features.starts_cost {
             return SimSpan::ZERO;
+        }
+        if self.features.has_run_time {
+            return self.start_cost(job, self.jobs.gpus(job), self.types.usable(job));
         }
         if self.first_start(job).is_none() {
             return self.config.first_start;
@@ -349,13 +360,47 @@ impl State {
         self.restart_overhead(job)
     }
 
-    /// Time without progress that a restart or move of the job costs.
+    /// The same of a start or move to GPUs of a type, as many as its gang has.
+    #[inline]
+    pub(crate) fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
+        if self.features.has_run_time {
+            return self.start_cost(job, self.jobs.gpus(job), 1 << gpu_type.index());
+        }
+        self.overhead(job)
+    }
+
+    /// The same of a start or move to these GPUs.
+    #[inline]
+    pub(crate) fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
+        if self.features.has_run_time {
+            return self.start_cost(job, gpus.gpus(), self.type_mask(gpus));
+        }
+        self.overhead(job)
+    }
+
+    /// Time without progress that a restart or move of the job costs, at the most.
     #[inline]
     pub(crate) fn restart_overhead(&self, job: JobId) -> SimSpan {
-        let base = match (&self.config.restart_by_model, self.jobs.model(job)) {
+        let cost = if self.features.has_run_time {
+            self.longest_restart(job)
+        } else {
+            self.restart_of_run(job)
+        };
+        cost + self.restart_per_gpus(job)
+    }
+
+    /// What a restart costs by the options of the run alone.
+    #[inline]
+    fn restart_of_run(&self, job: JobId) -> SimSpan {
+        match (&self.config.restart_by_model, self.jobs.model(job)) {
             (Some(spans), Some(label)) => spans[label as usize],
             _ => self.config.restart,
-        };
-        base + SimSpan(self.restart_per_gpu.0 * i64::from(self.jobs.gpus(job)))
+        }
+    }
+
+    /// What a policy adds to a restart for each GPU of the gang.
+    #[inline]
+    fn restart_per_gpus(&self, job: JobId) -> SimSpan {
+        SimSpan(self.restart_per_gpu.0 * i64::from(self.jobs.gpus(job)))
     }
 }

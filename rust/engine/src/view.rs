@@ -360,13 +360,30 @@ impl<'a> ClusterView<'a> {
             .filter(move |id| usable >> id.index() & 1 == 1)
     }
 
-    /// Time without progress that a start or move of the job would cost now.
+    /// Time without progress that a start or move of the job would cost now, wherever it may be: the most.
     #[inline]
     pub fn overhead(&self, job: JobId) -> SimSpan {
         self.state.overhead(job)
     }
 
-    /// Time without progress of every start or move of the job except its first start.
+    /// The same on GPUs of a type.
+    #[inline]
+    pub fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
+        self.state.overhead_on(job, gpu_type)
+    }
+
+    /// The same on these GPUs.
+    #[inline]
+    pub fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
+        self.state.overhead_at(job, gpus)
+    }
+
+    /// Whether the run has costs by kind of job, or speeds that policies do not know.
+    pub fn has_run_time(&self) -> bool {
+        self.state.features().has_run_time
+    }
+
+    /// Time without progress of every start or move of the job but its first start, at the most.
     pub fn restart_overhead(&self, job: JobId) -> SimSpan {
         self.state.restart_overhead(job)
     }

@@ -52,11 +52,17 @@ pub enum Purpose {
     Repairs = 13,
     /// Log-normal noise on durations.
     Noise = 14,
+    /// How much longer than told a whole job takes: `id0` = job index.
+    JobPace = 15,
+    /// The same of a stretch of a part: `id0` = job index, `id1` = stretch, counter = part.
+    RunPace = 16,
+    /// The same by the further servers of a gang: `id0` = job index, `id1` = stretch, counter = server, from 1.
+    Stragglers = 17,
 }
 
 impl Purpose {
     /// Every purpose, in code order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Arrivals,
         Self::Durations,
         Self::Models,
@@ -71,6 +77,9 @@ impl Purpose {
         Self::Population,
         Self::Repairs,
         Self::Noise,
+        Self::JobPace,
+        Self::RunPace,
+        Self::Stragglers,
     ];
 
     /// The stable code, 1 to 255.
@@ -226,6 +235,12 @@ impl Draw {
     #[inline]
     pub fn log_normal(self, sigma: f64) -> f64 {
         libm::exp(sigma * self.normal())
+    }
+
+    /// The same, but 1 where it would be below: `exp(sigma * max(normal, 0))`.
+    #[inline]
+    pub fn log_normal_from_one(self, sigma: f64) -> f64 {
+        libm::exp(sigma * self.normal().max(0.0))
     }
 
     /// Number of trials up to the first success, mean `mean >= 1`: 1, 2, 3, ...
@@ -432,7 +447,7 @@ mod tests {
     #[test]
     fn codes_are_stable_and_distinct() {
         let codes: Vec<u8> = Purpose::ALL.iter().map(|purpose| purpose.code()).collect();
-        assert_eq!(codes, (1..=14).collect::<Vec<u8>>());
+        assert_eq!(codes, (1..=17).collect::<Vec<u8>>());
     }
 
     struct Golden {

@@ -77,7 +77,7 @@ def test_json_is_one_document_with_what_was_asked() -> None:
     data = document(
         "run", *SMALL, "--policy", "las", "--json", "--set", "limits=[200, 1000]",
         "--set", "placement=yarn", "--seed", "7", "--limit", "20", "--restart-s", "3",
-        "--set", "sharing.xi=1.6",
+        "--set", "sharing.xi=1.6", "--set", "runtime.job_noise=0.0",
     )  # fmt: skip
     assert data["summary"]["jobs"] == 20
     assert data["spec"]["policy"]["params"]["limits"] == [200.0, 1000.0]
@@ -85,6 +85,8 @@ def test_json_is_one_document_with_what_was_asked() -> None:
     assert data["spec"]["seed"] == 7
     assert data["spec"]["options"]["restart_s"] == 3.0
     assert data["spec"]["cluster"]["sharing"] == {"xi": 1.6}
+    assert data["spec"]["cluster"]["runtime"] == {"job_noise": 0.0}
+    assert data["summary"]["lost_fraction"] == 0.0
     assert data["spec"]["trace"]["notes"] == {"over_limit": 30}
 
 

@@ -151,6 +151,6 @@ def test_bad_options_are_named(values: dict[str, Any], field: str) -> None:
 
 
 def test_sharing_keys_can_be_overridden_and_are_checked(snapshot: Snapshot) -> None:
-    assert override(cluster(), {"xi": 1.6}).sharing.xi == 1.6  # type: ignore[union-attr]
+    assert override(cluster(), {"sharing": {"xi": 1.6}}).sharing.xi == 1.6  # type: ignore[union-attr]
     with refused(ClusterError, snapshot):
-        override(cluster(), {"xii": 1.6})
+        override(cluster(), {"sharing": {"xii": 1.6}})  # type: ignore[typeddict-unknown-key]

@@ -22,6 +22,7 @@ from gangline.cluster.schema import (
     ClusterKeys,
     GpuType,
     GpuTypeDict,
+    Runtime,
     ServerBlock,
     ServerBlockDict,
     Sharing,
@@ -143,8 +144,10 @@ def test_keywords_are_the_options_there_are() -> None:
     assert set(declared.RunOptions.__annotations__) == {
         *CheckedOptions.__struct_fields__,
         "sharing",
+        "runtime",
     }
     assert set(declared.SharingOptions.__annotations__) == set(Sharing.__struct_fields__)
+    assert set(declared.RuntimeOptions.__annotations__) == set(Runtime.__struct_fields__)
     assert get_args(SummaryKey) == tuple(gl.RunSummary.__annotations__)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
+import reference
+import worlds
 from commands import document, gangline
 from gangline.studies.validate.agreement import agreement, spearman
 from gangline.studies.validate.waits import Times, passed, waits
@@ -552,6 +555,75 @@ class TestRunTimes:
         assert list(fit.restart_by_model) == ["x"]
         assert (fit.start_s, fit.restart_s) == (None, None)
         assert fit.notes == ["restart: y: no such job was restarted"]
+
+    def test_a_run_of_the_slow_simulator_is_recovered(self) -> None:
+        """A restart costs 6 s and the stop before it 4 s: 10 s, which run times do not part.
+
+        No job is stopped in its first minute, so no start is cut short.
+        """
+        chance = random.Random(3)
+        rows = [
+            {
+                "job_id": str(i),
+                "arrival_s": 33.0 * i,
+                "gpus": chance.choice((1, 2, 4)),
+                "duration_s": round(chance.lognormvariate(5.0, 1.0), 3),
+                "model": chance.choice("xy"),
+            }
+            for i in range(60)
+        ]
+        costs = [
+            {"first_start_s": 10, "restart_s": 6, "stop_s": 4},
+            {"model": "y", "first_start_s": 30},
+        ]
+        world = {
+            "cluster": worlds.lab("2x4 g"),
+            "jobs": rows,
+            "runtime": {"job_noise": 0.001, "rows": costs},
+        }
+        outcome = reference.run(world, "srtf", {"preempt_min_run_s": 60.0}).jobs
+        assert sum(row["preemptions"] for row in outcome) > 20
+        table = pa.table({
+            "job_id": [row["job_id"] for row in outcome],
+            "jct_s": [row["jct_ns"] / 1e9 for row in outcome],
+            "run_s": [row["run_ns"] / 1e9 for row in outcome],
+            "starts": [1 + row["preemptions"] + row["migrations"] for row in outcome],
+        })  # fmt: skip
+        trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+        found = gl.fit_runtime(trace, table, costs_by_model=True).runtime()
+        assert found["job_noise"] == pytest.approx(0.001, rel=0.4)
+        x, y = found["rows"]
+        assert (x["model"], y["model"]) == ("x", "y")
+        assert x["first_start_s"] == pytest.approx(10.0, abs=0.5)
+        assert y["first_start_s"] == pytest.approx(30.0, abs=0.5)
+        assert x["restart_s"] == pytest.approx(10.0, abs=0.5)
+        assert y["restart_s"] == pytest.approx(10.0, abs=0.5)
+
+    def test_a_fit_fed_back_gives_the_run_times(self) -> None:
+        """Jobs that are never stopped: 20 s for the start of x, 50 s of y, and noise of 5 %."""
+        chance = random.Random(5)
+        rows = [
+            {
+                "job_id": str(i),
+                "arrival_s": 50.0 * i,
+                "gpus": 1,
+                "duration_s": round(chance.lognormvariate(6.0, 1.0), 3),
+                "model": chance.choice("xy"),
+            }
+            for i in range(400)
+        ]
+        trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+        lab = gl.Cluster.homogeneous(servers=50, gpus=8)
+        costs = [{"first_start_s": 20.0}, {"model": "y", "first_start_s": 50.0}]
+        happened = gl.simulate(lab, trace, runtime={"job_noise": 0.05, "rows": costs}).jobs
+        fit = gl.fit_runtime(trace, happened, costs_by_model=True)
+        again = gl.simulate(lab, trace, seed=1, runtime=fit.runtime()).jobs
+        plain = np.array([row["duration_s"] for row in rows])
+        starts = np.array([20.0 if row["model"] == "x" else 50.0 for row in rows])
+        assert again["overhead_s"].to_numpy() == pytest.approx(starts, abs=2.0)
+        scatter = np.log((again["run_s"].to_numpy() - again["overhead_s"].to_numpy()) / plain)
+        assert float(scatter.std()) == pytest.approx(0.05, rel=0.2)
+        assert float(np.median(scatter)) == pytest.approx(0.0, abs=0.01)
 
     def test_command(self, tmp_path: Path) -> None:
         trace, table = runs()

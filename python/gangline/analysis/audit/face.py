@@ -192,7 +192,7 @@ def audit(
     from gangline.analysis.audit import inputs
     from gangline.analysis.audit.rules import look
     from gangline.analysis.audit.world import Run, World
-    from gangline.runs.inputs import as_cluster, override
+    from gangline.runs.inputs import TABLES, as_cluster, override
     from gangline.trace.read import as_trace
 
     inputs.check_options(
@@ -206,10 +206,11 @@ def audit(
     )
     result = inputs.result_of(table)
     held, listed = inputs.read(table, jobs, columns, result)
-    # options of a run may override the sharing of its cluster
-    sharing = None if result is None else result.spec["cluster"].get("sharing")
+    # options of a run may override tables of its cluster
+    known = {} if result is None else result.spec["cluster"]
+    tables: Any = {name: known.get(name) for name in TABLES}
     world = World(
-        override(as_cluster(inputs.where(cluster, result)), sharing),
+        override(as_cluster(inputs.where(cluster, result)), tables),
         None if trace is None else as_trace(trace),
         listed,
         held,

@@ -53,6 +53,7 @@ JOB_NUMBERS = (
     "wait_s",
     "run_s",
     "overhead_s",
+    "lost_s",
     "share_s",
     "gpu_seconds",
     "gpus",

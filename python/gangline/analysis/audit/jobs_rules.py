@@ -190,7 +190,9 @@ def _gangs(world: World, rows: _Rows) -> None:
 def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
     """Look at run times; return the least time that each row must have held its GPUs."""
     least = np.full(len(rows.table), np.nan)
-    if world.work is not None and world.base is not None:
+    if world.has_noise:
+        findings.skip("short-run", "how long jobs take: the cluster has noise of run times")
+    elif world.work is not None and world.base is not None:
         best = world.best_part
         shortest = np.divide(world.work, best, out=np.full(world.jobs, np.nan), where=best > 0.0)
         least = np.append(shortest, np.nan)[rows.job] / rows.parts

@@ -326,6 +326,9 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
         missing = "how fast jobs are: a trace" if world.base is None else "the column rate"
         findings.skip("rate", missing)
         return
+    if world.has_noise:
+        findings.skip("rate", "how fast jobs are: the cluster has noise of run times")
+        return
     kept, held = rows.kept, rows.stretches
     stretch = held.of_row[kept]
     base = np.full(len(held.job), np.inf)
@@ -345,7 +348,7 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
     allowed = base / slower * (world.max_parts if rows.part is None else 1)
     rate = rows.table["rate"][kept]
     wrong = ~(rate <= allowed * (1.0 + SAME))
-    if world.run is not None and world.cluster.network is None:
+    if world.run is not None and world.cluster.network is None and world.cluster.runtime is None:
         wrong |= (rate < allowed * (1.0 - SAME)) & (rate > 0.0) & is_known & ~is_elastic
     rows.add(
         "rate",

@@ -42,7 +42,8 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
 
     The work that a failure or a checkpoint interval undid is read off the segments. They do not
     tell how long a start took without progress: that is the run's overhead where it explains the
-    job's `overhead_s`, else all ways to spread that time over the job's segments are allowed.
+    job's `overhead_s`. Else, as with costs by kind of job, all ways to spread that time over the
+    job's segments are allowed.
     """
     if world.work is None:
         findings.skip("short-run", "how much work there is: a trace")
@@ -74,6 +75,33 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
         "did at least {found:.9g} of {allowed:.9g} iterations",
         found=least,
         allowed=work,
+    )
+    if world.listed is not None and world.listed.has("lost_s"):
+        _lost(world, rows, bounds, finished, slack)
+
+
+def _lost(world: World, rows: Rows, bounds: _Bounds, finished: Bools, slack: Floats) -> None:
+    """Check that what a job held without its overhead and its lost time did its work.
+
+    Each second of that did something between its smallest and its largest rate. Of a job that was
+    paused the segments do not tell how long.
+    """
+    assert world.work is not None, "the caller asked"
+    held, rate = rows.stretches, bounds.rate
+    total = np.bincount(held.job, weights=held.end - held.start, minlength=world.jobs)
+    stayed = total - world.of_job("overhead_s") - world.of_job("lost_s")
+    slowest, fastest = np.full(world.jobs, np.inf), np.zeros(world.jobs)
+    np.minimum.at(slowest, held.job, rate)
+    np.maximum.at(fastest, held.job, rate)
+    known = finished & (slowest > 0.0) & np.isfinite(slowest)
+    least = np.where(known, slowest, 0.0) * stayed
+    rows.add_jobs(
+        "lost-work",
+        known & ((least > world.work + slack) | (fastest * stayed < world.work - slack)),
+        "did its {allowed:.9g} iterations in {found:.9g} s with progress that was not lost, at "
+        "rates that do not fit",
+        found=stayed,
+        allowed=world.work,
     )
 
 
@@ -136,7 +164,11 @@ class _Bounds:
         due = np.where(is_first, first_start, of_job[stints.job])
         due = np.minimum(due, stints.end - stints.start)
         total = self._by_job(stints.job, due)
-        due = np.where(np.abs(total - given)[stints.job] <= self._world.sum_s, due, np.nan)
+        explains = np.abs(total - given)[stints.job] <= self._world.sum_s
+        runtime = self._world.cluster.runtime
+        if runtime is not None and runtime.rows:  # starts of one job may have unlike costs
+            explains[:] = False
+        due = np.where(explains, due, np.nan)
         due[given[stints.job] == 0.0] = 0.0
         if not self._has_options:
             due[self._by_job(stints.job, stints.stops)[stints.job] > 0] = np.nan

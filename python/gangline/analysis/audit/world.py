@@ -388,6 +388,12 @@ class World:
         return self.trace is not None or self.listed is not None
 
     @property
+    def has_noise(self) -> bool:
+        """Whether jobs may be faster than the trace and the rates of the cluster say."""
+        runtime = self.cluster.runtime
+        return runtime is not None and (runtime.job_noise > 0.0 or runtime.run_noise > 0.0)
+
+    @property
     def knows_overheads(self) -> bool:
         """Return whether a jobs table has the time without progress."""
         return self.listed is not None and self.listed.has("overhead_s")

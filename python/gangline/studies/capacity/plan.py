@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gangline.runs.arrival_window import Window
     from gangline.runs.inputs import ClusterLike, TraceLike
     from gangline.runs.offered_load import OfferedLoad
-    from gangline.runs.options import PlanOptions, SharingOptions
+    from gangline.runs.options import PlanOptions, RuntimeOptions, SharingOptions
     from gangline.runs.spec import RunSpec
     from gangline.studies.capacity.targets import Target
     from gangline.studies.sweep import Sweep
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         price_per_hour: float | None
         params: Mapping[str, object] | None
         sharing: SharingOptions | None
+        runtime: RuntimeOptions | None
         out: str | PathLike[str] | None
         workers: int | None
         progress: bool
@@ -106,6 +107,7 @@ def plan_capacity(
     price_per_hour: float | None = None,
     params: Mapping[str, object] | None = None,
     sharing: SharingOptions | None = None,
+    runtime: RuntimeOptions | None = None,
     out: str | PathLike[str] | None = None,
     workers: int | None = None,
     progress: bool = False,
@@ -115,7 +117,7 @@ def plan_capacity(
 
     Parameters
     ----------
-    cluster, trace, params, sharing
+    cluster, trace, params, sharing, runtime
         As for `gangline.simulate`; the trace is a file or a generator.
     policy : str, policy or sequence of them
         Several are answered side by side; `params` then has parameters by policy name.
@@ -177,6 +179,8 @@ def plan_capacity(
     >>> found.answer, found.is_monotone
     (10, True)
     """
+    from gangline.runs.inputs import as_cluster, override
+
     texts = [keep] if isinstance(keep, str) else list(keep)
     if not texts:
         raise OptionError("keep: expected a target such as p95_wait<1h", field="keep")
@@ -185,7 +189,8 @@ def plan_capacity(
         if name in _NOT_HERE:
             raise OptionError(f"{name}: not an option of a plan", field=name, value=value)
     chosen, is_one = _chosen(policy, params)
-    question = _Question((cluster, trace, sharing), options, seeds, trace_seeds)
+    lab = override(as_cluster(cluster), {"sharing": sharing, "runtime": runtime})
+    question = _Question((lab, trace), options, seeds, trace_seeds)
     axis = _axis(question, gpu, vary, step, most, price_per_hour)
     if out is not None:
         check_free(Path(out) / PLAN, KIND)
@@ -354,23 +359,16 @@ class _Question:
 
     def __init__(
         self,
-        world: tuple[ClusterLike, TraceLike, Mapping[str, Any] | None],
+        world: tuple[Cluster, TraceLike],
         options: Mapping[str, Any],
         seeds: Iterable[int],
         trace_seeds: Iterable[int],
     ) -> None:
         from gangline.runs.execution import Worlds
-        from gangline.runs.inputs import (
-            as_cluster,
-            check_trace_seeds,
-            distinct,
-            make_options,
-            override,
-        )
+        from gangline.runs.inputs import check_trace_seeds, distinct, make_options
         from gangline.trace.read import as_trace, redrawn
 
-        cluster, trace, sharing = world
-        self.cluster: Cluster = override(as_cluster(cluster), sharing)
+        self.cluster, trace = world
         self.jobs = as_trace(trace)
         reference = self.jobs.reference
         if not reference.source:

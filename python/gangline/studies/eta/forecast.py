@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.runs.execution import Outcome, Run, Worlds
     from gangline.runs.inputs import ClusterLike, Progress, TraceLike
-    from gangline.runs.options import SharingOptions
+    from gangline.runs.options import RuntimeOptions, SharingOptions
     from gangline.studies.eta.estimates import Coming
     from gangline.trace.jobs.table import Trace
     from gangline.trace.snapshot import Snapshot
@@ -59,6 +59,7 @@ def eta(
     params: Mapping[str, object] | None = None,
     restart_s: float | None = None,
     sharing: SharingOptions | None = None,
+    runtime: RuntimeOptions | None = None,
     workers: int | None = None,
     progress: bool | Progress = False,
     format: str | None = None,  # noqa: A002
@@ -98,7 +99,7 @@ def eta(
         Parameters of a policy given by name.
     restart_s : float, optional
         As for `gangline.simulate`.
-    sharing : mapping, optional
+    sharing, runtime : mapping, optional
         As for `gangline.simulate`.
     workers : int, optional
         Maximum number of concurrent runs; default: one per core.
@@ -146,12 +147,13 @@ def eta(
     from gangline.policies.choice import resolve_policy
     from gangline.runs.execution import Worlds, carry_out
     from gangline.runs.executors import check_workers
-    from gangline.runs.inputs import as_cluster
+    from gangline.runs.inputs import as_cluster, override
     from gangline.trace.read import as_trace
     from gangline.trace.snapshot import read_snapshot
 
     _check(estimate_error, history, draws, level)
-    lab, chosen = as_cluster(cluster), resolve_policy(policy, params)
+    lab = override(as_cluster(cluster), {"sharing": sharing, "runtime": runtime})
+    chosen = resolve_policy(policy, params)
     now = read_snapshot(queue, at, format=format, **reading)
     log = Log(now.trace, now.finished)
     logs = [log] if history is None else [Log.of(as_trace(history)), log]
@@ -171,8 +173,7 @@ def eta(
     worlds = Worlds(at_once + 1)
     world = _World(now, rows, elapsed, _round_s(chosen.policy, chosen.params), _passes_s(chosen))
     options: dict[str, Any] = {
-        "restart_s": restart_s, "sharing": sharing, "on_infeasible": "drop", "seed": seed,
-        "timeline": "off",
+        "restart_s": restart_s, "on_infeasible": "drop", "seed": seed, "timeline": "off",
     }  # fmt: skip
     if chosen.reads_durations and not chosen.params.get("estimate_error"):
         options["estimates"] = "table"  # a scheduler knows limits, and no run times

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -21,7 +21,7 @@ from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.policies.source import code_of
 from gangline.runs.estimates import EXACT
-from gangline.runs.inputs import as_cluster, make_options, override
+from gangline.runs.inputs import TABLES, as_cluster, make_options, override
 from gangline.runs.options import CheckedOptions
 from gangline.runs.spec import PolicyReference, RunSpec, keys_of
 from gangline.runs.store import SAVED
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from gangline.runs.arrival_window import Window
+    from gangline.runs.options import ClusterOptions
 
 __all__ = ["KEYS", "Listed", "Plan", "Runs", "drawn_trace", "is_setting", "read_plan"]
 
@@ -42,7 +43,6 @@ KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale", "estimate
 _NEEDED = ("trace", "cluster", "policy")
 _SEED = "{trace_seed}"
 _OF_TRACE = ("trace", "trace_seed", "rescale")
-_SHARING = "sharing"
 _SETTINGS = "set"
 _ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # what many errors begin with
 _REMEMBERED = 64  # ours: traces, clusters and policies of the runs that came last
@@ -139,7 +139,7 @@ class Plan:
         self._run_options = {k: v for k, v in options.items() if k not in self._trace_options}
         # runs that follow each other have most parts in common
         self._trace = self._remembered(self._make_trace, _OF_TRACE)
-        self._world = self._remembered(self._make_world, ("cluster", _SHARING))
+        self._world = self._remembered(self._make_world, ("cluster", *TABLES))
         self._policy = self._remembered(self._make_policy, ("policy", _SETTINGS))
 
     def __len__(self) -> int:
@@ -221,14 +221,17 @@ class Plan:
         is_derived = isinstance(value, Mapping) and "from" in value
         with self._naming("cluster"):
             cluster = derived(value) if is_derived else as_cluster(value)
-        sharing = {
-            key.removeprefix(f"{_SHARING}."): value
-            for key, value in keys.items()
-            if _part(key) == _SHARING
+        tables: dict[str, Any] = {
+            name: {
+                key.removeprefix(f"{name}."): value
+                for key, value in keys.items()
+                if _part(key) == name
+            }
+            for name in TABLES
         }
         with self._naming("cluster"):
             options = make_options(self._run_options)
-            lab = keys_of(override(cluster, sharing))
+            lab = keys_of(override(cluster, cast("ClusterOptions", tables)))
         return RunSpec.of(lab, TraceReference(), PolicyReference(name=""), options)
 
     def _make_policy(self, keys: Keys) -> _Policy:
@@ -298,13 +301,13 @@ def is_setting(key: str) -> bool:
 def _part(key: str) -> str:
     """Return the key, or of what it is a setting."""
     owner, dot, _ = key.rpartition(".")
-    return key if not dot else _SHARING if owner == _SHARING else _SETTINGS
+    return key if not dot else owner if owner in TABLES else _SETTINGS
 
 
 def _rank(row: Keys) -> int:
     """Return 0 for an axis that changes the trace, 1 for one that changes the cluster, else 2."""
     parts = {_part(key) for key in row}
-    return 0 if parts & set(_OF_TRACE) else 1 if parts & {"cluster", _SHARING} else 2
+    return 0 if parts & set(_OF_TRACE) else 1 if parts & {"cluster", *TABLES} else 2
 
 
 def _applied(keys: Keys) -> Keys:
@@ -312,7 +315,7 @@ def _applied(keys: Keys) -> Keys:
     return {
         key: value
         for key, value in keys.items()
-        if key.rpartition(".")[0] in ("", _SHARING, keys["policy"])
+        if key.rpartition(".")[0] in ("", *TABLES, keys["policy"])
     }
 
 
@@ -402,8 +405,8 @@ def read_plan(
     names = [row["policy"] for axis in plan.axes for row in axis if "policy" in row]
     for key in plan.columns:
         owner = key.rpartition(".")[0]
-        if owner and owner != _SHARING and owner not in names:
-            raise _wrong(where, f'set."{key}"', "a policy of the sweep, or sharing", owner)
+        if owner and owner not in TABLES and owner not in names:
+            raise _wrong(where, f'set."{key}"', "a policy of the sweep, sharing or runtime", owner)
     return plan
 
 
@@ -422,7 +425,9 @@ def _axes(where: str, table: str, given: Mapping[str, Any]) -> Axes:
         for name, values in inner:
             flat[f"{key}.{name}" if name else key] = values
             if not name and "." not in key:
-                raise _wrong(where, f"{table}.set.{key}", "POLICY.KEY or sharing.KEY", key)
+                raise _wrong(
+                    where, f"{table}.set.{key}", "POLICY.KEY, sharing.KEY or runtime.KEY", key
+                )
     for key, values in flat.items():
         if not isinstance(values, list | tuple) or not values:
             raise _wrong(where, f"{table}.{key}", "a list of one value or more", values)

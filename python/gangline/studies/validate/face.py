@@ -97,7 +97,7 @@ def validate(
     """
     from gangline.policies.choice import resolve_policy
     from gangline.runs.bar import Total
-    from gangline.runs.inputs import as_cluster, override
+    from gangline.runs.inputs import as_cluster, override, take_tables
     from gangline.studies.validate.case import Case
     from gangline.studies.validate.observed import outcomes_of, read_outcomes
     from gangline.studies.validate.result import Validation
@@ -112,7 +112,7 @@ def validate(
     chosen = [resolve_policy(p, given.get(p) if isinstance(p, str) else None) for p in listed]
     if not chosen:
         raise PolicyError("policies: expected at least one, got none", field="policies")
-    lab = override(as_cluster(cluster), options.pop("sharing", None))
+    lab = override(as_cluster(cluster), take_tables(options))
     jobs = as_trace(trace)
     if observed is None and columns:
         message = "columns: of the table of what happened; expected one as `observed`"

@@ -46,7 +46,7 @@ LAYERS: Mapping[str, str] = {
 }
 """The layers in their order, with what each was given."""
 
-_SLOWS = ("network", "throughput", "iter_time", "elastic")
+_SLOWS = ("network", "throughput", "iter_time", "elastic", "runtime")
 _OVERHEADS = ("restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s")
 _LEAST_S = 1e-6  # ours: an observed run of 0 s; jobs of no work would be dropped
 

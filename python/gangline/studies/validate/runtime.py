@@ -52,6 +52,7 @@ _STILL = 1e-12  # relative
 _LEAST = 1e-3  # ours: no fitted time is thought to be shorter than this part of the observed one
 _MAD_ERROR = 1.1664  # standard error of that deviation over itself, times the root of the jobs
 _NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
+_MOST_NOISE = 2.0  # that a run takes
 _LEAST_JOBS = 5  # ours: with fewer, a factor of a model would say more than the jobs can
 _ALIKE = 0.9  # ours: estimates that correlate by more are not told apart
 
@@ -133,6 +134,21 @@ class RuntimeFit:
         """
         costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
+
+    def runtime(self) -> dict[str, Any]:
+        """Return costs of starts, by model if fitted so, and noise, as a table `[runtime]`."""
+        costs = {
+            "first_start_s": {ALL: self.start_s, **self.start_by_model},
+            "restart_s": {ALL: self.restart_s, **self.restart_by_model},
+        }
+        rows: dict[str, dict[str, Any]] = {}
+        for name, by_model in costs.items():
+            for model, one in by_model.items():
+                if one is not None:
+                    row = rows.setdefault(model, {} if model == ALL else {"model": model})
+                    row[name] = max(one.value, 0.0)
+        noise = {"job_noise": min(self.noise.value, _MOST_NOISE)}
+        return noise | ({"rows": list(rows.values())} if rows else {})
 
     def to_dict(self) -> dict[str, Json]:
         """Return plain values, as `gangline trace fit-runtime --json` prints them."""

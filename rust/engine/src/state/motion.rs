@@ -51,6 +51,11 @@ impl Motion {
         let life = state.lives.of(run.job);
         life.run_ns += (span.1 - span.0).0;
         let interval = state.config.checkpoint_interval;
+        if state.features.has_run_time {
+            for part in &mut run.parts {
+                part.settle_risk(span, interval);
+            }
+        }
         if state.features.forks {
             for at in run.settle_parts(span, interval) {
                 self.pause(record, at);
@@ -310,6 +315,10 @@ impl Motion {
 
     /// Ends a part of a job that is not done. A job without parts waits again.
     pub(crate) fn drop_part(&mut self, record: usize, at: usize, reason: EndReason) {
+        if self.state.features.has_run_time {
+            let is_failure = reason == EndReason::Failed;
+            self.state.note_stop(record, at, is_failure);
+        }
         let run = &self.state.runs[record];
         let (job, is_last) = (run.job, !run.is_forked());
         if is_last && run.has_event() {
@@ -394,6 +403,10 @@ impl Motion {
     fn end_part(&mut self, record: usize, at: usize, reason: EndReason) {
         self.settle(record);
         self.close_segment(record, at, reason);
+        if self.state.features.has_run_time && self.falls_back(reason) {
+            let run = &self.state.runs[record];
+            self.accounts.note_loss(run.job, &run.parts[at]);
+        }
         if self.state.features.shares {
             self.note_sharing(record, at, false);
         }
@@ -501,6 +514,9 @@ impl Motion {
         if let Some(overhead) = terms.overhead {
             part.progress_start = state.now + overhead;
             part.at_risk = AtRisk::safe(run.left);
+            if let Some(details) = &mut part.details {
+                details.at_risk_ns = 0;
+            }
             state.lives.of(run.job).remaining = run.left;
             if state.features.starts_quietly {
                 self.touch_parts(record);

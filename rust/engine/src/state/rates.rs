@@ -4,7 +4,7 @@
 use crate::config::GangXi;
 use crate::occupancy::NO_JOB;
 use crate::state::State;
-use crate::state::running::{NewPart, Pace, Part, Run, Speed};
+use crate::state::running::{NewPart, Pace, Part, Run, Speed, Untold};
 use crate::structures::bits::slots;
 use gangline_model::{
     Gang, GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, ServerId, Shape, Tier,
@@ -12,8 +12,8 @@ use gangline_model::{
 use smallvec::SmallVec;
 
 impl State {
-    /// GPU types of a set, each once per sequence of equal entries.
-    fn types_on<'a>(&'a self, gpus: &'a GpuSet) -> impl Iterator<Item = GpuTypeId> + 'a {
+    /// GPU types of a set, each once per run of equal entries.
+    pub(super) fn types_on<'a>(&'a self, gpus: &'a GpuSet) -> impl Iterator<Item = GpuTypeId> + 'a {
         let type_of = |one: &ServerGpus| self.occupancy.type_of(one.server);
         gpus.by_server().iter().map(type_of)
     }
@@ -219,7 +219,12 @@ impl State {
 
     /// Rate of a part that starts now, alone on its GPUs.
     #[inline]
-    pub(super) fn pace_of(&self, job: JobId, new: &NewPart<'_>) -> Pace {
+    pub(super) fn pace_of(&mut self, job: JobId, new: &NewPart<'_>) -> Pace {
+        let untold = if self.features.has_run_time {
+            self.begin_stretch(job, new)
+        } else {
+            Untold::default()
+        };
         let gpus = &*new.gpus;
         let gpu_type = self.occupancy.type_of(gpus.by_server()[0].server);
         let is_plain = gpus.by_server().len() == 1 && self.types.copy_gpus().is_none();
@@ -235,6 +240,10 @@ impl State {
         };
         let locality = self.locality_on(job, gpus);
         let inflation = self.inflation_of(job, gpus, (new.sub_batch, new.accum));
+        let mut rate = (base * locality) / inflation;
+        if self.features.has_run_time {
+            rate = untold.rate(rate);
+        }
         Pace {
             gpu_type,
             tier,
@@ -244,8 +253,9 @@ impl State {
             rate: if self.features.shares {
                 0.0 // until it is re-timed at the end of the instant
             } else {
-                (base * locality) / inflation
+                rate
             },
+            untold,
             has_details: self.features.has_details,
         }
     }
@@ -281,11 +291,17 @@ impl State {
         let locality = self.locality_now(record, part);
         let batch = (part.sub_batch, part.accum);
         let inflation = self.inflation_of(run.job, &part.gpus, batch);
+        let mut rate = (part.base * locality) / (inflation * xi);
+        if self.features.has_run_time
+            && let Some(details) = &part.details
+        {
+            rate = details.untold.rate(rate);
+        }
         Speed {
             locality,
             xi,
             inflation,
-            rate: (part.base * locality) / (inflation * xi),
+            rate,
             is_shared: self.features.shares,
         }
     }

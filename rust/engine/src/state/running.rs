@@ -74,7 +74,7 @@ impl AtRisk {
     }
 }
 
-/// Details of a part that are kept only where GPUs are shared or segments are recorded.
+/// What is kept of a part only where GPUs are shared, segments are written or gangs have a pace of their own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartDetails {
     /// Instant up to which its time with a co-runner is counted; `NEVER` while it has none.
@@ -85,6 +85,40 @@ pub(crate) struct PartDetails {
     pub(crate) segment_sub_batch: u32,
     /// Co-runners when the segment opened.
     pub(crate) co_runners: Vec<u32>,
+    /// By how much it is slower than told.
+    pub(crate) untold: Untold,
+    /// Time with progress since its last safe point; kept only in runs with a table of run time.
+    pub(crate) at_risk_ns: i64,
+}
+
+/// By how much a part is slower than policies know, as long as it stays where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Untold {
+    /// How many times as long it takes.
+    pub(crate) pace: f64,
+    /// Share of its time with progress that checkpoints leave to its work.
+    pub(crate) works: f64,
+    /// The rest of it.
+    pub(crate) saves: f64,
+}
+
+impl Default for Untold {
+    /// As told.
+    fn default() -> Self {
+        Self {
+            pace: 1.0,
+            works: 1.0,
+            saves: 0.0,
+        }
+    }
+}
+
+impl Untold {
+    /// Rate of a part, from the one that policies know.
+    #[inline]
+    pub(crate) fn rate(self, told: f64) -> f64 {
+        told * self.works / self.pace
+    }
 }
 
 /// A part that is about to start.
@@ -111,6 +145,7 @@ pub(crate) struct Pace {
     pub(crate) locality: f64,
     pub(crate) inflation: f64,
     pub(crate) rate: f64,
+    pub(crate) untold: Untold,
     pub(crate) has_details: bool,
 }
 
@@ -182,6 +217,27 @@ impl Part {
             details.is_new = true;
             details.segment_sub_batch = sub_batch;
             details.co_runners.clear();
+            details.untold = pace.untold;
+            details.at_risk_ns = 0;
+        }
+    }
+
+    /// Brings the time with progress that a failure would lose up to now; call before the work is settled.
+    #[cold]
+    pub(crate) fn settle_risk(
+        &mut self,
+        (since, now): (SimTime, SimTime),
+        interval: Option<SimSpan>,
+    ) {
+        let span = if self.rate > 0.0 {
+            self.progress(since, now).0
+        } else {
+            0
+        };
+        let last = self.last_checkpoint(interval, since, now);
+        if let Some(details) = &mut self.details {
+            let safe = last.map_or(details.at_risk_ns + span, |last| span.min((now - last).0));
+            details.at_risk_ns = safe;
         }
     }
 

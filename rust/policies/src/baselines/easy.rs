@@ -83,7 +83,7 @@ impl Easy {
     ) -> Result<SimSpan, PolicyError> {
         let run = span_of_work(view.remaining_work(job)?, view.base_rate(job, gpu_type));
         let run = self.seen.span(view, job, run)?;
-        let span = view.overhead(job) + SimSpan(run.0.max(1));
+        let span = view.overhead_on(job, gpu_type) + SimSpan(run.0.max(1));
         Ok(span.min(SimSpan(MAX_ESTIMATE)))
     }
 
@@ -98,7 +98,7 @@ impl Easy {
     ) -> Result<(), PolicyError> {
         let span = if self.is_exact {
             let rate = view.rate_if(job, &gpus);
-            view.overhead(job) + span_of_work(view.remaining_work(job)?, rate)
+            view.overhead_at(job, &gpus) + span_of_work(view.remaining_work(job)?, rate)
         } else {
             self.estimate(view, job, gpu_type)?
         };
@@ -304,7 +304,7 @@ impl Easy {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];
             debug_assert!(
-                !self.is_exact || end == view.now() || changes.retimed.contains(&job),
+                !self.is_exact || end == view.now() || Self::is_moved(view, changes, job),
                 "exact estimate of {job}"
             );
             self.remove_end(job);
@@ -319,9 +319,17 @@ impl Easy {
         Ok(())
     }
 
-    /// Updates exact estimates after rates of gangs that share up-links have changed.
+    /// Whether a job goes at another rate than it was started with, or may: where policies are not told all of their
+    /// speed, jobs that have just started do.
+    fn is_moved(view: &ClusterView<'_>, changes: &Changes, job: JobId) -> bool {
+        let is_started = view.has_run_time() && changes.started.contains(&job);
+        changes.retimed.contains(&job) || is_started
+    }
+
+    /// Exact estimates follow the rates of gangs that share up-links, and what is known only once a job runs.
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
-        for &job in &changes.retimed {
+        let started = changes.started.iter().filter(|_| view.has_run_time());
+        for &job in changes.retimed.iter().chain(started) {
             if let (Some(run), Some(end)) = (view.run(job), view.finish(job)?) {
                 self.remove_end(job);
                 self.end_of[job.index()] = end;

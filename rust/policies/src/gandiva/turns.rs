@@ -42,10 +42,10 @@ impl Turns<'_> {
         let now = self.view.now();
         match self.view.run(resident.job) {
             Some(run) if *run.gpus() == group.gpus => now.max(run.only().progress_start),
-            Some(_) => now + self.view.overhead(resident.job),
+            Some(_) => now + self.view.overhead_at(resident.job, &group.gpus),
             None => {
                 let own = self.own_overhead(resident);
-                now + own.unwrap_or_else(|| self.view.overhead(resident.job))
+                now + own.unwrap_or_else(|| self.view.overhead_at(resident.job, &group.gpus))
             }
         }
     }

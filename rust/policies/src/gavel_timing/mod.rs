@@ -129,6 +129,9 @@ impl GavelTiming {
         if self.places.rule().may_refuse() {
             return Err(self.refuse("placement must be a rule that never refuses: consolidate"));
         }
+        if view.has_run_time() {
+            return Err(self.refuse("jobs run as fast as told there; leave [runtime] out"));
+        }
         for job in view.jobs().ids() {
             let work = view.work(job)?;
             if work.fract() != 0.0 {

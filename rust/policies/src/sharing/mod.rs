@@ -205,7 +205,7 @@ impl Sharing {
         let rate = view.rate_alone(job, &gpus) / view.inflation_on(job, sub_batch, &gpus);
         let span = span_of_work(view.remaining_work(job)?, rate);
         let stay = Stay {
-            finish: view.now() + view.overhead(job) + span,
+            finish: view.now() + view.overhead_at(job, &gpus) + span,
             xi: 1.0,
             bytes: view.memory_bytes(job, sub_batch),
         };

@@ -127,15 +127,17 @@ impl ContinuousLas {
         let mut begun = Vec::new();
         for action in plan.actions() {
             let job = action.job;
-            match action.verb {
-                Verb::Preempt => self.wait(view, job),
-                Verb::Start(_) => {
-                    let attained = self.attained(view, job);
-                    self.waiting.remove(&(attained, job));
-                    begun.push(job);
-                }
-                _ => begun.push(job),
+            if action.verb == Verb::Preempt {
+                self.wait(view, job);
+                continue;
             }
+            if let Verb::Start(_) = action.verb {
+                let attained = self.attained(view, job);
+                self.waiting.remove(&(attained, job));
+            }
+            let place = action.gpus();
+            let overhead = place.map_or(SimSpan::ZERO, |gpus| view.overhead_at(job, gpus));
+            begun.push((job, now + overhead));
         }
         // the waiting jobs have changed, so all timers are set again
         if let Some(timers) = &mut self.timers {
@@ -148,7 +150,10 @@ impl ContinuousLas {
         };
         let open_at = protected(now);
         let running = std::mem::take(&mut self.running);
-        for &job in running.iter().filter(|job| !begun.contains(job)) {
+        for &job in running
+            .iter()
+            .filter(|&&job| !begun.iter().any(|one| one.0 == job))
+        {
             if !self.pass.is_running(job) {
                 continue;
             }
@@ -164,9 +169,9 @@ impl ContinuousLas {
             );
         }
         self.running = running;
-        for job in begun {
+        for (job, since) in begun {
             let (value, scale) = (self.value(view, job), self.scale(view, job));
-            self.arm(job, value, scale, now + view.overhead(job), open_at);
+            self.arm(job, value, scale, since, open_at);
         }
     }
 }

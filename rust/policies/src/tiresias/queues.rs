@@ -271,7 +271,10 @@ impl QueuedService {
                 let first_start = view.first_start(job).unwrap_or(now).0;
                 let key = self.key(job, self.rank(view, job), first_start, is_open);
                 self.pass.rekey(key);
-                self.arm(view, job, now, now + view.overhead(job));
+                let overhead = action
+                    .gpus()
+                    .map_or(SimSpan::ZERO, |gpus| view.overhead_at(job, gpus));
+                self.arm(view, job, now, now + overhead);
             }
         }
     }

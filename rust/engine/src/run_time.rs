@@ -1,0 +1,154 @@
+//! Run time as it is (`docs/concepts/run-time.md`): what starts, stops and checkpoints of each kind of job cost, and how
+//! much slower gangs are than policies know.
+
+use gangline_model::{GpuTypeId, JobId, MAX_SECONDS, SimSpan};
+use gangline_rng::{Purpose, Stream};
+use std::collections::BTreeMap;
+
+/// The largest sigma of a noise.
+const NOISE_MAX: f64 = 2.0;
+
+/// What something costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// The first start of a job.
+    FirstStart = 0,
+    /// Any later start, and a move.
+    Restart = 1,
+    /// A preemption, and the end of a stay before a move: the next start pays it.
+    Stop = 2,
+    /// A checkpoint.
+    Checkpoint = 3,
+}
+
+/// The jobs and GPUs that a row of costs is about: model label, number of GPUs, GPU type; `None` = all.
+pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
+
+/// Costs of a kind, by number of [`Cost`]; `None` = as in a row of another kind.
+pub type Costs = [Option<SimSpan>; 4];
+
+/// What a run does not tell policies of the speed of jobs, and the costs that it has by kind of job.
+#[derive(Clone, Debug, Default)]
+pub struct RunTime {
+    /// Sigma of the noise of whole jobs.
+    pub job_noise: f64,
+    /// Sigma of the noise between a start or move and the next.
+    pub run_noise: f64,
+    /// Sigma of the noise of each server of a gang beyond the first.
+    pub straggler_noise: f64,
+    /// Time that a checkpoint takes where no row says so.
+    pub checkpoint: SimSpan,
+    /// Costs by kind.
+    pub costs: BTreeMap<Kind, Costs>,
+}
+
+impl RunTime {
+    /// The cost of a gang on GPUs of a type, if a row has it: rows that name the model come before others, then those
+    /// that name the number of GPUs, then those that name the type.
+    pub(crate) fn cost(
+        &self,
+        what: Cost,
+        model: Option<u32>,
+        gpus: u32,
+        gpu_type: GpuTypeId,
+    ) -> Option<SimSpan> {
+        let named = [true, false];
+        let mut kinds = named.into_iter().flat_map(|by_model| {
+            named.into_iter().flat_map(move |by_gpus| {
+                named.into_iter().map(move |by_type| {
+                    (
+                        model.filter(|_| by_model),
+                        by_gpus.then_some(gpus),
+                        by_type.then_some(gpu_type),
+                    )
+                })
+            })
+        });
+        kinds.find_map(|kind| self.costs.get(&kind)?[what as usize])
+    }
+
+    /// The longest checkpoint of any kind of job.
+    pub(crate) fn longest_checkpoint(&self) -> SimSpan {
+        let rows = self.costs.values();
+        let of_rows = rows.filter_map(|row| row[Cost::Checkpoint as usize]).max();
+        of_rows.map_or(self.checkpoint, |longest| longest.max(self.checkpoint))
+    }
+
+    /// What is wrong with it, if something is.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let sigmas = [self.job_noise, self.run_noise, self.straggler_noise];
+        if !sigmas.iter().all(|sigma| (0.0..=NOISE_MAX).contains(sigma)) {
+            return Some(format!("noise must be 0 to {NOISE_MAX}"));
+        }
+        let is_span = |span: &SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;
+        let mut spans = self.costs.values().flatten().flatten();
+        let is_sound = is_span(&self.checkpoint) && spans.all(is_span);
+        (!is_sound).then(|| "costs must be 0 to 4e9 s".to_owned())
+    }
+
+    /// How many times as long as told a stretch of a part takes: the one of this number, on so many servers.
+    pub(crate) fn pace(
+        &self,
+        seed: u64,
+        (job, part): (JobId, u16),
+        stretch: u32,
+        servers: usize,
+    ) -> f64 {
+        let id = u64::from(job.0);
+        let mut pace = 1.0;
+        if self.job_noise > 0.0 {
+            let whole = Stream::new(seed, Purpose::JobPace).draw(id, 0, 0);
+            pace = whole.log_normal(self.job_noise);
+        }
+        if self.run_noise > 0.0 {
+            let own = Stream::new(seed, Purpose::RunPace).draw(id, stretch, u32::from(part));
+            pace *= own.log_normal(self.run_noise);
+        }
+        if self.straggler_noise > 0.0 {
+            let stream = Stream::new(seed, Purpose::Stragglers);
+            let further = 1..servers as u32;
+            // the quantile rises with the integer
+            let slowest = further
+                .map(|server| stream.draw(id, stretch, server))
+                .max_by_key(|draw| draw.uniform_u64());
+            pace *= slowest.map_or(1.0, |draw| draw.log_normal_from_one(self.straggler_noise));
+        }
+        pace
+    }
+}
+
+/// The stays of jobs on GPUs so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Stays {
+    /// Starts and moves of each part of each job.
+    stretches: BTreeMap<(JobId, u16), u32>,
+    /// What the last stop of each job adds to its next start.
+    due: Vec<SimSpan>,
+}
+
+impl Stays {
+    /// No job has been on any.
+    pub(crate) fn new(jobs: usize) -> Self {
+        Self {
+            stretches: BTreeMap::new(),
+            due: vec![SimSpan::ZERO; jobs],
+        }
+    }
+
+    /// A part starts or moves: how often it did before.
+    pub(crate) fn begin(&mut self, part: (JobId, u16)) -> u32 {
+        let count = self.stretches.entry(part).or_insert(0);
+        *count += 1;
+        *count - 1
+    }
+
+    /// A job has stopped; its next start costs so much more.
+    pub(crate) fn note_stop(&mut self, job: JobId, due: SimSpan) {
+        self.due[job.index()] = due;
+    }
+
+    /// What its last stop adds to the next start of a job.
+    pub(crate) fn due(&self, job: JobId) -> SimSpan {
+        self.due[job.index()]
+    }
+}
