@@ -14,26 +14,38 @@ use pyo3::types::IntoPyDict;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
+/// The rows of the tables of jobs, which all columns of a decision share: those that wait and those that run.
+#[derive(Default)]
+pub(crate) struct JobRows {
+    waiting: Option<Vec<JobId>>,
+    running: Option<Vec<JobId>>,
+}
+
+impl JobRows {
+    fn waiting(&mut self, view: &ClusterView<'_>) -> &[JobId] {
+        self.waiting.get_or_insert_with(|| {
+            let mut rows = Vec::with_capacity(view.waiting_count());
+            rows.extend(view.waiting());
+            rows
+        })
+    }
+
+    fn running(&mut self, view: &ClusterView<'_>) -> &[JobId] {
+        self.running.get_or_insert_with(|| view.running().collect())
+    }
+}
+
 /// A column of a table: "waiting", "running", "servers", "parts" or "residents".
 pub(crate) fn column<'py>(
     py: Python<'py>,
     view: &ClusterView<'_>,
     knows_work: bool,
+    rows: &mut JobRows,
     (table, name): (&str, &str),
 ) -> PyResult<Bound<'py, PyAny>> {
     match table {
-        "waiting" => job_column(
-            py,
-            (view, knows_work),
-            &view.waiting().collect::<Vec<_>>(),
-            name,
-        ),
-        "running" => job_column(
-            py,
-            (view, knows_work),
-            &view.running().collect::<Vec<_>>(),
-            name,
-        ),
+        "waiting" => job_column(py, (view, knows_work), rows.waiting(view), name),
+        "running" => job_column(py, (view, knows_work), rows.running(view), name),
         "parts" => part_column(py, view, name),
         "residents" => resident_column(py, view, name),
         "servers" => server_column(py, view, name),
@@ -112,69 +124,74 @@ fn label(column: Option<&Vec<u32>>, job: JobId) -> i64 {
     code.filter(|&code| code != u32::MAX).map_or(-1, i64::from)
 }
 
+/// A number of each job.
+fn each<'py, T: Element>(
+    (py, jobs): (Python<'py>, &[JobId]),
+    value: impl Fn(JobId) -> T,
+) -> Bound<'py, PyAny> {
+    array(py, jobs.iter().map(|&job| value(job)).collect())
+}
+
 fn job_column<'py>(
     py: Python<'py>,
     (view, knows_work): (&ClusterView<'_>, bool),
     jobs: &[JobId],
     name: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let floats = |value: &dyn Fn(JobId) -> f64| -> Bound<'py, PyAny> {
-        array(py, jobs.iter().map(|&job| value(job)).collect())
-    };
-    let ints = |value: &dyn Fn(JobId) -> i64| -> Bound<'py, PyAny> {
-        array(py, jobs.iter().map(|&job| value(job)).collect())
-    };
+    let of = (py, jobs);
     let columns = view.jobs().columns();
     Ok(match name {
-        "job" => ints(&|job| i64::from(job.0)),
-        "gpus" => ints(&|job| i64::from(view.jobs().gpus(job))),
-        "batch_size" => ints(&|job| i64::from(view.jobs().batch_size(job))),
-        "model" => ints(&|job| view.jobs().model(job).map_or(-1, i64::from)),
-        "priority" => floats(&|job| view.jobs().priority(job)),
-        "nice" => ints(&|job| i64::from(view.jobs().nice(job))),
-        "time_limit_s" => floats(&|job| {
+        "job" => each(of, |job| i64::from(job.0)),
+        "gpus" => each(of, |job| i64::from(view.jobs().gpus(job))),
+        "batch_size" => each(of, |job| i64::from(view.jobs().batch_size(job))),
+        "model" => each(of, |job| view.jobs().model(job).map_or(-1, i64::from)),
+        "priority" => each(of, |job| view.jobs().priority(job)),
+        "nice" => each(of, |job| i64::from(view.jobs().nice(job))),
+        "time_limit_s" => each(of, |job| {
             let limit = view.jobs().time_limit(job);
             limit.map_or(f64::INFINITY, SimSpan::seconds)
         }),
-        "memory_gb" => floats(&|job| view.jobs().memory_bytes(job) as f64 / GIB),
-        "deadline_s" => floats(&|job| {
+        "memory_gb" => each(of, |job| view.jobs().memory_bytes(job) as f64 / GIB),
+        "deadline_s" => each(of, |job| {
             let deadline = columns.deadline.as_ref().map(|all| all[job.index()]);
             let known = deadline.filter(|&deadline| deadline != SimTime::NEVER);
             known.map_or(f64::INFINITY, SimTime::seconds)
         }),
         // signed, like the numbers of types: numpy shifts only equal kinds
-        "gpu_types" => ints(&|job| {
+        "gpu_types" => each(of, |job| {
             let types = view.types_of(job);
             types.fold(0, |mask, gpu_type| mask | 1 << gpu_type.index())
         }),
         "rates" => rates(py, view, jobs)?,
-        "sub_batch" => ints(&|job| i64::from(view.sub_batch(job))),
-        "gpu_type" => ints(&|job| {
+        "sub_batch" => each(of, |job| i64::from(view.sub_batch(job))),
+        "gpu_type" => each(of, |job| {
             let run = view.run(job);
             run.map_or(-1, |run| run.gpu_type().index() as i64)
         }),
-        "min_gpus" => ints(&|job| i64::from(gpu_range(view, job).0)),
-        "max_gpus" => ints(&|job| i64::from(gpu_range(view, job).1)),
-        "arrival_s" => floats(&|job| view.jobs().arrival(job).seconds()),
-        "attained_gpu_s" => floats(&|job| gpu_seconds(view, job)),
-        "weight" => floats(&|job| {
+        "min_gpus" => each(of, |job| i64::from(gpu_range(view, job).0)),
+        "max_gpus" => each(of, |job| i64::from(gpu_range(view, job).1)),
+        "arrival_s" => each(of, |job| view.jobs().arrival(job).seconds()),
+        "attained_gpu_s" => each(of, |job| gpu_seconds(view, job)),
+        "weight" => each(of, |job| {
             let weight = columns.weight.as_ref();
             weight.map_or(1.0, |weight| weight[job.index()])
         }),
-        "start_s" => floats(&|job| view.run(job).map_or(f64::NAN, |run| run.started.seconds())),
-        "locality" => floats(&|job| view.locality(job).unwrap_or(f64::NAN)),
-        "rate" => floats(&|job| view.run(job).map_or(0.0, |run| run.rate)),
+        "start_s" => each(of, |job| {
+            view.run(job).map_or(f64::NAN, |run| run.started.seconds())
+        }),
+        "locality" => each(of, |job| view.locality(job).unwrap_or(f64::NAN)),
+        "rate" => each(of, |job| view.run(job).map_or(0.0, |run| run.rate)),
         "remaining_s" | "work_remaining" => {
             check_knowledge(py, knows_work)?;
             if name == "remaining_s" {
                 let left = |job| Seen::AS_TOLD.remaining(view, job);
-                floats(&|job| left(job).map_or(f64::NAN, SimSpan::seconds))
+                each(of, |job| left(job).map_or(f64::NAN, SimSpan::seconds))
             } else {
-                floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN))
+                each(of, |job| view.remaining_work(job).unwrap_or(f64::NAN))
             }
         }
         other => match label_of(columns, other) {
-            Some(known) => ints(&|job| label(known.codes.as_ref(), job)),
+            Some(known) => each(of, |job| label(known.codes.as_ref(), job)),
             None => return Err(no_column(py, "jobs", other, JOB_COLUMNS)),
         },
     })

@@ -2,7 +2,7 @@
 //! each decision. It keeps the columns of the decision. Orders and placement rules are kept between decisions.
 
 use crate::actions::parse;
-use crate::columns::{array, check_knowledge, column, indices, label_of};
+use crate::columns::{JobRows, array, check_knowledge, column, indices, label_of};
 use crate::draft::{Draft, Placers, Wanted, place};
 use crate::driven::{Look, Shared};
 use crate::error::{CoreError, raise};
@@ -36,6 +36,7 @@ struct Inner {
     /// Number of the loan: objects created in an earlier one are out of date.
     loan: u64,
     columns: FxHashMap<String, Py<PyAny>>,
+    rows: JobRows,
     draft: Draft,
     placers: Placers,
     kept: Kept,
@@ -53,6 +54,7 @@ impl Inner {
         self.stamp = look.stamp;
         self.loan += 1;
         self.columns.clear();
+        self.rows = JobRows::default();
         self.draft = Draft::default();
         let is_due = look.plan.is_some();
         if is_due && self.decision == Some(look.decision) {
@@ -158,6 +160,7 @@ impl PolicyView {
         inner.lent = Some(Lent { view, plan });
         inner.loan += 1;
         inner.columns.clear();
+        inner.rows = JobRows::default();
         inner.draft = Draft::default();
         drop(inner);
         let _guard = Guard(self, set_aside);
@@ -366,7 +369,8 @@ impl PolicyView {
             if let Some(known) = inner.columns.get(&key) {
                 return Ok(known.bind(py).clone());
             }
-            let made = column(py, view, self.knows_work, (table, name))?;
+            let rows = &mut inner.rows;
+            let made = column(py, view, self.knows_work, rows, (table, name))?;
             inner.columns.insert(key, made.clone().unbind());
             Ok(made)
         })
