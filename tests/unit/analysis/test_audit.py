@@ -548,7 +548,7 @@ def test_the_trace_of_an_audit_is_read_as_for_the_run(
     assert main(["audit", out, *given]) == 3
     assert "missing-job" in capsys.readouterr().out
     assert main(["audit", out, "--cluster", "pollux-64", *kept]) == 2
-    assert "options of a trace need one: --trace" in capsys.readouterr().err
+    assert "options for reading a trace need --trace" in capsys.readouterr().err
 
 
 def test_the_folder_of_a_result_knows_the_sharing_of_its_run(tmp_path: Path) -> None:
