@@ -211,4 +211,4 @@ def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) ->
 
 
 def _sizes_of(plan: CapacityPlan, plans: list[CapacityPlan]) -> str:
-    return "Sizes that were looked at" + (f": {plan.policy}" if len(plans) > 1 else "")
+    return "Sizes that were tried" + (f": {plan.policy}" if len(plans) > 1 else "")

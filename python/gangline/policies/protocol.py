@@ -712,7 +712,7 @@ def _places(
 
 
 def _number(value: object, what: str, most: int = 2**32) -> int:
-    """Return a whole number from 0 on; numpy's count, floats do not."""
+    """Return a whole number >= 0; numpy integers are accepted, floats are not."""
     number = operator.index(value)  # type: ignore[arg-type]
     if not 0 <= number < most:
         raise PolicyError(

@@ -107,7 +107,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises
     ------
     PolicyError
-        If the file cannot be read or is no TOML.
+        If the file cannot be read or is not TOML.
     """
     try:
         return toml.loads(path.read_text(encoding="utf-8-sig"))

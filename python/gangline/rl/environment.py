@@ -338,7 +338,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
             self._pass_time()
 
     def _pass_time(self) -> None:
-        """Carry out the plan, go to the next decision, and add what passed to the sums."""
+        """Carry out the plan, advance to the next decision, and update the sums."""
         now, waiting, running, busy, inverse, is_more_to_come, _ = self._standing
         self.simulation.apply(self._plan)
         self._advance()

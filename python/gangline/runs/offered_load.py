@@ -126,7 +126,7 @@ class OfferedLoad:
 
     @property
     def leaves_backlog(self) -> bool | None:
-        """Whether some jobs have waited and are not done at the last arrival, under any policy.
+        """Return whether jobs have waited and are unfinished at the last arrival, under any policy.
 
         Not so if long jobs do the work above a load of 1 after the last arrival. None if it is not
         known.

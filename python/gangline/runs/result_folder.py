@@ -123,7 +123,7 @@ def write(
     Parameters
     ----------
     folder : Path
-        The folder; its parents are made if need be.
+        The folder; missing parents are created.
     spec : mapping
         The content of spec.json.
     files : mapping of str to callable

@@ -152,7 +152,7 @@ def run(
 
 
 def _same(reference: TraceReference, given: TraceLike) -> Trace:
-    """Return the jobs that a caller has, if they are those of a reference."""
+    """Return the jobs that a caller already has, if a reference describes the same ones."""
     from os import PathLike
 
     from gangline.trace.read import as_trace, check_inputs, read_again

@@ -230,7 +230,7 @@ pub(crate) fn policy_error(field: &str, message: &str) -> PyErr {
     .unwrap_or_else(|error| error)
 }
 
-/// The job of an index.
+/// The job with the given index.
 pub(crate) fn job_of(view: &ClusterView<'_>, job: u32) -> PyResult<JobId> {
     if (job as usize) < view.jobs().len() {
         return Ok(JobId(job));

@@ -264,7 +264,7 @@ def test_several_policies_on_the_command_line(
     assert max(map(len, shown.out.splitlines()[1:])) <= 200
     text = page.read_text(encoding="utf-8")
     assert text.count("<svg") == 1
-    for words in ("Policies", "Sizes that were looked at: srtf", "is offered more work", "las("):
+    for words in ("Policies", "Sizes that were tried: srtf", "is offered more work", "las("):
         assert words in text
     made = json.loads((store / "plan.json").read_text())
     assert [plan["answer"] is not None for plan in made["plans"]] == [True] * 3

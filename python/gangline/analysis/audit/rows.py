@@ -237,7 +237,7 @@ class Rows(TableRows):
 
     @cached_property
     def pace(self) -> tuple[Bools, Floats]:
-        """Whether each stretch belongs to an elastic job, and the largest iteration rate of each.
+        """Return which stretches belong to elastic jobs, and the largest iteration rate of each.
 
         At the best number of passes, in the phase of the gradient noise that suits the job best, at
         the speed of its slowest GPU.

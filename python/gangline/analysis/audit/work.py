@@ -34,7 +34,7 @@ class _Stints(NamedTuple):
     fails: Bools
     """A failure ended it: what it did since its last checkpoint is lost."""
     stops: Bools
-    """The scheduler ended it, or nothing tells what did: something may be lost."""
+    """The scheduler ended it, or the cause is unknown: work may be lost."""
 
 
 def check(world: World, rows: Rows, findings: Findings) -> None:

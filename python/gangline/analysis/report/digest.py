@@ -428,7 +428,7 @@ def curve(values: Floats) -> Floats:
 
 
 def _is_fine(timeline: pa.Table, summary: Mapping[str, Any], gpu_s: float) -> bool:
-    """Tell whether a timeline, which may be sampled or thinned, still gives the GPU time in use."""
+    """Return whether a timeline that may be thinned still gives the GPU time in use."""
     if timeline.num_rows < 2:
         return False
     seconds = np.diff(floats(timeline, "t_s"))

@@ -65,7 +65,7 @@ def write_gantt(
     MissingExtraError
         If the extra `gantt` is not installed.
     ResultError
-        If there are no segments, more than two million slices, or the file is no such chart.
+        If there are no segments, more than two million slices, or the file is not such a chart.
     OSError
         If the file cannot be written.
 

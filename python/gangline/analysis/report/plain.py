@@ -1,4 +1,4 @@
-"""A page of tables and sentences, without runs behind it: the reproduction of a paper."""
+"""A page of tables and sentences without runs, for the reproduction of a paper."""
 
 from __future__ import annotations
 

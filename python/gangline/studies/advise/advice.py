@@ -277,7 +277,7 @@ class Advice(Facts):
         return said + self._saved(row), row.servers
 
     def _keeps(self, one: Option, target: float) -> bool:
-        """Whether a row waits no longer, and not only because the log ends or leaves out jobs."""
+        """Return whether a row waits no longer, by more than the end of the log or omitted jobs."""
         is_sound = one.servers > self.servers or not one.is_over
         return one.wait.mean <= target and is_sound and one.cannot_run <= self.here.cannot_run
 

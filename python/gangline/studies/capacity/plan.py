@@ -157,7 +157,7 @@ def plan_capacity(
     Returns
     -------
     CapacityPlan
-        The answer, all sizes that were looked at, and whether they contradict each other. The
+        The answer, all sizes that were tried, and whether they contradict each other. The
         answer keeps the targets and the size before it does not, or is overloaded; without
         `exhaustive` a still smaller one may keep them if the curve is not monotone. For a sequence
         of policies a `CapacityContest`, which has a plan for each.
@@ -352,7 +352,7 @@ def _end(target: Target, values: Mapping[str, Estimate], *, best: bool) -> float
 
 
 class _Question:
-    """The worlds of a plan, which all its policies share, and where their runs are kept."""
+    """The worlds of a plan, which all its policies share, and the store of their runs."""
 
     axis: Servers | Load
     targets: Sequence[Target]

@@ -81,7 +81,7 @@ class Point:
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether the jobs offer more work, on average over the traces, than the GPUs can do."""
+        """Return whether the mean load over the traces is more than the GPUs can do."""
         return self.load is not None and self.load > 1.0
 
     def to_dict(self) -> dict[str, Json]:
@@ -504,7 +504,7 @@ def free_restarts(policies: Sequence[str]) -> str:
 
 
 def in_words(target: Target) -> str:
-    """Return a target with its bound as people read it."""
+    """Return a target with its bound in a readable form."""
     key, sign, _ = str(target).split(" ")
     return f"{key} {sign} {amount(key, target.bound)}"
 

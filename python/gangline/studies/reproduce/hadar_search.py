@@ -1,6 +1,6 @@
 """The gain of Hadar from its search over take or skip: exact, beam and greedy on few jobs.
 
-No claim of a paper: it tells which tier is worth its time. Everything is ours.
+This study tests no claim of a paper; it compares the tiers and their costs. Everything is ours.
 """
 
 from __future__ import annotations

@@ -402,7 +402,7 @@ def carry_out(
 
 
 class _World(NamedTuple):
-    """A setting with a workload drawn, and those that run in it."""
+    """A setting with a random workload, and its policies."""
 
     setting: Setting
     cluster: Cluster

@@ -1,4 +1,4 @@
-"""`Trace`: jobs as one Arrow table, with where they came from."""
+"""`Trace`: jobs as one Arrow table, with their origin."""
 
 from __future__ import annotations
 

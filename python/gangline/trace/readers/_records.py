@@ -1,4 +1,4 @@
-"""Mends lines of fields that nothing quotes: free text with separators or line breaks in it."""
+"""Repairs lines with unquoted fields: free text that contains separators or line breaks."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _read_csv(source: Source) -> Raw:
 
 
 def _split_numbers(raw: Raw, name: str) -> None:
-    """Turn joined numbers into lists; a piece that is none makes its row bad."""
+    """Turn joined numbers into lists; a piece that is not a number makes its row invalid."""
     texts = raw.columns[name]
     lists = pc.split_pattern(texts, LIST_SEPARATOR)
     values, wrong = convert(lists.flatten(), pa.float64())

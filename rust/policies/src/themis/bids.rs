@@ -2,7 +2,7 @@
 
 use gangline_model::{GpuTypeId, ServerId, SimTime, Tier};
 
-/// The object of a bid.
+/// The offer that a bid is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// A gang in a tier of a type, at any place.
@@ -16,7 +16,7 @@ pub enum Offer {
 pub struct Bid {
     /// Position of the bidder.
     pub bidder: usize,
-    /// The object of the bid.
+    /// The offer that the bid is for.
     pub offer: Offer,
     /// ln(v).
     pub value: f64,
