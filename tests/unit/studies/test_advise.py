@@ -459,6 +459,12 @@ def test_what_a_contender_needs(name: str, params: Any, knows: bool, stops: bool
     assert (found.needs_run_times, found.stops_jobs) == (knows, stops)
 
 
+def test_a_log_of_which_nothing_fits_is_refused() -> None:
+    jobs = {"arrival_s": [0, 0], "gpus": [1, 1], "duration_s": [9, 9], "gpu_types": [["X"], ["X"]]}
+    with pytest.raises(TraceError, match="no job can ever run on this cluster"):
+        gl.advise("1x8xA100", pa.table(jobs), ["fifo"])
+
+
 def nearest(seed: int, **noise: Any) -> tuple[str, Calibration] | None:
     """Return the policy that made a log with noise, and what calibration finds.
 

@@ -144,6 +144,9 @@ def advise(
         for size, of in labs.items()
         for one in ran
     ]
+    if all(one.cannot_run == len(jobs) for one in rows):
+        message = "no job can ever run on this cluster; `gangline run` says why"
+        raise TraceError(f"{jobs.path}: {message}", path=jobs.path)
     return Advice(
         cluster=lab,
         trace=jobs,
