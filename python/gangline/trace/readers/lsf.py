@@ -31,7 +31,7 @@ _CELL = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^\s"]+)')
 _LINES = 100  # ours: a record of more lines is none
 _RUSAGE = " ".join(f"rusage{number}" for number in range(19))
 # A name that ends with :N is a number of items of N fields each, which follow it.
-_LAYOUT = f"""
+_ORDER = f"""
     event version event_time job_id user_id options processors submit_time begin_time term_time
     start_time user queue res_req depend_cond pre_exec from_host cwd in_file out_file err_file
     job_file asked_hosts:1 exec_hosts:1 status host_factor job_name command {_RUSAGE}
@@ -43,7 +43,12 @@ _LAYOUT = f"""
     source_cluster source_job target_cluster target_job forward_time flow_id wait_time
     provision_time out_dir run_time sub_cwd networks:2 affinity energy cpi gips gbs gflops
     slots:1 ineligible_time
-""".split()
+"""
+# Runs of single fields, each with the width of the items of the list that its last field begins.
+_LAYOUT = [
+    (tuple(names.split()), int(width or 0))
+    for names, width in re.findall(r"([^:]+)(?::(\d))?", _ORDER)
+]
 _INSTANT = "seconds since 1970"
 _SECONDS = "seconds"
 _NONE = 2**31 - 1  # LSF's own word for no limit
@@ -137,21 +142,18 @@ def _fields(line: str) -> tuple[Fields, list[str]]:
     Wrong
         If a list is longer than the record.
     """
-    cells = [
-        found[1].replace('""', '"') if found[2] is None else found[2]
-        for found in _CELL.finditer(line)
-    ]
+    cells = [bare or quoted.replace('""', '"') for quoted, bare in _CELL.findall(line)]
     fields: Fields = {}
     extensions: list[str] = []
     at = 0
-    for item in _LAYOUT:
-        if at >= len(cells):
+    for names, width in _LAYOUT:
+        fields.update(zip(names, cells[at : at + len(names)], strict=False))
+        at += len(names)
+        if at > len(cells):
             break
-        name, _, width = item.partition(":")
-        fields[name] = cells[at]
-        at += 1
         if width:
-            many = whole(fields, name, "a number of items") * int(width)
+            name = names[-1]
+            many = whole(fields, name, "a number of items") * width
             if not 0 <= many <= len(cells) - at:
                 raise Wrong(name, "a number of items that follow it", fields[name])
             listed = cells[at : at + many]
@@ -169,13 +171,15 @@ def _gang(number: int, fields: Fields) -> Gang:
     submitted = whole(fields, "submit_time", _INSTANT)
     start = _seconds(fields, "start_time")
     finish = whole(fields, "event_time", _INSTANT)
-    waited = _seconds(fields, "ineligible_time")
-    begin = _seconds(fields, "begin_time")
+    waited, begin = (
+        max(whole(fields, name, _SECONDS), 0) if name in fields else 0
+        for name in ("ineligible_time", "begin_time")
+    )
     gang = Gang(
         place=number,
         name=f"{job}[{index}]" if index > 0 else f"{job}",
         arrival=float(submitted),
-        eligible=float(np.fmax(begin, submitted + np.nan_to_num(waited))),
+        eligible=float(max(begin, submitted + waited)),
         start=start,
         finish=float(finish),
         ran=_seconds(fields, "run_time"),
