@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = tuple[tuple[int | None, int | None, int | None], list[float | None]]
 
-__all__ = ["check_runtime", "load_runtime", "to_core"]
+__all__ = ["check_runtime", "load_runtime", "models_of", "to_core"]
 
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
 _KINDS = ("model", "gpus", "gpu_type")
@@ -119,6 +119,12 @@ def _check_names(names: Sequence[str], place: str) -> None:
     other = [name for name in names if name not in known]
     if other:
         fail(place, "runtime.table", f"columns of {', '.join(known)}", ", ".join(other))
+
+
+def models_of(runtime: Runtime | None) -> set[str]:
+    """Return the models that rows name."""
+    rows = (runtime.rows if runtime is not None else None) or ()
+    return {row.model for row in rows if row.model is not None}
 
 
 def to_core(

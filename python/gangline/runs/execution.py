@@ -420,6 +420,7 @@ class World:
 
     def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> Facts:
         """Return the facts about a run that are known before it and are not in its spec."""
+        from gangline.cluster.runtime import models_of
         from gangline.runs import estimates
 
         notes = {
@@ -427,6 +428,7 @@ class World:
             "restart_by_model_without_jobs": len(
                 set(options.restart_by_model or {}) - set(self._labels)
             ),
+            "runtime_models_without_jobs": len(models_of(self.cluster.runtime) - set(self._labels)),
             "rates_from_another_gang_size": self._estimated_rates,
         }
         label = estimates.label(chosen, options.estimates)

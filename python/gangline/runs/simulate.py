@@ -56,7 +56,8 @@ def simulate(
         skip_rounds (True), until_s and max_events (where to stop; default never), count_arrivals
         (two times such as (172800, 777600), or "2d,9d": all jobs are run, and the summary's
         measures of jobs are of those that arrive from the first time on and before the second;
-        default all), sharing (keys that override those of the cluster).
+        default all), sharing and runtime (keys that override those of these tables of the
+        cluster).
 
     Returns
     -------

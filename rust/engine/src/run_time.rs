@@ -152,3 +152,70 @@ impl Stays {
         self.due[job.index()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: u32 = 7;
+
+    fn span(seconds: i64) -> SimSpan {
+        SimSpan(seconds * 1_000_000_000)
+    }
+
+    fn table(rows: &[(Kind, i64)]) -> RunTime {
+        let row = |&(kind, seconds): &(Kind, i64)| (kind, [None, Some(span(seconds)), None, None]);
+        RunTime {
+            costs: rows.iter().map(row).collect(),
+            ..RunTime::default()
+        }
+    }
+
+    #[test]
+    fn the_model_goes_before_the_gang_and_the_gang_before_the_type() {
+        let first = GpuTypeId::new(0);
+        let rows = table(&[
+            ((None, None, None), 1),
+            ((None, None, Some(first)), 2),
+            ((None, Some(4), None), 3),
+            ((Some(MODEL), None, None), 4),
+            ((Some(MODEL), Some(8), None), 5),
+        ]);
+        let restart = |model, gpus, id| rows.cost(Cost::Restart, model, gpus, GpuTypeId::new(id));
+        assert_eq!(restart(None, 1, 1), Some(span(1)));
+        assert_eq!(restart(None, 1, 0), Some(span(2)));
+        assert_eq!(restart(Some(MODEL + 1), 4, 0), Some(span(3)));
+        assert_eq!(restart(Some(MODEL), 4, 0), Some(span(4)));
+        assert_eq!(restart(Some(MODEL), 8, 0), Some(span(5)));
+        assert_eq!(rows.cost(Cost::Stop, Some(MODEL), 8, first), None);
+    }
+
+    #[test]
+    fn noise_and_costs_out_of_range_are_named() {
+        assert_eq!(table(&[((None, None, None), 3)]).problem(), None);
+        assert!(table(&[((None, None, None), -1)]).problem().is_some());
+        for sigma in [-0.1, 2.1, f64::NAN] {
+            let noisy = RunTime {
+                run_noise: sigma,
+                ..RunTime::default()
+            };
+            assert!(noisy.problem().is_some());
+        }
+    }
+
+    #[test]
+    fn one_server_has_no_stragglers_and_more_of_them_are_no_faster() {
+        let table = RunTime {
+            straggler_noise: 0.5,
+            ..RunTime::default()
+        };
+        let mut before = 1.0;
+        for servers in 1..20 {
+            let pace = table.pace(3, (JobId(0), 0), 0, servers);
+            assert!(servers > 1 || pace.to_bits() == 1.0_f64.to_bits());
+            assert!(pace >= before);
+            before = pace;
+        }
+        assert!(before > 1.0);
+    }
+}

@@ -70,6 +70,14 @@ def test_a_run_overrides_single_keys() -> None:
     assert not result.spec["cluster"]["runtime"].get("job_noise")
 
 
+def test_models_that_no_job_has_are_counted() -> None:
+    rows = [{"model": "m", "stop_s": 1.0}, {"model": "m", "gpus": 2, "stop_s": 2.0}]
+    result = gl.simulate({**ONE, "runtime": {"rows": rows}}, JOBS)
+    assert result.spec["notes"] == {"runtime_models_without_jobs": 1}
+    labelled = JOBS.append_column("model", pa.array(["m", "m"]))
+    assert gl.simulate({**ONE, "runtime": {"rows": rows}}, labelled).spec["notes"] == {}
+
+
 def test_columns_are_there_with_the_table_alone(tmp_path: Path) -> None:
     names, keys = {"lost_s", "checkpoint_s"}, {"lost_fraction", "checkpoint_fraction"}
     plain = gl.simulate(ONE, JOBS, "srtf")
