@@ -102,7 +102,7 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def durations(self) -> str:
-        """What it reads of durations with its parameters: "no", "their distribution" or "yes"."""
+        """Kind of durations that it reads, given its parameters: "no", "their distribution", "yes"."""
         if not isinstance(self.policy, str):
             return "yes" if self.policy.knowledge == "remaining" else "no"
         entry = declarations().get(self.policy)
@@ -113,7 +113,7 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def knowledge(self) -> str:
-        """What it may know of the work left: "online" or "remaining"."""
+        """Its knowledge of the work that is left: "online" or "remaining"."""
         return "remaining" if self.durations == "yes" else "online"
 
     @property
