@@ -102,7 +102,7 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def durations(self) -> str:
-        """Kind of durations that it reads, given its parameters: "no", "their distribution", "yes"."""
+        """Durations that it reads with its parameters: "no", "their distribution" or "yes"."""
         if not isinstance(self.policy, str):
             return "yes" if self.policy.knowledge == "remaining" else "no"
         entry = declarations().get(self.policy)
