@@ -127,34 +127,34 @@ class GavelConfig(PolicyConfig):
     round_s : float, > 0
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
-        Least time between two allocations; a job that arrives in between has no share until the
+        Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
     backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
-        boundary.
+        Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
+        they stay idle until the boundary.
     type_order : str
-        Names of GPU types in the order they are served, separated by commas; auto = first those on
-        which the jobs run best.
+        Names of GPU types in the order in which they are served, separated by commas; auto = types
+        on which the jobs run best first.
     zero_priority_pass : str, one of after, inline
-        When jobs without a share use what is left: after (after all others) or inline (type by
-        type).
+        When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
+        (type by type).
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (whichever the solver returns).
+        Choice among several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (the one that the solver returns).
     time_limit_s : float, > 0
-        Wall time of each solve; a solve that reaches it has failed. In seconds.
+        Time limit of each solve (wall time); a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
         What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
         place, counted in spec.json).
     write_failed_to : str
         File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
     partitions : int, >= 1
-        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
-        own.
+        Number of parts into which the jobs and GPUs of an allocation are split at random; each part
+        is solved separately.
     compat : bool
-        The timing of the public simulator with all its quirks, for comparisons with it.
+        Whether to use the timing of the public simulator with all its quirks, for comparisons.
 
     Other parameters are those of `PolicyConfig`.
 

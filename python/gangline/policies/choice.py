@@ -109,7 +109,9 @@ class ChosenPolicy(NamedTuple):
         if entry is None:  # plans from outside
             return "yes"
         asked = entry["durations_with"]
-        return "yes" if asked and self.params.get(asked, 0.0) > 0.0 else str(entry["durations"])
+        given = self.params.get(asked) if asked else None
+        reads = isinstance(given, int | float) and given > 0.0
+        return "yes" if reads else str(entry["durations"])
 
     @property
     def knowledge(self) -> str:

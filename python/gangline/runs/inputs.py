@@ -97,7 +97,7 @@ def override(cluster: Cluster, tables: ClusterOptions) -> Cluster:
     given: dict[str, Any] = {name: keys for name, keys in tables.items() if keys}
     if not given:
         return cluster
-    data = cluster.to_dict()
+    data: dict[str, Any] = {**cluster.to_dict()}
     for name, keys in given.items():
         data[name] = {**data.get(name, {}), **keys}
     return Cluster.from_dict(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gangline.analysis.audit.findings import Findings
     from gangline.analysis.audit.inputs import TableLike
     from gangline.runs.inputs import ClusterLike, TraceLike
+    from gangline.runs.options import ClusterOptions
 
 __all__ = ["Audit", "audit"]
 
@@ -192,7 +193,7 @@ def audit(
     from gangline.analysis.audit import inputs
     from gangline.analysis.audit.rules import look
     from gangline.analysis.audit.world import Run, World
-    from gangline.runs.inputs import TABLES, as_cluster, override
+    from gangline.runs.inputs import as_cluster, override
     from gangline.trace.read import as_trace
 
     inputs.check_options(
@@ -207,8 +208,11 @@ def audit(
     result = inputs.result_of(table)
     held, listed = inputs.read(table, jobs, columns, result)
     # options of a run may override tables of its cluster
-    known = {} if result is None else result.spec["cluster"]
-    tables: Any = {name: known.get(name) for name in TABLES}
+    known: Mapping[str, Any] = {} if result is None else result.spec["cluster"]
+    tables: ClusterOptions = {
+        "sharing": known.get("sharing"),
+        "runtime": known.get("runtime"),
+    }
     world = World(
         override(as_cluster(inputs.where(cluster, result)), tables),
         None if trace is None else as_trace(trace),

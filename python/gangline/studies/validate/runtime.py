@@ -135,13 +135,13 @@ class RuntimeFit:
         costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
 
-    def runtime(self) -> dict[str, Any]:
+    def runtime(self) -> dict[str, Json]:
         """Return costs of starts, by model if fitted so, and noise, as a table `[runtime]`."""
         costs = {
             "first_start_s": {ALL: self.start_s, **self.start_by_model},
             "restart_s": {ALL: self.restart_s, **self.restart_by_model},
         }
-        rows: dict[str, dict[str, Any]] = {}
+        rows: dict[str, dict[str, Json]] = {}
         for name, by_model in costs.items():
             for model, one in by_model.items():
                 if one is not None:
