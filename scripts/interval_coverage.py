@@ -22,6 +22,8 @@ from gangline._support.statistics import Range, interval, range_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gangline.runs.summary import SummaryKey
+
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
 
@@ -82,7 +84,7 @@ def of_runs() -> dict[str, Kind]:
         "pollux-64", WORKLOAD, policies, trace_seeds=range(TRACES), workers=2, keep=False
     )
 
-    def values(policy: str, key: str) -> Floats:
+    def values(policy: str, key: SummaryKey) -> Floats:
         return np.array([row[key] for row in runs.rows if row["policy"] == policy])
 
     jct = {policy: values(policy, "jct_mean_s") for policy in policies}

@@ -141,7 +141,8 @@ def as_copies(
             train(model, task, int(share), rate, rng)
             for share, rng in zip(shares, rngs, strict=True)
         ]
-        model = hadare.merge_parameters(copies, shares)
+        merged: Any = hadare.merge_parameters(copies, shares)
+        model = merged
         steps -= int(shares.sum())
         rounds += 1
         mean_steps += float((shares * shares).sum() / shares.sum())

@@ -73,9 +73,9 @@ def play(env: SchedulingEnv, agent: Agent, episode_seed: int) -> float:
     observation, info = env.reset(options={"episode_seed": episode_seed})
     ended = False
     while not ended:
-        action = agent(observation, info["action_mask"])
+        action = agent(observation, np.asarray(info["action_mask"]))
         observation, _, ended, _, info = env.step(action)
-    return float(info["totals"]["jct"]) / len(env.trace)
+    return env.totals["jct"] / len(env.trace)
 
 
 def train(

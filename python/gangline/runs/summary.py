@@ -1,4 +1,4 @@
-"""What a result says of a run, as types: the numbers of its summary, and its spec.
+"""The numbers of the summary of a run, and its spec, as types.
 
 docs/reference/columns.md explains the keys.
 """
@@ -115,7 +115,7 @@ class MeanRow(RunSummary, total=False):
 
 
 class PolicyEntry(TypedDict, total=False):
-    """What `Result.spec` says of the policy."""
+    """The policy, as `Result.spec` describes it."""
 
     name: Required[str]
     label: Required[str]
@@ -128,7 +128,7 @@ class PolicyEntry(TypedDict, total=False):
 
 
 class TraceEntry(TypedDict, total=False):
-    """What `Result.spec` says of the trace."""
+    """The trace, as `Result.spec` describes it."""
 
     path: Required[str]
     source: str
@@ -164,7 +164,7 @@ class SpecDict(TypedDict, total=False):
 
 
 class Facts(TypedDict, total=False):
-    """What a result says of a run beside its recipe, as far as it is known before the run."""
+    """The facts of a run besides its recipe that are known before it."""
 
     policy: Required[dict[str, str]]
     trace: Required[dict[str, Json]]
