@@ -579,6 +579,7 @@ class ClusterDict(TypedDict, total=False):
     failures: dict[str, Json]
     throughput: dict[str, Json]
     sharing: dict[str, Json]
+    runtime: dict[str, Json]
     elastic: dict[str, Json]
     iter_time: list[dict[str, Json]]
     capacity: list[dict[str, float]]

@@ -597,8 +597,8 @@ def test_changes_name_jobs_that_others_slow_down() -> None:
 @pytest.mark.parametrize(
     ("table_", "column", "words"),
     [
-        ("waiting", "gpu", "no column `gpu` of waiting; known: arrival_s, attained"),
-        ("running", "duration_s", "no column `duration_s` of running; known: arrival_s, attained"),
+        ("waiting", "gpu", "no column `gpu` of waiting; known: account, arrival_s, "),
+        ("running", "duration_s", "no column `duration_s` of running; known: account, arrival_s, "),
         (
             "servers",
             "free",

@@ -50,8 +50,7 @@ def test_other_rules_have_no_tiers_to_bid_for(rule: str) -> None:
     with pytest.raises(gl.PolicyError) as caught:
         run(crowd(1), placement=rule)
     assert str(caught.value) == (
-        f"themis: placement = {rule}: expected `consolidate` with auction = milp: "
-        "its bids are for tiers"
+        f"themis: placement = {rule}: expected `consolidate` with auction = milp: it bids for tiers"
     )
     facts = vars(caught.value)
     assert (facts["policy"], facts["field"], facts["value"]) == ("themis", "placement", rule)

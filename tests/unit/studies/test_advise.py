@@ -249,7 +249,10 @@ class TestRefusals:
         [
             (("--servers", "6;8"), "--servers: expected numbers separated by commas"),
             (("--price", "cheap"), "--price: expected PRICE or TYPE=PRICE, got `cheap`"),
-            (("--price", "1", "--price", "A=2"), "--price: expected TYPE=PRICE where it is given"),
+            (
+                ("--price", "1", "--price", "A=2"),
+                "--price: expected TYPE=PRICE when given several times",
+            ),
         ],
     )
     def test_wrong_words(self, tmp_path: Path, typed: tuple[str, ...], said: str) -> None:

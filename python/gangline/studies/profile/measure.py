@@ -18,12 +18,14 @@ from gangline.studies.profile.workers import Worker, Workers, together
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from gangline._support.builtin_values import Json
+
     Say = Callable[[str], None]
 
 __all__ = ["look", "measure"]
 
 
-def look(timeout_s: float = 300.0) -> dict[str, Any]:
+def look(timeout_s: float = 300.0) -> dict[str, Json]:
     """Return what there is to train on: device, name and memory of the GPU, version of PyTorch.
 
     Examples
@@ -32,6 +34,10 @@ def look(timeout_s: float = 300.0) -> dict[str, Any]:
     >>> profile.look()["device"] in ("cpu", "cuda")
     True
     """
+    return _look(timeout_s)
+
+
+def _look(timeout_s: float) -> dict[str, Any]:
     with Worker(None, "", timeout_s) as worker:
         worker.send(do="look")
         return worker.answer()
@@ -116,7 +122,7 @@ def measure(
             message = f"{field}: expected at least {least}, got {value}"
             raise OptionError(message, field=field, value=value)
     listed = None if models is None else _models(models)
-    facts = look(timeout_s)
+    facts = _look(timeout_s)
     if device != "auto":
         facts["device"] = device
     if device == "cpu":

@@ -17,6 +17,7 @@ from gangline.studies.profile.trainers import Model  # noqa: TC001 - msgspec rea
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
 
 __all__ = ["FILES", "Pair", "Profile", "Rate", "Start", "median_interval"]
@@ -138,7 +139,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     (10.0, 2.0)
     """
 
-    facts: dict[str, Any]
+    facts: dict[str, Json]
     models: list[Model]
     starts: list[Start]
     alone: list[Rate]
@@ -192,9 +193,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             medians.setdefault((one.model, one.batch, one.passes), []).append(median(one.per_s))
         return max((max(found) / min(found) for found in medians.values()), default=1.0)
 
-    def throughput(self) -> list[dict[str, Any]]:
+    def throughput(self) -> list[dict[str, Json]]:
         """Return the rows of a `[throughput]` table; those without a batch size are of any."""
-        rows = []
+        rows: list[dict[str, Json]] = []
         for model in self.models:
             batches = dict.fromkeys(
                 one.batch for one in self.alone if one.model == model.name and one.passes == 1
@@ -205,7 +206,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
                              "gpus": 1, "iters_per_s": rate})  # fmt: skip
         return rows
 
-    def sharing(self) -> list[dict[str, Any]]:
+    def sharing(self) -> list[dict[str, Json]]:
         """Return the rows of a `[sharing]` table, both directions; `xi` None = the two cannot."""
         known = dict.fromkeys(pair for one in self.pairs for pair in (one.models, one.models[::-1]))
         return [
@@ -214,24 +215,24 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             for model, other in known
         ]  # fmt: skip
 
-    def runtime(self) -> list[dict[str, Any]]:
+    def runtime(self) -> list[dict[str, Json]]:
         """Return what starts, stops and checkpoints cost, by model: medians in seconds."""
         rows = []
         for model in dict.fromkeys(one.model for one in self.starts):
-            row: dict[str, Any] = {"model": model, "gpus": 1, "gpu_type": self._gpu_type}
+            row: dict[str, Json] = {"model": model, "gpus": 1, "gpu_type": self._gpu_type}
             for cost in _COSTS:
                 values = [getattr(one, cost) for one in self.starts if one.model == model]
                 row[cost] = None if None in values else _short(median(values))
             rows.append(row)
         return rows
 
-    def iter_time(self) -> list[dict[str, Any]]:
+    def iter_time(self) -> list[dict[str, Json]]:
         """Return `[[iter_time]]` blocks: what a pass costs, fitted to the numbers of passes.
 
         An iteration of s passes takes s (a_c + b_c x samples of a pass) seconds. The squares of the
         relative errors are least among all a_c >= 0 and b_c >= 0.
         """
-        blocks = []
+        blocks: list[dict[str, Json]] = []
         for model in self.models:
             passes = sorted(
                 {one.passes for one in self.alone
@@ -296,7 +297,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def _gpu_type(self) -> str:
         return str(self.facts["gpu_type"])
 
-    def _pairs_known(self) -> list[dict[str, Any]]:
+    def _pairs_known(self) -> list[dict[str, Json]]:
         return [_filled(row) for row in self.sharing() if row["xi"] is not None]
 
     def _cluster(self) -> dict[str, Any]:
@@ -373,11 +374,11 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
-def _filled(row: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(row: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def _write(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+def _write(path: Path, rows: Iterable[Mapping[str, Json]], columns: Sequence[str]) -> None:
     """Write a CSV file; None is blank."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
