@@ -348,11 +348,18 @@ impl State {
     /// Time without progress that a start or move of the job costs now, at the most.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
+        self.overhead_of(job, || (self.jobs.gpus(job), self.types.usable(job)))
+    }
+
+    /// The same on so many GPUs of some types, which are looked at only where that counts.
+    #[inline]
+    fn overhead_of(&self, job: JobId, place: impl Fn() -> (u32, u64)) -> SimSpan {
         if !self.features.starts_cost {
             return SimSpan::ZERO;
         }
         if self.features.has_run_time {
-            return self.start_cost(job, self.jobs.gpus(job), self.types.usable(job));
+            let (gpus, types) = place();
+            return self.start_cost(job, gpus, types);
         }
         if self.first_start(job).is_none() {
             return self.config.first_start;
@@ -363,19 +370,13 @@ impl State {
     /// The same of a start or move to GPUs of a type, as many as its gang has.
     #[inline]
     pub(crate) fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
-        if self.features.has_run_time {
-            return self.start_cost(job, self.jobs.gpus(job), 1 << gpu_type.index());
-        }
-        self.overhead(job)
+        self.overhead_of(job, || (self.jobs.gpus(job), 1 << gpu_type.index()))
     }
 
     /// The same of a start or move to these GPUs.
     #[inline]
     pub(crate) fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
-        if self.features.has_run_time {
-            return self.start_cost(job, gpus.gpus(), self.type_mask(gpus));
-        }
-        self.overhead(job)
+        self.overhead_of(job, || (gpus.gpus(), self.type_mask(gpus)))
     }
 
     /// Time without progress that a restart or move of the job costs, at the most.

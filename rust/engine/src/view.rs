@@ -379,6 +379,7 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Whether the run has costs by kind of job, or speeds that policies do not know.
+    #[inline]
     pub fn has_run_time(&self) -> bool {
         self.state.features().has_run_time
     }

@@ -327,14 +327,25 @@ impl Easy {
     }
 
     /// Exact estimates follow the rates of gangs that share up-links, and what is known only once a job runs.
+    #[inline]
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
-        let started = changes.started.iter().filter(|_| view.has_run_time());
-        for &job in changes.retimed.iter().chain(started) {
-            if let (Some(run), Some(end)) = (view.run(job), view.finish(job)?) {
-                self.remove_end(job);
-                self.end_of[job.index()] = end;
-                self.ends[run.gpu_type().index()].insert((end, job), view.jobs().gpus(job));
+        for &job in &changes.retimed {
+            self.move_end(view, job)?;
+        }
+        if view.has_run_time() {
+            for &job in &changes.started {
+                self.move_end(view, job)?;
             }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn move_end(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
+        if let (Some(run), Some(end)) = (view.run(job), view.finish(job)?) {
+            self.remove_end(job);
+            self.end_of[job.index()] = end;
+            self.ends[run.gpu_type().index()].insert((end, job), view.jobs().gpus(job));
         }
         Ok(())
     }
