@@ -12,6 +12,7 @@ mod gavel_timing;
 mod hadar;
 mod hadare;
 pub mod kit;
+mod kai;
 mod kueue;
 pub mod params;
 pub mod place;

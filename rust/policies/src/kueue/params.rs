@@ -98,7 +98,7 @@ words! {
 
 impl QueueLabel {
     /// The column of this label.
-    pub(super) fn of(self, labels: &Labels) -> &Label {
+    pub(crate) fn of(self, labels: &Labels) -> &Label {
         match self {
             Self::Vc => &labels.vc,
             Self::User => &labels.user,

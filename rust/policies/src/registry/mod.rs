@@ -5,6 +5,7 @@ mod gandiva;
 mod gavel;
 mod hadar;
 mod hadare;
+mod kai;
 mod kueue;
 mod parameters;
 mod pollux;
@@ -198,6 +199,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         gandiva::POLICIES,
         themis::POLICIES,
         yarn::POLICIES,
+        kai::POLICIES,
         kueue::POLICIES,
         slurm::POLICIES,
         gavel::POLICIES,

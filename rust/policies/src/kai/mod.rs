@@ -1,0 +1,677 @@
+//! `kai`: a tree of queues with guaranteed quotas; what is left is shared out by priority, weight and past usage. By the
+//! documentation of KAI Scheduler.
+//!
+//! | term of KAI Scheduler | here | meaning |
+//! |---|---|---|
+//! | queue | a node of [`Tree`]; leaves have jobs ([`Line`]) | jobs with a quota, a limit and a fair share |
+//! | pod group | `JobId` | a gang |
+//! | non-preemptible | [`Member::is_fixed`] | runs within the quota of its queue, and is never evicted |
+//! | scheduling cycle | [`Policy::decide`] | fair shares, then the three actions |
+//! | allocate | [`Kai::allocate`] | jobs start on free GPUs |
+//! | reclaim | [`Kai::reclaim`] | jobs of queues with too much make room for those of other queues |
+//! | preempt | [`Kai::preempt`] | jobs make room for those of higher priority in the same queue |
+//!
+//! A cycle costs O(queues x kinds of waiting jobs), and for each kind that evicts O(running jobs of other queues). Waiting jobs are
+//! not walked.
+
+mod line;
+mod params;
+mod tree;
+
+pub(crate) use params::{KaiParams, Resolve};
+
+use crate::kit::why::NO_PLACE;
+use crate::kit::{Alarm, Places};
+use gangline_engine::{
+    Cause, Changes, ClusterView, Counted, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
+    WakeOn,
+};
+use gangline_model::{GpuSet, GpuTypeId, JobFacts, JobId, SimSpan, SimTime};
+use line::{Line, Member, Place};
+use params::Row;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
+use tree::{ROOT, Tree};
+
+/// Its queue, or one above, holds as much as it may.
+static LIMIT: Reason = Reason::new(
+    "limit",
+    "its queue, or one above it, may hold no more GPUs",
+    "its queue, or one above it, held {number}, and its limit left no room for the gang",
+)
+.counts(Counted::Gpus);
+
+/// It cannot be preempted, so it must fit within the quota.
+static OVER_QUOTA: Reason = Reason::new(
+    "over quota",
+    "jobs that cannot be preempted run within the quota of their queue, and others like it fill that quota",
+    "jobs that cannot be preempted held {number} of the quota of its queue or of one above it, and it may use no GPUs beyond the quota",
+)
+.counts(Counted::Gpus);
+
+/// Queue of jobs that name none.
+const DEFAULT: &str = "default";
+
+/// A job that looks for GPUs.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    job: JobId,
+    leaf: usize,
+    gpus: i64,
+    is_fixed: bool,
+}
+
+/// A job that is evicted.
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    job: JobId,
+    leaf: usize,
+    gpus: i64,
+}
+
+/// Queues with quotas and fair shares.
+#[derive(Debug)]
+pub(crate) struct Kai {
+    params: KaiParams,
+    tree: Tree,
+    places: Places,
+    /// By node; those of queues with children stay empty.
+    lines: Vec<Line>,
+    members: Vec<Member>,
+    /// Jobs that wait.
+    waiting: usize,
+    /// Cycles that follow those with evictions.
+    next_cycles: VecDeque<SimTime>,
+    alarm: Alarm,
+}
+
+/// Priority of a job, in whole numbers.
+fn priority(jobs: &JobFacts, job: JobId) -> i64 {
+    jobs.priority(job) as i64
+}
+
+impl Kai {
+    /// Queues by these parameters.
+    pub(crate) fn new(params: KaiParams) -> Result<Self, PolicyError> {
+        Ok(Self {
+            tree: Tree::new(&params, &[])?,
+            places: Places::new(params.placement.clone()),
+            params,
+            lines: Vec::new(),
+            members: Vec::new(),
+            waiting: 0,
+            next_cycles: VecDeque::new(),
+            alarm: Alarm::OFF,
+        })
+    }
+
+    // Before the run
+
+    /// The rows, and the leaf of each job.
+    fn assign(&self, jobs: &JobFacts) -> Result<(Vec<Row>, Vec<usize>), PolicyError> {
+        let by = self.params.queue_by;
+        let label = by.of(&jobs.columns().labels);
+        let name = |job| label.of(job).unwrap_or(DEFAULT);
+        let mut rows = self.params.queues.clone();
+        if rows.is_empty() {
+            let names: BTreeSet<&str> = jobs.ids().map(name).collect();
+            rows = names.into_iter().map(Row::plain).collect();
+        }
+        let parents: BTreeSet<&str> = rows
+            .iter()
+            .filter_map(|row| row.parent.as_deref())
+            .collect();
+        let leaves = rows.iter().enumerate();
+        let numbers: FxHashMap<&str, usize> = leaves
+            .filter(|(_, row)| !parents.contains(row.name.as_str()))
+            .map(|(at, row)| (row.name.as_str(), at + 1))
+            .collect();
+        let number = |job| {
+            let name = name(job);
+            numbers.get(name).copied().ok_or_else(|| {
+                let known = rows.iter().map(|row| row.name.as_str());
+                PolicyError::Parameter {
+                    policy: self.params.reader.policy().to_owned(),
+                    field: "queues".to_owned(),
+                    value: known.collect::<Vec<_>>().join(", "),
+                    expected: format!(
+                        "a queue `{name}` without queues below it: the trace has jobs of it by queue_by = {}",
+                        by.name()
+                    ),
+                }
+            })
+        };
+        let of = jobs.ids().map(number).collect::<Result<_, _>>()?;
+        Ok((rows, of))
+    }
+
+    /// Gives each job its place in its queue.
+    fn line_up(&mut self, view: &ClusterView<'_>, of: &[usize]) {
+        let jobs = view.jobs();
+        let mut members: Vec<Vec<JobId>> = vec![Vec::new(); self.tree.len()];
+        for job in jobs.ids() {
+            members[of[job.index()]].push(job);
+        }
+        let blank = Member {
+            leaf: 0,
+            rank: 0,
+            kind: 0,
+            is_fixed: false,
+            since: SimTime::NEVER,
+        };
+        self.members = vec![blank; jobs.len()];
+        self.lines.clear();
+        for (leaf, mut there) in members.into_iter().enumerate() {
+            there.sort_by_key(|&job| Reverse(priority(jobs, job)));
+            let (mut groups, mut kinds) = (FxHashMap::default(), FxHashMap::default());
+            let mut group_of = Vec::new();
+            for (rank, &job) in there.iter().enumerate() {
+                let is_fixed = priority(jobs, job) >= self.params.fixed_priority;
+                let asks = (jobs.gpus(job), view.usable_types(job), is_fixed);
+                let next = groups.len() as u32;
+                let group = *groups.entry(asks).or_insert(next);
+                let next = kinds.len() as u32;
+                let kind = *kinds.entry((asks, priority(jobs, job))).or_insert(next);
+                if kind == next {
+                    group_of.push(group);
+                }
+                self.members[job.index()] = Member {
+                    leaf: leaf as u32,
+                    rank: rank as u32,
+                    kind,
+                    is_fixed,
+                    since: SimTime::NEVER,
+                };
+            }
+            self.lines.push(Line::new(there, group_of));
+        }
+    }
+
+    // Books
+
+    fn leaf(&self, job: JobId) -> usize {
+        self.members[job.index()].leaf as usize
+    }
+
+    fn join(&mut self, job: JobId) {
+        let Member { rank, kind, .. } = self.members[job.index()];
+        let leaf = self.leaf(job);
+        self.lines[leaf].join(rank, kind as usize);
+        self.waiting += 1;
+    }
+
+    fn start_job(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, ask: Ask, gpus: GpuSet) {
+        plan.start(ask.job, gpus);
+        self.tree.hold(ask.leaf, ask.gpus, ask.is_fixed);
+        let member = &mut self.members[ask.job.index()];
+        member.since = view.now();
+        let line = &mut self.lines[ask.leaf];
+        line.leave(member.rank, member.kind as usize);
+        if !ask.is_fixed {
+            line.running.insert(place(view.jobs(), ask.job));
+        }
+        self.waiting -= 1;
+    }
+
+    /// A job holds its GPUs no longer.
+    fn release(&mut self, jobs: &JobFacts, job: JobId) {
+        let leaf = self.leaf(job);
+        let member = &mut self.members[job.index()];
+        if member.since == SimTime::NEVER {
+            return;
+        }
+        member.since = SimTime::NEVER;
+        let (gpus, is_fixed) = (i64::from(jobs.gpus(job)), member.is_fixed);
+        self.tree.hold(leaf, -gpus, is_fixed);
+        self.lines[leaf].running.remove(&place(jobs, job));
+    }
+
+    /// Takes in what happened since the last cycle.
+    fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+        let (jobs, cluster) = (view.jobs(), view.cluster());
+        let types = (0..cluster.gpu_types().len()).map(GpuTypeId::new);
+        let up: u32 = types.map(|t| view.gpus_up(t)).sum();
+        self.tree.count(view.now(), i64::from(up));
+        for &job in changes.finished.iter().chain(&changes.requeued) {
+            self.release(jobs, job);
+        }
+        for &job in &changes.finished {
+            let leaf = self.leaf(job);
+            self.tree.ask(leaf, -i64::from(jobs.gpus(job)));
+        }
+        for &job in &changes.arrived {
+            let leaf = self.leaf(job);
+            self.tree.ask(leaf, i64::from(jobs.gpus(job)));
+        }
+        let back = changes.requeued.iter().chain(&changes.preempted);
+        for &job in back.chain(&changes.arrived) {
+            self.join(job);
+        }
+        while self.next_cycles.front().is_some_and(|&at| at <= view.now()) {
+            self.next_cycles.pop_front();
+        }
+    }
+
+    // Order
+
+    fn restart(&mut self) {
+        self.lines.iter_mut().for_each(Line::restart);
+    }
+
+    /// The next job to look at.
+    fn next(&mut self, jobs: &JobFacts) -> Option<Ask> {
+        let job = self.first_of(jobs, ROOT)?;
+        Some(Ask {
+            job,
+            leaf: self.leaf(job),
+            gpus: i64::from(jobs.gpus(job)),
+            is_fixed: self.members[job.index()].is_fixed,
+        })
+    }
+
+    fn first_of(&mut self, jobs: &JobFacts, node: usize) -> Option<JobId> {
+        if self.tree.node(node).children.is_empty() {
+            return self.lines[node].next();
+        }
+        let mut first: Option<(usize, JobId)> = None;
+        for at in 0..self.tree.node(node).children.len() {
+            let child = self.tree.node(node).children[at];
+            let Some(job) = self.first_of(jobs, child) else {
+                continue;
+            };
+            let is_before = first.is_none_or(|(other, its)| {
+                let sizes = (i64::from(jobs.gpus(job)), i64::from(jobs.gpus(its)));
+                self.tree.order((child, sizes.0), (other, sizes.1)).is_lt()
+            });
+            if is_before {
+                first = Some((child, job));
+            }
+        }
+        first.map(|(_, job)| job)
+    }
+
+    fn pass(&mut self, ask: Ask, by_priority: bool) {
+        let kind = self.members[ask.job.index()].kind as usize;
+        self.lines[ask.leaf].pass(kind, by_priority);
+    }
+
+    /// GPUs for a job, if its queue may hold them.
+    fn place(&mut self, plan: &mut Plan<'_>, ask: Ask) -> Option<GpuSet> {
+        if !self.tree.may_hold(ask.leaf, ask.gpus, ask.is_fixed) {
+            return None;
+        }
+        let class = self.places.class_of(ask.job);
+        self.places.place(plan, class, ask.job)
+    }
+
+    // Actions
+
+    fn allocate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        self.restart();
+        while let Some(ask) = self.next(view.jobs()) {
+            match self.place(plan, ask) {
+                Some(gpus) => self.start_job(view, plan, ask, gpus),
+                None => self.pass(ask, false),
+            }
+        }
+    }
+
+    fn reclaim(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
+        self.restart();
+        let mut has_evicted = false;
+        while let Some(ask) = self.next(view.jobs()) {
+            let leaf = self.tree.node(ask.leaf);
+            let is_due = leaf.held + ask.gpus <= leaf.fair
+                && !(ask.is_fixed && leaf.fixed + ask.gpus > leaf.quota);
+            let found = is_due.then(|| self.search(view, plan, ask, true)).flatten();
+            match found {
+                Some(victims) => {
+                    self.evict(view, plan, ask, &victims);
+                    has_evicted = true;
+                }
+                None => self.pass(ask, false),
+            }
+        }
+        has_evicted
+    }
+
+    fn preempt(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
+        self.restart();
+        let mut has_evicted = false;
+        while let Some(ask) = self.next(view.jobs()) {
+            let may = !ask.is_fixed || self.tree.has_quota(ask.leaf, ask.gpus);
+            let found = may.then(|| self.search(view, plan, ask, false)).flatten();
+            match found {
+                Some(victims) => {
+                    self.evict(view, plan, ask, &victims);
+                    has_evicted = true;
+                }
+                None => self.pass(ask, true),
+            }
+        }
+        has_evicted
+    }
+
+    fn evict(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, ask: Ask, victims: &[Victim]) {
+        for victim in victims {
+            self.release(view.jobs(), victim.job);
+            plan.release(victim.job);
+            plan.preempt(victim.job);
+        }
+        let gpus = self.place(plan, ask);
+        let gpus = gpus.expect("the search found room without them");
+        self.start_job(view, plan, ask, gpus);
+    }
+
+    /// Whom to evict for a job, of other queues or of its own; leaves everything as it was.
+    fn search(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        ask: Ask,
+        is_reclaim: bool,
+    ) -> Option<Vec<Victim>> {
+        let mut order = if is_reclaim {
+            Candidates::Others(self.others(view, ask))
+        } else {
+            Candidates::Own(self.own(view, ask))
+        };
+        let mark = plan.mark();
+        let mut taken: Vec<Victim> = Vec::new();
+        let mut is_found = false;
+        while let Some(victim) = order.next(self) {
+            self.tree.hold(victim.leaf, -victim.gpus, false);
+            plan.release(victim.job);
+            taken.push(victim);
+            is_found = self.is_solution(plan, ask, &taken);
+            if is_found {
+                break;
+            }
+        }
+        if is_found {
+            taken = self.fewer(view, plan, ask, taken);
+        }
+        for victim in &taken {
+            self.tree.hold(victim.leaf, victim.gpus, false);
+        }
+        plan.rollback(mark);
+        is_found.then_some(taken)
+    }
+
+    /// Puts back, from the last to the first, whom the job can do without.
+    fn fewer(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        ask: Ask,
+        mut taken: Vec<Victim>,
+    ) -> Vec<Victim> {
+        for at in (0..taken.len()).rev() {
+            let victim = taken.remove(at);
+            self.tree.hold(victim.leaf, victim.gpus, false);
+            let run = view.run(victim.job).expect("a victim runs");
+            plan.take(&run.only().gpus);
+            if !self.is_solution(plan, ask, &taken) {
+                self.tree.hold(victim.leaf, -victim.gpus, false);
+                plan.release(victim.job);
+                taken.insert(at, victim);
+            }
+        }
+        taken
+    }
+
+    /// Whether a job may start and has a place without those taken away, and its queues are no more saturated than theirs.
+    fn is_solution(&mut self, plan: &mut Plan<'_>, ask: Ask, taken: &[Victim]) -> bool {
+        let is_fair = taken.iter().all(|victim| {
+            if victim.leaf == ask.leaf {
+                return true;
+            }
+            let (x, z) = self.tree.sides(ask.leaf, victim.leaf);
+            let mine = self.tree.saturation(x, self.tree.node(x).held + ask.gpus);
+            let its = self.tree.saturation(z, self.tree.node(z).held);
+            mine <= 1.0
+                || self.tree.node(z).fair == 0
+                || mine * self.params.saturation_multiplier < its
+        });
+        is_fair && self.place(plan, ask).is_some()
+    }
+
+    // Candidates
+
+    /// Jobs of its own queue that rank below it, in the order in which they go.
+    fn own(&self, view: &ClusterView<'_>, ask: Ask) -> Vec<Victim> {
+        let mine = priority(view.jobs(), ask.job);
+        let since = self.tree.node(ask.leaf).preempt_min_run;
+        let lower = self.lines[ask.leaf]
+            .running
+            .iter()
+            .take_while(|place| place.0 < mine);
+        lower
+            .filter_map(|place| self.candidate(view, ask.leaf, *place, since))
+            .collect()
+    }
+
+    fn candidate(
+        &self,
+        view: &ClusterView<'_>,
+        leaf: usize,
+        place: Place,
+        min_run: SimSpan,
+    ) -> Option<Victim> {
+        let job = place.1.0;
+        let since = self.members[job.index()].since;
+        (since < view.now() && since + min_run <= view.now()).then(|| Victim {
+            job,
+            leaf,
+            gpus: i64::from(view.jobs().gpus(job)),
+        })
+    }
+
+    /// Jobs of other queues that hold more than they are due beside the queue of a job.
+    fn others(&self, view: &ClusterView<'_>, ask: Ask) -> Others {
+        let tree = &self.tree;
+        let mut of = vec![Vec::new(); tree.len()];
+        let mut sides = vec![(ROOT, ROOT); tree.len()];
+        for (leaf, line) in self.lines.iter().enumerate() {
+            if leaf == ask.leaf || line.running.is_empty() {
+                continue;
+            }
+            sides[leaf] = tree.sides(ask.leaf, leaf);
+            let min_run = match self.params.resolve {
+                Resolve::Lca => tree.node(sides[leaf].1).reclaim_min_run,
+                Resolve::Queue => tree.node(leaf).reclaim_min_run,
+            };
+            let running = line.running.iter().rev();
+            of[leaf] = running
+                .filter_map(|place| self.candidate(view, leaf, *place, min_run))
+                .collect();
+        }
+        let mut below = vec![0_u32; tree.len()];
+        for (leaf, there) in of.iter().enumerate() {
+            if !there.is_empty() {
+                below[ROOT] += 1;
+                tree.path(leaf).for_each(|node| below[node] += 1);
+            }
+        }
+        let has_quota = tree.path(ask.leaf).map(|x| {
+            let node = tree.node(x);
+            (x, node.held + ask.gpus <= node.quota)
+        });
+        Others {
+            of,
+            sides,
+            below,
+            has_quota: has_quota.collect(),
+        }
+    }
+
+    /// When a running job can be evicted that could not be so far.
+    fn next_end_of_protection(&self, now: SimTime) -> SimTime {
+        let mut first = SimTime::NEVER;
+        for (leaf, line) in self.lines.iter().enumerate() {
+            let spans = self
+                .tree
+                .path(leaf)
+                .map(|node| self.tree.node(node).reclaim_min_run);
+            let own = self.tree.node(leaf).preempt_min_run;
+            let mut spans: Vec<SimSpan> = spans.chain([own]).collect();
+            spans.retain(|&span| span > SimSpan::ZERO);
+            spans.sort_unstable();
+            spans.dedup();
+            if spans.is_empty() {
+                continue;
+            }
+            for place in &line.running {
+                let since = self.members[place.1.0.index()].since;
+                let ends = spans.iter().map(|&span| since + span);
+                first = ends.filter(|&end| end > now).fold(first, SimTime::min);
+            }
+        }
+        first
+    }
+}
+
+/// Place of a running job among those that can be evicted.
+fn place(jobs: &JobFacts, job: JobId) -> Place {
+    (priority(jobs, job), Reverse(job))
+}
+
+/// Candidates of a search.
+enum Candidates {
+    /// In the order in which they go.
+    Own(Vec<Victim>),
+    Others(Others),
+}
+
+impl Candidates {
+    fn next(&mut self, kai: &Kai) -> Option<Victim> {
+        match self {
+            Self::Own(list) => (!list.is_empty()).then(|| list.remove(0)),
+            Self::Others(others) => others.next(kai),
+        }
+    }
+}
+
+/// Candidates of other queues.
+struct Others {
+    /// By leaf, the first to go last.
+    of: Vec<Vec<Victim>>,
+    /// By leaf: the queues just below the one that it has in common with the job's.
+    sides: Vec<(usize, usize)>,
+    /// Leaves with candidates below each node.
+    below: Vec<u32>,
+    /// Of the queue of the job and those above: whether the job lies within the quota.
+    has_quota: Vec<(usize, bool)>,
+}
+
+impl Others {
+    fn next(&mut self, kai: &Kai) -> Option<Victim> {
+        let tree = &kai.tree;
+        loop {
+            if self.below[ROOT] == 0 {
+                return None;
+            }
+            let mut node = ROOT;
+            while !tree.node(node).children.is_empty() {
+                let there = tree.node(node).children.iter().copied();
+                let there = there.filter(|&child| self.below[child] > 0);
+                node = there
+                    .max_by(|&x, &y| tree.victim_order(x, y))
+                    .expect("a leaf below has candidates");
+            }
+            let (x, z) = self.sides[node];
+            let has_quota = self.has_quota.iter().any(|&(of, has)| of == x && has);
+            let its = tree.node(z);
+            let is_due = its.held > its.fair
+                || (has_quota && its.held > its.quota)
+                || (kai.params.in_quota_reclaim && has_quota && tree.outranks(x, z));
+            let there = &mut self.of[node];
+            // what its queue is due does not grow: none of the others can go either
+            let victim = if is_due { there.pop() } else { None };
+            if !is_due {
+                there.clear();
+            }
+            if there.is_empty() {
+                self.below[ROOT] -= 1;
+                tree.path(node).for_each(|above| self.below[above] -= 1);
+            }
+            if victim.is_some() {
+                return victim;
+            }
+        }
+    }
+}
+
+impl Policy for Kai {
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            ..PolicyTraits::default()
+        }
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let jobs = view.jobs();
+        let homeless = self.places.start(view, plan)?;
+        let (rows, of) = self.assign(jobs)?;
+        self.tree = Tree::new(&self.params, &rows)?;
+        self.line_up(view, &of);
+        let mut infeasible: BTreeSet<JobId> = homeless.into_iter().collect();
+        infeasible.extend(jobs.ids().filter(|&job| {
+            let member = self.members[job.index()];
+            let gpus = i64::from(jobs.gpus(job));
+            !self
+                .tree
+                .could_hold(member.leaf as usize, gpus, member.is_fixed)
+        }));
+        Ok(infeasible.into_iter().collect())
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.note(view, changes);
+        let now = view.now();
+        if self.waiting > 0 {
+            self.tree.share_out();
+            self.allocate(view, plan);
+            let has_reclaimed = self.reclaim(view, plan);
+            if self.preempt(view, plan) || has_reclaimed {
+                self.next_cycles.push_back(now + self.params.cycle);
+            }
+        }
+        let mut next = self.next_cycles.front().copied().unwrap_or(SimTime::NEVER);
+        if self.waiting > 0 {
+            next = next.min(self.tree.next_sample());
+            next = next.min(self.next_end_of_protection(now));
+        }
+        self.alarm.set(now, next, plan);
+        Ok(Next::Ask)
+    }
+
+    fn reasons(&self) -> Vec<&'static Reason> {
+        vec![&LIMIT, &OVER_QUOTA, &NO_PLACE]
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let member = self.members[job.index()];
+        let (leaf, gpus) = (member.leaf as usize, i64::from(view.jobs().gpus(job)));
+        for node in self.tree.path(leaf).map(|node| self.tree.node(node)) {
+            if node.held + gpus > node.limit {
+                return Some(Cause::new(&LIMIT).number(node.held as u32));
+            }
+            if member.is_fixed && node.fixed + gpus > node.quota {
+                return Some(Cause::new(&OVER_QUOTA).number(node.fixed as u32));
+            }
+        }
+        Some(Cause::new(&NO_PLACE))
+    }
+}

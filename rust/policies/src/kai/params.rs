@@ -1,0 +1,154 @@
+//! Parameters of the queues.
+
+use crate::kueue::QueueLabel;
+use crate::params::ParamReader;
+use crate::place::PlacementParams;
+use gangline_engine::PolicyError;
+use gangline_model::{SimSpan, words};
+use std::collections::BTreeSet;
+
+words! {
+    /// Which queue says how long a job is safe from reclaim.
+    pub enum Resolve {
+        /// The one next to the queue that reclaims, in the tree.
+        Lca = "lca",
+        /// That of the job.
+        Queue = "queue",
+    }
+}
+
+/// More GPUs than any cluster has.
+pub(super) const NO_LIMIT: i64 = i64::MAX / 4;
+/// Most GPUs, and most weight, that a queue may name: products of two stay in 64 bits.
+const MOST: f64 = 16_777_216.0;
+
+/// What a table says of a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub name: String,
+    pub parent: Option<String>,
+    /// [`NO_LIMIT`] = unlimited.
+    pub quota: i64,
+    pub limit: i64,
+    pub weight: f64,
+    pub priority: i64,
+    pub preempt_min_run: Option<SimSpan>,
+    pub reclaim_min_run: Option<SimSpan>,
+    /// For errors.
+    pub reader: Option<ParamReader>,
+}
+
+impl Row {
+    /// A queue of which nothing is said.
+    pub(super) fn plain(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            parent: None,
+            quota: 0,
+            limit: NO_LIMIT,
+            weight: 1.0,
+            priority: 100,
+            preempt_min_run: None,
+            reclaim_min_run: None,
+            reader: None,
+        }
+    }
+
+    fn read(row: ParamReader) -> Result<Self, PolicyError> {
+        let whole = |name: &str| match row.maybe_number(name) {
+            Some(number) if number > MOST => Err(row.refuse(name, &format!("at most {MOST}"))),
+            number => Ok(number),
+        };
+        let span = |name: &str| match row.maybe_number(name) {
+            Some(_) => row.span(name).map(Some),
+            None => Ok(None),
+        };
+        let quota = whole("quota")?.unwrap_or(0.0) as i64;
+        let parent = row.word("parent");
+        Ok(Self {
+            name: row.word("name").to_owned(),
+            parent: (!parent.is_empty()).then(|| parent.to_owned()),
+            quota: if quota < 0 { NO_LIMIT } else { quota },
+            limit: whole("limit")?.map_or(NO_LIMIT, |gpus| gpus as i64),
+            weight: whole("weight")?.unwrap_or(1.0),
+            priority: row.number("priority") as i64,
+            preempt_min_run: span("preempt_min_run_s")?,
+            reclaim_min_run: span("reclaim_min_run_s")?,
+            reader: Some(row),
+        })
+    }
+}
+
+/// How past usage lowers fair shares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UsageParams {
+    /// How much it counts (k); 0 = not at all.
+    pub weight: f64,
+    /// What is left of it after a period.
+    pub decay: f64,
+    pub period: SimSpan,
+    pub window: SimSpan,
+}
+
+/// All parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct KaiParams {
+    pub queue_by: QueueLabel,
+    pub queues: Vec<Row>,
+    pub fixed_priority: i64,
+    pub saturation_multiplier: f64,
+    pub in_quota_reclaim: bool,
+    pub usage: UsageParams,
+    pub resolve: Resolve,
+    pub cycle: SimSpan,
+    pub placement: PlacementParams,
+    /// For errors.
+    pub reader: ParamReader,
+}
+
+impl KaiParams {
+    /// Reads them.
+    pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+        let rows = params.tables("queues").into_iter().map(Row::read);
+        let queues: Vec<Row> = rows.collect::<Result<_, _>>()?;
+        let mut names = BTreeSet::new();
+        for row in &queues {
+            if let (false, Some(reader)) = (names.insert(&row.name), &row.reader) {
+                return Err(reader.refuse("name", "a name of its own"));
+            }
+        }
+        let half_life_s = params.number("half_life_s");
+        let period_s = params.number("usage_period_s");
+        let usage = UsageParams {
+            weight: params.number("k_value"),
+            decay: if half_life_s > 0.0 {
+                libm::pow(0.5, period_s / half_life_s)
+            } else {
+                1.0
+            },
+            period: params.span("usage_period_s")?,
+            window: params.span("window_s")?,
+        };
+        for (name, span) in [("usage_period_s", usage.period), ("window_s", usage.window)] {
+            if span == SimSpan::ZERO {
+                return Err(params.refuse(name, "at least a nanosecond"));
+            }
+        }
+        let cycle = params.span("cycle_s")?;
+        if cycle == SimSpan::ZERO {
+            return Err(params.refuse("cycle_s", "at least a nanosecond"));
+        }
+        Ok(Self {
+            queue_by: params.choice("queue_by", QueueLabel::named),
+            queues,
+            fixed_priority: params.number("fixed_priority") as i64,
+            saturation_multiplier: params.number("saturation_multiplier"),
+            in_quota_reclaim: params.flag("in_quota_reclaim"),
+            usage,
+            resolve: params.choice("reclaim_resolve", Resolve::named),
+            cycle,
+            placement: PlacementParams::read(params),
+            reader: params.clone(),
+        })
+    }
+}
