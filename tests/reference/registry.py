@@ -8,6 +8,7 @@ from .dally import Dally
 from .gandiva import Gandiva
 from .hadar import Hadar
 from .hadare import HadarE
+from .kai import Kai
 from .kueue import Kueue
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
 from .pollux import Pollux
@@ -41,6 +42,7 @@ KINDS: tuple[type[Policy], ...] = (
     SjfBsbf,
     Slurm,
     Kueue,
+    Kai,
     ToyRound,
     ToyTimer,
     ToyShare,
