@@ -12,7 +12,7 @@ import gangline as gl
 import reference
 from parity.draws import FAMILIES, POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
-from parity.quotas import quota_worlds
+from parity.quotas import fair_share_worlds, quota_worlds
 from parity.worlds import crowded, elastic_worlds, iteration_worlds, sharing_worlds, worlds
 
 SHARING = FAMILIES["sharing"]
@@ -153,6 +153,13 @@ def test_the_genetic_search_agrees(policy: str, data: st.DataObject) -> None:
 def test_quotas_in_trees_of_cohorts_agree(drawn: tuple[dict[str, Any], dict[str, Any]]) -> None:
     world, params = drawn
     compare(world, "kueue", params)
+
+
+@settings(suppress_health_check=QUIET, max_examples=max(150, settings().max_examples))
+@given(drawn=fair_share_worlds())
+def test_fair_shares_in_trees_of_queues_agree(drawn: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    world, params = drawn
+    compare(world, "kai", params)
 
 
 def test_a_move_is_no_start() -> None:
