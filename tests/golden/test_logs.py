@@ -55,10 +55,26 @@ def quotas(world: dict[str, Any]) -> dict[str, Any]:
     return {"queues": queues, "fair_sharing": True}
 
 
+def trees(world: dict[str, Any]) -> dict[str, Any]:
+    """Give the jobs queues and priorities; return two departments with three leaves for them."""
+    for at, row in enumerate(world["jobs"]):
+        row |= {"vc": "abc"[at % 3], "priority": 50 + at % 2 * 25}
+    queues = [
+        {"name": "north", "quota": 8},
+        {"name": "a", "parent": "north", "quota": 4},
+        {"name": "b", "parent": "north", "quota": 4, "weight": 2},
+        {"name": "c", "quota": 8},
+    ]
+    return {"queues": queues}
+
+
+TABLES = {"kueue": quotas, "kai": trees}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_golden_log(policy: str) -> None:
     world = small_world()
-    params = quotas(world) if policy == "kueue" else {}
+    params = TABLES[policy](world) if policy in TABLES else {}
     outcome = run_reference(world, policy, params)
     # the slow simulator asks pollux in every round; which of them may be skipped the engine knows
     result = run_engine(world, policy, params, skip_rounds=policy != "pollux")
