@@ -19,9 +19,11 @@ Rows = list[dict[str, Any]]
 def segments(world: World, params: World) -> Rows:
     """Return the segments of a run that ends."""
     try:
-        return run_engine(world, "kai", params).segments.to_pylist()
+        result = run_engine(world, "kai", params)
     except gl.StalledError:
         reject()
+    rows: Rows = result.segments.to_pylist()
+    return rows
 
 
 def usages(world: World, params: World, rows: Rows) -> list[dict[str, int]]:
