@@ -31,7 +31,7 @@ use line::{Line, Member, Place};
 use params::Row;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use tree::{ROOT, Tree};
 
 /// Its queue, or one above, holds as much as it may.
@@ -79,10 +79,10 @@ pub(crate) struct Kai {
     /// By node; those of queues with children stay empty.
     lines: Vec<Line>,
     members: Vec<Member>,
-    /// Jobs that wait.
+    /// Jobs that wait, with those evicted in this cycle.
     waiting: usize,
-    /// Cycles that follow those with evictions.
-    next_cycles: VecDeque<SimTime>,
+    /// The cycle that follows the last one with evictions.
+    next_cycle: SimTime,
     alarm: Alarm,
 }
 
@@ -101,7 +101,7 @@ impl Kai {
             lines: Vec::new(),
             members: Vec::new(),
             waiting: 0,
-            next_cycles: VecDeque::new(),
+            next_cycle: SimTime::NEVER,
             alarm: Alarm::OFF,
         })
     }
@@ -198,7 +198,6 @@ impl Kai {
         let Member { rank, kind, .. } = self.members[job.index()];
         let leaf = self.leaf(job);
         self.lines[leaf].join(rank, kind as usize);
-        self.waiting += 1;
     }
 
     fn start_job(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, ask: Ask, gpus: GpuSet) {
@@ -244,12 +243,13 @@ impl Kai {
             let leaf = self.leaf(job);
             self.tree.ask(leaf, i64::from(jobs.gpus(job)));
         }
+        self.waiting += changes.arrived.len() + changes.requeued.len();
         let back = changes.requeued.iter().chain(&changes.preempted);
         for &job in back.chain(&changes.arrived) {
             self.join(job);
         }
-        while self.next_cycles.front().is_some_and(|&at| at <= view.now()) {
-            self.next_cycles.pop_front();
+        if self.next_cycle <= view.now() {
+            self.next_cycle = SimTime::NEVER;
         }
     }
 
@@ -359,6 +359,7 @@ impl Kai {
             plan.release(victim.job);
             plan.preempt(victim.job);
         }
+        self.waiting += victims.len();
         let gpus = self.place(plan, ask);
         let gpus = gpus.expect("the search found room without them");
         self.start_job(view, plan, ask, gpus);
@@ -645,10 +646,10 @@ impl Policy for Kai {
             self.allocate(view, plan);
             let has_reclaimed = self.reclaim(view, plan);
             if self.preempt(view, plan) || has_reclaimed {
-                self.next_cycles.push_back(now + self.params.cycle);
+                self.next_cycle = now + self.params.cycle;
             }
         }
-        let mut next = self.next_cycles.front().copied().unwrap_or(SimTime::NEVER);
+        let mut next = self.next_cycle;
         if self.waiting > 0 {
             next = next.min(self.tree.next_sample());
             next = next.min(self.next_end_of_protection(now));
