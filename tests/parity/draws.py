@@ -68,6 +68,8 @@ EXCEPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "merge_s": st.sampled_from([0.0, 0.5, 2.0]),
     # without a head start equal jobs swap every nanosecond
     "las_quantum": st.sampled_from([0.5, 2.0, 5.0]),
+    # a cycle for each period while a job waits
+    "usage_period_s": st.sampled_from([5.0, 30.0]),
     # a round outlasts the consolidation of copies, except where many large models come together
     "c0_s": st.sampled_from([0.0, 0.5, 1.0, 1.5]),
     "bandwidth": st.sampled_from([1.25e9, 1e10, 1e12]),

@@ -40,6 +40,7 @@ __all__ = [
     "Gittins",
     "Hadar",
     "Hadare",
+    "Kai",
     "Kueue",
     "Las",
     "PolicyConfig",
@@ -661,6 +662,65 @@ class YarnCs(PolicyConfig):
         default=None, hash=False, metadata={"kind": "shares"}
     )
     gpu_pick: Literal["most_free", "first_fit", "fastest", "slowest", "random"] = "most_free"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kai(PolicyConfig):
+    """Queues with quotas and fair shares: reclaim between queues, preemption within them.
+
+    Source: KAI Scheduler (NVIDIA), by its documentation.
+
+    Parameters
+    ----------
+    queue_by : str, one of vc, user, account, partition, qos
+        Label of a job that names its queue.
+    queues : tuple of mappings, a list of tables with keys of name, parent, quota, limit, weight,
+        priority, preempt_min_run_s, reclaim_min_run_s, optional
+        The queues; none = one per label, without quota, of equal weight.
+    fixed_priority : int, >= -2147483648
+        Jobs of at least this priority are never evicted, and run only within the quota of their
+        queue.
+    saturation_multiplier : float, >= 1
+        Above 1, reclaim is rarer: by it the saturation of the queue that reclaims is multiplied.
+    in_quota_reclaim : bool
+        Queues of higher priority may reclaim what lies within the quota of others.
+    k_value : float, >= 0
+        How much past usage lowers fair shares; 0 = not at all.
+    half_life_s : float, >= 0
+        Time after which past usage counts half; 0 = it does not fade. In seconds.
+    window_s : float, > 0
+        Past usage is forgotten at multiples of this time. In seconds.
+    usage_period_s : float, > 0
+        Time between two samples of usage. In seconds.
+    reclaim_resolve : str, one of lca, queue
+        Whose reclaim_min_run_s counts: that of the job's queue, or of the queue above it that is a
+        sibling of the reclaiming side.
+    cycle_s : float, > 0
+        Time to the next decision after one that evicted jobs. In seconds.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Kai(queue_by="user").label()
+    'kai(queue_by=user)'
+    """
+
+    name: ClassVar[str] = "kai"
+
+    queue_by: Literal["vc", "user", "account", "partition", "qos"] = "vc"
+    queues: tuple[Mapping[str, Any], ...] | None = field(
+        default=None, hash=False, metadata={"kind": "tables"}
+    )
+    fixed_priority: int = 100
+    saturation_multiplier: float = 1.0
+    in_quota_reclaim: bool = False
+    k_value: float = 0.0
+    half_life_s: float = 0.0
+    window_s: float = 604800.0
+    usage_period_s: float = 60.0
+    reclaim_resolve: Literal["lca", "queue"] = "lca"
+    cycle_s: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1859,6 +1919,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         Gandiva,
         Themis,
         YarnCs,
+        Kai,
         Kueue,
         Slurm,
         GavelLas,
