@@ -42,7 +42,8 @@ def main() -> int:
 def _interrupt(*_: object) -> NoReturn:
     """Let the command end by itself; it is left at the second interrupt, or if it does not end.
 
-    An exception may be lost in a module that is imported or a destructor, and a solver may be busy.
+    Raising an exception would not be enough: an import or a destructor can swallow it, and a solver
+    can be busy.
     """
 
     def leave_later() -> None:

@@ -62,13 +62,13 @@ class Library:
     version : str or None
         None = not installed.
     extra : str
-        The extra that brings it; empty = gangline needs it.
+        The extra that installs it; empty = gangline itself needs it.
     gives : str
         The use of the extra; empty if gangline needs it.
     problem : str
         The reason why it cannot be used; empty = it can.
     install : str
-        The line that brings it.
+        The command that installs it.
     """
 
     name: str

@@ -196,7 +196,7 @@ class StalledError(PolicyError):
         `no_event`: no future event can start the jobs that wait. `preemptions` or `failures`: they
         undo all progress again and again. `end_of_time`: the clock ends before the jobs do.
     jobs : sequence
-        The first of the jobs that are not done.
+        The first unfinished jobs.
     """
 
     reason: str | None = None
@@ -209,9 +209,9 @@ class PlanError(GanglineError):
     Attributes
     ----------
     job, job_id : int, str
-        Whom the action is about; of a timer `tag` instead.
+        The job of the action; for a timer, `tag` instead.
     server : int, optional
-        The server to blame, where there is one.
+        The server at fault, if there is one.
     rule : str
         Stable name of the rule.
     time_s, decision : float, int
@@ -248,7 +248,7 @@ class OutOfMemoryError(GanglineError, MemoryError):
     Attributes
     ----------
     time_s : float, optional
-        Simulated time up to which the run had come.
+        Simulated time that the run had reached.
     segments : int, optional
         Rows of the segments table that it had recorded.
     """
@@ -271,7 +271,7 @@ class MergeError(GanglineError, ValueError):
     Attributes
     ----------
     name : str, optional
-        The array, where one is to blame.
+        The array at fault, if there is one.
     copy : int, optional
         Number of the copy.
     why : str

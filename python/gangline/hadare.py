@@ -123,9 +123,9 @@ def merge_parameters(
 ) -> dict[str, Array]:
     """Average the parameters of copies, weighted by the training steps that each has done.
 
-    Float and complex arrays are added up in float64 (complex128) in the order of the copies and
-    rounded to their own dtype at the end, never outside the range of the copies. A copy
-    without steps is left out. If one copy alone has steps, its arrays are returned bit for bit.
+    Float and complex arrays are added in float64 (complex128) in the order of the copies, and
+    rounded to their own dtype at the end. The result never lies outside the range of the copies. A
+    copy without steps is left out. If only one copy has steps, its arrays are returned bit for bit.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def merge_parameters(
     steps : int array, shape (copies,)
         Training steps that each copy has done since the last merge, 0 or more, not all 0.
     integer : "largest" or "equal"
-        The merge of integer and boolean arrays (counters): those of the copy with most steps (the
-        first of them), or they have to be equal.
+        Rule for integer and boolean arrays (counters): take those of the first copy with the most
+        steps, or require that all are equal.
     allow_nonfinite : bool
         Average NaN and infinity as numpy does, instead of refusing them.
 
@@ -155,7 +155,8 @@ def merge_parameters(
     Notes
     -----
     Source: our interpretation of HadarE (arXiv 2503.10918). The weight of a copy is its steps
-    divided by all steps. Beyond the result only small blocks take memory, however large the arrays.
+    divided by all steps. Besides the result, only small blocks take memory, no matter how large the
+    arrays are.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Figures for papers, drawn by matplotlib (extra `plot`), and tables as files.
 
-Colours are those of reports. Every function takes results or a comparison and returns a matplotlib
-figure that can be changed further; `save` writes it so that equal figures are equal files.
+The colours are those of reports. Every function takes results or a comparison and returns a
+matplotlib figure, which can be changed further. `save` writes equal figures to equal files.
 
 Examples
 --------
@@ -89,10 +89,11 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
     Parameters
     ----------
     found : CapacityPlan or CapacityContest
-        Of `gangline.plan_capacity`. With one target the axis has its unit and the bound is a
-        line; several are drawn relative to their bounds. Bands are 95 % intervals; a dotted line
-        marks the answer. Hollow dots are sizes that are offered more work than they can do. Values
-        above four times the bound are cut off. Several policies have a line each.
+        A plan made by `gangline.plan_capacity`. With one target, the axis has its unit and the
+        bound is a line. Several targets are drawn relative to their bounds. Bands are 95 %
+        intervals; a dotted line marks the answer. Hollow dots are overloaded sizes, which are
+        offered more work than they can do. Values above four times the bound are cut off. Each
+        policy has its own line.
 
     Returns
     -------
@@ -158,8 +159,8 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
         Of `gangline.sweep`, or of its `summary`, which says by which keys. The horizontal axis is
         the first key that is a number, else the first that is not a policy; of trace addresses it
         is the number in which they differ. Each combination of the other keys has a line. Bands are
-        95 % intervals. Hollow dots: in some draws the jobs ask for more than the GPUs can do. Where
-        only the policy varies there is a bar for each.
+        95 % intervals. Hollow dots: in some draws the jobs ask for more than the GPUs can do. If
+        only the policy varies, each policy has a bar.
     key : str
         A number of the summaries of runs: jct_mean_s, makespan_s, gpu_utilization, ...
 
@@ -310,8 +311,8 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     Raises
     ------
     OptionError
-        If the name ends otherwise, or in .pgf where no LaTeX is installed or a text has letters
-        that it lacks.
+        If the name has another ending; or if it ends in .pgf, and LaTeX is not installed or lacks
+        letters of a text.
     FileExistsError
         If another file is there.
     OSError
@@ -423,7 +424,7 @@ def write_table(table: Comparison | pa.Table, path: str | PathLike[str]) -> Path
     Raises
     ------
     OptionError
-        If the name ends otherwise.
+        If the name has another ending.
     OSError
         If the file cannot be written.
 

@@ -55,8 +55,8 @@ DEEPEST = 50  # ours: levels of tables and lists inside each other in what users
 def flaw(value: Any) -> str | None:
     """Return the first problem of values from a user, before anything else reads them.
 
-    They may be nested too deeply for the recursion of other code, or hold half of a character,
-    which JSON escapes can say and no file in UTF-8 can hold.
+    The values may be nested too deeply for other recursive code. They may also contain half of a
+    character, which a JSON escape can express but a UTF-8 file cannot.
 
     Examples
     --------

@@ -50,7 +50,7 @@ _SECONDS = {
 def did_you_mean(name: str, known: Iterable[str], listing: str = "", cutoff: float = 0.6) -> str:
     """Return the end of a message on an unknown name: the nearest one, or all if none is near.
 
-    `listing` is the command that lists all.
+    `listing` is the command that lists all names.
 
     Examples
     --------

@@ -19,8 +19,8 @@ _CELL = "padding:.2em .8em .2em 0"
 def text(value: object, longest: int | None = _LONGEST) -> str:
     """Return text that is safe in HTML, in attributes as well.
 
-    Characters that turn the direction of writing are shown as escapes, and longer text loses its
-    end: a page is for reading, and names come from outside.
+    Names come from outside, so characters that change the direction of writing are shown as escapes
+    and long text is cut at the end.
 
     Examples
     --------
@@ -47,9 +47,9 @@ def table(
     Parameters
     ----------
     head : sequence of str
-        Titles; no line for them if all are empty.
+        Titles of the columns. If all are empty, the table has no header line.
     rows : rows of values
-        Text, numbers, None for nothing.
+        Text or numbers; None leaves a cell empty.
     caption : str
         Shown above.
     best : rows of bool, optional

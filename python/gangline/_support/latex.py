@@ -50,7 +50,7 @@ def tabular(
 ) -> str:
     r"""Return a table with a rule between groups of lines; cells are LaTeX, titles are text.
 
-    A long one goes on over pages, by the package longtable.
+    A long table continues over several pages, with the package longtable.
 
     Examples
     --------

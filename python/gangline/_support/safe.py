@@ -12,9 +12,9 @@ LONGEST = 1200  # ours: characters of a line; a message fits a screen
 def safe(text: object, longest: int = LONGEST) -> str:
     r"""Return text on one line that can neither steer a terminal nor flood it.
 
-    What is not printable (control characters, line breaks, marks that turn the direction of
-    writing, halves of characters) is shown as an escape, as Python's `repr` does. Longer text loses
-    its middle.
+    Characters that are not printable are shown as escapes, as in Python's `repr`: control
+    characters, line breaks, marks that change the direction of writing, halves of characters. Long
+    text is cut in the middle.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Statistics over seeds: intervals of means, paired differences, ranks.
 
-Intervals are 95 % bootstrap intervals, with draws of their own, the same every time. No end lies
+Intervals are 95 % bootstrap intervals. Their random draws are the same every time. No end lies
 outside the range of the measure: no time is negative and no share exceeds 1. Two policies are
-compared seed by seed: what a seed does to both cancels out.
+compared seed by seed, so effects of a seed on both cancel out.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
 def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
     """Return which shares of the resampled means lie below the ends: 0.025 and 0.975 without skew.
 
-    Of a mean, the correction of bias is the same as that of acceleration: skewness / 6 sqrt(n).
+    For a mean, the corrections of bias and of acceleration are equal: skewness / 6 sqrt(n).
     """
     apart = [value - center for value in values]
     largest = max(map(abs, apart)) or 1.0  # so that no power under- or overflows
@@ -312,7 +312,8 @@ def replicates(rows: Sequence[Row], key: str) -> dict[str, list[float]]:
 def by_seed(rows: Sequence[Row], key: str, seed: str | None) -> dict[Any, float]:
     """Return the mean of a key over the runs of each seed, in the order of the seeds.
 
-    A seed is left out if a run of it has no value. Without a name of the seed all runs are one.
+    A seed is left out if one of its runs has no value. Without a name for the seed, all runs count
+    as one seed.
 
     Examples
     --------
@@ -333,7 +334,7 @@ def by_seed(rows: Sequence[Row], key: str, seed: str | None) -> dict[Any, float]
 def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> list[str]:
     """Return the policy with the best mean and those that the seeds do not tell from it.
 
-    Empty with fewer than five seeds, or where a run has no value.
+    The result is empty with fewer than five seeds, or if a run has no value.
     """
     values = replicates(rows, key)
     labels = list(dict.fromkeys(row["policy"] for row in rows))

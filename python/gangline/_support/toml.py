@@ -24,8 +24,9 @@ def loads(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it is not TOML, or is deeper, or a number has thousands of digits. The time that the
-        standard library takes for a dotted key grows with the square of its parts.
+        If the text is not TOML or is nested more deeply, or if a number has thousands of digits.
+        The time that the standard library takes for a dotted key grows with the square of its
+        parts.
 
     Examples
     --------

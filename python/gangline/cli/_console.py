@@ -136,10 +136,10 @@ def table(
 ) -> list[str]:
     """Draw a table on stdout; numbers to the right, the best of a column in bold and marked `*`.
 
-    Numbers that are text already: with `is_formatted` in every column but the first, else in the
-    columns `numbers`. It has the width of the terminal, or `at_most` if that is less. Where a name
-    in the first column would be broken, the columns `spare` are left out, the first of them first;
-    those that were are returned.
+    Some numbers are already text: with `is_formatted` those in every column except the first,
+    otherwise those in the columns `numbers`. The table is as wide as the terminal, but at most
+    `at_most`. If a name in the first column would be broken, columns of `spare` are left out in
+    their order, and the omitted ones are returned.
     """
     from rich import box
     from rich.console import Console
@@ -224,13 +224,13 @@ def grouped(
 ) -> None:
     """Draw a table whose rows are named by their first columns; it is 80 characters wide at most.
 
-    If it would be wider, as many of the first keys as needed become headings of the rows below
-    them. So no name is broken, unless it alone is longer than a line.
+    If the table would be wider, as many of the first keys as needed become headings above their
+    rows. So a name is broken only if it is longer than a line.
 
     Parameters
     ----------
     titles : sequence of str
-        Of the columns.
+        Titles of the columns.
     rows : rows of text
         The last columns are numbers, aligned to the right.
     keys : int
@@ -279,8 +279,9 @@ def _widths(
 ) -> tuple[list[int], bool]:
     """Return the widths of columns and whether there is room for all as they are.
 
-    Where there is not, titles of numbers are folded and numbers are never cut. Columns of words
-    share what is left: each gets its longest word, as far as there is room, and more by its length.
+    If the space is too small, titles of numeric columns are wrapped, but numbers are never cut.
+    Columns of words share the remaining width: each gets its longest word if there is room, and
+    more in proportion to its length.
     """
     longest = [max((len(row[i]) for row in cells), default=0) for i in range(len(titles))]
     natural = [max(len(name), size) for name, size in zip(titles, longest, strict=True)]

@@ -83,9 +83,9 @@ class TraceReading:
     status
         Keep only these trace statuses, separated by commas.
     on_bad_row
-        Whether a row that cannot be read ends the reading, or is left out and counted.
+        Whether an unreadable row is an error, or is left out and counted.
     cpu_jobs
-        Whether jobs without GPUs are left out or end the reading, where a format has such jobs.
+        Whether jobs without GPUs are left out or are an error, in formats that have such jobs.
     zone
         Zone of local times, such as America/Los_Angeles; the default takes differences of
         local clock times.
@@ -248,7 +248,7 @@ class Kept:
     explain
         Keep what `gangline explain` needs when the trace is gone: segments table and jobs.
     on_infeasible
-        Whether a job that can never run ends the run, or is left out and listed.
+        Whether a job that can never run is an error, or is left out and listed.
     """
 
     html: Path | None = None

@@ -45,7 +45,8 @@ def typed() -> str:
 def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
     """Write a report.
 
-    A report of runs just made shows the command as it was typed; one of a folder makes it anew.
+    A report of new runs shows the command as it was typed. A report of a folder reconstructs the
+    command.
     """
     from gangline.analysis import report
 

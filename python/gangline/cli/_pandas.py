@@ -19,9 +19,10 @@ class _Hidden(MetaPathFinder):
 def leave_out() -> None:
     """Keep pyarrow from loading pandas, where that is installed: it takes longer than most runs.
 
-    pyarrow looks for pandas when it first makes an array and when it first makes one of numpy's,
-    to know the objects of pandas by sight. A look while pandas is hidden settles that. Its
-    conversions to pandas still load it when they are called, and so does any code that imports it.
+    pyarrow looks for pandas when it first makes an array from Python objects and from numpy, to
+    recognise pandas objects. If pandas is hidden during this look, pyarrow does not load it.
+    pyarrow's conversions to pandas still load it when they are called, and so does any code that
+    imports it.
     """
     if "pandas" in sys.modules:
         return

@@ -1,6 +1,6 @@
 """The commands: the module, a line of help and examples of each.
 
-The list of `gangline --help` is written from here: no module of a command is imported for it, nor
+`gangline --help` prints its list from here, so it imports neither the modules of the commands nor
 the library that reads options.
 """
 

@@ -1,6 +1,6 @@
 """The values that Tab offers for options: asked for while a line is typed, so errors are silent.
 
-Each function gets what is typed so far and returns what it could become.
+Each function gets the text typed so far and returns its possible completions.
 """
 
 from __future__ import annotations

@@ -169,9 +169,9 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         Parameters
         ----------
         path : str or Path
-            A TOML file, or what `gangline.read_cluster` knows.
+            A TOML file, or a format that `gangline.read_cluster` knows.
         format, **options
-            Those of `read_cluster`; none with TOML.
+            Arguments of `read_cluster`; not allowed with TOML.
         """
         if format is None and _is_toml(Path(path)):
             if options:
@@ -222,7 +222,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         memory_gb : float
             GiB of one GPU.
         servers_per_rack : int, optional
-            Default: one rack holds all.
+            Servers per rack; by default all servers are in one rack.
         name : str, optional
             Default: made from the numbers.
 
@@ -283,7 +283,8 @@ def read_cluster(
     Parameters
     ----------
     path : str or path
-        A file, also `.gz`, `.xz`, `.zst`, or a member `archive.tar.gz::member`.
+        A file, which may be compressed (`.gz`, `.xz`, `.zst`) or a member of an archive
+        (`archive.tar.gz::member`).
     format : str, optional
         Forces a format; the default looks at the first line.
     **options

@@ -104,7 +104,7 @@ def elastic_jobs(
     Raises
     ------
     TraceError
-        If the trace gives a job a batch or a range of GPUs that cannot be.
+        If the trace gives a job an impossible batch size or range of GPUs.
     """
     import numpy as np
 

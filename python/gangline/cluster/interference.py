@@ -1,7 +1,7 @@
 """Slowdown factors of a trace on a cluster: any source becomes one table before the run.
 
-Jobs that the source cannot tell apart are of one class: by model label, and by batch size or gang
-size where the source has rows for some. The core looks a pair up with one index.
+Jobs that the source cannot distinguish form one class: by model label, and by batch size or gang
+size if the source has rows for some of these. The core looks up a pair with one index.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
         Factor >= 1 of the job of the second axis with one of the third; NaN: the two must not
         share.
     classes : list of (label, batch size, gang size)
-        The meaning of a class; None = any other, or no matter which.
+        The meaning of a class; None = any other value, or any value.
     clamped : int
         Numbers of the source below 1, which are measuring noise and act as 1.
     absent : list of (label, label)
@@ -89,7 +89,7 @@ def resolve(
     Returns
     -------
     Pairs
-        None where nothing says by how much jobs slow each other down.
+        None if no source says by how much jobs slow each other down.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Iteration times of models: what smaller batches per pass cost by them, and distance.
 
-Without an entry of `[[iter_time]]`, each pass beyond the first costs `sharing.acc_cost`, and
-distance what the network says.
+Without an entry of `[[iter_time]]`, each pass beyond the first costs `sharing.acc_cost`, and the
+network determines the cost of distance.
 """
 
 from __future__ import annotations

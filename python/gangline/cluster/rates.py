@@ -123,8 +123,8 @@ def classify(
 ) -> RateClasses:
     """Look every distinct (model, batch size, gang size) up once.
 
-    A row with the job's batch size comes before the row without one. A type without a row for a
-    combination that another type has cannot run it. Only `eligible` jobs get a class.
+    A row with the job's batch size takes precedence over the row without one. If only another type
+    has a row for a combination, a type cannot run it. Only `eligible` jobs get a class.
     """
     import numpy as np
 
@@ -160,7 +160,7 @@ def refuse_unknown(
 ) -> None:
     """Raise a ClusterError that names the first jobs without a known rate.
 
-    These jobs know their iterations but no duration, and no row of the table speaks of them.
+    These jobs have iterations but no duration, and no row of the table matches them.
     """
     import numpy as np
 

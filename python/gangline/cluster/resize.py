@@ -37,8 +37,8 @@ def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
 def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
     """Return the cluster with that many servers of a GPU type.
 
-    Its blocks of the type grow and shrink together, one server at a time, so that each size has all
-    servers of the smaller ones.
+    The blocks of the type grow and shrink together, one server at a time. So each size contains all
+    servers of the smaller sizes.
     """
     before = [block.count if block.gpu == gpu else 0 for block in cluster.servers]
     data = cluster.to_dict()

@@ -1,6 +1,7 @@
 """Shapes of the cluster TOML: typed structs, one per table.
 
-Only shapes and single-value bounds live here; rules between values are in `checks.py`.
+This module contains only shapes and bounds of single values. Rules between values are in
+`checks.py`.
 """
 
 from __future__ import annotations
@@ -293,9 +294,9 @@ class Throughput(_Table, frozen=True):
 class InterferenceRow(_Table, frozen=True):
     """Slowdown factor `xi` of `model` while it shares a GPU with `co_model`.
 
-    A key that is left out stands for all: `gpu_type`, `gpus` (gang size of `model`), and the batch
-    sizes of both, samples per GPU, which come together. An `xi` of 0 or less, or NaN, is not a
-    number: what `missing` says holds; of the gavel kind, such a pair must not share.
+    An omitted key matches every value: `gpu_type`, `gpus` (gang size of `model`), and the batch
+    sizes of both in samples per GPU, which must be given together. An `xi` of 0 or less, or NaN,
+    counts as absent, and `missing` applies. In the gavel kind, such a pair must not share.
     """
 
     model: Name
@@ -313,7 +314,7 @@ class Sharing(_Table, frozen=True):
     Parameters
     ----------
     max_share : int
-        Maximum number of jobs on one GPU, 1 or 2; the default is that of the policy.
+        Maximum number of jobs on one GPU, 1 or 2; the default depends on the policy.
     interference : str
         `"constant"` (one `xi` for every pair, default), `"table"` (ordered pairs in `rows` or
         `table`), `"gavel"` (measured rates of pairs), `"matrix"` (`models` and `matrix`) or
@@ -330,12 +331,12 @@ class Sharing(_Table, frozen=True):
     missing : str
         The meaning of an absent pair: `"error"` (default), `"constant"` or `"infeasible"`.
     gang_fallback : str
-        Where a gang of several GPUs has no row of its own, nor one without a gang size: the row of
-        one GPU counts (`"single"`, default), or it must not share (`"infeasible"`).
+        The rule for a gang of several GPUs that has neither its own row nor a row without a gang
+        size: use the row of one GPU (`"single"`, default), or do not share (`"infeasible"`).
     models : list of str
         Models of the matrix kind, in the order of its rows and columns.
     matrix : list of lists of float
-        Slowdown factor of the model of the row beside that of the column.
+        Slowdown factor of the row's model when it shares with the column's model.
     symmetric : bool
         Whether a matrix whose two directions differ is an error; default true.
     util : dict
@@ -390,10 +391,11 @@ class Sharing(_Table, frozen=True):
 class RuntimeRow(_Table, frozen=True):
     """Costs of the starts, stops and checkpoints of a kind of job, in seconds.
 
-    A key that is left out stands for all: `model`, `gpus` (number of GPUs that the job gets) and
-    `gpu_type`. Of the rows that match and have a cost, those that name the model come first, then
-    those that name `gpus`, then those that name the type. A cost that no row has is that of the
-    run: `first_start_s`, `restart_s` or `restart_by_model`, `checkpoint_s`, and 0 for `stop_s`.
+    An omitted key matches every value: `model`, `gpus` (number of GPUs that the job gets) and
+    `gpu_type`. Of the rows that match and have a cost, those that name the model take precedence,
+    then those that name `gpus`, then those that name the type. If no row has a cost, that of the
+    run applies: `first_start_s`, `restart_s` or `restart_by_model`, `checkpoint_s`, and 0 for
+    `stop_s`.
     """
 
     model: str | None = None
@@ -413,8 +415,8 @@ class Runtime(_Table, frozen=True):
     Parameters
     ----------
     job_noise : float
-        By how much the run time of a whole job differs from what the trace says: the standard
-        deviation of its logarithm, 0 to 2; default 0.
+        Noise of the run time of a whole job relative to the trace: the standard deviation of its
+        logarithm, 0 to 2; default 0.
     run_noise : float
         The same from each start or move to the next.
     straggler_noise : float
@@ -505,9 +507,9 @@ class IterTime(_Table, frozen=True):
 
     A batch of B samples per GPU in s passes takes `(s - 1) x t_pass + (t_pass^p + t_sync^p)^(1/p)`
     seconds, with `t_pass = a_c + b_c x ceil(B / s)`. The ratio to one pass is what a smaller batch
-    per pass costs. With kind `"pollux"` the time on one server over that on several is the locality
-    factor of jobs that tell their batch size. Rates and durations stay those of trace and
-    throughput table.
+    per pass costs. With kind `"pollux"`, the locality factor of jobs with a known batch size is the
+    time on one server divided by the time on several. Rates and durations still come from the trace
+    and the throughput table.
 
     Parameters
     ----------

@@ -23,7 +23,8 @@ def keys_of_text(text: str) -> dict[str, Any] | None:
     Raises
     ------
     ClusterError
-        If the text begins with a digit and has another form. No preset begins with a digit.
+        If the text begins with a digit but does not have this form. No name of a preset begins with
+        a digit.
 
     Examples
     --------

@@ -57,8 +57,8 @@ def one_chunk(column: Any) -> Any:
 def arrow_memory(data: bytes | memoryview) -> Any:
     """Copy bytes into memory of Arrow's own.
 
-    A thread of Arrow may let go of its input after the call has returned. If that needs the
-    interpreter, and the process is ending, the process is aborted.
+    A thread of Arrow may release its input after the call has returned. If the release needs the
+    interpreter while the process is ending, the process is aborted.
     """
     buffer = pa.allocate_buffer(len(data))
     np.frombuffer(buffer, np.uint8)[:] = np.frombuffer(data, np.uint8)

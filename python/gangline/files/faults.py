@@ -23,11 +23,11 @@ class Fault(NamedTuple):
     row : int
         Number of the record in the input, from 0, counted before anything was dropped.
     column : str or None
-        As the input writes it; None if the record as a whole is wrong.
+        Name in the input; None if the whole record is wrong.
     expected : str
         In words.
     value : str or None
-        The value found; None if it is to be looked up.
+        The value found; None if it still has to be looked up.
     """
 
     row: int

@@ -82,7 +82,7 @@ def read_sealed(path: Path, kind: str, advice: str) -> dict[str, Any]:
     OSError
         If it cannot be read.
     ResultError
-        If it was changed since, or has no seal; with the advice what to do.
+        If the file was changed or has no seal; the message says what to do.
     """
     content = path.read_bytes()
     data = decode(path, content)

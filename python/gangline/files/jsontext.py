@@ -198,8 +198,8 @@ def convert(
     Returns
     -------
     (list, list of int, list of (int, str, str))
-        Those that fit; their places among the items; and place, key path and expectation of those
-        that do not.
+        The items that fit and their positions; and the position, key path and expected value of
+        each item that does not fit.
     """
     good: list[_T] = []
     places: list[int] = []

@@ -1,9 +1,8 @@
 """Files without room for a seal, in a folder that later runs write to again: tables and lists.
 
-`files.json`, which is sealed, lists size and CRC-32 of each of them. A file that is not as listed
-belongs to the user: it is never replaced. The list is written before the files are, and names the
-state of each before and after, so a process that is killed leaves nothing that looks like a file
-of the user.
+`files.json`, which is sealed, lists size and CRC-32 of each of them. A file that differs from the
+list belongs to the user and is never replaced. The list is written before the files and contains
+the states before and after. So a killed process leaves no file that looks like the user's.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def check(folder: Path, names: Iterable[str]) -> None:
     Raises
     ------
     FileExistsError
-        If one of them is not as gangline wrote it.
+        If one of the files was changed since gangline wrote it.
     """
     if folder.is_dir():
         with locked(folder):
@@ -49,7 +48,7 @@ def replacing(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     Raises
     ------
     FileExistsError
-        If one of the files to replace is not as gangline wrote it. All of them stay then.
+        If one of the files to replace was changed since gangline wrote it. None is replaced then.
     """
     names = tuple(names)
     folder.mkdir(parents=True, exist_ok=True)

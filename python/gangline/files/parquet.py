@@ -1,7 +1,7 @@
 """Parquet in bounded memory: a file of a few kilobytes may say that it holds a billion rows.
 
-The metadata of the file are checked before the first row is read, and its rows while they are read,
-a batch at a time.
+The metadata of the file are checked before the first row is read. Rows are read and checked in
+batches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_parquet(
     source : Source
         The file; its `max_bytes` bounds the columns in memory, too.
     wanted : mapping of str to Arrow type, optional
-        Default: all columns. Text stays a dictionary where that is the type.
+        Columns to read; default: all. Dictionary-encoded text stays encoded.
 
     Raises
     ------
@@ -84,7 +84,8 @@ def _read(source: Source, wanted: Mapping[str, pa.DataType] | None) -> tuple[pa.
 def _parts(file: Any, chosen: list[str], source: Source) -> dict[tuple[str, ...], int]:
     """Return which columns are read together, and how many rows at a time.
 
-    Every row may repeat the longest text of a dictionary, which is no longer than its page.
+    Every row might repeat the longest text of a dictionary, which is at most as long as the
+    dictionary page.
     """
     kinds = {name: file.schema_arrow.field(name).type for name in chosen}
     texts = tuple(name for name, kind in kinds.items() if _grows(kind))

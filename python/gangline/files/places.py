@@ -74,9 +74,9 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
     kind : str
         The kind of file, such as "report".
     copies : int, optional
-        Number of times that its writer puts the text there. If the text occurs more often, it is
-        also in the data of the user, which must not be changed: the file then stays without a seal.
-        Default: once, before anything of the user, so that the first text is the seal.
+        Number of times that the writer puts the text into the file. If the text occurs more often,
+        it is also in the user's data, which must not be changed, and the file gets no seal.
+        Default: once, before any user data, so that the first occurrence is the seal.
     """
     with path.open("r+b") as file:
         places = [at for at, digits in _seals(file, kind) if digits == _BLANK]
@@ -131,7 +131,7 @@ def state(path: Path) -> dict[str, Any]:
 def is_free(path: Path, kind: str) -> bool:
     """Return whether a file of this kind may be written there.
 
-    True if the name is free, of an empty file, of a device, and of an earlier file of this kind.
+    The result is True for a free name, an empty file, a device, and an earlier file of this kind.
     """
     path = landing(path)
     if not path.is_file():
@@ -217,20 +217,20 @@ def check_place(path: Path) -> None:
 def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Path]:
     """Yield a temporary path next to `path`, to be renamed to `path` on success.
 
-    A link stays a link: what it points to is replaced. A file that is replaced keeps its mode. A
-    device or a pipe is never replaced: the bytes go into it, once they are complete.
+    A link stays a link, and its target is replaced. A replaced file keeps its mode. A device or a
+    pipe is never replaced: the bytes are written to it once they are complete.
 
     Parameters
     ----------
     path : Path
-        A file to be; its folder is made if need be.
+        Path of the new file; its folder is created if necessary.
     kind, copies : str, int
         As for `seal`; no seal without a kind.
 
     Raises
     ------
     OSError
-        Naming `path`, if something cannot be written; nothing is left behind then.
+        If the file cannot be written; the error names `path`, and nothing is left behind.
     """
     if not path.name:  # "." and "/"
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -253,8 +253,8 @@ def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Pat
 def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterator[Path]:
     """Yield a path in a new temporary folder inside `folder`, which is removed in the end.
 
-    If `is_folder`, yield a new temporary folder, to be renamed; else it is removed too. An OSError
-    that names this path, or none, is raised as one of `target`.
+    If `is_folder`, yield a new temporary folder, to be renamed; otherwise the folder is removed
+    too. An OSError that names this path, or no path, is raised again with the name of `target`.
     """
     place = None
     try:
@@ -278,7 +278,7 @@ def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterato
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     """Keep other processes from replacing the files of a folder.
 
-    Where nothing can be locked, as on some network file systems, checksums tell a mixture.
+    If locking is impossible, as on some network file systems, checksums detect a mixture.
     """
     handle = None
     with contextlib.suppress(OSError, ModuleNotFoundError):

@@ -88,7 +88,7 @@ def by_value(texts: Any, function: Callable[[Any], Parsed]) -> Parsed:
     Returns
     -------
     (float64 array, bool array)
-        Values, and which cells hold something that is none.
+        The values, and a mask of the cells whose text is not a value.
     """
     encoded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
     distinct = pc.ascii_trim_whitespace(encoded.dictionary)
@@ -265,7 +265,7 @@ def mapping_of(text: str, flag: str = "columns") -> dict[str, str]:
     Raises
     ------
     TraceError
-        If a pair has no sign or no native name, or a native name is a duplicate.
+        If a pair has no equals sign or no native name, or if a native name occurs twice.
 
     Examples
     --------

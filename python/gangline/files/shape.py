@@ -1,7 +1,7 @@
 """Finds the first value of decoded data that does not fit its type, and says what was expected.
 
-The decoder says only whether data fit; what is wrong is found here by descending through the values
-and their types together.
+The decoder says only whether data fit. This module finds the mistake by descending through the
+values and their types together.
 """
 
 from __future__ import annotations

@@ -44,12 +44,12 @@ class Source:
         The path; gzip, xz and zstandard are recognised by suffix or by content.
     max_bytes : int
         Maximum number of bytes after unpacking, both of the text and of the columns made from it.
-        In an archive all bytes up to the end of the member count.
+        For an archive, all bytes up to the end of the member count.
 
     Raises
     ------
     OSError
-        If it is absent.
+        If the file does not exist.
     TraceError
         If no trace of that name comes with gangline.
     """

@@ -1,7 +1,7 @@
 """Tar archives as a stream: each byte is read once, with limits on headers and members.
 
-The module of the standard library needs, for a hostile header of a megabyte, minutes to hours. This
-module only needs to read files in order.
+The module of the standard library takes minutes to hours for a hostile header of a megabyte. This
+module only has to read files in order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Tar:
     Raises
     ------
     TraceError
-        If it is no archive, ends early, has too many members, or a header that is too long.
+        If the file is not an archive, ends early, has too many members, or has a header that is too
+        long.
     """
 
     def __init__(self, stream: Stream, name: str) -> None:

@@ -71,7 +71,7 @@ def header(head: bytes, delimiter: str = ",") -> list[str]:
 def _header_span(data: bytes) -> tuple[int, int]:
     """Return the offsets of the header and of the next line.
 
-    It is the first line that is not empty, nor a comment that starts with `#`.
+    The header is the first line that is neither empty nor a comment starting with `#`.
     """
     start = len(BOM) if data.startswith(BOM) else 0
     while match := _BEFORE_HEADER.match(data, start):
@@ -102,11 +102,12 @@ class TextFile:
     quoted : bool
         Whether `"` quotes cells, line breaks included.
     data : bytes, optional
-        Text to parse instead of the source's own, line by line the same.
+        Text to parse instead of that of the source, with the same lines.
     nulls : sequence of str
         The texts, besides the empty one, of cells whose value is unknown.
     mend : callable, optional
-        Makes of a text that cannot be parsed at once one that may be, line by line the same.
+        Function that turns a text that cannot be parsed directly into one that can, with the same
+        lines.
 
     Attributes
     ----------

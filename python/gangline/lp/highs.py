@@ -1,6 +1,6 @@
 """HiGHS behind one function: a program as arrays in, its optimum out.
 
-Options, status and residuals are looked at after every solve. Anything but an optimum is a
+Options, status and residuals are checked after every solve. Any result except an optimum raises a
 `SolverError`; nothing is silently replaced.
 """
 
@@ -130,13 +130,14 @@ def solve(
     is_integer : bool
         Whether every column is a whole number.
     then : sequence of (float64 array, float or None)
-        Costs of further objectives, and what each keeps of those before: that part of the first,
-        which is the value of the last column; or, with None, all: what has a multiplier is at its
-        bound in every optimum and stays there. A row that keeps an objective would ask more of a
-        solver: such a row has no room inside.
+        Costs of further objectives, and what each must preserve of the objectives before it. A
+        number preserves that part of the first objective, which is the value of the last column.
+        None preserves all of it: a variable or row with a multiplier is at its bound in every
+        optimum and stays there. A row that preserves an objective would be harder for a solver,
+        because its feasible region has no interior.
     solver : str
-        simplex or ipx, and no other; auto looks at the number of rows, and tries other ways where
-        rounding has got the better of one.
+        simplex or ipx uses only that solver. auto chooses by the number of rows, and tries other
+        methods if one fails because of rounding.
     time_limit_s : float
         Wall time of each solve.
     seed : int
@@ -149,7 +150,7 @@ def solve(
     method : str
         simplex, ipx or mip.
     is_retry : bool
-        Whether it is not the way that was tried first.
+        Whether another method was tried first.
 
     Raises
     ------

@@ -35,7 +35,7 @@ PLANS = "plans"
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """A policy by name, or by the `module:Class` of a policy in Python, and its parameters.
 
-    `alias` is what tables call it, where `PolicyBase.known_as` set a name of the user's own.
+    `alias` is the name in tables, if the user set one with `PolicyBase.known_as`.
     """
 
     name: str
@@ -49,7 +49,8 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         Raises
         ------
         PolicyError
-            If there is none of this name, its class cannot be imported, or plans came from outside.
+            If no policy has this name, its class cannot be imported, or the plans came from
+            outside.
         """
         from gangline.policies.own import make_own
         from gangline.policies.registry import make, presets, registry
@@ -80,7 +81,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     def resolve(self, other: PolicyLike | None = None) -> ChosenPolicy:
         """Return the policy of a run: this one, or another in its place.
 
-        A policy in Python is made anew each time: its object has a state.
+        A policy in Python is created anew each time, because its object has state.
         """
         if other is not None:
             return resolve_policy(other, self.params if isinstance(other, str) else None)

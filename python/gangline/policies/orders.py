@@ -1,8 +1,8 @@
 """Orders of jobs: `gl.orders.fifo(view)`, `gl.orders.srtf(view)` and others.
 
-An order names the waiting jobs one after the other, as far as it is asked. The core keeps it from
-decision to decision, so a decision costs what has changed and what is looked at, however many jobs
-wait. Orders with equal parameters are one.
+An order yields the waiting jobs one after the other, on demand. The core keeps it from decision to
+decision. So the cost of a decision depends on what has changed and on the jobs read, not on the
+length of the queue. Orders with equal parameters share their state.
 
 Examples
 --------
@@ -42,7 +42,7 @@ __all__ = ["Order", "edf", "fifo", "las", "sjf", "srsf", "srtf", "ssf"]
 class Order:
     """Waiting and running jobs in one order, valid during the decision that it was made in.
 
-    Iteration names the waiting jobs. Jobs that come equal are in the order of arrival.
+    Iteration yields the waiting jobs. Ties are broken by arrival.
 
     Examples
     --------
@@ -90,9 +90,10 @@ class Order:
     def skip_like(self, job: int) -> None:
         """Pass over the further waiting jobs that differ from a job only in length.
 
-        They have the same gang, GPU types, model, batch and memory. Where a job finds no place, the
-        jobs like it find none in the same decision, as free GPUs only become fewer; only under the
-        placement rule `skew` may a gang that is wider than every rack fit in less room.
+        Such jobs have the same gang, GPU types, model, batch and memory. If a job finds no place,
+        similar jobs find none in the same decision, because the number of free GPUs only falls. The
+        one exception is the placement rule `skew`: a gang wider than every rack might fit in less
+        space.
         """
         if self._walk is not None:
             self._walk.skip_like(job)
@@ -112,8 +113,9 @@ class Order:
     def admit(self) -> list[tuple[int, int | None]]:
         """Return the jobs whose GPUs change if the first jobs in the order are to run.
 
-        In order, a job is admitted if enough GPUs of one of its types are left by number, wherever
-        they lie: first of the type that it runs on, then of its other types, fastest first.
+        Jobs are considered in order. A job is admitted if enough GPUs of one of its types are left,
+        counted without regard to their servers. The type that it runs on is tried first, then its
+        other types, fastest first.
 
         Returns
         -------
@@ -162,8 +164,8 @@ class Order:
     def wake(self, plan: Plan, tag: int = 0) -> None:
         """Have the policy woken when the first running job reaches its next limit.
 
-        Call it when the plan is complete; the policy must wake on "timer". For `las` alone: in the
-        other orders no running job changes its place at an instant that can be told.
+        Call it when the plan is complete; the policy must wake on "timer". Only `las` needs it: in
+        the other orders, no running job changes its position at a predictable instant.
         """
         self._core.wake(plan.actions, *self._key, tag)
 
@@ -298,13 +300,14 @@ def las(
     view : View
         The view of this decision.
     limits : sequence of float
-        GPU-seconds at which a job goes down a queue. Inside a queue the first to have started is
-        first, jobs that have not started are last. Without limits the service itself counts.
+        GPU-seconds at which a job moves to the next lower queue. Inside a queue, jobs are ordered
+        by their first start, and jobs that have not started are last. Without limits, jobs are
+        ordered by the service itself.
     by_gpus : bool
         Count GPU-seconds; False counts seconds.
     lead : float
-        Without limits: GPU-seconds per GPU that are taken off the service of a running job, so that
-        equal jobs do not take turns.
+        Without limits: GPU-seconds per GPU that are subtracted from the service of a running job,
+        so that equal jobs do not take turns.
 
     Examples
     --------

@@ -119,7 +119,7 @@ def make_own(name: str, params: Mapping[str, Any] | None = None) -> Policy:
     Raises
     ------
     PolicyError
-        If it cannot be imported or made; it names the parameter.
+        If the class cannot be imported or created; the message names the parameter.
     """
     kind, given = load(name), dict(params or {})
     known = parameters(kind)

@@ -19,7 +19,7 @@ class PolicyBase:
     Raises
     ------
     PolicyError
-        If a value is not what its parameter takes.
+        If the value of a parameter is not allowed.
 
     Examples
     --------
@@ -69,7 +69,8 @@ class PolicyBase:
     def label(self) -> str:
         """Return a short name for tables: a preset, or the policy and its parameters.
 
-        Named are the parameters that differ from their defaults, and those that are always shown.
+        The label contains the parameters that differ from their defaults and those that are always
+        shown.
 
         Examples
         --------

@@ -71,16 +71,16 @@ class Offer(NamedTuple):
 class Prices:
     """The prices of `hadar` at one decision, and an allocation in the making at these prices.
 
-    At first all GPUs of servers that are up are free, also those of running jobs, as at a round
-    boundary of `hadar`. `take` and `give` say which are given out; the price of a GPU rises with
-    the share of its server that is. The formulas are on the page of `hadar`.
+    At first all GPUs of servers that are up are free, including those of running jobs, as at a
+    round boundary of `hadar`. `take` and `give` allocate and return GPUs. The price of a GPU rises
+    with the allocated share of its server. The formulas are on the page of `hadar`.
 
     The core keeps the active jobs and the epoch of the prices from decision to decision, once for
-    equal parameters. The epoch depends on the decisions at which prices were asked for. Prices are
-    those of `hadar` for a policy that asks when `hadar` works them out: at the round boundaries
-    with active jobs, unless its plan stands. `why` may not ask for prices.
+    equal parameters. The epoch depends on the decisions at which prices were requested. The prices
+    equal those of `hadar` for a policy that requests them when `hadar` computes them: at round
+    boundaries with active jobs, unless its plan does not change. `why` may not request prices.
 
-    A fork of a `gl.Simulation` begins a new epoch. So does its view in a run without a policy,
+    A fork of a `gl.Simulation` begins a new epoch. In a run without a policy, its view does so too,
     after a decision at which it was not read.
 
     Parameters
@@ -91,8 +91,8 @@ class Prices:
         Length of a round in seconds, the unit of the horizon.
     utility : str
         `normalised`, `effective_throughput`, `inverse_jct`, or `makespan`, whose prices are those
-        of `normalised`. `ftf` raises a PolicyError: it is fixed at the arrival of a job, which may
-        be before prices are first asked for.
+        of `normalised`. `ftf` raises a PolicyError: its value is fixed at the arrival of a job,
+        which can be before prices are first requested.
     cost_horizon : str
         Rounds that a job pays for: `round` (one) or `remaining` (all that it has left).
     umin_factor : float
@@ -204,7 +204,7 @@ class Prices:
     def density(self, job: int) -> float:
         """Return the utility per GPU of a job that runs at its best rate from now to its end.
 
-        `hadar` looks at the job with the largest first, where its `order` is `density`.
+        With `order` set to `density`, `hadar` considers the job with the largest value first.
         """
         return self._core.density(_number(job, "job"))
 
@@ -216,13 +216,13 @@ class Prices:
         job : int
             Index of a job that waits, or runs as one gang.
         by : str
-            `objective`, as the parameter `objective` says, or `utility`: the largest utility,
-            whatever it costs, as `hadar` chooses where it backfills.
+            `objective`, as the parameter `objective` says, or `utility`: the largest utility at any
+            cost, as `hadar` chooses when it backfills.
 
         Returns
         -------
         Offer or None
-            None where the free GPUs hold no gang of the job. The payoff may be negative.
+            None if no gang of the job fits on the free GPUs. The payoff may be negative.
         """
         if by not in ("objective", "utility"):
             message = f"offer: by: expected objective or utility, got {by!r}"

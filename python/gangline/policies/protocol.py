@@ -1,7 +1,7 @@
 """Policies in Python: what they see (`View`, `Changes`) and what they answer (`Plan`).
 
-A policy sees tables of the active jobs and of the servers, filled only as far as it looks, and
-answers with a plan that the engine checks as a whole. A view is valid only during `decide`.
+A policy sees tables of the active jobs and of the servers, whose columns are filled on demand. It
+answers with a plan, which the engine checks as a whole. A view is valid only during `decide`.
 
 Examples
 --------
@@ -93,8 +93,8 @@ class Batch(NamedTuple):
     accum : int
         Passes beyond the first before the gradients are exchanged.
     rate : float
-        Iterations of the initial batch per second that its progress is worth, at the present
-        gradient noise, on GPUs of speed 1.
+        Progress in iterations of the initial batch per second, at the present gradient noise, on
+        GPUs of speed 1.
     """
 
     sub_batch: int
@@ -108,8 +108,8 @@ class Reason(NamedTuple):
     Attributes
     ----------
     words : str
-        Completes "It waited for 5 min: ...". `{job}` in it stands for another job, `{until}` for an
-        instant; reasons that differ in these alone should have the same words.
+        Completes "It waited for 5 min: ...". `{job}` in it stands for another job, and `{until}`
+        for an instant. Reasons that differ only in these should have the same words.
     job : int, optional
         Index of the job that `{job}` stands for.
     until_s : float, optional
@@ -150,9 +150,9 @@ class Reason(NamedTuple):
 class View:
     """The state that a policy may read during one decision.
 
-    The same object is lent at each decision and shows the present. Outside of `decide`, `start` and
-    `why` reading it is an error. Labels (model, user, gpu_type and others) are numbers, see
-    `labels`.
+    Every decision gets the same object, which shows the present state. Reading it outside of
+    `decide`, `start` and `why` is an error. Labels (model, user, gpu_type and others) are numbers;
+    see `labels`.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class View:
         masks : mapping
             Server to slots as bits.
         alone : bool
-            Without the present residents of these GPUs.
+            Ignore the present residents of these GPUs.
         """
         pairs = _places(None, masks)[0]
         return self._core.rate_on(_number(job, "job"), pairs, alone)
@@ -241,7 +241,7 @@ class View:
     def lp_inputs(self) -> dict[str, npt.NDArray[np.float64]]:
         """Return the active jobs as `gl.lp.solve` takes them, waiting ones first.
 
-        The steps left are among them for a policy that declares `knowledge = "remaining"`.
+        They include the remaining steps if the policy declares `knowledge = "remaining"`.
 
         Examples
         --------
@@ -308,7 +308,7 @@ class View:
 class Changes:
     """The outcome of the last plan, and the events since, in their order.
 
-    Jobs and servers are numbers. An array is made each time it is asked for.
+    Jobs and servers are numbers. Each access creates a new array.
 
     Examples
     --------
@@ -353,10 +353,10 @@ class Changes:
     def retimed(self) -> npt.NDArray[np.int64]:
         """Jobs that may run faster or slower.
 
-        The last plan gave them other terms, a co-runner came, left or began to make progress, their
-        share of an up-link changed, or the next phase of an elastic job began. Where GPUs or
-        up-links are shared, jobs that were started or moved are among them. Some may be named
-        twice, some may have ended since.
+        The reasons are: the last plan changed their terms, a co-runner arrived, left or began to
+        make progress, their share of an up-link changed, or an elastic job entered its next phase.
+        Where GPUs or up-links are shared, the jobs include those that were started or moved. A job
+        can occur twice or can have ended since.
         """
         return self._core.retimed
 
@@ -416,9 +416,9 @@ class Plan:
     `sub_batch` and `accum` a plan also names its batch: that many samples on each GPU in each of
     accum + 1 passes.
 
-    GPUs are given as a mapping from server to a number of GPUs, which takes its lowest free slots,
-    or to slots through `masks`. A job, server, count, mask or tag that is no whole number raises a
-    TypeError, a negative or too large one a PolicyError, at once.
+    GPUs are given as a mapping from server to a number of GPUs, which takes the lowest free slots,
+    or to slots through `masks`. A job, server, count, mask or tag that is not a whole number raises
+    a TypeError at once. A negative or too large one raises a PolicyError.
 
     Parameters
     ----------
@@ -502,7 +502,8 @@ class Plan:
     def release(self, job: int) -> bool:
         """Release the GPUs of a running job for others. Return whether the job is running.
 
-        `place` may give it other GPUs, `restore` gives them back. If neither does, it is preempted.
+        `place` can then give it other GPUs, and `restore` returns the old ones. If neither is
+        called, the job is preempted.
         """
         pairs = self._look().gpus_of(job)
         if pairs:
@@ -638,11 +639,11 @@ class Plan:
         sub_batch : int, optional
             Samples per GPU and pass from now on; free of cost.
         overhead_s : float, optional
-            The job pauses in place for so long; its work so far is safe from failures then.
+            Seconds for which the job pauses in place; its work so far is then safe from failures.
         quota : float, optional
-            It does at most this number of further iterations. Then it keeps its GPUs without
-            progress until it gets another quota, moves or stops, which wakes no policy: `wake_at`
-            the instant, or work in rounds. `math.inf` lifts a quota.
+            The job does at most this number of further iterations. Then it keeps its GPUs without
+            progress until it gets another quota, moves or stops. Reaching the quota wakes no
+            policy, so use `wake_at` or work in rounds. `math.inf` removes a quota.
         part : int, default 0
             Number of the part.
         accum : int, optional
@@ -658,7 +659,7 @@ class Plan:
     def limit(self, job: int, iterations: float) -> None:
         """Give a job that runs after this plan a quota, besides any other action.
 
-        It is the `quota` of the job's action in this plan, or of a `keep` where it has none.
+        This is the `quota` of the job's action in this plan, or of a `keep` if it has no action.
         """
         self.actions.append(("limit", int(job), float(iterations)))
 
@@ -796,8 +797,8 @@ class Policy(ABC):
     wake_on : tuple of str
         The events at which the policy is asked: arrival, completion, capacity, timer, round.
     round_s : float, optional
-        Period of a round policy; it is asked at 0, round_s, 2 round_s, ... and by what `wake_on`
-        names: `()` for rounds alone.
+        Period of a round policy. The policy decides at 0, round_s, 2 round_s, ... and at the events
+        of `wake_on`, where `()` means only at rounds.
     knowledge : str
         "online", or "remaining" for policies that may read how much work is left.
     max_share : int
@@ -849,8 +850,8 @@ class Policy(ABC):
     def why(self, view: View, job: int) -> str | Reason | None:  # noqa: ARG002 - for subclasses
         """Return why a job still waits after the decision just made; optional.
 
-        Asked by `Result.explain` and `gangline explain` alone, for one job, after each decision. It
-        must change nothing: the run is the same with it and without.
+        Only `Result.explain` and `gangline explain` call this method, for one job, after each
+        decision. It must not change anything: the run is the same with and without it.
 
         Parameters
         ----------
@@ -862,7 +863,7 @@ class Policy(ABC):
         Returns
         -------
         str, Reason or None
-            None where what was free says it all.
+            None if the free GPUs explain the wait.
 
         Examples
         --------

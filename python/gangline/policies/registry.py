@@ -29,7 +29,7 @@ def find(name: str) -> type[PolicyBase]:
     Raises
     ------
     PolicyError
-        If there is no such policy; it names the nearest.
+        If there is no such policy; the message suggests the closest name.
 
     Examples
     --------

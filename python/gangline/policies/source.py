@@ -128,7 +128,7 @@ def load_policy(
     Raises
     ------
     PolicyError
-        If a file is not there, or is another than the one that is named.
+        If a file does not exist or differs from the named one.
     """
     from gangline.policies.choice import resolve_policy
     from gangline.policies.own import load

@@ -1,7 +1,7 @@
 """Jobs and servers as a policy sees them: tables with a property for each column.
 
-An array is filled when it is first asked for at a decision, and is the same one until the next. It
-is read-only: copy it to work on it.
+An array is filled on its first access at a decision, and stays the same until the next decision. It
+is read-only: copy it before changing it.
 
 Examples
 --------

@@ -1,7 +1,7 @@
 """`gangline.serve_batsim`: a scheduler written for Batsim decides, by Batsim's protocol.
 
 Facts: the page "Protocol" of Batsim's documentation (JSON over ZeroMQ, Batsim 3 and 4), and what
-pybatsim 3.2.1 reads. docs/guides/socket.md says what is different here.
+pybatsim 3.2.1 reads. docs/guides/socket.md lists the differences.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ def serve_batsim(
 ) -> Result:
     """Let a scheduler written for Batsim make the decisions of a run.
 
-    It listens with a ZeroMQ reply socket, as for Batsim 3 or 4, and may be started before or after.
-    Resources are the GPUs, numbered server by server. It needs the extra `batsim`.
+    The scheduler listens with a ZeroMQ reply socket, as for Batsim 3 or 4. It may be started before
+    or after this call. Resources are the GPUs, numbered server by server. It needs the extra
+    `batsim`.
 
     Parameters
     ----------
@@ -100,13 +101,14 @@ def serve_batsim(
     Raises
     ------
     PeerError
-        If the scheduler leaves, hangs, or asks for something that does not exist.
+        If the scheduler leaves, hangs, or requests something that does not exist.
     PlanError
-        If it executes a job where it cannot run: the protocol has no answer to that.
+        If the scheduler executes a job where it cannot run, because the protocol has no reply for
+        this.
     StalledError
         If jobs wait and nothing will ever start them.
     OptionError
-        If an option is wrong, or the protocol cannot say what happens in the run.
+        If an option is wrong, or the run contains events that the protocol cannot express.
     MissingExtraError
         If pyzmq is not installed.
 
@@ -144,8 +146,8 @@ def serve_batsim(
 class _Scheduler:
     """A request socket of ZeroMQ whose every wait has a limit and ends when the other side leaves.
 
-    ZeroMQ would connect again without a word and lose the request, so a connection that its monitor
-    says to have ended is an error.
+    ZeroMQ would reconnect silently and lose the request. So it is an error if the monitor reports
+    that the connection has ended.
     """
 
     def __init__(self, address: Address, timeout_s: float) -> None:

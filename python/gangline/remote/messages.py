@@ -1,6 +1,6 @@
 """The messages of our own protocol, as they are checked on arrival and written.
 
-Each is a JSON object on a line. docs/guides/socket.md describes them.
+Each message is a JSON object on one line. docs/guides/socket.md describes the messages.
 """
 
 from __future__ import annotations

@@ -86,12 +86,13 @@ def serve(
     on_listening : callable, optional
         Called once with the address, when schedulers can connect.
     on_turned_away : callable, optional
-        Called with the reason, whenever one that connects is turned away. The next may try.
+        Called with the reason whenever a scheduler that connects is rejected. The next one may then
+        connect.
 
     Returns
     -------
     Result
-        It has the same bytes as the run with the same plans in process.
+        The result, with the same bytes as an in-process run with the same plans.
 
     Raises
     ------

@@ -47,14 +47,14 @@ _ENDS: Final = ("until_s", "max_events")
 class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     """A run of `gangline.Simulation` in which an agent starts the jobs.
 
-    Action k < `window` starts the job at place k of the window, the first waiting jobs in the order
-    of arrival, where a placement rule puts it. Action `window` lets time pass until something
-    happens. So several jobs may start at one instant. Time also passes by itself while no job of
-    the window has a place. Jobs are never preempted by the agent; a failure makes them wait again.
-    An episode ends when all jobs are done.
+    The window contains the first waiting jobs in the order of arrival. Action k < `window` starts
+    job k of the window on GPUs that a placement rule chooses. Action `window` lets time pass until
+    the next event, so several jobs may start at one instant. Time also passes by itself while no
+    job of the window can be placed. Jobs are never preempted by the agent; a failure makes them
+    wait again. An episode ends when all jobs are done.
 
     Every step and reset returns `info["action_mask"]`: 1 for the actions that are possible. Waiting
-    is impossible where nothing runs, no job is to arrive and a job has a place.
+    is impossible if no job runs, no job will arrive and a job can be placed.
 
     Parameters
     ----------
@@ -77,10 +77,10 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     placement_params : mapping, optional
         Its parameters.
     masked : {"wait", "raise"}
-        The effect of an impossible action: the run waits, or where it cannot the first job that has
-        a place starts; or the action is an `OptionError`.
+        The effect of an impossible action. Either the run waits, or starts the first job that can
+        be placed if waiting is impossible; or the action raises an `OptionError`.
     episode_jobs : int, optional
-        Consecutive jobs of the trace in an episode. Where they begin is drawn at each reset.
+        Number of consecutive jobs of the trace in an episode. Each reset draws the first one.
     **options
         Those of `gangline.simulate`, except `until_s` and `max_events`. Without `seed` the seed of
         the episode is that of the run too.
@@ -92,9 +92,9 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         `cluster_columns`. Each number x is shown as log(1 + x) / log(1 + X), at most 1, where X is
         what `scales` says. Rows without a job are 0; after the end all is 0.
     job_columns, cluster_columns : tuple of str
-        The meanings of the numbers.
+        Names of the columns.
     scales : dict
-        X of each column.
+        The value of X for each column.
 
     Raises
     ------
@@ -315,7 +315,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         """Sums of the episode so far, by the name of the reward, which is their loss.
 
         They are the sums of the JCTs, of the times without GPUs and of the slowdowns, the makespan,
-        and the makespan times (1 - GPU utilisation). Jobs that are not done count up to now.
+        and the makespan times (1 - GPU utilisation). Unfinished jobs count up to now.
         """
         sums = (*self._sums[:4], self._sums[4] / self._gpus)
         return {name: value / _NS for name, value in zip(REWARDS, sums, strict=True)}

@@ -30,7 +30,7 @@ class Episodes:
         An address of a generator without a seed is drawn anew for each episode, and a callable is
         called with the seed of the episode. Any other trace is the same in each.
     stretch : int, optional
-        Number of consecutive jobs in an episode. Their beginning is drawn; the first arrives at 0.
+        Number of consecutive jobs in an episode. The first job is drawn, and arrives at 0.
     """
 
     def __init__(self, trace: TraceLike | Drawer, stretch: int | None) -> None:

@@ -51,7 +51,7 @@ def parse(text: str) -> Window:
     Raises
     ------
     OptionError
-        If it has another form.
+        If the text has another form.
 
     Examples
     --------
@@ -166,8 +166,8 @@ def named(window: Window, jobs: Sequence[float]) -> str:
 def middle(first_s: float, last_s: float) -> Window | None:
     """Return a window without the first and the last tenth of the time in which jobs arrive.
 
-    It is rounded inwards, to whole days, hours, minutes or seconds. None where a second is more
-    than 2 % of that time.
+    The window is rounded inwards, to whole days, hours, minutes or seconds. None if a second is
+    more than 2 % of that time.
 
     Examples
     --------

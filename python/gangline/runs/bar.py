@@ -58,7 +58,8 @@ class Total:
     Parameters
     ----------
     progress : bool or callable
-        As for `gangline.compare`; of a callable, each run has its own count, as it has alone.
+        As for `gangline.compare`. A callable gets a separate count for each run, as in a single
+        run.
     runs : int
         Number of runs.
     """

@@ -33,7 +33,7 @@ class Waited:
     Attributes
     ----------
     name : str
-        Of the group; "" is all jobs.
+        Name of the group; "" means all jobs.
     jobs : int
         Number of its jobs that finished.
     gpu_hours : float
@@ -68,7 +68,7 @@ class Groups:
     names : list of str
         Of the groups.
     codes : int64 array
-        Place in `names` of the group of each job; -1 if it is in none.
+        Position in `names` of the group of each job; -1 if the job is in no group.
     """
 
     column: str
@@ -82,7 +82,7 @@ class Groups:
         Raises
         ------
         OptionError
-            If the column is none of `GROUPS`, or the trace lacks it.
+            If the column is not in `GROUPS`, or the trace lacks it.
         """
         import numpy as np
 
@@ -113,7 +113,7 @@ class Groups:
 def waited(result: Result, groups: Groups) -> list[Waited]:
     """Return the waits of all jobs of a run, then of each group, most GPU time first.
 
-    Only jobs that the run counts and that finished are part of it.
+    Only finished jobs that the run counts are included.
 
     Examples
     --------

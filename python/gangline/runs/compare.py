@@ -43,16 +43,17 @@ def compare(
     cluster, trace : as for `gangline.simulate`
         Read and converted once.
     policies : iterable of policies
-        Names, configurations or gangline.Policy objects, each once; labels distinguish them.
+        Names, configurations or gangline.Policy objects, without duplicates; their labels must
+        differ.
     seeds : iterable of int
         Each policy runs once with each.
     trace_seeds : iterable of int
-        Draw the trace anew with each, which must be of a generator; `seeds` are then run on each.
-        From five on, means have intervals: see `Comparison.statistics`.
+        Seeds with which the trace is drawn anew; the trace must come from a generator. Each draw is
+        run with all `seeds`. With five or more, means have intervals: see `Comparison.statistics`.
     workers : int
-        Runs at once. The results are the same; times on the clock are longer. A policy in Python
-        then runs in processes: its class is in a module, or in a program that does its work under
-        `if __name__ == "__main__":`.
+        Maximum number of concurrent runs. The results do not change, but wall times are longer. A
+        policy in Python then runs in processes. So its class must be in a module, or in a program
+        that does its work under `if __name__ == "__main__":`.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     estimates : str or iterable of str
@@ -61,11 +62,11 @@ def compare(
     progress : bool or callable
         As for `gangline.simulate`.
     each : callable, optional
-        Called with each result as soon as it is there.
+        Called with each result as soon as it is ready.
     keep : bool
         Keep the tables of each run; False keeps summaries only, which saves memory.
     **options
-        As for `gangline.simulate`, but the seed and the estimates.
+        As for `gangline.simulate`, except the seed and the estimates.
 
     Returns
     -------
@@ -79,7 +80,8 @@ def compare(
         compared, a policy in Python cannot be sent to a process, or the world lacks what policies
         cannot run without.
     TraceError, ClusterError, InfeasibleJobError, PlanError
-        As for `gangline.simulate`; what can be known before the first run is raised before it.
+        As for `gangline.simulate`. Errors that can be detected before the first run are raised
+        before it.
 
     Examples
     --------

@@ -141,8 +141,8 @@ class Comparison:
     def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
         """Return titles, cells as they are shown, and which are the best of their column.
 
-        Values within 1 % of the best, or shown by the same text, are marked as well. A column in
-        which all tie has no mark.
+        Values within 1 % of the best, or shown as the same text, are marked as well. A column in
+        which all values tie has no mark.
         """
         means: Sequence[Row] = self.means()
         titles = ["policy", *(measure.short for measure in formatting.MEASURES)]
@@ -161,7 +161,7 @@ class Comparison:
         """Return the policy with the best mean and those that the seeds do not tell from it.
 
         A policy differs from the best one if the 95 % interval of their differences, seed by seed,
-        leaves 0 out. Empty with fewer than five seeds, or where a run has no value.
+        excludes 0. The result is empty with fewer than five seeds, or if a run has no value.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class Comparison:
     def sentences(self, *, baseline: str | None = None) -> list[str]:
         """Return what the numbers say: which policy to take, and what to know of the comparison.
 
-        Such as what the best policy takes for granted, that jobs hardly waited, or that the seeds
+        Examples are the assumptions of the best policy, that jobs hardly waited, or that the seeds
         change nothing.
 
         Parameters
@@ -267,7 +267,7 @@ class Comparison:
         Raises
         ------
         FileExistsError
-            If one of them would replace something else than an earlier one of its kind.
+            If one of them would replace anything except an earlier file of its kind.
         OSError
             If something cannot be written.
         """
@@ -390,7 +390,7 @@ Name = Callable[[str], str]
 def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], list[Row]]:
     """Return the policies with the best mean JCT, all that tie with it, and the others, best first.
 
-    Where all tie there are no others. Policies under which no job finished are left out.
+    If all tie, there are no others. Policies under which no job finished are left out.
     """
     known = [row for row in means if _is_number(row.get("jct_mean_s"))]
     known.sort(key=lambda row: float(row["jct_mean_s"]))
@@ -499,7 +499,7 @@ def assumptions(
     means : sequence of dict
         One row per policy, as `means` returns them.
     policies : mapping
-        Label of a policy to what the spec of its run says of it.
+        Mapping from the label of a policy to its description in the spec of its run.
     name : callable
         Formats the label of a policy.
     tied : sequence of str
@@ -670,7 +670,8 @@ def waiting(means: Sequence[Row]) -> str:
 def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
     """Return a folder name for a run.
 
-    Made of the policy's label and the seeds, without characters that file systems dislike.
+    The name consists of the policy's label and the seeds, without characters that cause problems in
+    file systems.
     """
     label = re.sub(r"[^A-Za-z0-9._=-]+", "_", policy).strip("_.")
     drawn = "" if trace_seed is None else f"-t{trace_seed}"

@@ -93,24 +93,25 @@ def carry_out(
 ) -> Iterator[Outcome]:
     """Carry out runs and yield the outcome of each, as it finishes or in order.
 
-    Policies of the registry run in threads, those in Python in processes: they hold the
-    interpreter, runs at once would share the state of one object, and one that ends its process
-    would end all. Without a store, one worker runs them here.
+    Policies of the registry run in threads, and policies in Python in processes. A policy in Python
+    holds the GIL, concurrent runs would share the state of one object, and one that ends its
+    process would end all runs. Without a store, a single worker runs everything in this process.
 
     Parameters
     ----------
     runs : iterable of Run
-        Taken as workers become free.
+        Taken one by one as workers become free.
     worlds : Worlds
         Holds the traces that are in memory.
     store : Store, optional
-        Runs that are in it are not repeated; others are saved there, where they were run.
+        Runs that are already in it are not repeated. Other runs are saved there by the worker that
+        carries them out.
     executor, address : str
         As for `gangline.sweep`; a Dask cluster needs a store.
     workers : int
         Runs at once.
     progress : bool or callable
-        As for `gangline.simulate`; with several workers none is shown.
+        As for `gangline.simulate`; with several workers no progress is shown.
     in_order : bool
         Yield in the order of the runs.
 
@@ -216,7 +217,8 @@ def _do_there(store: Store | None, run: Run) -> Outcome:
 class Worlds:
     """The traces and clusters of specs in the form of the core, shared by runs and by threads.
 
-    A trace is read once for all clusters, and a pair of both made once for all policies.
+    A trace is read once for all clusters, and each pair of trace and cluster is prepared once for
+    all policies.
 
     Parameters
     ----------

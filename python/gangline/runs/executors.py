@@ -1,7 +1,7 @@
 """Carries out many runs: here, by threads or processes, or on a Dask cluster.
 
-Policies of the registry let the interpreter go while they run, so threads share one copy of the
-jobs. Policies in Python hold it: they get processes.
+Policies of the registry release the GIL while they run, so threads share one copy of the jobs.
+Policies in Python hold the GIL, so they get processes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check_workers(workers: int | None) -> int:
     Raises
     ------
     OptionError
-        If it is not a number of workers.
+        If the value is not a valid number of workers.
     """
     if workers is None:
         return cores()
@@ -103,11 +103,12 @@ def in_threads(
     Parameters
     ----------
     work : callable
-        Gets the task and what its run reports to, which is how the run is stopped.
+        Function of the task and of the callback to which its run reports progress. The callback can
+        stop the run.
     tasks : iterable
         Taken as workers become free, so there may be any number.
     workers : int
-        Threads; with 1 the calling thread works, and `report` is None.
+        Number of threads. With 1, the calling thread does the work and `report` is None.
     in_order : bool
         Yield in the order of the tasks; threads work ahead by a few.
     """
@@ -150,7 +151,7 @@ def _handed_out(
 ) -> Iterator[tuple[T, Future[R]]]:
     """Yield each task with its future when it is done; at most `room()` are handed out at a time.
 
-    The queue of futures that are done is the only place to wait: an interrupt there does no harm.
+    The only wait is on the queue of finished futures, because an interrupt there does no harm.
     """
     from queue import SimpleQueue
 
@@ -176,8 +177,8 @@ def _handed_out(
 class Apart:
     """Works for threads in processes: one for each thread, started when it is first needed.
 
-    A process that dies for any reason ends only its own task, which is tried once more. As a
-    context it ends the processes, at once if the caller wants no more.
+    A process that dies for any reason ends only its own task, which is tried once more. The context
+    manager ends the processes on exit, at once if the caller needs no more results.
 
     Parameters
     ----------
@@ -205,7 +206,7 @@ class Apart:
         Raises
         ------
         ProcessDied
-            If two processes died of it.
+            If two processes died while they ran the task.
         """
         for _ in range(_TRIES):
             process: _Process | None = getattr(self._mine, "process", None)
@@ -280,7 +281,8 @@ class _Process:
 def _deaf_children() -> Iterator[None]:
     """Start processes that Ctrl-C does not reach, from their first instruction on.
 
-    The terminal sends it to them as well; it is the parent that ends them.
+    The terminal sends the interrupt to the children as well, but the parent is the one that ends
+    them.
     """
     import signal
 
@@ -344,7 +346,7 @@ def in_dask(
     MissingExtraError
         If the library distributed is not installed.
     OptionError
-        If `address` is none.
+        If `address` is not an address.
     OSError
         If no scheduler answers there, or the connection to it is lost.
     """

@@ -31,10 +31,10 @@ def load_result(folder: str | PathLike[str]) -> Result:
     Raises
     ------
     OSError
-        If the folder is not there.
+        If the folder does not exist.
     ResultError
-        If it is not a whole result. A table that cannot be read, or was not saved, raises it when
-        it is asked for.
+        If the folder is not a complete result. A table that cannot be read or was not saved raises
+        it on first access.
 
     Examples
     --------

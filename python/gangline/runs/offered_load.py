@@ -1,7 +1,7 @@
 """Offered load: how much work a trace asks for, compared with what its cluster can do.
 
-Whole columns, no loops over jobs. The definition, with what it leaves out, is in
-docs/concepts/metrics.md.
+The functions work on whole columns, without loops over jobs. The definition, with what it leaves
+out, is in docs/concepts/metrics.md.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class OfferedLoad:
         Work that arrives, divided by the work that the GPUs can do in the same time. None if there
         is no such number: `in_words` says why.
     by_type : dict of str to float
-        Load of each GPU type that is there, where the jobs are divided among the types as evenly
-        as their rates allow. Empty if `load` is None.
+        Load of each GPU type of the cluster if the jobs are divided among the types as evenly as
+        their rates allow. Empty if `load` is None.
     arrival_span_s : float
         Seconds from the first to the last arrival, or the length of the window.
     work_gpu_s : float
@@ -82,15 +82,15 @@ class OfferedLoad:
     left_out : int
         Jobs that fit no GPU type of the cluster and do not count.
     peak_share : float or None
-        Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1
-        no job has to wait for lack of GPUs. None where that does not follow: if some job cannot use
+        Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1,
+        no job has to wait for lack of GPUs. None if that does not follow: if some job cannot use
         every GPU type, or if free GPUs of several types together could be too few of each.
     early_load : float or None
         The part of the load that falls due in that time: as `load`, but each job counts with the
         GPU-seconds that it would use until the end of that time if it started at its arrival. At
         most 1 % too low with several GPU types. None where jobs may share GPUs or are elastic.
     window : pair of float or None
-        The window of which this is the load; None if it is that of all jobs.
+        The window to which this load belongs; None for the load of all jobs.
     middle : pair of float or None
         Arrivals that may be counted to come closer to a steady state; see `steady_window`. A saved
         result keeps it only where it is suggested.
@@ -128,8 +128,8 @@ class OfferedLoad:
     def leaves_backlog(self) -> bool | None:
         """Return whether jobs have waited and are unfinished at the last arrival, under any policy.
 
-        Not so if long jobs do the work above a load of 1 after the last arrival. None if it is not
-        known.
+        This is false if long jobs do the work above a load of 1 after the last arrival. None if it
+        is unknown.
         """
         if self.is_over and self.early_load is None:
             return None

@@ -187,9 +187,9 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         labels : sequence of str
             Model labels of the jobs.
         pairs : Pairs, optional
-            By how much the jobs slow each other down.
+            Slowdown factors between the jobs.
         core, links : optional
-            The cluster and its network in the form of the core, if they are at hand.
+            The cluster and its network in the form of the core, if they already exist.
         inflations, locality_fits : optional
             Inputs that `gangline.cluster.iteration` makes from the cluster and the jobs.
         told : optional

@@ -1,6 +1,7 @@
 """Figures of runs, drawn by matplotlib (extra `plot`): what `gangline.plot` offers for results.
 
-Functions take results by what they hold, so that a result itself can offer them: `result.plot`.
+The functions rely only on the attributes of results, so that a result itself can offer them as
+`result.plot`.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
     Parameters
     ----------
     runs : Comparison, Result, or iterable of Result
-        Of each policy the first run is drawn.
+        The first run of each policy is drawn.
     column : str
         gpus_busy, jobs_running, jobs_waiting, gpus_idle_while_waiting, ...
 

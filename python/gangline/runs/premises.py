@@ -1,8 +1,8 @@
 """The premises of policies, and those that a world lacks.
 
 The registry declares with each policy which facts of a cluster and a trace its mechanisms rest on.
-Here the facts are looked up, without knowing any policy: `lacks` says what is missing, and
-`require` refuses what no run could do.
+This module looks up the facts without knowing any policy: `lacks` says what is missing, and
+`require` raises an error where no run is possible.
 
 Examples
 --------
@@ -76,9 +76,9 @@ def lacks(
     cluster : Cluster
         Of the runs.
     trace : Trace, optional
-        Its jobs; without it the cluster alone counts.
+        Its jobs; without it, only the cluster is checked.
     policies : iterable of ChosenPolicy
-        Those that run; a policy in Python declares nothing.
+        The policies of the runs; a policy in Python declares nothing.
     drops : bool
         Whether the run leaves jobs out that can never run.
     """
@@ -116,7 +116,7 @@ def require(given: Iterable[Lack]) -> None:
     Raises
     ------
     PolicyError
-        Naming them, what the world lacks, and what mends it.
+        If there are such policies. The message names them, what the world lacks, and how to add it.
     """
     fails = [lack for lack in given if not lack.mechanism]
     if not fails:

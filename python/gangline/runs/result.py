@@ -43,12 +43,12 @@ class Result:
     summary : RunSummary
         Averages, percentiles and totals; seconds unless the name says otherwise.
     spec : dict
-        Everything needed to repeat the run, and under `measured` what it cost.
+        Everything needed to repeat the run, and its measured cost under `measured`.
     again : callable or None
         Repeats the run and records why some jobs wait, for `explain` and for reports. None if the
         result came from another process.
     own : Policy or None
-        The policy, where an object of it was given; None too if the result was loaded.
+        The policy object, if one was passed; otherwise, and for a loaded result, None.
 
     Examples
     --------
@@ -201,8 +201,8 @@ class Result:
     def explain(self, job: str | int, *, progress: bool | Progress = False) -> Explanation:
         """Return why a job waited, which jobs took its GPUs, and what it lost.
 
-        The run is repeated once, with an eye on that job; its result is the same. Where it cannot
-        be repeated, the segments still tell what was free, but not what the policy had in mind.
+        The run is repeated once while this job is watched; its result is the same. If it cannot be
+        repeated, the segments still show what was free, but not the reasons of the policy.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class Result:
         Raises
         ------
         ResultError
-            If the run has no such job; or if it can neither be repeated nor kept its segments.
+            If the run has no such job, or if it cannot be repeated and kept no segments.
 
         Examples
         --------
@@ -265,7 +265,7 @@ class Result:
         Raises
         ------
         FileExistsError
-            If the folder holds something else than an earlier result, or one of its files was
+            If the folder contains anything except an earlier result, or one of its files was
             changed after it was saved.
         OSError
             If something cannot be written.
@@ -305,7 +305,7 @@ class Result:
         Raises
         ------
         ResultError
-            If a table of a saved result is not as a run writes it.
+            If a table of a saved result differs from what a run writes.
         """
         _ = self.jobs, self.timeline, self.segments if self.has_segments else None
 

@@ -1,8 +1,8 @@
 """The folder of a saved result: how it is written, replaced and checked.
 
 `spec.json` is sealed and lists size and checksum of every other file. So a folder that mixes two
-runs, or lacks a part, is no result; and a file that gangline did not write is never replaced. A
-sweep may save the summary alone.
+runs or lacks a part is not a result, and a file that gangline did not write is never replaced. A
+sweep may save only the summary.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ def write(
 ) -> None:
     """Write a result; a new folder appears whole or not at all.
 
-    In a folder that exists the files of an earlier result are replaced, and what others put there
-    stays. If the process dies while it replaces them, the files that are there belong to one run,
-    and the next result can be saved there.
+    In an existing folder, the files of an earlier result are replaced and all other files stay. If
+    the process dies while it replaces them, the remaining files belong to one run, and the next
+    result can be saved there.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def add(
     Parameters
     ----------
     home, name : Path, str
-        The folder that holds results, which is there, and the name of this one.
+        The existing folder that holds results, and the name of this result.
     spec, files : mapping
         As for `write`.
     durable : bool
@@ -202,7 +202,7 @@ def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Pat
 def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:
     """Remove the old files and move the new ones; may be called again to finish.
 
-    At any time the files that are there match spec.json.
+    At any time, the existing files match spec.json.
     """
     for name in old:
         if name not in new or (part / name).exists():
@@ -258,7 +258,7 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp]
     files : dict of str to stamp
         The files other than spec.json.
     cluster : Cluster
-        That of the spec.
+        The seal of the spec.
     """
     with locked(folder, shared=True):
         return _read(folder)

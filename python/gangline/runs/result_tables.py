@@ -131,9 +131,9 @@ class _Column(NamedTuple):
     ----------
     type : Arrow type
     least, most : float
-        Bounds of its values; with none, NaN is a value too.
+        Bounds of its values; without bounds, NaN is allowed too.
     words : tuple of str
-        The possible words of a column of words.
+        The allowed words of a text column.
     nulls : bool
         Whether it may be blank.
     """
@@ -202,7 +202,7 @@ def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str,
     Parameters
     ----------
     table : pyarrow.Table
-        As it was read.
+        The table as it was read.
     name : str
         "jobs", "timeline" or "segments".
     jobs, cluster : int, Cluster

@@ -75,7 +75,7 @@ def simulate(
     StalledError
         If jobs wait and nothing will ever start them.
     SolverError
-        If a program of a policy that solves programs has no optimum.
+        If a linear program of the policy has no optimum.
 
     Examples
     --------
@@ -117,13 +117,14 @@ def run(
     Returns
     -------
     Result
-        Its tables have the same bytes as those of every run of this spec with the same versions;
-        what `measured` holds differs.
+        The result. Its tables have the same bytes as those of every run of this spec with the same
+        versions; only `measured` differs.
 
     Raises
     ------
     TraceError
-        If the trace is gone or has changed since the spec was written, or `trace` is another.
+        If the trace is gone or has changed since the spec was written, or if `trace` is a different
+        one.
     ResultError
         If `spec` holds no spec.
     GanglineError, OSError

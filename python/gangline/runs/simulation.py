@@ -33,9 +33,9 @@ _TIME_MAX_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
 class Simulation:
     """A run that stops at each decision: look, plan, inject events, fork.
 
-    Without a policy every decision takes a plan, `apply`. With one, `decide` lets it decide, until
-    `apply` is called: from then on the run takes only plans, because the policy has not seen what
-    was done.
+    Without a policy, `apply` supplies the plan of every decision. With a policy, `decide` lets it
+    decide until `apply` is called. From then on the run accepts only plans, because the policy has
+    not seen these changes.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ class Simulation:
     params : mapping, optional
         Parameters of a policy given by name.
     round_s : float, optional
-        Without a policy: a decision is due at 0, round_s, 2 round_s, ... and at no other time.
-        By default at every arrival, completion, failure and repair, and when a timer fires.
+        Without a policy: a decision is due only at 0, round_s, 2 round_s, ... By default it is due
+        at every arrival, completion, failure and repair, and when a timer fires.
     mixes_types, forks : bool
         Without a policy: as the attributes of `gangline.Policy`.
     **options
@@ -137,8 +137,9 @@ class Simulation:
     def view(self) -> View:
         """The present state, as policies in Python see it.
 
-        It shows the present after each step; arrays that were read before stay as they were. Plans
-        can be made with it where a decision is due. With a policy it shows what that may know.
+        The view shows the present state after each step; arrays that were read earlier do not
+        change. When a decision is due, plans can be made with it. With a policy, it shows only what
+        the policy may know.
         """
         return self._view
 
@@ -186,7 +187,7 @@ class Simulation:
         Raises
         ------
         PlanError
-            If it breaks a rule; then nothing has happened, and the decision is still due.
+            If the plan breaks a rule; nothing changes then, and the decision is still due.
         """
         actions, is_steady = read_answer(plan)
         with self._world.naming_jobs():
@@ -202,9 +203,9 @@ class Simulation:
     ) -> None:
         """Add jobs that arrive, servers that fail and capacity that changes after now.
 
-        The run is then the one in which all this was known before, with the same bytes: it is
-        repeated up to now, which costs as much as the run so far. Jobs that have not arrived
-        may get other numbers.
+        The run is then the one in which all this was known from the start, with the same bytes. It
+        is repeated up to now, which costs as much as the run so far. Jobs that have not arrived can
+        get other numbers.
 
         Parameters
         ----------
@@ -222,7 +223,7 @@ class Simulation:
         TraceError, ClusterError
             If the jobs, or the cluster with the new rows, are wrong.
         PolicyError
-            If the policy would have decided otherwise before now had it known the jobs.
+            If the policy would have decided differently before now with knowledge of the jobs.
         """
         from gangline.cluster.description import Cluster
         from gangline.runs.spec import keys_of

@@ -176,7 +176,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def digest(self) -> str:
         """32 hexadecimal digits; equal exactly where trace, world, policy and versions are.
 
-        A file counts by its content: where it is does not change the digest.
+        Only the content of a file matters: its location does not change the digest.
         """
         data = {**self.to_dict(), "trace": self.trace.identity}
         return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
@@ -227,8 +227,8 @@ def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
     OSError
         If it is not there.
     ResultError
-        If it holds no JSON object, or its seal is broken. A spec of the user's needs no seal, but
-        that of a result folder does.
+        If the file does not contain a JSON object, or its seal is broken. The user's own spec needs
+        no seal, but that of a result folder does.
     """
     path = Path(path)
     file = path / SPEC if path.is_dir() else path

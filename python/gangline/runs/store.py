@@ -51,7 +51,7 @@ class Store:
     Parameters
     ----------
     folder : Path
-        Made if need be; results are in `runs/<digest>/`, as `gangline run --out` writes them.
+        Created if necessary; results are in `runs/<digest>/`, as `gangline run --out` writes them.
     save : str
         With "summary", results are saved without their tables. Else with all that they have.
     """
@@ -79,13 +79,13 @@ class Store:
     def has(self, digest: str) -> bool:
         """Return whether the result is there and whole, with tables if these are saved.
 
-        A damaged one is removed.
+        A damaged result is removed.
 
         Raises
         ------
         OSError
-            If it cannot be read now, as without rights or free file descriptors: that says nothing
-            about the result, which stays.
+            If the result cannot be read at present, for example without permission or free file
+            descriptors. This says nothing about the result, which stays.
         """
         folder = self.place(digest)
         try:

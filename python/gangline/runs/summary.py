@@ -64,9 +64,9 @@ class _Always(TypedDict):
 class RunSummary(_Always, total=False):
     """Averages, percentiles and totals of a run; seconds unless the name says otherwise.
 
-    NaN where there is nothing to average. Some keys exist only in some runs: a cost, for instance,
-    if GPU types have a price. Where a key is a variable, a type checker wants a mapping: `numbers:
-    Mapping[str, Any] = result.summary`.
+    A value is NaN if there is nothing to average. Some keys exist only in some runs, for example a
+    cost if GPU types have a price. If a key is a variable, a type checker requires a mapping:
+    `numbers: Mapping[str, Any] = result.summary`.
 
     Examples
     --------

@@ -74,11 +74,11 @@ class Alternative:
     arrival_s, wait_s, run_s, jct_s, finish_s : float
         As in the jobs table; NaN for a time that does not exist.
     others : int
-        Other jobs that finished here and in the run as it was.
+        Other jobs that finished both here and in the original run.
     others_jct_mean_s : float
         Their mean JCT here.
     others_before_s : float
-        Their mean JCT in the run as it was.
+        Their mean JCT in the original run.
     error : str
         Reason why there is no run; empty if there is one.
     """
@@ -107,9 +107,9 @@ class WhatIf:
     ----------
     job_id : str
     policy : str
-        Label of the policy of the run as it was.
+        Label of the policy of the original run.
     rows : list of Alternative
-        The run as it was, then one per change, in their order.
+        The original run, then one per change, in their order.
     notes : list of str
         Assumptions.
 
@@ -253,8 +253,8 @@ def what_if(
     *changes : mapping
         Each is one run, with the keys of `Change`: `policy`; `servers` to add, and `gpu`, their GPU
         type where there are several; `gpus` that the job asks for, with the same GPU-hours;
-        `later_s` by which it is submitted later. A mapping with several keys is one run in which
-        all of them hold.
+        `later_s` by which it is submitted later. A mapping with several keys is one run with all of
+        these changes.
     workers : int, optional
         Maximum number of concurrent runs; default: one per core, and one where the policy is an
         object.
@@ -265,7 +265,7 @@ def what_if(
     -------
     WhatIf
         Text, HTML and plain values: wait, run time, JCT and finish of the job, and the mean JCT
-        of the others, each next to the run as it was.
+        of the others, each next to that of the original run.
 
     Raises
     ------
@@ -274,7 +274,7 @@ def what_if(
     TraceError
         If the trace is gone or has changed since, and the result kept no jobs.
     OptionError, ClusterError, PolicyError
-        If a change is wrong. One whose run fails is a row that says so.
+        If a change is wrong. A change whose run fails becomes a row that says so.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Tests of schedulers: laws, drawn worlds, and the smallest world in which a policy fails.
 
-`check_result` looks at the tables of one run; `check_policy` runs a policy in many small worlds and
+`check_result` checks the tables of one run; `check_policy` runs a policy in many small worlds and
 checks each run. A broken law is a `LawBroken` that names it. `strategies` draws clusters, traces,
 worlds and plans for property tests of your own.
 

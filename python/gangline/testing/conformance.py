@@ -124,7 +124,7 @@ class Counterexample:
     world : World
         The world.
     error : Exception
-        The exception that it raises there.
+        The exception that the policy raises in this world.
     program : str
         A program of at most ten lines that repeats it.
     headline : str

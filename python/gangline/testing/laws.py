@@ -1,7 +1,7 @@
 """Laws that a policy may claim, beyond those that every run must keep.
 
-Each has a name, a sentence and a measure of one run; a run breaks the law if the measure is above
-the bound. `LAWS` lists them, `CLAIMS` says which of our policies claim which.
+Each law has a name, a sentence and a measure of one run. A run breaks the law if the measure
+exceeds the bound. `LAWS` lists them, `CLAIMS` says which of our policies claim which.
 
 Examples
 --------
@@ -57,11 +57,11 @@ class Law:
     sentence : str
         Its demand; `{bound}` is replaced by the bound.
     measure : callable
-        From `Evidence` of one run to an amount and words.
+        Function from the `Evidence` of one run to an amount and a text.
     bound : float
         The amount that is allowed.
     needs_plain : bool
-        Whether it is checked in plain worlds alone: one GPU type, every job at rate 1 wherever it
+        Whether it is checked only in plain worlds: one GPU type, every job at rate 1 wherever it
         runs, no overhead, no outage.
 
     Examples
@@ -89,7 +89,7 @@ class Law:
         Raises
         ------
         OptionError
-            If the law has none, or the bound is not a number >= 0.
+            If the law has no bound, or the new bound is not a number >= 0.
         """
         if "{bound}" not in self.sentence:
             raise OptionError(f"the law `{self.name}` has no bound", field="bound", value=bound)
@@ -433,7 +433,7 @@ def laws_of(claimed: Iterable[str | Law]) -> list[Law]:
     Raises
     ------
     OptionError
-        If there is no such law; it names the nearest.
+        If there is no such law; the message suggests the closest name.
     """
     from gangline._support.formatting import did_you_mean
 

@@ -1,7 +1,7 @@
 """A state machine of hypothesis that drives any policy step by step while servers fail.
 
-Rules ask the policy for one decision, or let a server fail and come back. After each step the state
-of the engine is checked, and at the end all jobs must finish.
+A rule asks the policy for one decision, or lets a server fail and recover. After each step the
+state of the engine is checked, and at the end all jobs must finish.
 
 Examples
 --------

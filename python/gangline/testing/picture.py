@@ -124,7 +124,7 @@ def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) 
     result : Result or None
         The run, with its segments; None if there was none.
     for_ever : sequence of str
-        Jobs that wait when the run ends, and would go on waiting.
+        Jobs that wait when the run ends, and would wait forever.
     """
     segments = [] if result is None else result.segments.to_pylist()
     jobs: list[dict[str, Any]] = world.jobs

@@ -1,8 +1,8 @@
 """The pytest plug-in: `@pytest.mark.gangline_worlds(200)` and the fixture `world`.
 
-A marked test is run in that many drawn worlds. If it fails, it is reported once, for the smallest
-world that fails, with a program that makes the world and a Gantt chart of what it simulated there.
-Nothing slow to import is loaded until a marked test runs.
+A marked test runs in the given number of drawn worlds. A failure is reported once, for the smallest
+failing world, with a program that creates the world and a Gantt chart of the simulation. Slow
+imports are delayed until a marked test runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The laws that every run must keep, for our policies and yours.
 
-`check_result` looks at the tables of one run. The laws are the rules of `gangline.audit`, checked
+`check_result` checks the tables of one run. The laws are the rules of `gangline.audit`, checked
 to the nanosecond.
 """
 
@@ -80,8 +80,8 @@ def broken_laws(
         Checked as well if given.
     outcome : str, optional
         The outcome of the run, as in `Result.spec["outcome"]`: "finished", or "limit" for a run
-        that was stopped. Without it the tables tell whether an unfinished job may have been left by
-        a stop.
+        that was stopped. Without it, the tables decide whether a stop may have left a job
+        unfinished.
     options : mapping, optional
         Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them the
         work of jobs that were stopped is only known within bounds.

@@ -45,7 +45,7 @@ def smallest(
     Parameters
     ----------
     fails : callable
-        From a world to what is wrong there, or None.
+        Function from a world to a description of the failure there, or None.
     count : int
         Number of worlds to draw.
     seed : int
@@ -99,8 +99,8 @@ def _without_parts(
 ) -> tuple[World, Exception]:
     """Leave out of a failing world all that can be left out, one part after the other.
 
-    Hypothesis makes values small; this removes what does not matter, such as tables, columns and
-    servers, and names the jobs that are left a, b, c.
+    Hypothesis makes values small. This function removes irrelevant parts such as tables, columns
+    and servers, and renames the remaining jobs to a, b, c.
     """
     is_smaller = True
     while is_smaller:

@@ -1,8 +1,8 @@
 """Hypothesis strategies: small and awkward clusters, traces, worlds and plans.
 
-A failing example shrinks to something that a person can read: few jobs, named a, b, c, round
-numbers, and only the features that matter. Every outage ends, so that no gang waits for a server
-that never comes back. They need the extra `testing`.
+A failing example shrinks to a readable world: few jobs, named a, b, c, round numbers, and only the
+features that matter. Every outage ends, so that no gang waits for a server that never recovers. The
+strategies need the extra `testing`.
 
 Examples
 --------
@@ -141,8 +141,8 @@ def _jobs(
 ) -> list[dict[str, Any]]:
     """Draw up to twelve rows of a trace, which arrive in one of several patterns.
 
-    A row draws as much in each pattern, so that a failing example can change its pattern as it
-    shrinks.
+    A row makes the same number of draws in each pattern, so that a failing example can change its
+    pattern while it shrinks.
     """
     gaps = draw(st.sampled_from([*_GAPS.values()]))
     same_length, same_gang = draw(st.booleans()), draw(st.booleans())
@@ -285,7 +285,7 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = False, random_failures: bool 
     Returns
     -------
     strategy of World
-        Small ones, most with a handful of the features.
+        Small worlds, most with a handful of the features.
     """
     names = [*_OF_CLUSTERS, *_OF_JOBS, *_OF_RUNS, *_OF_PLACES, "seed"]
     names += ["checkpoint_interval_s"] if checkpoints else []
@@ -455,7 +455,7 @@ def sharing_worlds(draw: st.DrawFn) -> World:
     Returns
     -------
     strategy of World
-        With slowdown factors around those where sharing stops to pay; no shared up-links.
+        Worlds with slowdown factors near those at which sharing stops paying; no shared up-links.
     """
     features = draw(_some([*_OF_RUNS, "levels", "seed"]))
     types: list[dict[str, Any]] = [{"name": "A", "memory_gb": 16, "speed": 1.0}]

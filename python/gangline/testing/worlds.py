@@ -39,7 +39,7 @@ class SimulateKeywords(RunOptions, total=False):
 class World:
     """A cluster, jobs and run options, as data that can be printed.
 
-    It unpacks into (`cluster`, `trace`, `options`).
+    A world unpacks into (`cluster`, `trace`, `options`).
 
     Attributes
     ----------
@@ -141,9 +141,9 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
     """Return worlds that are small and awkward, where every gang fits on one server.
 
-    Ties, mixed servers, overheads, failures and checkpoints, each with and without the other;
-    up-links that gangs contend for; jobs of many models with batches, memory and deadlines, which
-    slow each other down by pairs; jobs that are elastic.
+    The worlds cover ties, mixed servers, overheads, and failures and checkpoints with and without
+    each other. They also cover contended up-links, elastic jobs, and jobs of many models with
+    batches, memory and deadlines, which slow each other down in pairs.
 
     Examples
     --------

@@ -67,7 +67,7 @@ def detect(source: Source) -> str:
     Raises
     ------
     TraceError
-        If no format matches, or two match equally well; it says how near each is.
+        If no format matches, or two match equally well; the message says how well each one matches.
     """
     if source.is_folder or is_pai_table(source):
         return "pai"

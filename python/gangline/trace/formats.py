@@ -22,17 +22,17 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     name : str
-        As `--format` takes it.
+        Name for `--format`.
     recognised : str
-        The appearance of a file of the format, for people.
+        Description of how a file of the format looks.
     notes : str
-        The treatment of its columns, and its traps, for people.
+        Description of how its columns are read, and of its pitfalls.
     kind : str
         The kind of file: text with a header line, or one that its first bytes identify.
     columns : frozenset
         Header names, in lower case, that a file with a header line must have.
     has_local_times : bool
-        Whether the option `zone` says where its times are of.
+        Whether the option `zone` applies to its times.
     options : tuple of str
         Options that only this format understands.
     reader, writer : str
@@ -307,7 +307,7 @@ def find(name: str) -> Format:
     Raises
     ------
     TraceError
-        If there is none; it lists the known.
+        If there is no such format; the message lists the known ones.
     """
     for item in FORMATS:
         if item.name == name:

@@ -54,12 +54,13 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     Returns
     -------
     Trace
-        Sorted by arrival; what was dropped is counted in its `notes`.
+        The trace, sorted by arrival; its `notes` count dropped rows.
 
     Raises
     ------
     TraceError
-        If the file is of no known format, or has bad rows (file, line, column, value, expected).
+        If the format of the file is unknown, or it has bad rows (file, line, column, value,
+        expected).
     OSError
         If the file cannot be opened.
 
@@ -85,7 +86,7 @@ def read_raw(
     Trace
         As from `read_trace`.
     float
-        What was taken from all times, so that the clock starts at the first job.
+        The amount subtracted from all times, so that the clock starts at the first job.
     """
     if adapt is not None and hasattr(path, "__arrow_c_stream__"):
         raw, chosen = raw_of_arrow(path, options)
@@ -133,7 +134,7 @@ def refer(
 ) -> TraceReference:
     """Return the reference of the trace that `read_trace` would return, without its jobs.
 
-    A file is hashed, not parsed. Raises what `read_trace` raises for wrong options.
+    A file is hashed, not parsed. Wrong options raise the same errors as in `read_trace`.
     """
     if str(path).startswith(SYNTH):
         from gangline.trace.synth.generators import refer as refer_drawn
@@ -181,7 +182,7 @@ def redrawn(reference: TraceReference, seed: int) -> TraceReference:
     Raises
     ------
     TraceError
-        If no generator drew it, or one with a table in memory.
+        If no generator drew the trace, or if the generator used a table in memory.
     """
     from gangline.trace.synth.generators import with_seed
 
@@ -245,7 +246,7 @@ def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
 def _found(source: Source, options: Mapping[str, Any], *, is_queue: bool = False) -> str:
     """Return the format of a file; where columns are mapped, it is that of any table.
 
-    A queue with the native names needs no run times: they are not known yet.
+    A queue with the native names needs no run times, because they are not known yet.
     """
     if options.get("columns") is not None:
         return TABLE

@@ -1,7 +1,7 @@
 """A queue at a moment: which jobs run, which wait, and which have run.
 
-Readers of exports leave out jobs that wait or still run, as their run times are not known.
-Here they stay, and their run time counts as unknown.
+Readers of exports leave out waiting and running jobs, because their run times are not known. This
+module keeps them with an unknown run time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes traces.
 
-A file appears whole or not at all; values that a format cannot hold are counted.
+A file appears complete or not at all. Values that a format cannot hold are counted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write_trace(
 ) -> tuple[Loss, ...]:
     """Write a trace in one of the formats of `gangline trace formats`.
 
-    The bytes depend on the trace and the options alone. Formats of whole seconds round halves up,
+    The bytes depend only on the trace and the options. Formats of whole seconds round halves up,
     and a duration never becomes 0.
 
     Parameters

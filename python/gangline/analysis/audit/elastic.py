@@ -52,7 +52,8 @@ def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floa
     apart : bool array
         Whether they are on several servers.
     samples : float array
-        Samples per GPU and pass, beside those of the whole batch of the trace; NaN = unknown.
+        Samples per GPU and pass in addition to those of the whole batch of the trace; NaN =
+        unknown.
     """
     shape = np.stack([gpus, apart, np.nan_to_num(samples)], axis=1)
     known, inverse = np.unique(shape, axis=0, return_inverse=True)
@@ -78,9 +79,9 @@ def _samples(each: ElasticClass, gpus: float) -> float:
 def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> Floats:
     """Return the most for each number of samples per GPU and pass.
 
-    With A passes a step takes q + (A - 1) p and is worth g = (var + sqr) / (var / S + sqr) steps of
-    the initial batch, S = A u. g over the time of a step is largest at A = sqrt(var (q - p) /
-    (sqr u p)), and falls on both sides.
+    With A passes, a step takes q + (A - 1) p seconds and is worth g = (var + sqr) / (var / S + sqr)
+    steps of the initial batch, S = A u. g over the time of a step is largest at A = sqrt(var (q -
+    p) / (sqr u p)), and falls on both sides.
     """
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = each.fit
     more = max(gpus - 2.0, 0.0)

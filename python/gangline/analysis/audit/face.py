@@ -27,21 +27,21 @@ class Audit:
     Attributes
     ----------
     ok : bool
-        Whether no rule is broken, and every required rule was looked at.
+        Whether no rule is broken and every required rule was checked.
     counts : dict of str to int
-        Broken rule to how often.
+        Number of violations of each broken rule.
     findings : pyarrow.Table
         The first findings of each rule: rule, table, job_id, time_s, server, found, allowed, what.
     checked : tuple of str
-        Rules that were looked at.
+        Rules that were checked.
     skipped : dict of str to str
-        Rules that were not, each with what is missing.
+        Rules that were not checked, each with the missing columns.
     unmet : dict of str to str
-        Those of them that were required.
+        Required rules that were not checked.
     idle : dict or None
         GPUs that were free while enough of them were free together for a waiting gang:
-        `gpu_seconds`, and as `fraction` of all there were; and the longest that a gang waited while
-        that was so for each waiting gang: `longest_s`, `job_id`, `time_s`.
+        `gpu_seconds`, and as a `fraction` of all GPU time. Also the longest wait of a gang while
+        this held for every waiting gang: `longest_s`, `job_id`, `time_s`.
     notes : tuple of str
         Assumptions about the tables, and likely meanings of findings.
     rows : dict of str to int
@@ -154,13 +154,13 @@ def audit(
         Longest that a gang may wait while enough GPUs are free together for each waiting gang;
         infinity: for any time.
     tolerance_s : float
-        Seconds by which times may be off: instants nearer than this count as one. Sums may be off
-        by as much for each of their terms, and by 1e-9 of their size.
+        Tolerance of times in seconds: instants closer than this count as one. Sums may be off by
+        this amount for each of their terms, and by 1e-9 of their size.
     first : int
         Number of findings that are kept of each rule; all are counted.
     require : sequence of str
-        Rules without which the audit is not `ok`: those that the tables lack the columns for are
-        in `unmet`.
+        Rules that must be checked for the audit to be `ok`. `unmet` lists those for which the
+        tables lack the columns.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def audit(
     Raises
     ------
     TraceError
-        If a table cannot be read or lacks the columns that tell what it is.
+        If a table cannot be read or lacks the columns that identify its kind.
     ResultError
         If a folder is not the result of one run; it names those inside.
     ClusterError
@@ -179,7 +179,7 @@ def audit(
 
     Notes
     -----
-    Vectorised: time goes with sorting, about a second per million segments.
+    The audit is vectorised. Sorting dominates its time, about a second per million segments.
 
     Examples
     --------

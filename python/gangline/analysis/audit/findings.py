@@ -100,7 +100,7 @@ class Findings:
     notes : list of str
         Assumptions, and likely meanings of findings.
     excess : float
-        The largest ratio of the GPUs that were held to those that might have been.
+        The largest ratio of the GPUs held to the GPUs that could be held.
     idle : dict, optional
         GPU time that was free while enough GPUs were free together for a waiting gang.
     """
@@ -181,7 +181,7 @@ class Findings:
         job : int array, optional
             Job index of each row, -1 = none.
         time, server, found, allowed : arrays, optional
-            The row, and the amount; one number holds for all rows.
+            The found and the allowed amount of each row; a single number applies to all rows.
         """
         self._checked.add(rule)
         rows = np.flatnonzero(bad)

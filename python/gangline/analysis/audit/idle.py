@@ -1,11 +1,12 @@
 """Gangs that wait while enough GPUs are free together for them.
 
-That is the state `together` of `runs/explain/reasons.py`, taken strictly, since nothing is known of
-the scheduler. A gang fits where one server has as many GPUs free; a gang wider than every server,
-where the wholly free servers of one rack and type have; one wider than that, where those of one
-type have. So a strict placement rule is no reason to let it wait. Where the table does not tell
-servers, a gang fits only if it does so however the busy GPUs are spread. A copy of a job always
-needs one server. GPUs of failed servers are busy, and a GPU counts as busy as often as it is held.
+This is the state `together` of `runs/explain/reasons.py`, taken strictly, since nothing is known
+about the scheduler. A gang fits if one server has enough free GPUs. A gang wider than every server
+fits if the wholly free servers of one rack and type have enough, and a still wider gang if those of
+one type have enough. So a strict placement rule is no reason to let it wait. If the table does not
+name servers, a gang must fit for every possible distribution of the busy GPUs. A copy of a job
+always needs one server. GPUs of failed servers are busy, and a GPU counts as busy as often as it is
+held.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Time:
 def waits_between(world: World, job: Ints, start: Floats, end: Floats, last: float) -> Waits:
     """Return when jobs waited, from what they held; rows without a job are left out.
 
-    A job that the jobs table calls running or waiting waits to the `last` instant once it holds
-    nothing; what others do after their last row is not known.
+    A job that the jobs table calls running or waiting waits until the `last` instant once it holds
+    nothing. The state of other jobs after their last row is unknown.
     """
     kept = np.flatnonzero(job >= 0)
     owner = np.concatenate([job[kept], job[kept]])

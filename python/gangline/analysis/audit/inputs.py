@@ -147,7 +147,7 @@ def where(given: ClusterLike | None, result: Result | None) -> ClusterLike:
     Raises
     ------
     ClusterError
-        If neither is there.
+        If neither of them exists.
     """
     if given is not None:
         return given
@@ -330,7 +330,7 @@ class _Source:
     theirs : dict of str to str
         Name in the file of each column.
     text : TextFile, optional
-        The file, if it is delimited text, which has lines.
+        The file, if it is delimited text and so has lines.
     """
 
     path: str
@@ -350,7 +350,7 @@ class _Source:
 def _rename(table: pa.Table, mapping: Mapping[str, str], path: str) -> pa.Table:
     """Return the table with native names; a mapped column is known by its native name alone.
 
-    A native name that is mapped to nothing hides the column of that name.
+    A native name that is mapped to an empty name hides the column of that name.
     """
     names = list(table.column_names)
     mine = {native: theirs for native, theirs in mapping.items() if not theirs or theirs in names}

@@ -298,7 +298,8 @@ def _why_not(rows: _Rows, least: Floats) -> str:
 def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
     """Jobs that began after an instant and ended before another fit into the GPUs between.
 
-    Looked at from the first start to each finish, and from each start to the last finish.
+    Two kinds of intervals are checked: from the first start to each finish, and from each start to
+    the last finish.
     """
     begin = np.where(np.isnan(rows.start) | rows.is_assumed, rows.arrival, rows.start)
     used = rows.least * least

@@ -34,7 +34,8 @@ SLOTS = 64
 class Stretches(NamedTuple):
     """The activity of each part of a job between two changes: rows on several servers are merged.
 
-    In order of job, part, start. Rows without usable times or a known job are left out.
+    The rows are ordered by job, part and start. Rows without usable times or a known job are left
+    out.
     """
 
     job: Ints
@@ -239,8 +240,8 @@ class Rows(TableRows):
     def pace(self) -> tuple[Bools, Floats]:
         """Return which stretches belong to elastic jobs, and the largest iteration rate of each.
 
-        At the best number of passes, in the phase of the gradient noise that suits the job best, at
-        the speed of its slowest GPU.
+        It assumes the best number of passes, the most favourable phase of the gradient noise, and
+        the speed of the slowest GPU.
         """
         held, jobs = self.stretches, self.world.elastic
         if jobs is None:

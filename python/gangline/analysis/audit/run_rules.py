@@ -56,7 +56,7 @@ def _lost_jobs(world: World, run: Run, findings: Findings) -> None:
 def _left_by_a_stop(world: World, run: Run) -> Bools:
     """Return the rows of jobs that may be unfinished because the run was stopped.
 
-    Without the outcome the tables tell: a stop cuts segments short, and leaves jobs that had not
+    Without the outcome, the tables show it: a stop cuts segments short and leaves jobs that had not
     arrived by the last event.
     """
     assert world.listed is not None, "asked for only with jobs"

@@ -1,7 +1,7 @@
 """Rules on jobs that share GPUs: memory, which jobs are co-runners, and what that costs.
 
-Cost: time goes with the pairs of rows that overlap on a GPU, and with the square of the changes
-during one stretch.
+The cost is linear in the pairs of rows that overlap on a GPU, and quadratic in the changes during
+one stretch.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ def _given_rate(rows: Rows) -> Floats:
 def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Findings) -> None:
     """Check that no gang is faster than its GPUs, its sub-batch and its co-runners allow.
 
-    Where distance costs nothing, none of a whole run is slower either, except one that is paused.
+    If distance costs nothing, no job of a whole run is slower either, except a paused one.
     """
     if world.base is None or world.work is None or not rows.table.has("rate"):
         missing = "how fast jobs are: a trace" if world.base is None else "the column rate"

@@ -43,12 +43,13 @@ class Sweep:
     Parameters
     ----------
     start, end : float64 arrays
-        Finite; each interval is cut short by the tolerance, so that two that meet within it do not
-        overlap. Those that are no longer than it vanish.
+        Finite ends of the intervals. Each interval is shortened by the tolerance, so that two
+        intervals that meet within the tolerance do not overlap. Intervals that are not longer than
+        the tolerance vanish.
     tolerance_s : float
         See there.
     group : int64 array, optional
-        Sort by this first; the sweep then goes through group after group.
+        Group of each interval. The sweep processes one group after another.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Sweep:
     def differ(self, value: Ints) -> Bools:
         """Return whether the rows that are held after each event have different values.
 
-        Small non-negative values: equal ones are those whose spread is 0.
+        Small non-negative values, which are equal if their spread is 0.
         """
         count, total, squares = (self.held(amount) for amount in (value * 0 + 1, value, value**2))
         return np.asarray(count * squares != total**2)

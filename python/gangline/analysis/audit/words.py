@@ -33,7 +33,7 @@ class Fates:
     finished : bool array
         The word is one for finished.
     is_open : bool array
-        The word says that the job goes on: it runs or waits.
+        The word says that the job still runs or waits.
     strange : bool array
         The word is unknown, or there is none.
     words : dict of str to int

@@ -40,10 +40,10 @@ class _Stints(NamedTuple):
 def check(world: World, rows: Rows, findings: Findings) -> None:
     """Check that finished jobs did their work, and no job did more.
 
-    The work that a failure or a checkpoint interval undid is read off the segments. They do not
-    tell how long a start took without progress: that is the run's overhead where it explains the
-    job's `overhead_s`. Else, as with costs by kind of job, all ways to spread that time over the
-    job's segments are allowed.
+    The work that a failure or a checkpoint interval undid follows from the segments. The segments
+    do not say how long a start took without progress. That time is the run's overhead if this
+    explains the `overhead_s` of the job. Otherwise, for example with costs by kind of job, every
+    distribution of that time over the job's segments is allowed.
     """
     if world.work is None:
         findings.skip("short-run", "how much work there is: a trace")
@@ -83,8 +83,8 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
 def _lost(world: World, rows: Rows, bounds: _Bounds, finished: Bools, slack: Floats) -> None:
     """Check that what a job held without its overhead and its lost time did its work.
 
-    Each second of that did something between its smallest and its largest rate. Of a job that was
-    paused the segments do not tell how long.
+    The rate in each lost second lies between the smallest and the largest rate of the job. For a
+    job that was paused, the segments do not say for how long.
     """
     assert world.work is not None, "the caller asked"
     held, rate = rows.stretches, bounds.rate
@@ -152,7 +152,7 @@ class _Bounds:
     def _overheads(self) -> Floats:
         """Seconds without progress at the start of each stint; NaN where nothing tells.
 
-        Nor does anything tell what a stop cost where the options of the run are not known.
+        If the options of the run are unknown, the cost of a stop is unknown too.
         """
         stints, given = self._stints, self._given
         # The first to start pays for the first start; which of several that start together is open.
@@ -208,8 +208,8 @@ class _Bounds:
     def _unexplained_stints(self) -> Floats:
         """Number of stretches of each stint that go on for a possible checkpoint or pause.
 
-        A new co-runner or another share of an up-link is no such reason. Of a job in parts the
-        tables do not tell.
+        A new co-runner or another share of an up-link is no such reason. For a job in parts, the
+        tables do not say.
         """
         at, rate = self._stints.of_stretch, self.rate
         goes_on = np.diff(at, prepend=-1) == 0

@@ -50,7 +50,7 @@ class Run:
     options : mapping, optional
         Run options: overheads and checkpoints.
     claims_work_conserving : bool
-        Whether the policy claims that no job waits while enough GPUs that it may use are free.
+        Whether the policy claims that no job waits while enough GPUs that the job may use are free.
     """
 
     timeline: pa.Table | None = None
@@ -74,8 +74,8 @@ class Run:
 class World:
     """Everything that is known, by job index and by segment row.
 
-    A job index counts the jobs of the trace, else those of the jobs table, else those of the
-    segments; -1 is a job that is not among them. Unknown numbers are NaN, unknown counts -1.
+    Job indices refer to the jobs of the trace, or else of the jobs table, or else of the segments;
+    -1 is a job that is not among them. Unknown numbers are NaN, and unknown counts are -1.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class World:
     def elastic(self) -> ElasticJobs | None:
         """Jobs that may change their size; None if there are none, or without a trace.
 
-        In parts of another size than their gang, jobs are not elastic.
+        Jobs whose parts have another size than their gang are not elastic.
         """
         if self.trace is None or self.forks:
             return None
@@ -272,7 +272,7 @@ class World:
     def done_rows(self, listed: Columns) -> Bools:
         """Return the rows of jobs that are done; without a status, all.
 
-        For an unknown word the finish decides.
+        If the status word is unknown, the finish time decides.
         """
         if self.status is None:
             return np.ones(len(listed), dtype=np.bool_)

@@ -59,7 +59,7 @@ def intervals(
     Parameters
     ----------
     title : str
-        For those who hear the page.
+        Description for screen readers.
     bars : sequence of Bar
         From top to bottom.
     series : sequence of str

@@ -1,8 +1,9 @@
 """Charts as inline SVG. They can be read as they are; the page's script adds zoom and values.
 
 Text and axes take the colour of the page around them, so that the pictures suit light and dark
-paper. Lines are paths in whole units of a grid (x) and of their values (y), which a transform puts
-into place: the script reads exact values from them, and zooms by changing the transform.
+backgrounds. Lines are paths in whole units of a grid (x) and of their values (y), and a transform
+scales them to the picture. So the script can read exact values from them, and it zooms by changing
+the transform.
 """
 
 from __future__ import annotations
@@ -200,8 +201,7 @@ def _dots(chart: Chart, line: Line, axes: tuple[_Axis, _Axis], scale: tuple[floa
 def _labels(chart: Chart, y: _Axis) -> list[tuple[int, float, str]]:
     """Return number, height and name of the lines, next to their ends and apart from each other.
 
-    Lines that are one and the same share a height; where all end at the same value the higher line
-    comes first.
+    Identical lines share a height. If all end at the same value, the higher line comes first.
     """
     if len(chart.lines) < 2:
         return []

@@ -1,6 +1,7 @@
 """The answer in words: which policy to take, by how much it is better, and at what price.
 
-Each sentence states figures of the tables and holds for any runs; what does not apply is left out.
+Each sentence states figures of the tables and is true for any runs. Sentences that do not apply are
+left out.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ _TRACE_FLAGS = (
 def repeat(runs: Sequence[Digest]) -> str | None:
     """Return the command that repeats the runs, None if the command line cannot say it.
 
-    Policies written in Python, options that only the library has, and tables in memory are beyond
-    the command line.
+    The command line cannot express policies written in Python, options that only the library has,
+    and tables in memory.
     """
     from gangline.policies.registry import registry
 
@@ -99,8 +99,8 @@ def typed(arguments: Sequence[str]) -> str:
 def without_folders(value: Any, key: str = "") -> Any:
     """Return a value of a spec in which paths of the machine are names of files.
 
-    Relative paths that stay below the working folder are kept: they are the same for all who repeat
-    the run in a checkout. Names and labels of policies are no paths.
+    Relative paths inside the working folder are kept, because they are the same for everyone who
+    repeats the run in a checkout. Names and labels of policies are not paths.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def cluster_argument(cluster: Mapping[str, Any]) -> str:
 def json_object(text: str) -> dict[str, Any] | None:
     """Return the object in a text of a trace's metadata, None if it holds something else.
 
-    The metadata of a native file are what its writer put there.
+    The metadata of a native file are under the control of its writer, so they can contain anything.
     """
     try:
         value = json.loads(text)

@@ -68,7 +68,7 @@ def draw(
     form : callable
         Formats a value.
     top : float
-        Value at the upper edge; what lies above is cut off.
+        Value at the upper edge; larger values are cut off.
     level : float, optional
         A horizontal line.
     steps : sequence of float

@@ -1,6 +1,6 @@
 """The data that a page needs of one run: a few thousand numbers for any number of jobs.
 
-Tables of a run may be dropped as soon as its digest is made, so a report of many runs costs the
+The tables of a run can be dropped once its digest is made, so a report of many runs needs the
 memory of one.
 """
 
@@ -72,7 +72,7 @@ class Steps:
     Attributes
     ----------
     time_s, mean, low, high : float arrays of one length
-        `low` and `high` equal `mean` where nothing was folded.
+        `low` and `high` equal `mean` where no points were merged.
     """
 
     time_s: Floats
@@ -136,7 +136,7 @@ class ModelTime:
 class Digest:
     """One run in small: its recipe, its summary, its curves.
 
-    If the run counts the arrivals in a window, numbers of jobs cover these jobs alone; lines over
+    If the run counts the arrivals in a window, numbers of jobs cover only these jobs. Lines over
     time, GPU time and `jct_s` cover the whole run.
 
     Attributes
@@ -156,11 +156,11 @@ class Digest:
         Share of the finished jobs whose finish-time fairness is above 1 by more than rounding
         (1e-9); nan if none finished.
     idle_while_waiting : float
-        Share of all GPU time that was idle while a job waited; nan if the run kept no timeline, or
-        too coarse a one.
+        Share of all GPU time that was idle while a job waited; nan if the run kept no timeline or
+        one that is too coarse.
     behind_head : float
         Share of the waiting time for a first start that is head-of-line blocking, as
-        `waiting.blocked_share` defines it; nan if no job waited or the tables do not say.
+        `waiting.blocked_share` defines it; nan if no job waited or the tables do not show it.
     busy_until_s : float
         Last arrival, or end of the last waiting, whichever is later; since the first arrival.
     jain : float
@@ -171,14 +171,14 @@ class Digest:
         By model, most GPU time first, finished or not; empty if the run kept no segments or the
         trace names no models.
     shapes : Shapes, optional
-        Gangs over several GPU types, jobs with copies, other gangs than the trace asks for; None if
-        the run kept no segments, or there is none of these.
+        Gangs over several GPU types, jobs with copies, and gangs that differ from the trace. None
+        if the run kept no segments or had none of these.
     pairs : list of PairTime
         Pairs of models that shared GPUs, most GPU time first; empty if the run shares no GPUs, kept
         no segments, or the trace names no models.
     reasons : dict of str to float
-        Mean waiting of a job by `waiting.REASONS` (waited_too_few_s, ...), and what `stories.stops`
-        tells of stopped jobs; empty if the run kept no segments.
+        Mean waiting of a job by `waiting.REASONS` (waited_too_few_s, ...), and the figures of
+        `stories.stops` about stopped jobs; empty if the run kept no segments.
     stories : list of Story
         The most delayed jobs.
     jct_s : float32 array
@@ -375,7 +375,7 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
         Equal parts of the span; each keeps its time-weighted mean, its least and its greatest
         value, so no peak is lost however short it was.
     most : int
-        Up to this number of points nothing is folded.
+        Up to this number of points, none are merged.
 
     Examples
     --------

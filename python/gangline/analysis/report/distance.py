@@ -1,6 +1,6 @@
 """The cost of distance: locality factors as a heat map, losses by model and tier as bars.
 
-Both are still pictures on every page, with their numbers in a table or in the cells.
+Both are static pictures on every page, with their numbers in a table or in the cells.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Heat:
     Attributes
     ----------
     gpu_type : str
-        Name of the type; empty if the cluster has one only.
+        Name of the type; empty if the cluster has only one type.
     sizes : tuple of int
         Gang sizes, one per column.
     rows : list of (str, str, tuple of float or None)
-        Model, tier, and per size the share of its speed; None where such a gang has no room.
+        Model, tier, and the share of its speed for each size; None where no such gang fits.
     """
 
     gpu_type: str

@@ -55,8 +55,8 @@ class Excerpt:
 def excerpt(result: Result, rows: Segments) -> Excerpt | None:
     """Return a part of a run around the moment when most work is at hand.
 
-    That moment is one of the trace, not of the policy: work comes with arrivals and would be done
-    by all GPUs. None if the cluster has more than 64 GPUs, or there is nothing to draw.
+    The moment depends on the trace, not on the policy: work comes with arrivals, and all GPUs would
+    process it. None if the cluster has more than 64 GPUs, or there is nothing to draw.
 
     Parameters
     ----------

@@ -63,8 +63,8 @@ def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
 def pooled(runs: Sequence[Digest]) -> list[Digest]:
     """Return one run per policy, whose distributions and groups of jobs are those of all its seeds.
 
-    Everything else comes from the run of the first seed. A job of a trace counts once, however many
-    seeds ran it.
+    Everything else comes from the run of the first seed. A job of a trace counts once, no matter
+    how many seeds ran it.
     """
     by_label: dict[str, list[Digest]] = {}
     for run in runs:
@@ -119,7 +119,7 @@ def _joined(names: Sequence[str]) -> str:
 def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
     """Return one row per run: policy, seeds, its summary and what the digest adds.
 
-    The seed of the trace is a key only if the runs are of several draws of it.
+    The seed of the trace is a key only if the runs use several draws of the trace.
     """
     is_drawn = bool(trace_seeds(runs))
     return [
@@ -141,7 +141,8 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one row per policy: averages over the seeds, but shares of what there was in all.
 
     A mean of `behind_head` over seeds would count a run in which jobs hardly waited like any other,
-    and contradict the mean waiting beside it; so would a mean of those who took GPUs.
+    and would contradict the mean waiting next to it. The same holds for a mean of the shares of
+    jobs that took GPUs.
     """
     found: list[dict[str, Any]] = [{**mean} for mean in comparison.means(rows)]
     for mean in found:

@@ -1,6 +1,6 @@
 """The Gantt chart of a run: slices, lanes and overheads, from the segments table alone.
 
-Knows nothing of a file format; `perfetto.py` writes what is worked out here.
+This module knows no file format; `perfetto.py` writes its results.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Gantt:
     part : int array, shape (segments,)
         Part of the job: 0, unless it ran on several servers at once as copies of its gang.
     unplaced_jobs : int
-        Jobs with an overhead of which the table does not tell when it was.
+        Jobs with an overhead whose time the table does not show.
     """
 
     server: Ints
@@ -77,7 +77,7 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
     result : Result
         A run that kept its segments.
     from_s, to_s : float, optional
-        Keep what happened in [from_s, to_s), seconds on the clock of the tables.
+        Keep only the interval [from_s, to_s), seconds on the clock of the tables.
 
     Raises
     ------
@@ -174,11 +174,12 @@ def _overheads(
 ) -> tuple[Floats, int]:
     """Return for each row until when it made no progress, and how many jobs could not be placed.
 
-    A job pays when it starts and after each stop or move: the first time one price, later another,
-    which each further part of the job pays as well. `owners` are the job and part of each row.
-    Prices come from the options of the run; where these leave them to the policy they are worked
-    out of the job's total. Copies of a job that are brought together pause as well, those that stay
-    included. A job whose total does not follow is left without, and counted.
+    A job has an overhead when it starts and after each stop or move. The first start has one cost,
+    and later starts and each further part of the job have another. `owners` are the job and part of
+    each row. The costs come from the options of the run. If the options leave them to the policy,
+    they are computed from the total of the job. When copies of a job are consolidated, all of them
+    pause, including those that do not move. A job whose total does not match gets no overheads, and
+    is counted.
     """
     total = result.jobs["overhead_s"].to_numpy()
     until = start.copy()
@@ -223,9 +224,9 @@ def _pauses(
 ) -> Floats | None:
     """Return the pause at the start of each row of a job with copies; None if it does not follow.
 
-    All copies of a round pause as long as the slowest: for a start if one is new, and for a
+    All copies of a round pause as long as the slowest one: for a start if one is new, and for a
     consolidation if there are several. The time of a consolidation depends on the size of the
-    parameters, which is in no table. It is worked out from the total of the job.
+    parameters, which no table contains, so it is computed from the total of the job.
     """
     params: Mapping[str, Any] = result.spec["policy"].get("params", {})
     if "c0_s" not in params:

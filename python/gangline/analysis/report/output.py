@@ -82,7 +82,7 @@ def check_target(path: Path, kind: str = REPORT) -> None:
     Raises
     ------
     ResultError
-        If the path is a folder, or a file of another kind or not of gangline.
+        If the path is a folder, a file of another kind, or a file that gangline did not write.
     OSError
         If nothing can be written there.
 

@@ -35,8 +35,8 @@ class PairTime:
     gpu_h : float
         GPU-hours with one job of each.
     done_h, co_done_h : float
-        GPU-hours that the work of each in this time would have taken without co-runners: the time
-        divided by the slowdown factor of its gang. Sub-batches and overheads are not taken off.
+        GPU-hours that the work done in this time would have taken without co-runners: the time
+        divided by the slowdown factor of each gang. Sub-batches and overheads are not subtracted.
     """
 
     model: str

@@ -1,7 +1,7 @@
 """Gantt charts for Perfetto's viewer (ui.perfetto.dev): a track per GPU, counters for the cluster.
 
-The format is that of Perfetto's trace packets, written as a stream, so memory does not grow with
-the file. The only user of the perfetto library.
+The file consists of Perfetto's trace packets, written as a stream, so memory does not grow with the
+file. No other module uses the perfetto library.
 """
 
 from __future__ import annotations

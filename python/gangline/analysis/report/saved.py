@@ -32,14 +32,14 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     Returns
     -------
     list of Result
-        In the order of the comparison; else by name. Tables are read when asked for.
+        Runs in the order of the comparison, or else by name. Tables are read on first access.
 
     Raises
     ------
     ResultError
         If there is no result in it, or a run of the comparison is missing.
     OSError
-        If it is not there or cannot be read.
+        If the folder does not exist or cannot be read.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def choose(runs: list[Result], policy: str | None) -> Result:
     Raises
     ------
     ResultError
-        If none has it, or several runs are there and none was asked for.
+        If no run has this policy, or if there are several runs and none was requested.
 
     Examples
     --------

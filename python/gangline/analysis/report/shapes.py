@@ -66,7 +66,7 @@ class Shapes:
     copies_most : int
         Maximum number of copies of one job at once.
     resized_jobs : int
-        Jobs that had another number of GPUs than the trace asks for at some time, without copies.
+        Jobs that at some time had a number of GPUs other than the trace asks for, without copies.
     resized_gpus : (int, int)
         Minimum and maximum number of GPUs of these jobs at once.
     is_uniform : bool

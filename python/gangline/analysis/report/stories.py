@@ -54,8 +54,8 @@ class Story:
     reasons_s : tuple of float
         The waiting by `waiting.REASONS`; empty if the tables do not tell all of it.
     causes : tuple of (float, str)
-        The waiting by the reasons of the policy, in sentences, the longest first; empty where they
-        are not known.
+        The waiting by the reasons of the policy, in sentences, the longest first; empty if the
+        reasons are unknown.
     preemptions, migrations : int
         Number of times the policy stopped it and moved it.
     takers : tuple of (str, int)
@@ -126,7 +126,8 @@ def tell(
     rows : Segments, optional
         Its segments, if there are any.
     pairs : (int array, int array)
-        Jobs that were stopped, and those that took their GPUs, as `Segments.preempted` tells them.
+        Jobs that were stopped, and the jobs that took their GPUs, as returned by
+        `Segments.preempted`.
     """
     jobs = result.jobs
     alone = alone_s(jobs)
@@ -272,8 +273,9 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
     Returns
     -------
     dict
-        taken: pairs of a stopped job and one that took its GPUs at that instant; of these the
-        shares in which the taker is shorter, arrived later, and has fewer GPUs; nan if none.
+        taken: pairs of a stopped job and a job that took its GPUs at that instant. Also the shares
+        of these pairs in which the second job is shorter, arrived later, or has fewer GPUs; nan if
+        there are no pairs.
     """
     found: dict[str, float] = {"taken": float(len(stopped))}
     for name, column in (

@@ -154,7 +154,8 @@ def ranked(
         Policies and their values by key.
     columns : sequence of Measure
     runs : sequence of dict
-        One row per run behind them; with five seeds or more these tell what is the best.
+        One row per run behind them. With five seeds or more, these rows decide which policies are
+        best.
     """
     cells: list[list[Cell]] = [[policy_cell(i, label)] for i, label in enumerate(labels)]
     for column in columns:

@@ -1,7 +1,7 @@
 """The reasons of waiting that the tables of a run show, for any policy.
 
-At each moment a job without GPUs waits for the first of these that holds, named as `explain` names
-the states of a wait (`runs/explain/reasons.py`):
+At each moment a job without GPUs waits for the first of these reasons that applies. The names are
+those that `explain` uses for the states of a wait (`runs/explain/reasons.py`):
 
 too few
     Fewer GPUs of any one type are free than it asks for.
@@ -13,8 +13,8 @@ apart
 together
     Enough are free on few servers: the policy let the job wait.
 
-GPUs of a server that is down are not free. With the segments of a run all of this is known of all
-waiting; with the timeline alone it is known of the time to the first start, and `apart` counts as
+GPUs of a server that is down are not free. With the segments of a run, the reasons are known for
+all waiting. With only the timeline they are known until the first start, and `apart` counts as
 `together`.
 """
 
@@ -80,7 +80,7 @@ class Waits:
     def behind_head(self) -> float:
         """Share of the time to the first start that is head-of-line blocking; nan if there is none.
 
-        Without segments it is not known, and nan, while servers of one of several types are down.
+        Without segments the value is unknown (nan) while servers of one of several types are down.
         """
         first = self.reasons_s[self.is_first]
         total = float(first.sum())
@@ -99,12 +99,12 @@ def waits(
     Parameters
     ----------
     result : Result
-        With segments, or else with a timeline. Failures that were drawn are in no table: of such
-        a run nothing is known if servers failed.
+        With segments, or else with a timeline. No table contains drawn failures, so nothing is
+        known about such a run if servers failed.
     rows : Segments, optional
-        Its segments, if they are at hand already.
+        Its segments, if they are already in memory.
     fewest : int array, shape (jobs,), optional
-        GPUs that are enough for each job; default: what it asks for.
+        Sufficient number of GPUs for each job; default: the number that it asks for.
     mixes_types : bool
         Whether a gang may have GPUs of several types.
 

@@ -86,7 +86,7 @@ def content(
 def _waiting(means: Sequence[Row], drawn: Sequence[Digest], causes: str) -> str:
     """Return the table of what jobs waited for, without columns that are 0 or unknown for all.
 
-    `causes` is added to what is said of GPUs that were not free.
+    `causes` is added to the text about GPUs that were not free.
     """
     rows = findings.reasons(means)
     is_known = any(row.get(_BY_REASON[0].key) is not None for row in rows)

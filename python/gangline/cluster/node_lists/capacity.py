@@ -21,9 +21,9 @@ _TOTAL = "total"
 def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
     """One row per day: GPUs of each virtual cluster, and their total.
 
-    The file counts GPUs; servers of `options.gpus` are assumed, and what is left of a day's count
-    is left out (noted). A day's capacity holds from its midnight, that of the first day also
-    before it. The servers that come and go are those with the highest numbers.
+    The file counts GPUs. Servers with `options.gpus` GPUs each are assumed, and the remainder of a
+    day's count is left out, with a note. A day's capacity applies from its midnight, and that of
+    the first day also before it. The servers that come and go are those with the highest numbers.
     """
     column = options.vc.lower() if options.vc else _TOTAL
     if column not in rows.names:

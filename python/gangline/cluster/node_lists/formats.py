@@ -35,9 +35,9 @@ class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
     columns : tuple of str
         Header, in lower case; files without a header have exactly these columns.
     reader : callable
-        (rows of the file, options) to the keys of a cluster.
+        Function from the rows of the file and the options to the keys of a cluster.
     summary : str
-        One line for people.
+        Description in one line.
     kind : str
         The kind of file: lines of cells, one JSON document, or records of Slurm.
     """
@@ -195,7 +195,7 @@ def detect(source: Source, options: FileOptions | None = None) -> ClusterFormat:
     Raises
     ------
     ClusterError
-        If none matches; it lists those that are known.
+        If no format matches; the message lists the known ones.
     """
     if options is not None and options.columns:
         return _find("nodes", source.name)

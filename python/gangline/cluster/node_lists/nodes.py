@@ -1,7 +1,7 @@
 """Readers of node lists: the keys of a cluster from the rows of a file.
 
-Servers without GPUs are left out and counted. Where a list has no racks, equal servers are put
-together, in the order of their first one, and fill racks of one size.
+Servers without GPUs are left out and counted. If a list has no racks, equal servers are grouped in
+the order of their first server, and fill racks of one size.
 """
 
 from __future__ import annotations

@@ -91,12 +91,12 @@ class Rows:
 def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
     """Parse the file; without a header line its columns are `columns`, in this order.
 
-    A blank as the separator stands for any number of blanks.
+    A blank as the separator means any number of blanks.
 
     Raises
     ------
     ClusterError
-        If it is no CSV text, has no rows, or a row has another number of fields.
+        If the file is not CSV text or has no rows, or if a row has a different number of fields.
     """
     data = source.data.removeprefix(b"\xef\xbb\xbf")
     try:

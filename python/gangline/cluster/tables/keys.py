@@ -1,6 +1,6 @@
 """The keys of Gavel's JSON: Python text of a pair, such as `('LM (batch size 5)', 8)`.
 
-Read by a small grammar, never by evaluating it: `( quoted , integer )`, spaces free.
+A small grammar parses the key without evaluating it: `( quoted , integer )`, with optional spaces.
 """
 
 from __future__ import annotations

@@ -109,9 +109,9 @@ class PolluxProfile:
     def step(self, placement: str, local: int) -> Step:
         """Return the time of one pass, linear between measured points, never beyond them.
 
-        A measured placement is interpolated in `local` alone. Others go by (servers, GPUs): linear
-        in GPUs at a measured number of servers; between two of these, linear in servers along the
-        same number of GPUs per server.
+        A measured placement is interpolated only in `local`. Other placements are interpolated by
+        (servers, GPUs): linearly in GPUs at a measured number of servers, and between two measured
+        numbers linearly in servers, at the same number of GPUs per server.
 
         Raises
         ------
@@ -271,14 +271,14 @@ def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> P
     path : path
         The folder or archive.
     placements : str
-        File of the placements in each folder, for those that hold several GPU types. Beside
-        `placements-TYPE.csv` a `scalability-TYPE.csv` is read where there is one.
+        File of the placements in each folder, for folders with several GPU types. With
+        `placements-TYPE.csv`, a `scalability-TYPE.csv` is read as well if it exists.
 
     Returns
     -------
     PolluxProfiles
-        Each is read when it is asked for: one that is damaged or not whole is a TraceError then,
-        which names file, line and column.
+        Each profile is read on first access. A damaged or incomplete profile then raises a
+        TraceError that names file, line and column.
 
     Raises
     ------

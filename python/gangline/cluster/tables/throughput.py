@@ -128,8 +128,8 @@ class ThroughputTable:
     def to_rows(self) -> tuple[ThroughputRow, ...]:
         """Return the rates as rows of a cluster's `[throughput]` table.
 
-        A batch size that the label itself names is left blank: such a label names one batch size,
-        even if the job names another.
+        If the label itself contains a batch size, the column is blank, because the label fixes the
+        batch size even if the job has another.
         """
         rows = []
         for row in self.rates.to_pylist():
@@ -173,9 +173,9 @@ class ThroughputTable:
     ) -> float | None:
         """Return iterations per second of the whole gang, None where the table does not know.
 
-        The row with the batch size comes before the row without one; without a batch size the
-        only row of the combination counts. With `nearest` a gang size that is not tabled takes the
-        rate per GPU of the size nearest in ratio, the smaller one on ties.
+        The row with the batch size takes precedence over the row without one. Without a batch size,
+        the only row of the combination is used. With `nearest`, a missing gang size uses the rate
+        per GPU of the size nearest in ratio, and the smaller one on ties.
         """
         by_size = self._sizes(gpu_type, model, batch_size, placement)
         if by_size is None:
@@ -189,7 +189,7 @@ class ThroughputTable:
     ) -> float | None:
         """Return the rate as a run looks it up: own batch size (0 = unknown) before blank.
 
-        With `nearest` a gang size that is not tabled is estimated, see `find`.
+        With `nearest`, the rate of a missing gang size is estimated; see `find`.
         """
         curves = [
             self._index.get((gpu_type, model, batch, "server"), {}) for batch in (batch_size, 0)
@@ -269,8 +269,9 @@ class ThroughputTable:
     ) -> float | None:
         """Return the locality factor of a gang spread over servers, in [0, 1].
 
-        Ratios above 1 are measuring noise and are clipped (counted in `notes`); one GPU cannot be
-        spread, so it keeps all. None where one of the two rates is unknown or the gang cannot run.
+        Ratios above 1 are measurement noise; they are clipped and counted in `notes`. One GPU
+        cannot be spread, so its ratio is 1. None if one of the two rates is unknown or the gang
+        cannot run.
         """
         if gpus == 1:
             return 1.0
@@ -292,7 +293,7 @@ class ThroughputTable:
     ) -> tuple[float, float] | None:
         """Return both rates of two jobs on the same GPUs, (0, 0) = cannot share, None = unknown.
 
-        The mirrored entry serves where only that one is there.
+        If only the mirrored entry exists, it is used.
         """
         other = gpus if co_gpus is None else co_gpus
         found = self._pair_index.get((gpu_type, placement, model, gpus, co_model, other))
@@ -304,8 +305,8 @@ class ThroughputTable:
     def for_types(self, names: Sequence[str], *, path: str | None = None) -> ThroughputTable:
         """Return the entries of these GPU types, under these names.
 
-        A type of the table belongs to the equal name; failing that, to the only name equal
-        without regard to case.
+        A type of the table belongs to the equal name, or else to the only name that is equal apart
+        from case.
 
         Raises
         ------

@@ -24,7 +24,7 @@ class Explanation(Facts):
     gpus : int
         The demand of the job.
     gpus_min : int
-        The fewest that the policy may give it: less than `gpus` for elastic jobs.
+        Minimum number of GPUs that the policy may give the job; less than `gpus` for elastic jobs.
     status : str
         "finished", "unfinished" or "dropped".
     arrival_s, finish_s : float
@@ -36,7 +36,7 @@ class Explanation(Facts):
     lost : dict of str to float
         From its row of the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
     placement : str
-        The placement rule, where the policy has one to choose.
+        The placement rule, if the policy has such a parameter.
     rule : str
         A line on the policy; empty for one written in Python.
     round_s : float
@@ -44,9 +44,9 @@ class Explanation(Facts):
     is_shared : bool
         Whether jobs may share GPUs in this run.
     note : str
-        The reason why those of the policy are not known; empty if they are.
+        The explanation why the reasons of the policy are unknown; empty if they are known.
     reasons : dict of str to Reason
-        The meaning of the `cause` of an interval, as a sentence with places for what it names.
+        The sentence for each `cause` of an interval, with placeholders for what it names.
     """
 
     def to_dict(self) -> dict[str, Json]:

@@ -114,7 +114,7 @@ def explain_rows(
     Returns
     -------
     list of Explanation or None
-        None if the run cannot be repeated, or gives another result.
+        None if the run cannot be repeated or the repetition gives another result.
     """
     try:
         tables, watched = again(rows, progress)

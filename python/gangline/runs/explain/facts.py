@@ -42,7 +42,7 @@ class WaitPart(NamedTuple):
     ----------
     start_s, end_s : float
     stretches : sequence of Stretch
-        The same time, cut where the reason changes.
+        The same interval, divided where the reason changes.
     passed_by : sequence of Passing
         Jobs that arrived later and got GPUs first.
     holders, later_holders : int
@@ -73,9 +73,9 @@ class RunPart:
     end : str
         The end reason, as in the segments table.
     taken_by : dict of str to int
-        Jobs that hold some of the GPUs from the instant on at which it lost them, and how many.
+        Jobs that got some of the GPUs at the instant at which it lost them, and the number of GPUs.
     copies : int
-        As how many copies it trained.
+        Number of copies that trained.
     """
 
     start_s: float

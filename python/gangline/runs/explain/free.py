@@ -1,6 +1,6 @@
 """The free GPUs over the time of a run, and the servers that they were on.
 
-Worked out of the segments alone, so that any run with segments will do, of any policy.
+The module uses only the segments, so it works for every run with segments, of any policy.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Free:
         gang : int
             GPUs that are needed at once.
         types : sequence of int
-            Indices of the GPU types that are of use.
+            Indices of the usable GPU types.
         mixes_types : bool
             Whether the gang may have GPUs of several types.
         """
@@ -95,7 +95,7 @@ class ForGang(NamedTuple):
     gpus : int array
         Free GPUs of the type that suits it best.
     together : int array
-        Those of them on the fewest servers that can hold the gang.
+        Free GPUs on the fewest servers that can hold the gang.
     state : int array
         Index of `reasons.STATES`.
     """
@@ -176,7 +176,7 @@ def free_of_segments(
         Arrivals of jobs: instants of the answer, besides those at which GPUs are taken or given
         back.
     outages : rows of (server, down_s, up_s)
-        Intervals in which servers were away.
+        Intervals in which servers were down.
 
     Notes
     -----
@@ -231,7 +231,7 @@ def free_of_segments(
 def instants(*columns: Floats) -> tuple[Floats, list[Ints]]:
     """Return the distinct values of some columns, sorted, and the number of each of their values.
 
-    Columns that are sorted already, as the starts of segments are, take little time.
+    Columns that are already sorted, such as the starts of segments, take little time.
     """
     values = np.concatenate(columns)
     order = np.argsort(values, kind="stable")  # merges what is sorted

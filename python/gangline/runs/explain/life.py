@@ -26,7 +26,7 @@ class Run(NamedTuple):
     Attributes
     ----------
     start_s, end_s : float
-        From when to when it held these GPUs.
+        Start and end of the interval in which it held these GPUs.
     places : tuple of (server, mask)
         The GPUs.
     tier : str
@@ -137,7 +137,7 @@ class Segments:
         last_s : float
             End of the simulated time.
         is_over : bool
-            Whether the job has finished; else it waits, or runs, up to `last_s`.
+            Whether the job has finished; if not, it waits or runs until `last_s`.
         """
         rows = np.flatnonzero(self.job == job)
         # a job is there from its arrival on, and to the end if it is not over: spans without length

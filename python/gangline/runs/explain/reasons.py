@@ -1,8 +1,8 @@
 """The vocabulary of waiting: the reasons of policies, and what tables alone tell.
 
-A policy declares its reasons next to its code (`Reason` in rust/engine/src/watch.rs); the three
-here are known from the tables and the clock of a run. The states need no policy either, so reports
-and audits, which read tables of any scheduler, speak of states alone.
+A policy declares its reasons next to its code (`Reason` in rust/engine/src/watch.rs). The three
+reasons here follow from the tables and the clock of a run. The states need no policy either, so
+reports and audits, which read tables of any scheduler, use only states.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Reason(NamedTuple):
     Attributes
     ----------
     name : str
-        As the column `cause` has it.
+        Its value in the column `cause`.
     sentence : str
         With places for what causes name: {policy}, {others}, {some}, {until}, {number}, {free},
         {meanwhile}, {rule}, {when}.
     otherwise : str
-        The sentence of causes that lack the job, instant or number which the first one names, or
-        of times when too few GPUs were free; empty if it is the same.
+        The sentence for causes that lack the job, instant or number in the first sentence, or for
+        times when too few GPUs were free; empty if it is the same.
     number : str
         The unit of the number of a cause: "gpus", "copies", "percent", "tier", "words" or "".
     ends_when_free : bool
@@ -69,7 +69,7 @@ class State(NamedTuple):
     Attributes
     ----------
     name : str
-        As the field `state` of an explanation has it.
+        Its value in the field `state` of an explanation.
     title : str
         Title of its column in a report.
     sentence : str

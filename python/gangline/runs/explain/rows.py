@@ -22,11 +22,11 @@ class Rows(Sequence[T]):
     Parameters
     ----------
     columns : structured array
-        Of the records; `job` is a row of the jobs table, or -1.
+        Columns of the records; `job` is a row of the jobs table, or -1.
     ids : pyarrow.ChunkedArray
         Names of the jobs.
     make : callable
-        Makes a value of the name of the job and the record.
+        Function that creates a value from the name of the job and the record.
     """
 
     def __init__(

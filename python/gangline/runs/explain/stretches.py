@@ -49,23 +49,23 @@ class Stretch(NamedTuple):
     Attributes
     ----------
     start_s, end_s : float
-        From when to when.
+        Start and end.
     state : str
         "too few", "apart" or "together": the name of one of `reasons.STATES`.
     cause : str, optional
-        The policy's reason in a word. None where it does not say more than the tables do, or where
-        the run could not be repeated.
+        The policy's reason in one word. None if it says no more than the tables, or if the run
+        could not be repeated.
     decided_s : float
         Instant of the decision.
     job_id : str, optional
-        Another job, where the cause is about one.
+        The other job, if the cause names one.
     gpus : int, optional
         GPUs that that job held at the decision, or its demand if it waited, or those of the job's
         queue.
     tier : str, optional
         The widest placement that it accepted.
     until_s : float
-        Until when, where the cause names an instant; else infinite.
+        The end of the cause, if it names an instant; otherwise infinite.
     copies : int, optional
         Number of copies of that job.
     percent : int, optional
@@ -159,11 +159,11 @@ def stretches(
     begin_s, end_s : float array
         The waits, in order.
     free : ForGang
-        GPUs that were free for the gang, from the beginning of the first wait or earlier.
+        Free GPUs for the gang, starting at the beginning of the first wait or earlier.
     said : array of REASON, optional
         The reasons of the policy, sorted by time; None where that is not known.
     reasons : mapping of str to Reason
-        By name: those that it may have said.
+        The reasons that the policy may have given, by name.
     round_s : float
         Length of a round; NaN for a policy without rounds.
     down : Down

@@ -42,7 +42,7 @@ class Watched(NamedTuple):
     Attributes
     ----------
     said : dict of int to array of `REASON`
-        By row of the trace: what the policy said, sorted by time.
+        By row of the trace: the reasons of the policy, sorted by time.
     types : dict of int to list of int
         By row of the trace: GPU types that the job can use, and that its policy lets it use.
     fewest : dict of int to int
@@ -54,7 +54,7 @@ class Watched(NamedTuple):
     round_s : float
         Length of a round; NaN for a policy without rounds.
     reasons : dict of str to Reason
-        By name: those that the policy gave, and those of tables.
+        By name: the reasons of the policy and those of the tables.
     """
 
     said: dict[int, npt.NDArray[np.void]]

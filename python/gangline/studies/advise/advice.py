@@ -46,7 +46,7 @@ class Advice(Facts):
         Parameters
         ----------
         folder : str
-            Where the advice was saved, as the commands write it.
+            Folder of the saved advice, as it appears in the commands.
         """
         typed = Typed(self, folder)
         now = typed.compare(self.servers, [self.base, self.best.policy])
@@ -140,7 +140,7 @@ class Advice(Facts):
         Raises
         ------
         FileExistsError, ResultError
-            If a file of another origin is in the way.
+            If one of the names belongs to a file that gangline did not write.
         OSError
             If something cannot be written.
         """
@@ -159,7 +159,7 @@ class Advice(Facts):
         path : path
             An earlier page there is replaced; any other file is an error.
         folder : str
-            Where the advice was saved, as the commands on the page write it.
+            Folder of the saved advice, as it appears in the commands on the page.
         command : str
             Command as typed.
 

@@ -78,7 +78,7 @@ class Calibration:
     rows : tuple of Likeness
         By `Waits.distance`.
     why : str
-        Reason why there are none; "" if there are.
+        The reason if there are no likenesses; otherwise "".
     notes : tuple of str
         Sentences on what was left out.
     """
@@ -171,7 +171,8 @@ def calibrate(
 ) -> Calibration:
     """Simulate each contender and compare its waits with the observed ones.
 
-    The layer *prediction* of `gangline.validate` is used: the runs of the advice itself.
+    It uses the layer *prediction* of `gangline.validate`, whose runs are those of the advice
+    itself.
     """
     import numpy as np
 

@@ -50,8 +50,8 @@ def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
     """Return the names of the policies that contend on a log unless others are asked for.
 
     Without time limits a backfill pass of `slurm` reserves nothing, and without quotas `kueue`
-    orders jobs by priority alone: a log of `fifo-skip` would be said to resemble them. So `slurm`
-    contends where jobs have limits, `kueue` where their priorities differ, and both where their
+    orders jobs only by priority. A log of `fifo-skip` would then seem to resemble them. So `slurm`
+    is a candidate if jobs have limits, `kueue` if their priorities differ, and both if their
     parameters are given.
 
     Parameters

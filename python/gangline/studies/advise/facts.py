@@ -129,8 +129,8 @@ class Facts:
     def least(self, labels: set[str]) -> Option:
         """Return the row of these policies with the least mean wait on the present servers.
 
-        Policies that leave out more jobs than the base does do not count. It is the row of the base
-        if that is one of them and waits no more than a minute, or 1 %, longer.
+        Policies that leave out more jobs than the base are ignored. The result is the row of the
+        base if it is among them and waits at most a minute, or 1 %, longer.
         """
         rows = [one for one in self.options if one.servers == self.servers]
         rows = [one for one in rows if one.policy in labels]

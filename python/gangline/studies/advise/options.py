@@ -39,7 +39,7 @@ class Affected:
     jobs : int
         Jobs that finished in both runs.
     base_s, wait_s : float
-        Their mean wait under the base on the present servers, and here.
+        Their mean wait under the base on the present servers, and in this option.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Option:
     servers, gpus : int
         Size of the cluster.
     cost_per_month : float or None
-        None without prices.
+        Cost; None without prices.
     load : float or None
         Offered load.
     is_over : bool

@@ -1,6 +1,6 @@
 """A frozen suite of worlds on which policies are ranked among those that know as much.
 
-Not to be confused with the folder `benches` of the project, which measures gangline's own speed.
+The folder `benches` of the project is something else: it measures gangline's own speed.
 
 Examples
 --------

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 def default_policies(*, solving: bool = False) -> list[str]:
     """Return the policies that solve no linear programs, or with `solving` all that can take part.
 
-    Elastic policies need models that a suite must have.
+    Elastic policies are included only if the suite has the models that they need.
     """
     found = declarations()
     return [

@@ -40,16 +40,16 @@ class Bench:
     suite : Suite
         The suite that was run.
     worlds, real_worlds : list of World
-        Its worlds: those of the workloads that ship, and of real traces.
+        Its worlds, from the workloads that are shipped and from real traces.
     is_quick : bool
-        Whether only a small part of it was.
+        Whether only a small part of the suite was run.
     rows : list of dict
         A row per policy on the workloads that ship, by class of knowledge and mean rank: see
         `gangline.bench.standings`; also `run` (whether it was run now, or is as published),
         runs, preemptions_per_job, failed; of those that were run now, run_s (mean wall time of one
         run).
     real_rows : list of dict
-        The same on real traces, of the policies that were run now.
+        The same on real traces, for the policies that were run now.
     failed : list of dict
         Runs that failed, with `error` and `message`; their policies have no place.
     scores : dict
@@ -141,11 +141,11 @@ def bench(
     suite : int, optional
         Version; default: the newest.
     quick : bool
-        A small part of it.
+        Whether to run only a small part of the suite.
     traces : path, optional
         A folder with the suite's real traces; files are recognised by their SHA-256.
     out : path, optional
-        A store as that of `gangline.sweep`: a bench that was stopped goes on where it was.
+        A store like that of `gangline.sweep`: an interrupted bench continues where it stopped.
     workers : int, optional
         Runs at once; default: one per core.
     progress : bool

@@ -107,7 +107,7 @@ def write_row(done: Bench, policy: PolicyLike, folder: str | PathLike[str]) -> N
     Raises
     ------
     OptionError
-        If it was a part of the suite, or runs failed.
+        If only a part of the suite was run, or runs failed.
 
     Examples
     --------

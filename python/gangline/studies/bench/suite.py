@@ -70,7 +70,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     loads, restarts_s, seeds : tuple
         Loads, restart times and seeds of its worlds and runs.
     workloads, clusters, traces : tuple
-        The parts of worlds; traces are real ones, which are not shipped.
+        The parts of worlds; traces are real traces, which are not shipped.
     estimate_error : float
         Sigma of the log-normal error of durations in the class that has estimates.
     baseline : str
@@ -227,7 +227,7 @@ def load_suite(version: int | None = None) -> Suite:
     Raises
     ------
     OptionError
-        If there is none of this version.
+        If no suite has this version.
 
     Examples
     --------

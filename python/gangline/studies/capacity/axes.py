@@ -34,11 +34,11 @@ class Servers:
         Its blocks of that type grow and shrink together, one server at a time, so that each size
         has all servers of the smaller ones.
     gpu : str, optional
-        May be left out where there is one type.
+        GPU type; optional if there is only one.
     jobs : Trace
-        By default no size is looked at on which every job has servers of its own.
+        By default, no size is tried on which every job has its own servers.
     most : int, optional
-        The largest size instead.
+        The largest size to try instead.
     """
 
     name = "servers"

@@ -24,7 +24,8 @@ def curve(plans: Sequence[CapacityPlan], target: Target) -> str:
     """Return the means of one target over the sizes as a line per plan, their intervals as bands.
 
     The horizontal line is the bound, the dotted ones are the answers. Values above four times the
-    bound are cut off. A hollow dot is a size that is offered more work than it can do.
+    bound are cut off. A hollow dot is an overloaded size, which is offered more work than it can
+    do.
     """
     first, key = plans[0], target.key
     known = [point for plan in plans for point in plan.points if key in point.values]

@@ -120,13 +120,13 @@ def plan_capacity(
     cluster, trace, params, sharing, runtime
         As for `gangline.simulate`; the trace is a file or a generator.
     policy : str, policy or sequence of them
-        Several are answered side by side; `params` then has parameters by policy name.
+        Several policies get one plan each; `params` then has parameters by policy name.
     keep : str or sequence of str
         Targets such as `"p95_wait < 1h"`, all to be kept: a key of the summary, or a quantile
         `jct_pNN`, `queue_pNN`, `wait_pNN`, `slowdown_pNN`, `ftf_pNN`. Times are in seconds or have
         a unit. The mean over the seeds counts.
     gpu : str, optional
-        GPU type whose servers are varied; may be left out where there is one.
+        GPU type whose servers are varied; optional if there is only one.
     vary : str
         "servers", or "load": how far arrivals can be squeezed on the given cluster.
     step : float
@@ -134,10 +134,11 @@ def plan_capacity(
     most : int or float, optional
         The largest number of servers or load; default: servers for every job, load 20.
     exhaustive : bool
-        Look at every size up to the largest that the search looked at.
+        Try every size up to the largest one that the search tried.
     allow_overload : bool
-        Accept an answer to which the jobs offer more work than its GPUs can do. By default such a
-        size is shown but is never the answer: it keeps targets only because the trace ends.
+        Accept an overloaded answer, where the jobs offer more work than its GPUs can do. By default
+        such a size is shown but is never the answer, because it meets targets only because the
+        trace ends.
     seeds : iterable of int
         Seeds of the run.
     trace_seeds : iterable of int
@@ -145,7 +146,7 @@ def plan_capacity(
     price_per_hour : float, optional
         Price of one GPU of the type; default: that of the cluster.
     out : path, optional
-        A store as that of `gangline.sweep`: a plan that was stopped goes on where it was.
+        A store like that of `gangline.sweep`: an interrupted plan continues where it stopped.
     workers : int, optional
         Runs at once; default: one per core.
     progress : bool
@@ -157,18 +158,18 @@ def plan_capacity(
     Returns
     -------
     CapacityPlan
-        The answer, all sizes that were tried, and whether they contradict each other. The
-        answer keeps the targets and the size before it does not, or is overloaded; without
-        `exhaustive` a still smaller one may keep them if the curve is not monotone. For a sequence
-        of policies a `CapacityContest`, which has a plan for each.
+        The answer, all sizes that were tried, and whether they contradict each other. The answer
+        meets the targets, and the next smaller size misses them or is overloaded. Without
+        `exhaustive`, a still smaller size might meet them if the curve is not monotone. For a
+        sequence of policies a `CapacityContest`, which has a plan for each.
 
     Raises
     ------
     OptionError
         If a target or an option is wrong.
     GanglineError, OSError
-        As for `gangline.simulate`. A size on which a job can never run keeps no target; that is no
-        error.
+        As for `gangline.simulate`. A size on which a job can never run misses every target; this is
+        not an error.
 
     Examples
     --------
@@ -317,8 +318,8 @@ def _folder(out: str | PathLike[str] | None) -> Any:
 def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[float, float] | None:
     """Return the smallest sizes at which the seeds do not deny a target, and grant them all.
 
-    None without an answer or with too few seeds. Where four times the servers, or a quarter of the
-    load, leave a doubt, that end is inf or 0.
+    None without an answer or with too few seeds. If four times the servers, or a quarter of the
+    load, are still not clearly enough, that end is inf or 0.
     """
     axis, targets = runs.question.axis, runs.question.targets
     if answer is None or runs.question.replicates < LEAST_SEEDS or not runs.seeds_matter:

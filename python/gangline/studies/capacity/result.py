@@ -59,7 +59,7 @@ class Point:
     keeps : bool
         Whether every mean is within its bound.
     kept_in : int
-        In how many of the seeds every value is.
+        Number of seeds for which every value is within its bound.
     cost_per_month : float or None
         Cost of the whole cluster, in the currency of the prices.
     why : str
@@ -101,18 +101,18 @@ class CapacityPlan:
     vary, gpu : str
         "servers" of a GPU type, or "load".
     targets : tuple of Target
-        All are kept at the answer.
+        Targets, all of which the answer meets.
     points : tuple of Point
-        Every size that was looked at.
+        Every size that was tried.
     answer : int, float or None
-        None if no size that was looked at keeps the targets.
+        The answer; None if no tried size meets the targets.
     interval : tuple of float, or None
-        The answers by the ends of the 95 % intervals that suit the targets best and least: what
-        the seeds leave open. None with fewer than five seeds.
+        The answers according to the most and the least favourable ends of the 95 % intervals, which
+        show what the seeds leave open. None with fewer than five seeds.
     broken_beyond : tuple of float
         Easier sizes than the answer that do not keep the targets.
     is_exhaustive : bool
-        Whether every size was looked at.
+        Whether every size was tried.
     seeds : int
         Values in each mean.
     seeds_matter : bool
@@ -122,16 +122,16 @@ class CapacityPlan:
     preempts : bool
         Whether a job was preempted in some run.
     all_waiting : dict of str to Estimate
-        Where jobs are preempted, for each target on a `queue` key the same number of all waiting at
-        the answer.
+        If jobs are preempted: for each target on a `queue` key, the same number for the whole
+        waiting time at the answer.
     allow_overload : bool
-        Whether a size may be the answer that is offered more work than it can do.
+        Whether an overloaded size may be the answer.
     traces, jobs : int
         Traces that were drawn, and jobs of one that are measured.
     largest_share : float
         Share of the work that the ten largest jobs of a trace hold, a mean over the traces.
     are_restarts_free : bool
-        Whether a job that was preempted goes on at once.
+        Whether a preempted job resumes at once.
     count_arrivals : pair of float or None
         Only jobs that arrive in this window are measured.
     steady_window : pair of float or None
@@ -166,7 +166,7 @@ class CapacityPlan:
     def rises(self) -> list[tuple[str, float, float]]:
         """Sizes at which a number gets worse by more than 1 % though it should be easier to keep.
 
-        Each is the key, the size, and the next easier size that was looked at.
+        Each entry is the key, the size, and the next easier size that was tried.
         """
         found = []
         known = [point for point in self._easier if point.values and self._may_be(point)]

@@ -21,9 +21,9 @@ class Found:
     Attributes
     ----------
     size : int or None
-        The smallest size that was seen to keep the target; None if none was.
+        The smallest tried size that meets the target; None if there is none.
     seen : dict of int to bool
-        Every size that was looked at, ascending, and whether it keeps the target.
+        Every tried size, ascending, and whether it meets the target.
     """
 
     size: int | None
@@ -48,22 +48,22 @@ def smallest(
 ) -> Found:
     """Return the smallest size from `low` to `high` that keeps the target.
 
-    The answer keeps it, and the size before it does not, or is below `low`. Where every size above
-    one that keeps it keeps it too, no smaller size does. Bisection alone never meets evidence
-    against that, so two sizes on either side of the answer and some further off are looked at as
-    well; if a smaller one keeps the target the search goes on below it.
+    The answer meets the target, and the next smaller size misses it or is below `low`. If the curve
+    is monotone, no smaller size meets it. Bisection alone never finds evidence against
+    monotonicity, so two sizes on either side of the answer and some further ones are tried as well.
+    If a smaller one meets the target, the search continues below it.
 
     Parameters
     ----------
     keeps : callable
-        Is asked once for each size.
+        Called once for each size.
     low, high, start : int
-        The first size that is looked at is `start`.
+        The first size that is tried is `start`.
     probe : bool
-        Whether sizes are looked at that bisection does not need.
+        Whether to try sizes that bisection does not need.
     exhaustive : bool
-        Look at every size from `low` to the largest that the search looked at; then no smaller size
-        keeps the target, for any curve.
+        Try every size from `low` to the largest one that the search tried; then no smaller size
+        meets the target, for any curve.
 
     Examples
     --------

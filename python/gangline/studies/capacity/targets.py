@@ -61,8 +61,8 @@ def parse(text: str) -> Target:
     Raises
     ------
     OptionError
-        If it has another form, its key is unknown or depends on the clock of the machine, or the
-        bound is not a number in a unit of the key.
+        If the text has another form, its key is unknown or depends on wall time, or the bound is
+        not a number in a unit of the key.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def value_of(jobs: pa.Table, key: str, window: tuple[float, float] | None = None
 def _key(typed: str) -> str:
     """Return the key that people mean: `p95_wait`, `mean jct` and `wait` are keys in other words.
 
-    A measure without a statistic stands for its 95th percentile.
+    A measure without a statistic means its 95th percentile.
     """
     words = [_WORDS.get(word, word) for word in re.split(r"[_ .-]+", typed.lower()) if word]
     seconds = words[-1:] == ["s"] and len(words) > 1

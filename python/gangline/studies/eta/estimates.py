@@ -1,7 +1,7 @@
 """Run times of jobs: an estimate for each, and draws around it from a stated source.
 
-The source is the run times of finished jobs (`history`), or an error that is given (`error`), or
-none. Draws of different jobs are independent.
+The source is the run times of finished jobs (`history`), a given error (`error`), or none. Draws
+for different jobs are independent.
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ class Log(NamedTuple):
 class Arrivals:
     """Jobs that come later: blocks of a log, put one after the other.
 
-    Each draw first draws a log of the same length from the log, block by block with replacement,
-    and from that the jobs that come: a log of few jobs tells the load only roughly, and this is
-    how much it might have been off (a moving-block bootstrap). A block is as many jobs as there
-    are blocks: it keeps the bursts within it.
+    Each run first resamples a log of the same length, block by block with replacement (a
+    moving-block bootstrap), and then draws the jobs from this log. A log of few jobs gives the load
+    only roughly, and resampling shows how far off it might be. The number of jobs in a block equals
+    the number of blocks, so bursts within a block are kept.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Arrivals:
     run_s : float64 array
         Run times; NaN where each run draws one.
     horizon_s : float
-        Time for which jobs arrive.
+        Length of the interval in which jobs arrive.
     seed : int
         Seed of the blocks.
     """

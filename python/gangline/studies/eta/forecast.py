@@ -118,7 +118,7 @@ def eta(
     Raises
     ------
     TraceError
-        As for `gangline.read_trace`; if `at` is no moment; or if no job waits then.
+        As for `gangline.read_trace`; also if `at` is not a valid moment, or if no job waits then.
     OptionError
         If an option is out of range, or a job has neither a time limit nor a history.
     ClusterError, PolicyError
@@ -128,9 +128,9 @@ def eta(
     -----
     In each run the clock begins when the oldest running job started. The running jobs arrive when
     they started and find GPUs in that order. Those that wait arrive at the moment itself, in the
-    order of their submission. The GPUs that a running job really has are not looked at. A policy
-    that reads durations reads the time limits, and the run time that was drawn for a job without
-    one, unless its parameter `estimate_error` says otherwise.
+    order of their submission. The GPUs that a running job really holds are ignored. A policy that
+    reads durations gets the time limit of a job, or the drawn run time of a job without one, unless
+    its parameter `estimate_error` says otherwise.
 
     Examples
     --------
@@ -323,14 +323,15 @@ class _World:
     ----------
     now : Snapshot
     rows : int64 array
-        Those that run by their start, then those that wait by arrival.
+        Running jobs by their start, then waiting jobs by their arrival.
     elapsed_s : float64 array
         Run time of each job so far.
     round_s : float, optional
-        Where the policy decides at round boundaries only, the moment is one, and running jobs
-        arrive at that before their start.
+        Length of the rounds of a policy that decides only at round boundaries. The moment is then
+        such a boundary, and running jobs arrive at the last boundary before their start.
     passes_s : float
-        The moment is a multiple of it, so that no job waits for a pass only; 0 for any moment.
+        Period of the passes. The moment is a multiple of it, so that no job waits only for a pass;
+        0 allows any moment.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class Cause(NamedTuple):
     until_in_s : float
         The instant that the reason names, from now; NaN if it names none.
     words : str, optional
-        Of a policy in Python.
+        The reason of a policy in Python.
     """
 
     name: str
@@ -139,11 +139,11 @@ class Eta:
     unplaced : int
         Maximum number of these that found no GPUs before the waiting jobs in a run.
     outlived : int
-        Jobs that have run for longer than any that they are compared with.
+        Jobs that have run for longer than all jobs that they are compared with.
     later : int
         Jobs that arrive after the moment, which are left out.
     unknown_types : list of str
-        GPU types that jobs name and the cluster lacks.
+        GPU types that jobs request but the cluster lacks.
     notes : dict of str to int
         Notes on what was left out of the queue, as for a trace.
 

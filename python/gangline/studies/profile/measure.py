@@ -62,7 +62,7 @@ def measure(
 
     Each model trains in a process of its own. A measurement is a window of time in which all its
     processes train; the first steps of a process, and the time until its co-runner trains too, do
-    not count. The processes of other models are loaded meanwhile and idle.
+    not count. The processes of other models stay loaded but idle during this time.
 
     Parameters
     ----------
@@ -105,7 +105,8 @@ def measure(
     OptionError
         If a model is unknown or duplicate, or a number is out of range.
     PeerError
-        If a process ends or hangs while its model trains alone; it has the last line of its errors.
+        If a process ends or hangs while its model trains alone; the message has the last line of
+        its error output.
 
     Examples
     --------

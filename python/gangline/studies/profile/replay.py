@@ -1,8 +1,8 @@
 """Jobs of a trace on one real GPU, in the order and the pairs in which a policy starts them.
 
-The simulator predicts the run. In the prediction a job starts when it has arrived and certain other
-jobs have finished; on the GPU it starts when these jobs have really finished. So two jobs share the
-GPU only if they did in the prediction, and all times are those of the GPU.
+The simulator predicts the run. In the prediction, a job starts when it has arrived and certain
+other jobs have finished. On the GPU, it starts when these jobs have really finished. So two jobs
+share the GPU only if they did in the prediction, and all times are measured on the GPU.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Start(NamedTuple):
     batch, steps : int
         Samples of an iteration, and iterations.
     arrival_s, start_s, finish_s : float
-        Predicted; the first is that of the trace.
+        Predicted times; the arrival is that of the trace.
     earliest_s : float
-        The instant before which it must not start.
+        The earliest instant at which it may start.
     after : frozenset of str
         The jobs that must have finished before.
     """
@@ -179,7 +179,7 @@ def replay(
     trace : Trace, Arrow table, or str
         Jobs of one GPU whose models are those of the profile.
     policies : policy or iterable of policies
-        Each is carried out once, one after the other.
+        The policies are carried out one after the other, once each.
     cluster : Cluster, path or preset, optional
         One server with one GPU; default: that of the profile.
     cold : bool
@@ -201,7 +201,7 @@ def replay(
     Raises
     ------
     ClusterError, TraceError
-        If the cluster has another number of GPUs than one, or a job is of an unknown model.
+        If the cluster does not have exactly one GPU, or the model of a job is unknown.
     PolicyError
         If the policy stops or moves a job, or runs it with a smaller batch per pass.
     PeerError
@@ -258,7 +258,7 @@ def plan_of(profile: Profile, trace: Trace, predicted: Result, label: str) -> li
     Raises
     ------
     TraceError
-        If a job is of a model that was not measured.
+        If the model of a job was not measured.
     PolicyError
         If a job did not run once, from its start to its finish, at full batch.
     """

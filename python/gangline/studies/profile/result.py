@@ -38,7 +38,7 @@ class Start(msgspec.Struct, frozen=True):
     first_start_s : float
         From the start of the process to the end of its first step.
     restart_s : float or None
-        The same, with a checkpoint read.
+        The same for a start that reads a checkpoint.
     stop_s : float or None
         From the order to stop to the end of the process, a checkpoint included.
     checkpoint_s : float or None
@@ -71,7 +71,7 @@ class Rate(msgspec.Struct, frozen=True):
     per_s : list of float
         Iterations per second, one per repeat.
     memory_bytes : int
-        Device memory that the process had reserved at most; 0 = not known.
+        Maximum device memory that the process had reserved; 0 = unknown.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Pair(msgspec.Struct, frozen=True):
     per_s : list of (float, float)
         Iterations per second of each, one pair per repeat; none if the two did not fit.
     failed : str
-        The reason why there are none.
+        The reason if there are no rates.
 
     Examples
     --------
@@ -121,8 +121,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     starts : list of Start
         One per model and start.
     alone : list of Rate
-        One per model, batch and number of passes; those at full batch a second time after the
-        pairs.
+        One per model, batch and number of passes. Those at full batch are measured a second time
+        after the pairs.
     pairs : list of Pair
         Each pair of models once, and each model with itself.
 
@@ -263,7 +263,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         Raises
         ------
         FileExistsError
-            If one of these files is there and is not as gangline wrote it.
+            If one of these files exists and was changed since gangline wrote it.
         """
         with listed_files.replacing(Path(folder), FILES) as part:
             (part / "cluster.toml").write_text(toml.dumps(self._cluster()), encoding="utf-8")
@@ -282,7 +282,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         Raises
         ------
         ResultError
-            If `profile.json` is not that of a profile.
+            If `profile.json` does not contain a profile.
         OSError
             If it cannot be read.
         """
@@ -333,7 +333,7 @@ def median_interval(
     Returns
     -------
     (low, high) or None
-        None with fewer than five repeats of one of them. The draws are the same every time.
+        None if one of them has fewer than five repeats. The draws are the same every time.
 
     Examples
     --------

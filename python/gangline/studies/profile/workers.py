@@ -33,7 +33,7 @@ class Worker:
     Parameters
     ----------
     model : Model, optional
-        None for a process that only looks what there is to train on.
+        None for a process that only looks for devices to train on.
     device : str
         `cuda` or `cpu`.
     timeout_s : float
@@ -112,7 +112,7 @@ class Worker:
         batch, passes : int
             Samples and passes of an iteration.
         path : str, optional
-            A checkpoint to begin from.
+            The checkpoint to start from.
         warm_up : bool
             Whether to run steps that do not count.
         """
@@ -155,7 +155,7 @@ class Worker:
         Raises
         ------
         PeerError
-            If it does not end in time, or ends with an error.
+            If the process does not end in time, or ends with an error.
         """
         try:
             code = self._process.wait(self._timeout_s)
@@ -258,8 +258,8 @@ class Window(NamedTuple):
 def together(workers: Sequence[Worker], seconds: float) -> Window:
     """Run workers at once and count the steps of each while all of them run.
 
-    Each says when its first steps are done; the window begins a little after the last of them, and
-    all run until it is over.
+    Each worker reports when its first steps are done. The window begins shortly after the last
+    report, and all workers run until it is over.
 
     Raises
     ------

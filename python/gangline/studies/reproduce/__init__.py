@@ -93,18 +93,18 @@ def run(
     name : str
         One of `STUDIES`.
     quick : bool
-        A small part of it, less than a minute.
+        Run only a small part, in less than a minute.
     seeds : sequence of int
         Each draws its own workloads; default: those of the study.
     out : path, optional
         Folder for reproduction.json and, by world and seed, a folder as `compare --out` writes it.
-        A study that was stopped goes on where it was.
+        An interrupted study continues where it stopped.
     progress : bool or callable
         As for `gangline.simulate`; counts the jobs of all runs.
     restart_s : float, optional
         Seconds without progress after a restart or move; default: the study's.
     workers : int
-        Runs at once; the numbers are the same.
+        Maximum number of concurrent runs; it does not change the numbers.
     **axes
         clusters, networks, workloads, policies: names of what to run; default: the study's.
 

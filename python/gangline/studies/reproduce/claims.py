@@ -107,7 +107,7 @@ def reach(share: float) -> str:
 def mix(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return which claims are reached in some worlds and not in others.
 
-    A mean over such worlds depends on which worlds it is taken over.
+    A mean over such worlds depends on the choice of worlds.
     """
     lines = []
     for _, group in groupby(rows, key=lambda row: (row["published"], row["hero"], row["measure"])):

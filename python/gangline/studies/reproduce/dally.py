@@ -1,8 +1,8 @@
 """The evaluation of Dally (arXiv 2401.16492): delay scheduling on racks of servers.
 
 The published facts: servers of 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
-Poisson arrivals with three mean gaps, a mix of 411 gangs over one to two weeks, six models. Numbers
-of racks and servers, seeds and the restart overhead are ours.
+Poisson arrivals with three mean gaps, a mix of 411 gangs over one to two weeks, six models. The
+numbers of racks and servers, the seeds and the restart overhead are our own choice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The evaluation of Hadar (arXiv 2503.10918): gangs, GPU types and servers chosen together.
 
-The abstracts were available to us, the evaluation was not. Cluster and classes of jobs follow
-secondary descriptions that we could not check; shares, loads, seeds and overheads are ours.
+We had access to the abstracts but not to the evaluation. The cluster and the classes of jobs follow
+secondary descriptions that we could not check. Shares, loads, seeds and overheads are our own
+choice.
 """
 
 from __future__ import annotations

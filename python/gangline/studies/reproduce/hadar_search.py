@@ -1,6 +1,7 @@
 """The gain of Hadar from its search over take or skip: exact, beam and greedy on few jobs.
 
-This study tests no claim of a paper; it compares the tiers and their costs. Everything is ours.
+This study tests no claim of a paper; it compares the tiers and their costs. All settings are our
+own choice.
 """
 
 from __future__ import annotations

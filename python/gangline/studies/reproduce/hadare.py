@@ -1,6 +1,7 @@
 """The evaluation of HadarE (arXiv 2503.10918): a job trains as several copies on unlike nodes.
 
-The abstract was available to us, the evaluation was not: nodes, jobs, seeds and overheads are ours.
+We had access to the abstract but not to the evaluation. Nodes, jobs, seeds and overheads are our
+own choice.
 """
 
 from __future__ import annotations

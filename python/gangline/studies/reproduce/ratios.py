@@ -1,7 +1,7 @@
 """Ratios of contenders, with intervals from the seeds.
 
-A ratio is taken for each seed by itself, of two runs on the same jobs; means are geometric. The
-interval is a bootstrap over the seeds with draws of its own, the same every time.
+For each seed, a ratio compares two runs on the same jobs. Means are geometric. The interval is a
+bootstrap over the seeds, whose draws are the same every time.
 """
 
 from __future__ import annotations
@@ -196,10 +196,11 @@ def distinct(found: Sequence[Ratio]) -> list[tuple[Factor, ...]]:
 def judge_factor(ratio: Ratio, doubt: str = "") -> str:
     """Return the verdict that the whole interval supports.
 
-    "holds" if all of it reaches the claimed gain, "holds in part" if all of it reaches half, "the
-    reverse holds" if all of it is a loss; "undecided" if it reaches from below half to all of the
-    gain, else "does not hold". Where nothing is claimed it is "better", "worse" or "no difference".
-    A doubt, or too few seeds for an interval, takes the place of the verdict.
+    The verdict depends on the interval. It is "holds" if the whole interval reaches the claimed
+    gain, "holds in part" if the whole interval reaches half of it, and "the reverse holds" if the
+    whole interval is a loss. It is "undecided" if the interval extends from below half to the full
+    gain, and otherwise "does not hold". If nothing is claimed, it is "better", "worse" or "no
+    difference". A doubt, or too few seeds for an interval, replaces the verdict.
     """
     if doubt or ratio.interval is None:
         return doubt or "no interval: not conclusive"

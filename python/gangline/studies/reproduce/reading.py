@@ -1,6 +1,6 @@
 """The verdicts on the claims of a study: savings, counts, and one verdict each.
 
-Nothing here is written in advance: every figure and every verdict is worked out from the rows.
+No text is fixed in advance: every figure and every verdict is computed from the rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Saving:
     network, against, measure : str
         The comparison.
     shares : tuple of float
-        1 - hero / contender, one per world; negative where the hero needs more.
+        1 - hero / contender, one per world; negative if the hero needs more.
     """
 
     network: str
@@ -48,7 +48,7 @@ class Saving:
     def mean(self) -> float:
         """The mean over the worlds, geometric in hero / contender.
 
-        So that twice as long here and half as long there cancel out.
+        The mean is geometric, so a time doubled in one world and halved in another cancel out.
         """
         from gangline import _core
 
@@ -79,8 +79,8 @@ class Saving:
 def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
     """Return the savings of the proposed policy against each contender, by network and measure.
 
-    A world in which the other needs nothing (no time lost on a network without distance) has no
-    share and is left out.
+    A world in which the contender's value is 0 has no share and is left out. For example, no time
+    is lost on a network without distance.
     """
     found = []
     networks = list(dict.fromkeys(row["network"] for row in rows))
@@ -105,8 +105,9 @@ def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
 def judge(claim: Claim, fair: Saving, doubt: str = "") -> str:
     """Return "holds", "holds in part" or "does not hold", against the fair contender.
 
-    It holds if the largest saving reaches the published number and the mean is a saving of at least
-    1 %; in part if the largest reaches half of it. A doubt takes the place of the verdict.
+    The claim holds if the largest saving reaches the published number and the mean saving is at
+    least 1 %. It holds in part if the largest saving reaches half of the number. A doubt replaces
+    the verdict.
     """
     if doubt:
         return doubt
@@ -125,8 +126,9 @@ def reached(share: float) -> str:
 def readings(study: Study, found: Sequence[Saving], doubt: str = "") -> list[dict[str, Any]]:
     """Return one row per claim and rival: the published number, what we measured, the verdict.
 
-    The rivals are those such as the paper has, which get no verdict, then the fair one. Empty if
-    the fair contender or the hero was not run on the network of the paper.
+    The rivals are contenders like those of the paper, which get no verdict, and then the fair
+    contender. The result is empty if the fair contender or the hero was not run on the network of
+    the paper.
     """
     home = {(s.against, s.measure): s for s in found if s.network == study.home}
     rows = []

@@ -86,7 +86,7 @@ class Reproduction:
     runs : list of dict
         One row per run: cluster, network, workload, policy, seed, and the measures; seconds.
     varied : list of dict
-        The same of the runs in which one thing was changed, and which: `variation`.
+        The same for runs with one changed setting, which `variation` names.
 
     Examples
     --------
@@ -316,7 +316,7 @@ class Reproduction:
         Raises
         ------
         FileExistsError
-            If the file is there and is not an earlier reproduction.
+            If the file exists and is not an earlier reproduction.
         OSError
             If it cannot be written.
         """
@@ -353,8 +353,8 @@ def carry_out(
     options : mapping
         Run options of all runs.
     folder : Path, optional
-        Where each run is saved as soon as it is done, by world and seed, and those of variations by
-        digest. A run that is there is not repeated.
+        Folder in which each run is saved as soon as it is done: by world and seed, or by digest for
+        variations. A saved run is not repeated.
     report : callable, optional
         Gets (simulated seconds, jobs done, jobs of all runs).
     workers : int

@@ -1,7 +1,7 @@
 """The evaluation of SJF-BSBF (arXiv 2407.13088): sharing GPUs in place of preemption.
 
-The abstract was available to us, the evaluation was not, nor were its tables of slowdowns and
-iteration times. The cluster is that of the paper's simulation; jobs, loads and seeds are ours.
+We had access to the abstract, but not to the evaluation or its tables of slowdowns and iteration
+times. The cluster is that of the paper's simulation. Jobs, loads and seeds are our own choice.
 """
 
 from __future__ import annotations

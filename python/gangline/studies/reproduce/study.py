@@ -34,11 +34,11 @@ class Contender:
     params : mapping
         Parameters that differ from the policy's defaults.
     only : tuple of str
-        Workloads that it is run on unless it is asked for by name; empty = all. For contenders that
-        take too long elsewhere.
+        Workloads on which the contender runs unless it is requested by name; empty = all. For
+        contenders that take too long on other workloads.
     cluster : mapping
-        Tables that the cluster of every world has for this contender beside its own, such as the
-        models of elastic jobs.
+        Tables that the cluster of every world gets for this contender in addition to its own, such
+        as the models of elastic jobs.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class Factor:
     def share(self, times_better: float) -> float | None:
         """Return which share of the claimed gain a ratio reaches; None if nothing is claimed.
 
-        A gain is the ratio less 1, or the share saved, 1 - 1 / ratio, where the paper states that.
+        A gain is the ratio minus 1, or the saved share 1 - 1 / ratio if the paper states that.
 
         Examples
         --------
@@ -161,7 +161,7 @@ class Variation:
     options : mapping
         Run options of all contenders.
     cluster, workload : str
-        In place of the usual; empty = the usual.
+        Replaces the usual value; empty = the usual value.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class Choice:
     seeds : sequence of int
         Each draws its own workload; tables show means.
     named : bool
-        Whether the policies were asked for by name: then each is run in every world.
+        Whether the policies were requested by name; each is then run in every world.
     quick : bool
         Whether it is the quick part of a study.
 
@@ -298,9 +298,9 @@ class Study:
     meant_for : mapping of str to tuple of str
         Clusters of a workload; a workload that is not named is run on all.
     variations : tuple of Variation
-        Each is run alone, in the world that `varied` says.
+        Variations, one at a time, in the world that `varied` names.
     varied : tuple of Setting
-        Worlds for variations: the first that is among those chosen.
+        Worlds for variations, of which the first chosen one is used.
     elsewhere : tuple of (str, str)
         Claims that a simulation cannot judge, and where they are examined.
 
@@ -341,7 +341,8 @@ class Study:
     def doubt(self, choice: Choice) -> str:
         """Return why a choice gives no verdicts; empty if it does.
 
-        A quick run never does. Others need five seeds, or all seeds of a study that has fewer.
+        A quick run never gives a verdict. Other runs need five seeds, or all seeds of a study that
+        has fewer.
         """
         seeds = len(choice.seeds)
         if seeds < min(LEAST_SEEDS, len(self.full.seeds)):

@@ -19,7 +19,7 @@ _ASSIGNED = re.compile(r"(.+)=([-+0-9.e]+)")
 def labels(values: Iterable[Any]) -> dict[Any, str]:
     """Return a label for each distinct value of a key, as the table of a sweep holds it.
 
-    Only the parts in which addresses differ are shown. Values whose labels would be the same keep
+    Labels show only the parts in which addresses differ. Values whose labels would be equal keep
     their full text.
 
     Examples

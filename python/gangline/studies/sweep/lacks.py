@@ -26,8 +26,8 @@ _SEED = re.compile(r"(?<=[?&])seed=\d+")
 def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
     """Return the missing premises of runs, once per mechanism, with the names of several clusters.
 
-    A policy is looked at once on each cluster, with the first draw of each trace. A trace is read
-    only for policies that build on something.
+    Each policy is checked once on each cluster, with the first draw of each trace. A trace is read
+    only for policies that declare premises.
     """
     found: dict[tuple[str, int, str], tuple[str, list[Lack]]] = {}
     clusters: dict[int, tuple[str, object]] = {}  # kept, so that no identity is used twice

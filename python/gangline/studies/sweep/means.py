@@ -1,7 +1,7 @@
 """The means of a sweep: its runs by the values of some keys, with intervals and differences.
 
-Runs are distinguished by their seeds, which are the replicates: all else that varies and is not a
-key is averaged within each seed.
+Runs are distinguished by their seeds, which are the replicates. Everything else that varies and is
+not a key is averaged within each seed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Group:
     Attributes
     ----------
     keys : dict
-        Key to value, as the table of the sweep has it.
+        Mapping from key to value, as in the table of the sweep.
     labels : dict of str to str
         Key to a short text of its value.
     runs, failed : int
@@ -138,9 +138,9 @@ class Means:
     def curves(self, measure: str) -> Curves | None:
         """Return the means of a measure over a key, a line per combination of the others.
 
-        The key is the first of numbers that varies, else the first that varies and is not a policy;
-        None if there is none. Runs without a value of it, such as a parameter of another policy,
-        are the same at all places.
+        The key is the first varying key with numbers, or else the first varying key that is not a
+        policy, or None. Runs without a value of this key, such as a parameter of another policy,
+        appear unchanged at all positions.
         """
         held: dict[str, dict[Any, str]] = {}
         for key in self.by:

@@ -350,7 +350,7 @@ def read_plan(
     Raises
     ------
     OptionError
-        If it is not TOML, or a key is unknown, missing or no list.
+        If the description is not TOML, or a key is unknown, missing or not a list.
     OSError
         If the file cannot be read.
     """

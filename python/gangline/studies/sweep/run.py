@@ -37,7 +37,7 @@ class Sweep:
     folder : Path
         The store.
     keys : list of str
-        Those that vary; the first columns of the table.
+        Keys that vary; the first columns of the table.
     options : dict
         Options that all runs share.
     failed : list of dict
@@ -73,8 +73,8 @@ class Sweep:
     def runs(self) -> list[dict[str, Json]]:
         """Return for each run the keys that vary, its digest, and its status.
 
-        The status is finished or failed; what failed has `error` and `message` too. The list is
-        made when it is asked for: a sweep may have many runs.
+        The status is finished or failed; a failed run also has `error` and `message`. The list is
+        created on access, because a sweep may have many runs.
         """
         return [self._entry(index) for index in self._ledger]
 
@@ -217,7 +217,7 @@ def sweep(
         If a table of the store would replace a file that gangline did not write; before the first
         run.
     ConnectionError
-        If the scheduler of a Dask cluster is lost; what is finished is kept.
+        If the scheduler of a Dask cluster is lost; finished runs are kept.
 
     Examples
     --------

@@ -69,7 +69,7 @@ class Column(NamedTuple):
 def columns(means: Means, measure: str) -> list[Column]:
     """Return the columns of a table of a measure: keys, then numbers.
 
-    The offered load is left out where it is the same in every row, and so is what is empty.
+    The offered load is left out if it is the same in every row. Empty columns are left out too.
     """
     how, lines = measure_of(measure), means.lines(measure)
     form = brief_form(how)

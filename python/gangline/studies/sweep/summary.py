@@ -38,7 +38,7 @@ class Summary(Means):
     seed : str or None
         The key whose values are the replicates.
     averaged : list of str
-        Keys that vary and are no keys of the summary: runs are averaged over them within a seed.
+        Keys that vary but are not keys of the summary; runs are averaged over them within a seed.
     measures : list of str
         Keys of the summaries of runs.
     baseline : str or None
@@ -157,7 +157,7 @@ def keys_of_summary(
     Raises
     ------
     OptionError
-        If one is no key of the sweep, or there is none.
+        If the sweep lacks one of the keys, or no key is given.
     """
     if by is None:
         first = [POLICY] if POLICY in keys else []

@@ -1,7 +1,7 @@
 """The tables of a sweep: read from its store twice, run by run, and written in batches.
 
-The first pass finds the columns and their types, which differ from run to run; what one batch holds
-is read once.
+The first pass finds the columns and their types, which differ from run to run. A sweep that fits
+into one batch is read only once.
 """
 
 from __future__ import annotations

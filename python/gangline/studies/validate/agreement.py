@@ -1,7 +1,7 @@
 """The agreement of simulated times with observed ones from any source.
 
-Errors are relative: simulated / observed - 1. A mean hides what cancels out, so errors of single
-jobs, the rank correlation and the bias by group are computed too.
+Errors are relative: simulated / observed - 1. A mean hides errors that cancel out, so errors of
+single jobs, the rank correlation and the bias by group are computed too.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ def departure(
 ) -> Departure | None:
     """Return the first job in time whose starts differ by more than the tolerance.
 
-    First is the job whose earlier start, observed or simulated, is the earliest; of equal ones the
-    first in the order of the trace. An unknown observed start is NaN.
+    For each job, the earlier of its observed and simulated start counts. The first job by this time
+    is returned; ties are broken by the order of the trace. An unknown observed start is NaN.
     """
     known = ~np.isnan(observed_start_s)
     apart = np.abs(simulated_start_s - observed_start_s)

@@ -39,7 +39,7 @@ class Case:
     Attributes
     ----------
     cluster : Cluster
-        As it is simulated in the layer prediction.
+        The case as it is simulated in the layer prediction.
     trace : Trace
         The jobs.
     tolerance_s : float

@@ -35,9 +35,9 @@ def validate(
 ) -> Validation:
     """Measure how far simulated runs are from what really happened, job by job.
 
-    Each policy is simulated twice. The layer *prediction* has the trace alone. The layer
-    *scheduling* is given the run time of each job as it was observed, on a cluster that slows no
-    job down; only the schedule can still be wrong: which job runs when.
+    Each policy is simulated twice. The layer *prediction* uses only the trace. The layer
+    *scheduling* uses the observed run time of each job, on a cluster that slows no job down. There
+    only the schedule can still be wrong, that is, which job runs when.
 
     Parameters
     ----------

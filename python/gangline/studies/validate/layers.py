@@ -1,9 +1,9 @@
 """The two layers of a simulation that are compared with what happened.
 
-*Prediction* has the trace alone: run times are those of the trace, on the cluster as described.
-*Scheduling* is given the run time of each job as it was observed. Whatever made jobs slower or
-faster, starts and restarts included, is in these times, so nothing of the cluster may slow jobs
-down again. Only the schedule can still be wrong: which job runs when, and where.
+*Prediction* uses only the trace: run times are those of the trace, on the cluster as described.
+*Scheduling* uses the observed run time of each job. These times include everything that made jobs
+slower or faster, also starts and restarts, so the cluster must not slow jobs down again. Only the
+schedule can still be wrong, that is, which job runs when and where.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ class PolicyValidation:
     policy : str
         Its label.
     layers : dict of str to Agreement
-        `scheduling`, `prediction` and `peer`, as far as they could be had.
+        The available layers among `scheduling`, `prediction` and `peer`.
     missing : dict of str to str
-        Layers that could not, with the reason.
+        Missing layers, with the reason.
     defects : dict of str to int
         Oddities of the table of observed times, counted by kind.
     notes : list of str
@@ -220,7 +220,7 @@ class Validation:
     cluster : Cluster
         Where they ran.
     tolerance_s : float
-        Nearer starts count as the same.
+        Starts that differ by at most this many seconds count as the same.
 
     Examples
     --------

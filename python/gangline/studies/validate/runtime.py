@@ -8,8 +8,8 @@ with log-normal noise of median 1 on the first term. The costs may differ by mod
 solution this is Huber's regression ("Robust estimation of a location parameter", 1964) of both
 sides over the duration, because a few short jobs took several times as long as their durations;
 then the same in the logarithm of the first term, step by step (Gauss and Newton). Intervals allow
-errors of unequal size and jobs with much weight, such as short ones (HC3 of MacKinnon and White,
-"Some heteroskedasticity-consistent covariance matrix estimators with improved finite sample
+for errors of unequal size and for jobs with high leverage, such as short ones (HC3 of MacKinnon and
+White, "Some heteroskedasticity-consistent covariance matrix estimators with improved finite sample
 properties", 1985).
 """
 
@@ -130,7 +130,7 @@ class RuntimeFit:
     def options(self) -> dict[str, float]:
         """Return the costs of starts as options of `gangline.simulate`; none below 0.
 
-        Costs by model are not among them, except those of models with few jobs.
+        They do not include costs by model, except those of models with few jobs.
         """
         costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
@@ -319,7 +319,8 @@ def _log_normal(
 ) -> tuple[Floats, float, Matrix, Floats]:
     """Fit with noise in the logarithm of the time with progress.
 
-    Return the coefficients, the scale, and the linear problem there: its matrix and what is left.
+    Return the coefficients, the scale, and the linear problem at this point: its matrix and the
+    residuals.
     """
 
     def straight(values: Floats) -> tuple[Matrix, Floats]:
@@ -341,7 +342,7 @@ def _huber(
 ) -> tuple[Floats, float]:
     """Return the coefficients of Huber's regression, and the scale of what is left.
 
-    The linear problem at some coefficients is its matrix, and what is left there.
+    The linear problem at given coefficients consists of its matrix and the residuals.
     """
     scale = 0.0
     for _ in range(_STEPS):

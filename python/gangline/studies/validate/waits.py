@@ -1,8 +1,9 @@
 """Agreement of simulated waits with observed ones, in numbers that tell policies apart.
 
-JCTs hardly do: a long job takes long under every policy. Waits do, and so does the order in which
-jobs start. Simulated and real schedules drift apart with time even under one and the same policy,
-so all three numbers are geometric: each job counts by the factor by which it is off.
+JCTs hardly differ between policies, because a long job takes long under every policy. Waits and the
+order in which jobs start do differ. Simulated and real schedules drift apart with time even under
+the same policy. So all three numbers are geometric means of the factors by which single jobs are
+off.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: flo
 def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
     """Return for each job its part of the logarithm of the distance, which is their mean.
 
-    A job without all four times is NaN.
+    The value of a job is NaN unless all four times are known.
     """
     known = _known(observed, simulated)
     found = np.full(len(arrival_s), np.nan)
@@ -138,7 +139,7 @@ def passed(arrival_s: Floats, start_s: Floats) -> Ints:
 
     Notes
     -----
-    n log(n): the starts are compared bit by bit of their ranks, all jobs at once.
+    The cost is O(n log n): the ranks of the starts are compared bit by bit, for all jobs at once.
 
     Examples
     --------

@@ -24,8 +24,9 @@ _Kind = tuple[str, int | None, float]  # model, batch size, rate of the gang on 
 def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: str) -> pa.Table:
     """Give each job without a model one that is measured at its gang size, all equally likely.
 
-    Its work is then counted in iterations: its duration times the rate on the reference type, where
-    it takes as long as before. Jobs of a size that the table does not know do not change.
+    The work of such a job is then counted in iterations: its duration times the rate on the
+    reference type, where its run time stays the same. Jobs of a size that the table lacks do not
+    change.
 
     Parameters
     ----------

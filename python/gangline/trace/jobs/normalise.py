@@ -1,7 +1,7 @@
 """From a reader's columns to the internal table: checks, filters, order, identifiers.
 
-Everything works on whole columns. Records are numbered before anything is dropped or sorted, so
-that an error names the line of the file.
+All steps work on whole columns. Records are numbered before rows are dropped or sorted, so that an
+error can name the line of the file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Raw(msgspec.Struct, kw_only=True):
     reader : str
         Name of the format.
     foreign : bool
-        Whether the clock is to start at the first job kept, which native traces do not want.
+        Whether the clock starts at the first kept job; false for native traces.
     cpu_jobs : bool
         Whether the format has jobs without GPUs; elsewhere 0 GPUs are an error.
     drops : list of (str, bool array)
@@ -57,21 +57,21 @@ class Raw(msgspec.Struct, kw_only=True):
     bad : bool array or None
         Rows that hold such a fault.
     lost : int
-        Faulty records that are no rows at all.
+        Faulty records that did not become rows.
     records : callable, optional
-        From rows to numbers of records; the same by default.
+        Mapping from rows to numbers of records; by default the two are equal.
     locate : callable, optional
         From faults to errors with line and value.
     notes, metadata : dicts
         Counters; texts for the file's metadata.
     marks : dict of str to bool array
-        Counters of which only the rows that stay count.
+        Counters that include only the remaining rows.
     moments : dict of str to str
-        Internal names of times of day, to what a message expects where one is missing.
+        Internal names of times of day, with the expected text for a message about a missing one.
     present : list of str
         All columns of a table in memory, for a message; empty elsewhere.
     shift_s : float
-        Set at the end: what was taken from all arrivals.
+        Set at the end: the amount subtracted from all arrivals.
     """
 
     columns: dict[str, Any]
@@ -186,7 +186,8 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
 def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
     """Return text, decimals and the like of a column of numbers as floats, to check their bounds.
 
-    Without that a cast would let through what the bounds forbid, or what it cannot hold.
+    Without this check, a cast would accept values that the bounds forbid or that the type cannot
+    hold.
     """
     kind = COLUMNS[name]
     is_list = pa.types.is_list(kind) and _is_numeric(kind.value_type)
@@ -497,8 +498,8 @@ def _identifiers(
 ) -> Any:
     """Return the job ids of rows in the order of arrival.
 
-    Without a column they are "0", "1", ...; the second, third, ... of equal ids get "#2", "#3", ...
-    and are counted in `notes`. `are_distinct` returns what `surely_distinct` found.
+    Without a column, the ids are "0", "1", ... The second, third, ... of equal ids get "#2", "#3",
+    ... and are counted in `notes`. `are_distinct` returns what `surely_distinct` found.
     """
     if "job_id" not in columns:
         return pa.array(np.arange(rows)).cast(pa.string())

@@ -83,7 +83,7 @@ def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:
     name : str
         Of the counter.
     metadata : mapping, optional
-        Metadata of the trace, which name what was counted where names say more.
+        Metadata of the trace, which contain the names of the counted items where names are useful.
 
     Examples
     --------

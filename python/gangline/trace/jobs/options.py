@@ -30,11 +30,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit : int, optional
         Keep this number of jobs, the first in the order of arrival.
     window : (float, float), optional
-        Keep arrivals in [from_s, to_s) of the file's clock, which then starts at the first kept.
+        Keep arrivals in [from_s, to_s) of the file's clock. The clock then starts at the first kept
+        job.
     rescale : float
         Multiplies arrivals; 0.5 doubles the load.
     min_duration_s : float
-        Shorter durations are lifted to it, zero and negative ones too; 0 drops those instead.
+        Shorter durations are raised to this value, including zero and negative ones; 0 drops the
+        latter instead.
     max_gpus : int, optional
         Drop larger gangs.
     status : tuple of str, optional
@@ -55,7 +57,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_bad_row : "error" or "drop"
         The treatment of rows that cannot be read; dropped rows are counted.
     max_bytes : int
-        Refuse inputs that unpack to more, as text or as columns; default 4 GiB.
+        Maximum size of an unpacked input, as text or as columns; default 4 GiB.
     max_errors : int
         Number of errors that are reported in full; the others are counted.
     special : object

@@ -236,7 +236,7 @@ def build(
     raw, options : Raw, Options
         The source, and the options of reading.
     known : callable, optional
-        Tells more metadata, asked last because it may have to wait for a hash.
+        Supplies more metadata; called last because it might have to wait for a hash.
     """
     table = normalise(raw, options)
     if options.models is not None:

@@ -150,7 +150,7 @@ def _rates(
 ]:
     """Rate classes, their table, and whose duration is known now; refuses unknown rates.
 
-    Without any table, jobs without a model run their iterations at one per second.
+    Without a table, jobs without a model run one iteration per second.
     """
     classes = rate_classes(trace, cluster, keys)
     has_table = cluster.throughput is not None and bool(cluster.throughput.rows)

@@ -38,8 +38,8 @@ def read_columns(
     reader : str
         Name of the format.
     wanted, optional : mapping
-        Name in the file, in lower case, to (internal name, Arrow type). The internal name may be
-        one that the reader works on and takes away.
+        Name in the file, in lower case, to (internal name, Arrow type). The internal name can be a
+        temporary one that the reader processes and removes.
     """
     return take_columns(TextFile(source), reader, wanted, optional)
 

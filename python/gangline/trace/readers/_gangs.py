@@ -1,7 +1,7 @@
 """Jobs that a reader collects one by one, from records or objects, and the columns made of them.
 
-A log of millions of jobs is better read by whole columns. These readers look at nested objects, or
-at lines of which each has fields of its own.
+A log of millions of jobs is better read by whole columns. These readers handle nested objects, or
+lines that each have their own fields.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Gang(msgspec.Struct, kw_only=True):
 def joined(attempts: list[Gang], special: Special, notes: dict[str, int]) -> Gang:
     """Make one job of its records: attempts after a requeue, and the same record again.
 
-    Times are those of the first start and the last finish, and a gang needs what its largest
-    attempt needed. The last attempt tells the rest.
+    The times are those of the first start and the last finish, and the gang needs as many GPUs as
+    its largest attempt. The other values come from the last attempt.
     """
     known: dict[float, Gang] = {}
     for one in attempts:

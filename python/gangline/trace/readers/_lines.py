@@ -38,7 +38,7 @@ def whole(fields: Mapping[str, str], name: str, expected: str) -> int:
     Raises
     ------
     Wrong
-        If the record lacks it, or it is no whole number.
+        If the record lacks the field, or the field is not a whole number.
     """
     text = fields.get(name, "")
     digits = text.removeprefix("-")
@@ -53,8 +53,8 @@ class LogLines:
     Parameters
     ----------
     source : Source
-        The source of the log. Bytes that are no UTF-8 text are replaced: names of jobs have any
-        encoding.
+        The source of the log. Bytes that are not valid UTF-8 are replaced, because names of jobs
+        can have any encoding.
     fields_of : callable
         Takes a line apart, to show the value of a field in a message.
     """

@@ -27,7 +27,7 @@ def mended(
 ) -> tuple[bytes, dict[str, int]]:
     """Return the text with one record a line, and what was mended.
 
-    Lines keep their numbers: what is joined to a line leaves empty ones behind.
+    Lines keep their numbers: a line that is joined to another one leaves an empty line behind.
 
     Parameters
     ----------
@@ -36,7 +36,8 @@ def mended(
     separator : str
         Between fields.
     names : sequence of str
-        Names of the fields; a line of them is the header, which a file of several exports repeats.
+        Names of the fields. A line of these names is the header, which a file with several exports
+        repeats.
     free : sequence of str
         Fields of free text, which may hold separators and line breaks.
     checks : mapping of str to pattern

@@ -108,7 +108,7 @@ def to_seconds(
     raw : Raw
         Its columns are replaced; it gets an epoch.
     names : tuple of str
-        Internal names; those absent are passed over.
+        Internal names; absent ones are skipped.
     zone : str or None
         Zone of local times; None leaves them as local clock times.
     repeated : (int, int), optional

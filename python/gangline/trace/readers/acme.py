@@ -1,7 +1,7 @@
 """Shanghai AI Lab's Acme trace: the clusters Seren and Kalos, one CSV each.
 
-Times carry offsets, those of Kalos another than those of Seren. In Kalos the stated duration runs
-from submission to end, so that the times of start and end are used wherever both are there.
+Times have offsets from UTC, which differ between Kalos and Seren. In Kalos the stated duration runs
+from submission to end, so the times of start and end are used where both exist.
 """
 
 from __future__ import annotations

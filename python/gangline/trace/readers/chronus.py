@@ -1,8 +1,8 @@
 """The CSV of the Chronus simulator: the columns of Tiresias, a user, and deadlines.
 
-Seconds, scaled down by its authors. `expect_time_list` holds numbers joined by dashes; the first is
-the deadline, counted from the arrival. Jobs of type "best" have none: what is there is their
-own arrival.
+Times are in seconds, scaled down by the authors. `expect_time_list` contains numbers joined by
+dashes, of which the first is the deadline, counted from the arrival. Jobs of type "best" have no
+deadline; their entry is their own arrival.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     run_time : str
-        The run time of a job: as the simulator has it (simulated), or the stated duration (stated).
+        The run time of a job: that of the simulator (simulated), or the stated duration (stated).
     """
 
     run_time: Literal["simulated", "stated"] = "simulated"

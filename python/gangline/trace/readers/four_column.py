@@ -1,7 +1,7 @@
 """The four-column conversions of Helios Venus and of Alibaba PAI.
 
-Both clamp run times at two days: a fit must not use their tail, so the limit travels in the
-metadata. Arrivals of PAI are the starts of its tasks, so its queueing is hidden.
+Both clamp run times at two days. A fit must not use their tail, so the metadata contain the limit.
+Arrivals of PAI are the starts of its tasks, so its queueing is hidden.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Traces of the Gavel simulator: tab-separated, without a header line, in three widths.
 
-Seven columns are the per-cluster traces, ten the physical ones, twelve those of a successor that
-knows durations. The others know iterations only, so they need a throughput table to run.
+The per-cluster traces have seven columns, the physical ones ten, and those of a successor with
+durations twelve. The others contain only iterations, so they need a throughput table to run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     throughput : str
-        Throughput table that tells how long a job takes alone; durations and deadlines follow.
+        Throughput table with the speed of each job alone, from which durations and deadlines
+        follow.
     reference : str
         GPU type that durations refer to.
     """

@@ -1,6 +1,7 @@
 """SenseTime's Helios trace: one CSV per cluster.
 
-Times are local, of UTC+8, which has no summer time. GPUs need not be a multiple of servers.
+Times are local times in UTC+8, without daylight saving time. The number of GPUs of a job need not
+fill whole servers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Jobs of Kubernetes, as `kubectl get ... -o json` prints them.
 
 Kueue's Workloads, Jobs of Kubernetes and of Volcano, pod groups of Volcano and KAI, and pods. An
-object that owns another object of the same export counts once. Pods tell when their gang ran, where
-they are part of the export; pod groups alone do not know when they ended.
+object that owns another object of the same export counts once. Pods in the export show when their
+gang ran. Pod groups alone do not say when they ended.
 """
 
 from __future__ import annotations

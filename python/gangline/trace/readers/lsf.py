@@ -1,7 +1,7 @@
 """LSF's accounting log `lsb.acct`: one record of a finished job a line.
 
-Fields are separated by blanks and have no names; lists in between say how long they are. Newer
-versions add fields at the end, so a field that is not there is unknown.
+Fields are separated by blanks and have no names. Lists in between start with their length. Newer
+versions add fields at the end, so a missing field counts as unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tasks of an OpenDC workload, as Parquet or CSV: times in milliseconds, GPUs in newer versions.
 
-The fragments of a workload, a second file, say how much of its resources a task uses over time.
-They are not needed here: a task runs for its duration.
+A second file contains the fragments of a workload, which say how much of its resources a task uses
+over time. They are not needed, because a task runs for its duration.
 """
 
 from __future__ import annotations

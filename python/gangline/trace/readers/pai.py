@@ -1,7 +1,7 @@
 """Alibaba's PAI trace of 2020: tables without header lines, the headers in files next to them.
 
-A job has tasks, a task has instances. Times are shifted by a constant; the type MISC hides what a
-machine has. A task without a start or an end is dropped.
+A job has tasks, a task has instances. Times are shifted by a constant. The type MISC hides the GPU
+type of a machine. A task without a start or an end is dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Accounting logs of OpenPBS, PBS Professional and Torque: one event of a job a line.
 
 A job that ended has a record of type E; each attempt before a requeue has one of type R. The other
-types tell which jobs never ran and which still run. Times are seconds since 1970; the local time
+types show which jobs never ran and which still run. Times are seconds since 1970; the local time
 that begins each line is not used.
 """
 

@@ -1,7 +1,7 @@
 """The five-column extract of Microsoft's Philly trace.
 
-Naive local times, not sorted, no identifiers; equal rows are separate jobs; `gpu_time` is only
-checked, never trusted.
+The file has local times without a zone, unsorted rows, and no identifiers. Equal rows are separate
+jobs. `gpu_time` is only checked, never used.
 """
 
 from __future__ import annotations

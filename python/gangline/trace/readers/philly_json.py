@@ -1,7 +1,7 @@
 """Microsoft's Philly trace as published: an array of jobs, each with its scheduling attempts.
 
-Local times without a zone. An attempt that lacks its start or its end is unknown; a job whose last
-attempt has no end still ran when the snapshot was taken.
+The file has local times without a zone. An attempt without a start or an end is unknown. A job
+whose last attempt has no end was still running when the snapshot was taken.
 """
 
 from __future__ import annotations

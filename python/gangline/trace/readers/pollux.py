@@ -1,6 +1,6 @@
 """The workloads of Pollux: one application, a number of replicas and a total batch per job.
 
-A job's length is known to its profile only, so durations must be given for each application.
+Only the profile contains the length of a job, so durations must be given for each application.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     durations : dict of str to float
         Seconds by application; "application/GPUs" and "application/GPUs/total batch" are more
-        exact and go first.
+        specific and take precedence.
     profiles : str
-        Folder or archive of Pollux profiles, one folder per application; they tell the seconds of
-        a job alone where `durations` does not.
+        Folder or archive of Pollux profiles, one folder per application. They give the isolated run
+        time of a job that `durations` does not cover.
     placements : str
         File of the placements in those folders, for profiles of several GPU types.
     """
@@ -104,7 +104,7 @@ def _durations(raw: Raw, special: Special) -> Any:
 def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
     """Return the different rows in the order they appear, and for each row which one it is.
 
-    A row with an unknown value is none of them: null.
+    A row with an unknown value has no kind (null).
     """
     kinds: list[Any] = [()]
     which = pa.array(np.zeros(len(columns[0]), dtype=np.int64))

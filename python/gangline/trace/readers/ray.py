@@ -1,8 +1,8 @@
 """Jobs of Ray, as its REST interface lists them: `GET /api/jobs/`, or `ray list jobs`.
 
-The start time of a job is that of its submission: how long it waited is not in the list. The GPUs
-are those of the entry point; what its tasks and actors take is not in the list either, unless the
-metadata of the job tell it.
+The start time of a job is that of its submission, because the list does not say how long it waited.
+The GPUs are those of the entry point. The list does not contain the GPUs of its tasks and actors
+either, unless the metadata of the job do.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     metadata_gpus : str, optional
-        Key of the metadata that tells the GPUs of a job; the default looks for num_gpus and gpus.
+        Key of the metadata with the GPUs of a job; the default looks for num_gpus and gpus.
     """
 
     metadata_gpus: str | None = None

@@ -58,7 +58,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     procs_per_gpu : float
-        Processors of the log that stand for one GPU; the GPUs of a job are rounded up.
+        Number of processors in the log per GPU; the GPUs of a job are rounded up.
     """
 
     procs_per_gpu: float = 1.0

@@ -1,8 +1,8 @@
 """Any table, with the option `columns` that says which of its columns are which.
 
-Each native column is an expression of the table's own: a name, a number, or two of them with `*`,
-`+` or `-` between; `@` and a unit, or the form of a date, may follow. The name of a native column
-decides how a text is read: as an instant, a duration, a size, a number or a label.
+Each native column is an expression of the table's columns: a name, a number, or two of them joined
+by `*`, `+` or `-`. It may end with `@` and a unit or a date format. The name of the native column
+decides whether a text is read as an instant, a duration, a size, a number or a label.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Windows of 15,000 jobs of several machines, as a study of workload generators published them.
 
-There are no dates: the first column of time is the interval since the submission before.
+The file has no dates: the first time column is the interval since the previous submission.
 """
 
 from __future__ import annotations

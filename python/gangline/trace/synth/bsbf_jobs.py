@@ -1,7 +1,8 @@
 """The workload of the SJF-BSBF comparison: jobs of the six Pollux applications over eight hours.
 
-Applications by how often the public workloads have them; inside one, its sizes with equal chance.
-Durations are the times alone on servers of four T4, from the public profiles.
+Applications are drawn by their frequency in the public workloads, and the sizes of an application
+with equal probability. Durations are isolated times on servers with four T4 GPUs, from the public
+profiles.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The workloads of the evaluation of Dally (arXiv 2401.16492), drawn anew.
 
-Shares of gang sizes and of models are those of the public job files, exactly: a shuffled deck with
-that many cards of each. Durations are log-normal around the published median and end at the
-published maximum. The files themselves carry no licence, and nothing of them is here but these
-counts.
+The shares of gang sizes and models are exactly those of the public job files, because the values
+are shuffled, not drawn. Durations are log-normal around the published median and limited to the
+published maximum. The files themselves have no licence, so only these counts were taken from them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     columns : dict
-        Arrow arrays `user` and `vc`, as far as they were asked for.
+        Arrow arrays `user` and `vc`, if requested.
     noise : float64 array, shape (jobs,), or None
         Factors of the durations.
     """
@@ -77,7 +77,7 @@ def decode(kind: type[_T], name: str, parameters: Mapping[str, object]) -> _T:
     Raises
     ------
     TraceError
-        If one is unknown or of another type; it lists the known.
+        If a parameter is unknown or has another type; the message lists the known ones.
     """
     fields = {item.name for item in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
     for key in parameters:

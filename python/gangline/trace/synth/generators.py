@@ -164,8 +164,8 @@ def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Unpack[BsbfKeywords]) 
     Parameters
     ----------
     jobs : int
-        Number of jobs. The eight hours stay, so 240 jobs come at one and a half times the published
-        rate.
+        Number of jobs. The period of eight hours is fixed, so 240 jobs arrive at one and a half
+        times the published rate.
     seed : int
         Same seed, same jobs.
     **parameters
@@ -187,7 +187,7 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
     jobs : int
         Number of jobs. 500 are the published counts: 270 single GPUs, 230 gangs of up to 56; 125
         MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11. Another number
-        keeps the shares, rounded; its jobs are others than those of a smaller number.
+        keeps the rounded shares, but draws different jobs than a smaller number.
     seed : int
         Same seed, same jobs.
     **parameters

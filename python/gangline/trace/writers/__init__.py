@@ -45,7 +45,7 @@ def writer_of(name: str) -> Writer:
     Raises
     ------
     TraceError
-        If none does; it lists those that can be written.
+        If no writer exists for the format; the message lists the formats that can be written.
     """
     if name not in WRITERS:
         known = ", ".join(WRITERS)

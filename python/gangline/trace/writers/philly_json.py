@@ -53,7 +53,7 @@ def losses(trace: Trace) -> list[Loss]:
 def content(trace: Trace, options: WriteOptions) -> bytes:
     """Return the file, one job per line.
 
-    A job has one attempt on machines `m0`, `m1`, ...; with `segments` those that a run gave it.
+    A job has one attempt on machines `m0`, `m1`, ... With `segments` it has the attempts of a run.
     """
     known = {} if options.segments is None else _attempts(options.segments)
     columns = zip(
@@ -92,7 +92,7 @@ def _single(trace: Trace) -> list[dict[str, Any]]:
 def _attempts(path: str) -> dict[str, list[dict[str, Any]]]:
     """Return the attempts of each job of a segments table; seconds in place of dates.
 
-    A stretch that goes on where the last one ended, on the same GPUs, is one attempt with it.
+    A stretch that continues the previous one on the same GPUs belongs to the same attempt.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
