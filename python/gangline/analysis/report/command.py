@@ -99,7 +99,7 @@ def typed(arguments: Sequence[str]) -> str:
 def without_folders(value: Any, key: str = "") -> Any:
     """Return a value of a spec in which paths of the machine are names of files.
 
-    Relative paths inside the working folder are kept, because they are the same for everyone who
+    Relative paths inside the working folder are kept, because they are the same for all users who
     repeats the run in a checkout. Names and labels of policies are not paths.
 
     Examples
