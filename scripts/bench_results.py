@@ -181,7 +181,7 @@ def submitted(suite: Suite, found: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def write(suite: Suite, new: dict[str, dict[Cell, float]], about: dict[str, Any]) -> None:
-    """Put policies into both files; ranks of all are computed anew."""
+    """Put policies into both files and recompute all ranks."""
     from gangline import __version__
 
     scores = published.read_jct(suite.version)

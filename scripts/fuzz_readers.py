@@ -33,7 +33,7 @@ from samples.traces import OPTIONS, SAMPLES  # noqa: E402
 
 FINDS = ROOT / "target" / "fuzz-readers"
 MAX_BYTES = 1 << 20
-SECONDS_MAX = 5.0  # ours: a sample has less than 2 kB
+SECONDS_MAX = 5.0  # our choice: a sample has less than 2 kB
 
 
 class Target(NamedTuple):

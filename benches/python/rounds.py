@@ -1,12 +1,12 @@
-"""What rounds and their allocations cost: static jobs of a hundred kinds on 36 GPUs of three types.
+"""Measure the cost of rounds and their allocations: a hundred kinds of jobs on 36 GPUs.
 
     python benches/python/rounds.py [JOBS]
 
 CPU seconds, which other work on the machine does not count in; of several runs, interleaved, the
-one with the least. Prints, per policy, the seconds of the run, its allocations and rounds; what
-`gavel-isolated` takes is the engine and the rounds alone. The public Gavel simulator simulates 3 to
-43 jobs per CPU second of such static workloads (measured); `gavel-las` is to be 50 times as fast as
-its best.
+one with the least. Prints, per policy, the seconds of the run, its allocations and rounds; the time
+of `gavel-isolated` is that of the engine and the rounds alone. The public Gavel simulator simulates
+3 to 43 jobs per CPU second of such static workloads (measured); `gavel-las` is to be 50 times as
+fast as its best.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import sys
 import time
 
 try:
-    import signal  # which imports `enum`: long enough for an interrupt
+    import signal  # this imports `enum`, which takes long enough for an interrupt
 except KeyboardInterrupt:
     sys.stderr.write("gangline: interrupted\n")
     sys.exit(130)
@@ -32,9 +32,9 @@ def main() -> int:
         if is_ours:
             signal.signal(signal.SIGINT, _interrupt)
         code = run()
-        if is_ours:  # all is done; while Python ends, any handler of ours would be gone
+        if is_ours:  # all work is done, and our handlers would be gone while Python ends
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except KeyboardInterrupt:  # just before or after the command, which has its own answer
+    except KeyboardInterrupt:  # just before or after the command, which handles interrupts itself
         code = _INTERRUPTED
     return code
 

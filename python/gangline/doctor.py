@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Check", "Library", "Report", "examine"]
 
 PACKAGE = "gangline"
-# What each extra is good for.
+# The use of each extra.
 GIVES = {
     "batsim": "schedulers written for Batsim",
     "dask": "sweeps on a Dask cluster",
@@ -46,7 +46,7 @@ EXPECTED = {
     "fifo": {"a": 10.0, "b": 14.0, "c": 15.0},
     # At 10 the shortest is c, to 11; then b.
     "sjf": {"a": 10.0, "b": 15.0, "c": 11.0},
-    # b has less left than a at 1, c less than b at 2; c to 3, b to 6, a for its last 9 s to 15.
+    # At 1, b has less left than a; at 2, c has less than b. c ends at 3, b at 6, and a at 15.
     "srtf": {"a": 15.0, "b": 6.0, "c": 3.0},
 }
 

@@ -96,7 +96,7 @@ def divide_steps(
     if not (math.isfinite(window) and window >= 0):
         raise _refused("window_s", window_s, "a finite number of seconds, at least 0")
     times = [speed * window for speed in speeds.tolist()]
-    # More than all that remains is as good as any number, and may be infinite.
+    # A rate that exceeds all remaining steps can be any number, even infinity.
     room = [math.floor(most) if most <= wanted else wanted + 1 for most in times]
     if sum(room) <= wanted:
         return np.array(room, dtype=np.int64)
@@ -298,7 +298,7 @@ def _average(parts: Sequence[Array], weights: Sequence[float]) -> Array:
     dtype = parts[0].dtype
     merged = np.empty(parts[0].size, dtype=dtype)
     start = 0
-    # Rounding may lift a sum of the largest numbers above them; it is cut to their range.
+    # Rounding can push a sum of the largest numbers above them, so it is clipped to their range.
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for values in zip(*map(_blocks, parts), strict=True):
             mean = _mean(values, weights)

@@ -76,9 +76,9 @@ _KIND = "figure"  # in the seal
 _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
 """The place of the seal after the end of a figure, where programs that show it read no further."""
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # no margin
-_CAPACITY_TOP = 4.0  # ours: times the bound, so that the crossing is seen
+_CAPACITY_TOP = 4.0  # our choice: times the bound, so that the crossing is seen
 _PANEL, _ROW = 4.2, 0.19  # ours, inches: width of a panel of ratios, height of a row
-_SHIFT = 0.15  # ours: between the series of a row
+_SHIFT = 0.15  # our choice: between the series of a row
 _TABLES = ("csv", "parquet", "tex")
 _TEX = ("pdflatex", "xelatex", "lualatex")
 

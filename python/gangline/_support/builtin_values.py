@@ -49,7 +49,7 @@ def finite(value: Any) -> Any:
     return value
 
 
-DEEPEST = 50  # ours: levels of tables and lists inside each other in what users write
+DEEPEST = 50  # our choice: levels of tables and lists inside each other in what users write
 
 
 def flaw(value: Any) -> str | None:

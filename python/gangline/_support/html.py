@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["more", "show", "table", "text"]
 
-_LONGEST = 2000  # ours: characters of a text
+_LONGEST = 2000  # our choice: characters of a text
 _CELL = "padding:.2em .8em .2em 0"
 
 

@@ -24,7 +24,7 @@ def uninterrupted() -> Iterator[None]:
     """
     handler = signal.getsignal(signal.SIGINT)
     is_here = threading.current_thread() is threading.main_thread()
-    if not is_here or not callable(handler):  # only the main thread is interrupted
+    if not is_here or not callable(handler):  # only the main thread receives interrupts
         yield
         return
     held: list[tuple[int, FrameType | None]] = []

@@ -15,7 +15,7 @@ _SPECIAL = str.maketrans(
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
-        # the old encoding of fonts has other signs in their places
+        # the old font encoding has other characters in these places
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",

@@ -11,7 +11,7 @@ from gangline._support.html import text
 
 __all__ = ["Line", "is_notebook"]
 
-_EVERY_S = 0.2  # ours: between two states of a line; browsers draw more, readers see no more
+_EVERY_S = 0.2  # our choice: between two states of a line; browsers draw more, readers see no more
 _lines: dict[int, Any] = {}  # of the cell that runs: what replaces its line
 
 

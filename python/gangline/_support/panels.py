@@ -12,8 +12,8 @@ _NICE = (
     *(nice * 10.0**power for power in (0, -1, 1, -2, 2, -3) for nice in (2.0, 5.0)),
     0.8, 1.25, 0.9, 1.1, 0.95, 1.05,
 )  # fmt: skip
-_APART = 0.13  # ours: of the length of the axis, between two ticks
-_MARGIN = 1.04  # ours: at both ends, as a factor
+_APART = 0.13  # our choice: of the length of the axis, between two ticks
+_MARGIN = 1.04  # our choice: at both ends, as a factor
 
 
 class Panel(NamedTuple):

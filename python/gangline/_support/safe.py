@@ -6,7 +6,7 @@ import re
 
 __all__ = ["LONGEST", "safe", "visible"]
 
-LONGEST = 1200  # ours: characters of a line; a message fits a screen
+LONGEST = 1200  # our choice: characters of a line; a message fits a screen
 
 
 def safe(text: object, longest: int = LONGEST) -> str:

@@ -39,11 +39,11 @@ __all__ = [
     "tied",
 ]
 
-# With fewer seeds an interval would say more than the runs can tell.
+# With fewer seeds an interval would claim more than the runs can show.
 LEAST_SEEDS = 5
 _RESAMPLES = 4_000
 _NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
-_DRAWS_KEPT = 256  # ours: 8 MB; a table of a sweep has many intervals over as many seeds
+_DRAWS_KEPT = 256  # our choice: 8 MB; a table of a sweep has many intervals over as many seeds
 _STREAM, _COUNTERS = "extra", 256  # of the core's random numbers
 
 
@@ -155,7 +155,7 @@ def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
     For a mean, the corrections of bias and of acceleration are equal: skewness / 6 sqrt(n).
     """
     apart = [value - center for value in values]
-    largest = max(map(abs, apart)) or 1.0  # so that no power under- or overflows
+    largest = max(map(abs, apart)) or 1.0  # this prevents underflow and overflow of powers
     square = math.fsum((one / largest) ** 2 for one in apart)
     cube = math.fsum((one / largest) ** 3 for one in apart)
     skew = cube / (6.0 * square * math.sqrt(square)) if square else 0.0

@@ -57,7 +57,7 @@ def _key(name: str) -> str:
 
 
 def _text(value: str) -> str:
-    # JSON escapes are a subset of those of TOML, but for DEL.
+    # JSON escapes are a subset of those of TOML, except for DEL.
     shown = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", shown)
 

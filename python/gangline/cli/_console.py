@@ -35,8 +35,8 @@ __all__ = [
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
 """Bars for a terminal whose encoding has none."""
 NARROW = 80  # characters of a line that is made to be read, wherever it goes
-_CELL_LONGEST = 500  # ours: characters of a cell
-_READABLE = 88  # ours: characters of a line of text
+_CELL_LONGEST = 500  # our choice: characters of a cell
+_READABLE = 88  # our choice: characters of a line of text
 _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
 # Of a text that is folded after spaces, after hyphens, and after the name before a parenthesis.
 _PIECE = re.compile(r"[^\s(-]+\(|[^\s-]*-+|[^\s-]+")
@@ -134,7 +134,7 @@ def table(
     at_most: int | None = None,
     spare: Sequence[str] = (),
 ) -> list[str]:
-    """Draw a table on stdout; numbers to the right, the best of a column in bold and marked `*`.
+    """Draw a table on stdout with right-aligned numbers; the best of a column is bold with a `*`.
 
     Some numbers are already text: with `is_formatted` those in every column except the first,
     otherwise those in the columns `numbers`. The table is as wide as the terminal, but at most

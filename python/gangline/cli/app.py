@@ -86,7 +86,7 @@ def _carry_out(tokens: list[str]) -> int:
         _console.say(f"gangline: out of memory{_NO_MEMORY}")
         return _exit.REFUSED
     except BrokenPipeError:
-        # The reader of stdout is gone, as with `| head`: not an error of ours.
+        # The reader of stdout is gone, as with `| head`; this is not our error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _exit.DONE
     except SystemExit as end:

@@ -110,8 +110,8 @@ def compare(
     digests: list[Digest] = []
 
     def each(result: Result) -> None:
-        # A run is on disk and in the report as soon as it is done: an interrupt loses only the
-        # one under way, and the tables of no more than one are in memory.
+        # A run is on disk and in the report as soon as it is done. So an interrupt loses only the
+        # present run, and only the tables of one run are in memory.
         name = next(in_turn)
         if out is not None:
             result.save(out / name, explain=kept.explain)

@@ -25,7 +25,7 @@ __all__ = [
     "trace",
 ]
 
-_BUSIEST = 200  # ours: most files that are offered
+_BUSIEST = 200  # our choice: most files that are offered
 
 
 def policy(context: CompletionContext) -> list[str]:  # noqa: ARG001 - the protocol of completers

@@ -233,7 +233,7 @@ def _arrivals(arrival: Any) -> None:
 
 def _spark(counts: Any) -> str:
     most = counts.max()
-    # A bar that is there is never drawn as nothing.
+    # A bar above 0 is always drawn with some length.
     return "".join(_LEVELS[max(round(8 * count / most), int(count > 0))] for count in counts)
 
 

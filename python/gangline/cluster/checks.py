@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVERS_MAX", "check", "load_tables"]
 
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
-SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
+SERVERS_MAX = 1_000_000  # our choice: a slip of the keyboard must not fill the memory
 
 
 def check(cluster: ClusterKeys, path: str | None) -> None:

@@ -250,7 +250,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
     def to_dict(self) -> ClusterDict:
         """Return the keys of the TOML format; `Cluster.from_dict` is the way back."""
         data = {"name": self.name, **msgspec.to_builtins(self)}
-        return cast("ClusterDict", data)  # tests hold its keys against the type
+        return cast("ClusterDict", data)  # tests compare its keys with the type
 
     def to_toml(self) -> str:
         """Return the cluster as TOML text."""

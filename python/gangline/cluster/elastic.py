@@ -22,7 +22,7 @@ __all__ = ["ElasticClass", "ElasticJobs", "elastic_jobs"]
 Measure = Literal["duration_s", "min_gpus", "max_gpus", "memory_gb"]
 """What a trace may know of an elastic job."""
 
-# Where no noise is measured: so many initial batches. Ours.
+# Number of initial batches if no noise was measured; our choice.
 _NOISE_BATCHES = 4.0
 _BATCH_MAX = 2**31 - 1
 _ROUNDING = 1e-9  # sizes in bytes are rounded; ours

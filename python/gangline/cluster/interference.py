@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pairs", "resolve"]
 
-_VALUES_MAX = 2**27  # ours: one GiB of factors
+_VALUES_MAX = 2**27  # our choice: one GiB of factors
 _ABSENT_MAX = 21  # an error names 20 of them, and says if there are more
 _OTHER = 0  # batch or gang size for which the source has no row of its own
 _NEVER = math.inf  # until the table is done: these two may not share

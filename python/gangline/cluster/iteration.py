@@ -97,7 +97,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
 
 
 def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | None]] | None:
-    """Return the fits that tell what distance costs, by model label and GPU type.
+    """Return the fits that determine the cost of distance, by model label and GPU type.
 
     Parameters
     ----------

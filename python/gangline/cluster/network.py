@@ -301,7 +301,7 @@ def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
     sizes = rows["gpus"][mine].astype(np.int64)
     racks = rows["rack"][mine]
     per_rack = np.bincount(racks, weights=sizes)
-    shared = per_rack[np.bincount(racks) > 1]  # a lone server in its rack is no rack tier
+    shared = per_rack[np.bincount(racks) > 1]  # a rack with a single server has no rack tier
     return (
         int(sizes.max(initial=0)),
         int(shared.max(initial=0)),

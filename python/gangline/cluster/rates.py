@@ -121,7 +121,7 @@ def classify(
     jobs: JobKeys,
     eligible: npt.NDArray[np.bool_],
 ) -> RateClasses:
-    """Look every distinct (model, batch size, gang size) up once.
+    """Look up every distinct (model, batch size, gang size) once.
 
     A row with the job's batch size takes precedence over the row without one. If only another type
     has a row for a combination, a type cannot run it. Only `eligible` jobs get a class.

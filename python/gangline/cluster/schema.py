@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 GIB = 2**30
-MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
+MEMORY_GB_MAX = 1e6  # our choice: far beyond any GPU; its bytes fit 64 bits
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Noise = Annotated[float, Meta(ge=0, le=2)]

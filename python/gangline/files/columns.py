@@ -12,7 +12,7 @@ from gangline._support.interrupts import uninterrupted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_LONG = 100_000  # ours: shorter columns are done before a thread has started
+_LONG = 100_000  # our choice: shorter columns are done before a thread has started
 
 
 def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def one_chunk(column: Any) -> Any:
     if not isinstance(column, pa.ChunkedArray):
         return column
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # of zero chunks, in older versions
+    if isinstance(array, pa.ChunkedArray):  # in older versions it can have no chunks
         array = pa.array([], type=array.type)
     return array
 

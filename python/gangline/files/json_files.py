@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_seal", "decode", "read_sealed", "write_json", "write_sealed"]
 
-_DEEPEST = 100  # ours: levels of lists and objects inside each other in a file
+_DEEPEST = 100  # our choice: levels of lists and objects inside each other in a file
 
 
 def write_json(path: Path, data: object) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BOM = b"\xef\xbb\xbf"
 ROOT = "$."
-_VALUE_BYTES = 64  # ours: an empty list, or a short text, with its place in a list
+_VALUE_BYTES = 64  # our choice: an empty list, or a short text, with its place in a list
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _CONTAINER = {b"{": "an object", b"[": "an array"}
 _T = TypeVar("_T")
@@ -80,7 +80,7 @@ class JsonFile:
         return TraceError.at(self.path, line, where or None, value, expected)
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Give each fault its line; a column is a key path below its record, or from `$.`."""
+        """Add the line of each fault; a column is a key path below its record, or from `$.`."""
         paths = [self._path(fault) for fault in faults]
         found = self._find(set(paths))
         errors = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["read_parquet"]
 
 _ROWS = 1 << 20  # ours, of numbers: a smaller batch is read no faster
-_TEXT_ROWS = 1 << 13  # ours: a smaller batch of text is read slower
+_TEXT_ROWS = 1 << 13  # our choice: a smaller batch of text is read slower
 _CELL_BYTES = 8
 _HEADER = 16  # bytes of a page that hold its kind and size
 

@@ -44,7 +44,7 @@ PREFIX = ".gangline-"
 """Begins the names of temporary folders; a process that is killed leaves its folder behind."""
 _DIGITS = 2 * hashlib.sha256().digest_size
 _BLANK = b"0" * _DIGITS
-_REACH = 1 << 16  # ours: bytes at both ends of a file in which its seal is looked for
+_REACH = 1 << 16  # our choice: bytes at both ends of a file in which its seal is looked for
 _CHUNK = 1 << 20
 
 

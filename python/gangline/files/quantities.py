@@ -78,7 +78,7 @@ _SUFFIXES = {
     **{f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", 1)},
 }
 _PARENTHESES = re.compile(r"\([^)(]*\)")
-_DIGITS = 10  # ours: a longer number is a name
+_DIGITS = 10  # our choice: a longer number is a name
 _SIZE = r"^(?P<number>\d+(?:\.\d*)?|\.\d+) *(?P<prefix>[KkMmGgTtPp]?)(?P<rest>i?[Bb]?[cn]?)$"
 
 

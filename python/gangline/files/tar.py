@@ -17,8 +17,8 @@ __all__ = ["Stream", "Tar", "is_tar"]
 
 _BLOCK = 512
 _CHUNK = 1 << 20
-_HEADER_MAX = 1 << 16  # ours: a name has at most 4096 bytes where such archives are made
-_MEMBERS_MAX = 20_000  # ours: the largest public archive of traces has a few hundred
+_HEADER_MAX = 1 << 16  # our choice: a name has at most 4096 bytes where such archives are made
+_MEMBERS_MAX = 20_000  # our choice: the largest public archive of traces has a few hundred
 _MAGIC = slice(257, 263)
 _FILES = (b"0", b"\0", b"7")
 _WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")  # links, devices, folders, pipes

@@ -34,7 +34,7 @@ TOLERANCE = 1e-9
 HELD = 1e-12
 TIME_IS_UP = "Time limit reached"
 
-# What to try where rounding has got the better of a method: of 480 programs that span ten orders of
+# Attempts if a method fails because of rounding. Of 480 programs that span ten orders of
 # magnitude the first attempt failed on 14, the next on 1, and the one after that on none.
 _RESCALED: _Way = ("simplex", {"simplex_scale_strategy": 4})
 _OTHER_WAYS: dict[str, list[_Way]] = {
@@ -199,7 +199,7 @@ def options(chosen: str, time_limit_s: float = 60.0, seed: int = 0) -> dict[str,
         chosen_options["run_crossover"] = "on"
     else:
         chosen_options["simplex_strategy"] = 1
-        # finds nothing in these rows, and takes a fifth of the time
+        # it finds nothing in these rows, but takes a fifth of the time
         chosen_options["presolve"] = "off"
     return chosen_options
 

@@ -160,7 +160,7 @@ def _compared(asked: _File, here: Path, folder: Path, runs: int) -> Repeated:
             by_versions.append(name)
             continue
         differences.append(_difference(name, here / name, new, sha256))
-    # a file of the folder that was changed after the run says something else than the runs
+    # a file that was changed after the run no longer agrees with the runs
     for name, sha256 in asked.sha256.items():
         old = here / name
         if old.is_file() and digest_of(old) != sha256:

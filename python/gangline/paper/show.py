@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 _HOUR_S = 3600.0
-_COLUMN_CM, _WIDE_CM, _ROW_CM = 9.0, 4.6, 0.34  # ours: two columns of panels on a page
+_COLUMN_CM, _WIDE_CM, _ROW_CM = 9.0, 4.6, 0.34  # our choice: two columns of panels on a page
 _AROUND_CM, _LEGEND_CM = 1.9, 0.4
 _SHIFT = 0.15
 _MARKS = ("*", "square*", "triangle*", "diamond*", "pentagon*")

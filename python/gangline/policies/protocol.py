@@ -675,7 +675,7 @@ class Plan:
         return len(self.actions)
 
 
-_PARTS = 2**16  # ours: numbers of parts are 0 to 65535
+_PARTS = 2**16  # our choice: numbers of parts are 0 to 65535
 
 
 def _terms(
@@ -745,7 +745,7 @@ def read_start(answer: object, jobs: int) -> list[int]:
     return sorted({_number(job, "job", jobs) for job in answer})
 
 
-_WORDS_MAX = 400  # ours: a reason is a sentence
+_WORDS_MAX = 400  # our choice: a reason is a sentence
 
 
 def read_reason(answer: object, jobs: int) -> tuple[str, int | None, float | None] | None:

@@ -1,8 +1,8 @@
 """The code of a policy in Python: the files that must be the same for equal runs.
 
 A run names a policy in Python by `module:Class`, which says nothing about the content of the
-module. So the spec of a run also has a hash of its code, and folders that others repeat, papers and
-rows of the bench, name its files by their SHA-256.
+module. So the spec of a run also has a hash of its code. Folders that others repeat (papers and
+rows of the bench) list its files with their SHA-256.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ __all__ = ["listen_address", "serve"]
 
 MESSAGE_BYTES_MAX = 16 * 2**20  # ours: a plan that starts 100,000 jobs by name has a third of it
 REFUSALS_MAX = 100  # ours: a scheduler that is wrong so often in a row does not read the errors
-_HELLO_S = 10.0  # ours: a client that says nothing must not keep the scheduler out for long
+_HELLO_S = 10.0  # our choice: a client that says nothing must not keep the scheduler out for long
 _HELLO_BYTES = 65536
 _LAST_WORDS_S = 1.0
 
@@ -160,7 +160,7 @@ def _greet(
     knowledge: Literal["online", "remaining"],
     on_turned_away: Callable[[str], object] | None,
 ) -> tuple[Channel, Hello]:
-    """Wait for the first that speaks the protocol; turn others away."""
+    """Wait for the first client that speaks the protocol, and reject others."""
     until = time.monotonic() + timeout_s
     while True:
         channel = accept(door, until, timeout_s)
@@ -209,7 +209,7 @@ _FACTS = ("job", "server", "rule", "tag", "field", "reason")
 
 def _error(error: BaseException, *, is_fatal: bool) -> bytes:
     kind = type(error).__name__
-    if not isinstance(error, GanglineError):  # of the JSON, or a number beyond all limits
+    if not isinstance(error, GanglineError):  # invalid JSON, or a number beyond all limits
         kind = "MessageError"
     facts = {name: fact for name in _FACTS if (fact := getattr(error, name, None)) is not None}
     plain = {name: fact for name, fact in facts.items() if isinstance(fact, (int, str))}

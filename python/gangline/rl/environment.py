@@ -38,9 +38,9 @@ REWARDS: Final = ("jct", "wait", "slowdown", "makespan", "utilization")
 """Names of the rewards; each is minus an integral over the time that a step takes."""
 
 _NS: Final = 1e9
-_SEED_MAX: Final = 2**31  # ours: what every generator takes as a seed
-_TIME_S: Final = 30 * 86_400.0  # ours: times above are shown as 1
-_JOBS: Final = 1_000.0  # ours: more waiting jobs are shown as 1
+_SEED_MAX: Final = 2**31  # our choice: what every generator takes as a seed
+_TIME_S: Final = 30 * 86_400.0  # our choice: times above are shown as 1
+_JOBS: Final = 1_000.0  # our choice: more waiting jobs are shown as 1
 _ENDS: Final = ("until_s", "max_events")
 
 

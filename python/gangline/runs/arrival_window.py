@@ -42,7 +42,7 @@ _FIELD = "count_arrivals"
 _NANOS = 1e9
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 _STEPS_S = (86400, 3600, 60, 1)
-_FINE = 50.0  # ours: a window is suggested in steps of at most so small a part of that time
+_FINE = 50.0  # our choice: a window is suggested in steps of at most so small a part of that time
 
 
 def parse(text: str) -> Window:

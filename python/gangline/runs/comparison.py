@@ -53,10 +53,10 @@ __all__ = [
 _JSON = "comparison.json"
 KIND = "comparison"
 """Kind of file, in the seal of comparison.json."""
-_HARDLY = 0.05  # ours: share of a job's time, and of mean JCTs, that leaves little to decide
-_IDLE = 0.5  # ours: share of the GPU time
+_HARDLY = 0.05  # our choice: share of a job's time, and of mean JCTs, that leaves little to decide
+_IDLE = 0.5  # our choice: share of the GPU time
 _CALM = 0.5  # ours: a policy with so many of the stops, or fewer, is worth naming as the calmer one
-_NEAR = 1.25  # ours: if it takes no longer than this
+_NEAR = 1.25  # our choice: if it takes no longer than this
 
 
 class Comparison:
@@ -139,7 +139,7 @@ class Comparison:
         return means(self.rows)
 
     def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
-        """Return titles, cells as they are shown, and which are the best of their column.
+        """Return titles, cells as text, and whether each cell is the best of its column.
 
         Values within 1 % of the best, or shown as the same text, are marked as well. A column in
         which all values tie has no mark.
@@ -397,7 +397,7 @@ def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], 
     if not known:
         return [], []
     top = known[0]["jct_mean_s"]
-    if tied:  # what the seeds cannot tell apart
+    if tied:  # policies that the seeds cannot distinguish
         return (
             [row for row in known if row["policy"] in tied],
             [row for row in known if row["policy"] not in tied],
@@ -453,7 +453,7 @@ def headline(
         return ""
     took = _took(best[0])
     is_alike = len({_took(row) for row in best}) == 1
-    # With seeds, a policy may tie for the best with another mean: its lead is not that of the best.
+    # With seeds, a policy can tie for the best with a different mean, so its lead differs.
     level = best if is_alike or not tied else best[:1]
     names = formatting.listed([name(row["policy"]) for row in (level if others else best)])
     if not others:

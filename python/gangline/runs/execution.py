@@ -181,7 +181,7 @@ def _unsent(name: str, error: Exception) -> PolicyError:
 
 
 _HERE: list[Worlds] = []  # of a process that was started for runs
-_WORLDS_MAX = 4  # ours: pairs in memory at once, in the process of a Dask cluster
+_WORLDS_MAX = 4  # our choice: pairs in memory at once, in the process of a Dask cluster
 
 
 def _begin(worlds: Worlds) -> None:

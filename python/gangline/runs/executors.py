@@ -263,7 +263,7 @@ class _Process:
             if not self._process.is_alive() and not self._line.poll():
                 raise EOFError  # a process of its own holds the other end
             if report is not None:
-                report(0.0, 0, 0)  # raises if no more is wanted
+                report(0.0, 0, 0)  # raises if no more results are needed
         return self._line.recv()
 
     def end(self, *, at_once: bool) -> None:

@@ -58,7 +58,7 @@ def load_result(folder: str | PathLike[str]) -> Result:
 
     kept = folder / result_folder.TRACE
     trace = partial(_read_jobs, kept, files[kept.name]) if kept.name in files else None
-    # JSON has no number for the mean of nothing; of the keys only these have none
+    # JSON has no number for the mean of nothing; only these keys can lack one
     known = {key: math.nan if value is None else value for key, value in summary.items()}
     return Result(
         cast("RunSummary", known),

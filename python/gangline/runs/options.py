@@ -207,7 +207,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         core = core or cluster.to_core()
         return _core.RunOptions(
             core,
-            **own,  # each is an argument there: one that is missing or too many is a TypeError
+            **own,  # each is an argument there, so a missing or unknown one is a TypeError
             max_share=sharing.max_share,
             interference=pairs,
             gang_xi=sharing.gang_xi,

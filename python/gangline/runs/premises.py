@@ -193,7 +193,7 @@ def _network(cluster: Cluster, trace: Trace | None) -> str:
         return ""
     labels = [] if trace is None else codes(trace, "model")[1]
     if trace is not None and (locality_fits(cluster, labels) or elastic_of(trace, cluster)):
-        return ""  # the step times of models tell what distance costs
+        return ""  # the step times of models contain the cost of distance
     return "no network" if core is None else "a network on which distance costs nothing"
 
 

@@ -22,7 +22,7 @@ TIER = ("server", "rack", "network")
 RUN_TIME = ("lost_s", "checkpoint_s")
 END = ("finished", "preempted", "moved", "failed", "retimed", "stopped")
 _LABEL = pa.dictionary(pa.int32(), pa.string())
-_ROWS_PER_GROUP = 1 << 17  # ours: bounds the writer's buffers; larger groups are no faster
+_ROWS_PER_GROUP = 1 << 17  # our choice: bounds the writer's buffers; larger groups are no faster
 
 
 def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
@@ -275,7 +275,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
         return False
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         values = column.chunk(0).to_numpy()
-        # The ends and the middle settle most columns without a pass.
+        # Checking the ends and the middle decides most columns without a full pass.
         first = values[0]
         if values[-1] != first or values[len(values) // 2] != first:
             return False

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "read_spec", "versions"]
 
-_DIGITS = 32  # ours: 128 bits of the SHA-256 are enough to tell runs apart
+_DIGITS = 32  # our choice: 128 bits of the SHA-256 are enough to tell runs apart
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):

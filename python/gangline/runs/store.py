@@ -27,8 +27,8 @@ SAVED = ("summary", "jobs", "segments")
 """What may be saved of each run: the last has all that those before it have."""
 
 _FLUSH_FROM_S = 0.1  # ours: after a loss of power a shorter run is sooner done than waited for
-_STALE_S = 3600.0  # ours: no result takes an hour to write
-_TRIES = 5  # ours: to write a result whose temporary folder another process removes
+_STALE_S = 3600.0  # our choice: no result takes an hour to write
+_TRIES = 5  # our choice: to write a result whose temporary folder another process removes
 
 T = TypeVar("T")
 

@@ -205,7 +205,7 @@ class _Trial:
     def __post_init__(self) -> None:
         from gangline.policies.choice import resolve_policy
 
-        resolve_policy(self.policy, self.params)  # what is no policy fails in no world
+        resolve_policy(self.policy, self.params)  # an object that is not a policy fails in no world
 
     def check(self, world: WorldLike) -> None:
         """Raise what is wrong with the policy in a world."""

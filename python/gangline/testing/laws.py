@@ -409,7 +409,7 @@ _BY_ARRIVAL = ("fifo", "yarn-cs")
 CLAIMS: dict[str, tuple[str, ...]] = {
     "work-conserving": _SKIPPING,
     "idle": (*_BY_ARRIVAL, "easy", "sjf-strict", *_SKIPPING),
-    # a head of the queue waits for the jobs that run when it gets there, and for no later one
+    # the head of the queue waits for the jobs that run when it becomes the head, not for later ones
     "bounded-starvation": (*_BY_ARRIVAL, "easy"),
     "no-overtaking": _BY_ARRIVAL,
     "arrival-order": (*_BY_ARRIVAL, "fifo-skip"),

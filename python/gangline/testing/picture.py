@@ -182,7 +182,7 @@ def _axis(step: float, width: int) -> str:
 
 
 def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, idle: str) -> str:
-    """Return a letter per column: of the span that covers most of it; 2 where two do."""
+    """Return a letter per column: that of the span that covers most of it, or 2 for two spans."""
     cells = ""
     for column in range(width):
         start, end = column * step, (column + 1) * step

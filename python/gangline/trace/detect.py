@@ -26,7 +26,7 @@ GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
 _PARQUET = b"PAR1"
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
 _WORK = frozenset({"duration_s", "iterations"})
-# Files that people take for a trace, by how they begin.
+# Beginnings of files that people mistake for a trace.
 _STRANGERS = (
     (b"\xff\xfe", "this is UTF-16 text; save it as UTF-8"),
     (b"\xfe\xff", "this is UTF-16 text; save it as UTF-8"),
@@ -58,7 +58,7 @@ _OWN = (
 _FRAGMENTS = "these are the fragments of an OpenDC workload; read its tasks, the other file"
 _NEAR_ENOUGH = 0.5  # ours: a file that lacks more than half of the columns is of another format
 _NAMES_SHOWN = 8
-_TABLE_LEAST = 2  # ours: so many columns may come from separators inside one name
+_TABLE_LEAST = 2  # our choice: so many columns may come from separators inside one name
 
 
 def detect(source: Source) -> str:

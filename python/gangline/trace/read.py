@@ -113,7 +113,7 @@ def read_raw(
     _refuse_options_of_others(options, name)
     chosen = trace_options.make(options, special_of(reader))
     try:
-        # What overflows becomes infinite, and no bound of a column lets that through.
+        # A value that overflows becomes infinite, which the bounds of every column exclude.
         with np.errstate(over="ignore", invalid="ignore"):
             raw = reader.read(source, chosen)
             source.start_hash()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "read_snapshot", "snapshot_of"]
 
-_PLACEHOLDER_S = 1.0  # stands for a run time that is not known; it is never looked at
+_PLACEHOLDER_S = 1.0  # a placeholder for an unknown run time, which is never used
 _OPEN = ("never_ran", "still_running", "no_times", "unknown_duration")
 _EPOCH = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d+)?)[^+]*(?:\+ ([\d.]+) s)?")
 _REFUSED = ("limit", "rescale", "status", "window")
@@ -129,7 +129,7 @@ def keep_open(raw: Raw) -> float:
     begun = np.where(np.isnan(start), _numbers(columns, "start_s", rows), start)
     runs = status == "running"
     waits = (status == "unknown") & np.isnan(begun)
-    if raw.reader == "slurm":  # the start of a job that waits is a guess of Slurm's
+    if raw.reader == "slurm":  # the start of a waiting job is an estimate by Slurm
         waits |= (status == "unknown") & ~(known > 0.0)
     is_open = waits | runs
     raw.drops = [(name, mask & ~is_open if name in _OPEN else mask) for name, mask in raw.drops]
@@ -137,14 +137,14 @@ def keep_open(raw: Raw) -> float:
     last_s = math.nan
     if raw.reader == "slurm":
         last_s = float(np.max((start + known)[runs & np.isfinite(start + known)], initial=-np.inf))
-    elif raw.reader != "kubernetes":  # what a table says of a job that is not done is an estimate
+    elif raw.reader != "kubernetes":  # the duration of an unfinished job in a table is an estimate
         limit = _numbers(columns, "time_limit_s", rows)
         limit = np.where(is_open & np.isnan(limit), known, limit)
         columns["time_limit_s"] = column(limit)
     columns["duration_s"] = column(np.where(is_open, _PLACEHOLDER_S, known))
     if "observed_start_s" in columns:
         columns["observed_start_s"] = column(np.where(waits, np.nan, start))
-    if "observed_finish_s" in columns:  # of a job that runs it is the end of its limit
+    if "observed_finish_s" in columns:  # for a running job it is the end of its time limit
         finish = _numbers(columns, "observed_finish_s", rows)
         columns["observed_finish_s"] = column(np.where(is_open, np.nan, finish))
     return last_s if math.isfinite(last_s) else math.nan

@@ -92,7 +92,7 @@ def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> 
     best = np.zeros(len(samples))
     for _, sqr, var in each.phases:
         if var == 0.0 or sqr == 0.0:
-            # more passes are worth nothing without variance, and as much each without a gradient
+            # without variance more passes gain nothing, and without a gradient each gains the same
             gain = unit / one_pass if var > 0.0 else np.zeros(len(samples))
             best = np.maximum(best, np.maximum(gain, (unit if var > 0.0 else 1.0) / step))
             continue

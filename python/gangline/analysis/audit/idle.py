@@ -304,7 +304,7 @@ def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
         level = levels[number]
         if number == 0:
             needed = int((level.gpus - level.needed(gang) + 1)[units].sum())
-        else:  # at worst each busy GPU spoils a server of its own, the largest first
+        else:  # at worst each busy GPU is on a different server, the largest first
             mine = units[level.unit]
             order = np.lexsort((world.server_gpus[mine], level.unit[mine]))
             unit, size = level.unit[mine][order], world.server_gpus[mine][order]

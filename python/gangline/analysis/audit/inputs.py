@@ -42,7 +42,7 @@ __all__ = [
     "result_of",
 ]
 
-MAX_BYTES = 8 << 30  # ours: as for traces, a bound on what a compressed file may unpack to
+MAX_BYTES = 8 << 30  # our choice: as for traces, a bound on what a compressed file may unpack to
 SEGMENT_NUMBERS = ("start_s", "end_s", "server", "gpus", "rate", "part", "sub_batch")
 JOB_NUMBERS = (
     "arrival_s",
@@ -409,7 +409,7 @@ def _read_arrow(head: bytes, data: bytes) -> pa.Table:
     is_file = head[:6] == b"ARROW1"
     reader = pa.ipc.open_file(place) if is_file else pa.ipc.open_stream(place)
     table = reader.read_all()
-    table.validate(full=True)  # its buffers are taken as they are: offsets may point anywhere
+    table.validate(full=True)  # its buffers are used unchecked, so offsets may point anywhere
     return table
 
 

@@ -110,7 +110,7 @@ def check(world: World, findings: Findings) -> None:
 
 
 def _times(world: World, rows: _Rows) -> None:
-    # What did not happen has no time: only a job that is done needs them all.
+    # Events that did not happen have no time, so only a finished job needs all times.
     rows.check_times(rows.done, ("arrival_s", "first_start_s", "finish_s", *SPANS))
     rows.add(
         "order",
@@ -214,7 +214,7 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
             found=ran,
             allowed=least,
         )
-    # Where the table says how long it ran, that; else what its work takes.
+    # The run time of the table if it has one, otherwise the time for its work.
     held = np.where(np.isnan(rows.run), np.where(rows.done, least, np.nan), rows.run)
     return np.maximum(held, 0.0)
 
@@ -271,7 +271,7 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
     still = least >= rows.span - world.tolerance(rows.span, 2.0)
     kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.least >= 1))
     if not len(kept):
-        if world.held is None:  # without segments this is all there is to see of it
+        if world.held is None:  # without segments nothing else shows it
             findings.withdraw("capacity", _why_not(rows, least))
         return
     assumed = ""

@@ -308,7 +308,7 @@ class Rows(TableRows):
     def per_job(self, values: Any) -> Floats:
         """Sum values of kept rows by job."""
         total = np.bincount(self.job[self.kept], weights=values, minlength=self.world.jobs)
-        return total.astype(np.float64)  # without rows they are counted, not summed
+        return total.astype(np.float64)  # jobs without rows are counted, not summed
 
 
 def held_seconds(group: Ints, start: Floats, end: Floats, groups: int) -> Floats:

@@ -108,7 +108,7 @@ def _summary(world: World, run: Run, findings: Findings) -> None:
         value = run.summary.get(key)
         has_run = world.held is None or len(world.held) > 0
         if value is None or (np.isnan(value) and not has_run):
-            continue  # where nothing ran there is no share
+            continue  # if nothing ran, the share is undefined
         fact(findings, "utilisation", key, value, 1.0, is_bad=not -SHARE <= value <= 1.0 + SHARE)
     if world.listed is None or world.status is None:
         return

@@ -151,7 +151,7 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     last[:-1] |= time[1:] - time[:-1] > world.tolerance_s
     job, time, held = job[last], time[last], held[last]
     gang = world.part_gpus(job, server[order][last])
-    if (gang < 0).any():  # then the first that a job holds is its gang
+    if (gang < 0).any():  # then the first number of GPUs that a job holds is its gang
         first = np.zeros(world.jobs, dtype=np.int64)
         some = np.flatnonzero(held > 0)[::-1]
         first[job[some]] = held[some]
@@ -239,7 +239,7 @@ def _capacity(world: World, rows: Rows, width: Ints, findings: Findings) -> None
     start = np.concatenate([rows.start, down])
     end = np.concatenate([rows.end, np.where(np.isfinite(up), up, down + 1.0)])
     good = np.concatenate([rows.good & (width > 0), np.ones(len(down), dtype=np.bool_)])
-    # An outage is a row that holds nothing: what is held is looked at when it begins.
+    # An outage is a row that holds nothing: the held GPUs are checked when it begins.
     amount = np.concatenate([width, np.zeros(len(down), dtype=np.int64)])
     kinds = np.concatenate([rows.type, world.server_type[server]])
     kept = np.flatnonzero(good)
@@ -402,7 +402,7 @@ def _sharing_sums(
     held_s = float((rows.length[kept] * rows.width[kept]).sum())
     wanted = {"share_gpu_fraction": shared_s / (held_s - shared_s) if held_s > 0.0 else np.nan}
     if beside.sum() > 0.0:
-        # a stretch goes at one factor from its begin to its end
+        # a stretch has one factor from its beginning to its end
         wanted["xi_mean"] = float((beside * co_runners.at_begin).sum() / beside.sum())
     for key, value in wanted.items():
         given = summary.get(key)

@@ -59,7 +59,8 @@ class CoRunners:
         row, gpu = rows.gpu_rows
         order = np.lexsort((rows.start[row], gpu))
         row, gpu = row[order], gpu[order]
-        # Where rows overlap at all, some do with the next one: the other GPUs are left out.
+        # If rows of a GPU overlap at all, some row overlaps with the next one. Other GPUs are
+        # skipped.
         overlaps = (gpu[1:] == gpu[:-1]) & (rows.end[row[:-1]] - EXACT_S > rows.start[row[1:]])
         is_shared = np.zeros(len(self._world.server_gpus) * SLOTS, dtype=np.bool_)
         is_shared[gpu[1:][overlaps]] = True
@@ -131,7 +132,7 @@ class CoRunners:
         asked, which = asked[order], which[order]
         last = np.ones(len(asked), dtype=np.bool_)
         last[:-1] = (asked[1:] != asked[:-1]) | (met.gpu[which[1:]] != met.gpu[which[:-1]])
-        asked, by_gpu = asked[last], xi[which[last]]  # NaN sorts last: one that is not known
+        asked, by_gpu = asked[last], xi[which[last]]  # NaN sorts last: an unknown factor
         sharing = self._world.cluster.sharing
         if sharing is not None and sharing.gang_xi == "mean":
             shared = np.bincount(asked, minlength=len(stretch))
@@ -293,7 +294,7 @@ def _retimed(world: World, rows: Rows, co_runners: CoRunners) -> None:
     met, held = co_runners.met, rows.stretches
     stretch = np.concatenate([met.stretch, met.stretch])
     time = np.concatenate([met.start, met.end])
-    # a job that is paused stays so
+    # a paused job stays paused
     inner = (co_runners.soon[stretch] < time) & (time < held.end[stretch] - world.tolerance_s)
     inner &= _given_rate(rows)[stretch] > 0.0
     stretch, time = stretch[inner], time[inner]
@@ -343,7 +344,7 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
     is_known = ~np.isnan(xi)[stretch]
     is_elastic = rows.pace[0][stretch]
     slower = (1.0 + cost * (np.ceil(batch / sub_batch) - 1.0))[kept]
-    slower[is_elastic] = 1.0  # what passes cost is in its model
+    slower[is_elastic] = 1.0  # its model contains the cost of passes
     slower *= np.where(is_known, xi[stretch], 1.0)
     allowed = base / slower * (world.max_parts if rows.part is None else 1)
     rate = rows.table["rate"][kept]

@@ -155,7 +155,8 @@ class _Bounds:
         If the options of the run are unknown, the cost of a stop is unknown too.
         """
         stints, given = self._stints, self._given
-        # The first to start pays for the first start; which of several that start together is open.
+        # The first part to start pays for the first start; if several start together, it can be
+        # any.
         order = np.lexsort((stints.start, stints.job))
         is_first = np.zeros(len(order), dtype=np.bool_)
         is_first[order] = np.diff(stints.job[order], prepend=-1) != 0
@@ -166,7 +167,7 @@ class _Bounds:
         total = self._by_job(stints.job, due)
         explains = np.abs(total - given)[stints.job] <= self._world.sum_s
         runtime = self._world.cluster.runtime
-        if runtime is not None and runtime.rows:  # starts of one job may have unlike costs
+        if runtime is not None and runtime.rows:  # starts of one job may have different costs
             explains[:] = False
         due = np.where(explains, due, np.nan)
         due[given[stints.job] == 0.0] = 0.0

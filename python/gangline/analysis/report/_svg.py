@@ -32,7 +32,7 @@ __all__ = ["draw", "linear", "short", "square", "still"]
 
 _WIDTH, _HEIGHT = 480, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 52
-_GRID = 4000  # ours: units of an axis; a zoom by ten still has one to a pixel
+_GRID = 4000  # our choice: units of an axis; a zoom by ten still has one to a pixel
 _LETTER, _LINE, _SAMPLE = 6.4, 14, 16  # of a label: letter, height, piece of the line before it
 _LABEL_CHARS = 18
 _TAIL_CHARS = 6  # of a label that is shortened
@@ -135,7 +135,7 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
         is_whole = all(np.array_equal(line.y, np.rint(line.y)) for line in chart.lines)
         y = _Axis(0.0, high, linear(0.0, high, whole=True), high * (1 if is_whole else 10))
     else:
-        # from a tick to a tick, so that there are two at least
+        # from one tick to another, so that there are at least two
         around = ticks_s(0.0, math.inf)
         low = max((v for v in around if v <= ys.min()), default=float(ys.min()))
         high = min((v for v in around if v >= ys.max() and v > low), default=2.0 * float(ys.max()))
@@ -288,7 +288,7 @@ def linear(low: float, high: float, *, whole: bool = False) -> Ticks:
     raw = (high - low) / 5 or 1.0
     unit = 10.0 ** math.floor(math.log10(raw))
     size = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw * 0.999)
-    size = max(size, 1.0) if whole else size  # there is no half a job
+    size = max(size, 1.0) if whole else size  # jobs are whole numbers
     first = math.ceil(low / size - 1e-9)
     return [(size * i, f"{size * i:,.10g}") for i in range(first, int(high / size + 1e-9) + 1)]
 

@@ -113,7 +113,7 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
 
 def _is_worth_drawing(chart: Chart) -> bool:
     if chart.x_scale == "names" and len(chart.names) < 2:
-        return False  # one group is all jobs, of which the tables tell
+        return False  # a single group is all jobs, which the tables already show
     return any(len(line.x) for line in chart.lines)
 
 
@@ -156,7 +156,7 @@ def shares(values: Floats, least: float) -> tuple[Floats, Floats]:
     """Return the points of a cumulative curve, from its first value up to a share of one."""
     share = np.arange(1, len(values) + 1) / max(len(values), 1)
     x = np.maximum(values, least)
-    # Values that fall together on the axis make one point: the highest share.
+    # Values that coincide on the axis make one point: the highest share.
     last = np.append(x[1:] != x[:-1], True) if len(x) else np.zeros(0, bool)
     return x[last], share[last]
 
@@ -203,7 +203,7 @@ def _folded(number: int, label: str, line: Steps, unit: float) -> Line:
 
 def _by_group(runs: Sequence[Digest], kind: str, title: str, about: str, x_title: str) -> Chart:
     """Return mean times to finish by group of jobs; the groups' names tell how many jobs."""
-    # Of a run that was stopped some group may be missing: the longest list has the order.
+    # A stopped run may lack a group, so the longest list gives the order.
     longest_first = sorted(runs, key=lambda run: -len(getattr(run, kind)))
     jobs = {group.name: group.jobs for run in longest_first for group in getattr(run, kind)}
     place = {name: float(i) for i, name in enumerate(jobs)}

@@ -58,9 +58,9 @@ _CURVE_POINTS = 600  # of a cumulative curve, which is smooth
 # Ours: as many as fit on a wide screen without becoming a blur; three values are kept of each.
 _BUCKETS = 400
 _TAIL_BUCKETS = 50
-_COARSE = 0.01  # ours: error of the GPU time in use beyond which a timeline explains nothing
+_COARSE = 0.01  # our choice: error of the GPU time in use beyond which a timeline explains nothing
 _HOUR_S = 3600.0
-_LENGTH_EDGES_S = (600.0, 3600.0, 6 * 3600.0, 86400.0)  # ours: as people speak of jobs
+_LENGTH_EDGES_S = (600.0, 3600.0, 6 * 3600.0, 86400.0)  # our choice: as people speak of jobs
 LENGTHS = ("up to 10 min", "10 min to 1 h", "1 h to 6 h", "6 h to 1 d", "over 1 d")
 _ROUNDING = 1e-9  # relative; a job that ran undisturbed has a rho of 1 up to a few units of 2e-16
 

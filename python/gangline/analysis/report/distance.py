@@ -25,7 +25,7 @@ __all__ = ["Heat", "bars", "content", "heat", "heats", "losses"]
 TIERS = ("server", "rack", "network")
 _TITLES = ("in one server", "in one rack", "over racks")
 _TIER_COLOURS = (COLOURS[2], COLOURS[4], COLOURS[1])
-_MODELS_SHOWN = 8  # ours: more rows than that are no picture any more
+_MODELS_SHOWN = 8  # our choice: more rows than that are no picture any more
 _WIDTH = 540
 _LABEL_CHARS = 20
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Bar", "Excerpt", "excerpt"]
 
-_MOST_GPUS = 64  # ours: rows of a picture
-_MOST_BARS = 600  # ours: 60 kB of a page
-_BEFORE, _AFTER = 30, 60  # ours: arrivals shown around the moment with most work at hand
+_MOST_GPUS = 64  # our choice: rows of a picture
+_MOST_BARS = 600  # our choice: 60 kB of a page
+_BEFORE, _AFTER = 30, 60  # our choice: arrivals shown around the moment with most work at hand
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
             **({"trace_seed": run.trace_seed} if is_drawn else {}),
             **run.summary,
             **{key: getattr(run, key) for key in _ADDED},
-            # where no job waited none was behind a blocked head: a mean over seeds counts it
+            # if no job waited, none was behind a blocked head, and a mean over seeds counts this
             **({"behind_head": 0.0} if run.summary.get("queue_mean_s") == 0.0 else {}),
             **run.reasons,
         }

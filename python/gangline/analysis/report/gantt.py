@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_SLICES", "Gantt", "gantt"]
 
-MOST_SLICES = 2_000_000  # ours: some 300 MB of file, about what viewers take without trouble
+MOST_SLICES = 2_000_000  # our choice: some 300 MB of file, about what viewers take without trouble
 _SLOTS = 64
 _NS = 1e9
 

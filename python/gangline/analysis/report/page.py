@@ -48,7 +48,7 @@ __all__ = [
 
 REPORT = "report"
 """Kind of file, in its seal."""
-_FILE_CHARS = 50_000  # ours: a cluster file of a thousand blocks of servers
+_FILE_CHARS = 50_000  # our choice: a cluster file of a thousand blocks of servers
 _SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
 _BEST = "Green and bold: best of its column, and all within 1 % of it or shown by the same figures."
 _BEST_OF_SEEDS = (
@@ -83,7 +83,7 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     runs = [dataclasses.replace(run, spec=_shown(run.spec)) for run in runs]
     drawn = findings.pooled(runs)
     top = [*_warnings(runs), *answer.on_top(runs)]
-    # Seeds that change nothing are no runs of their own.
+    # Seeds that change nothing do not count as separate runs.
     rows = findings.rows(drawn if answer.is_repeated(runs) else runs)
     means = findings.means(rows)
     best, others = comparison.ranking(means, statistics.tied(rows))
@@ -272,7 +272,7 @@ def _identity(spec: Mapping[str, Any], key: str) -> str:
 
 def _key(drawn: Sequence[Digest]) -> str:
     if len(drawn) == 1:
-        return ""  # nothing to tell apart
+        return ""  # there is nothing to distinguish
     buttons = "".join(
         f'<button type="button" aria-pressed="true" data-policy="p{i}">{tables.policy_mark(i)}'
         f"<bdi>{text(run.label)}</bdi></button>"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["content", "heat", "listed", "totals"]
 
-_MODELS_SHOWN = 8  # ours: more rows than that are no picture any more
+_MODELS_SHOWN = 8  # our choice: more rows than that are no picture any more
 _PAIRS_SHOWN = 12
 _LABEL_CHARS = 17
 _SLANT = 92  # the last title of a column leans out of it

@@ -106,9 +106,7 @@ class _Writer:
         self._known: dict[tuple[str, str], int] = {}
         self._is_first = True
         first = self.packet()
-        self.text(
-            first, "debug_annotation_string_values", unsealed(KIND)
-        )  # viewers show it nowhere
+        self.text(first, "debug_annotation_string_values", unsealed(KIND))  # viewers do not show it
         self.write(first)
 
     def packet(self) -> Any:

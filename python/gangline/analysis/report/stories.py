@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Story", "alone_s", "sentences", "stops", "tell", "with_causes", "worst"]
 
-_TOLD = 10  # ours: jobs on a page
-_NAMED = 2  # ours: takers of a job's GPUs that are named
-_SMALL = 0.01  # ours: part of the delay below which a loss is not told
+_TOLD = 10  # our choice: jobs on a page
+_NAMED = 2  # our choice: takers of a job's GPUs that are named
+_SMALL = 0.01  # our choice: part of the delay below which a loss is not told
 
 
 @dataclass(frozen=True)

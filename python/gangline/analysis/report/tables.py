@@ -36,7 +36,7 @@ __all__ = [
 
 _USERS_SHOWN = 12
 _MODELS_SHOWN = 12
-_SHORT = 16  # ours: letters of a label that fit beside the columns on a phone
+_SHORT = 16  # our choice: letters of a label that fit beside the columns on a phone
 
 
 @dataclass(frozen=True)

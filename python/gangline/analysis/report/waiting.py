@@ -46,7 +46,7 @@ __all__ = ["REASONS", "Waits", "floats", "idle_share", "waits"]
 REASONS = (TOO_FEW, HEAD_OF_LINE, APART, TOGETHER)
 _HEAD = REASONS.index(HEAD_OF_LINE)
 _OF_STATE = np.array([REASONS.index(state) for state in STATES], np.uint8)
-_ROUNDING_S = 1e-6  # sums of a few million seconds are no more exact
+_ROUNDING_S = 1e-6  # sums of a few million seconds are not more exact
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def waits(
         rows = Segments(result.segments, jobs) if rows is None else rows
         outages = cluster.outages()
         if result.summary.get("failures") and not outages:
-            return None  # drawn: no table says which servers were down
+            return None  # failures were drawn, so no table says which servers were down
         last_s = _last_s(result)
         until = np.where(np.isnan(floats(jobs, "finish_s")), last_s, np.nan)
         stretches = rows.waits(np.where(could_run, until, -np.inf))
@@ -205,7 +205,7 @@ def _head(time_s: Floats, arrival_s: Floats, start_s: Floats, gpus: Ints) -> Int
     """
     if not len(gpus):
         return np.zeros(len(time_s), np.int64)
-    # The first job that has not started: all before it have.
+    # The first job that has not started; all jobs before it have.
     first = np.searchsorted(np.maximum.accumulate(start_s), time_s, "right")
     is_there = first < len(gpus)
     first = np.minimum(first, len(gpus) - 1)

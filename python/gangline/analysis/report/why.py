@@ -158,7 +158,7 @@ def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
 
 def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
     split = [findings.gpu_time(row) for row in means]
-    # What no policy loses is not worth a column.
+    # A loss that no policy has needs no column.
     seen = [part for part in _PARTS if any(parts[part[0]] > 0.0 for parts in split)]
     rows = []
     for i, (run, parts) in enumerate(zip(drawn, split, strict=True)):

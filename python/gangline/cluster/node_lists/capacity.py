@@ -35,7 +35,7 @@ def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
         day = _day(rows, line, row[_DAY])
         if days and day <= days[-1][0]:
             raise rows.error(line, _DAY, row[_DAY], "a day after the one before")
-        # A column without a name is the row's number, as tables that are written twice have it.
+        # A column without a name is the row number, which some tools add when they rewrite a table.
         numbers = {
             name: rows.number(line, row, name) for name in rows.names if name not in (_DAY, "")
         }

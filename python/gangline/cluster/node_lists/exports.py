@@ -32,7 +32,7 @@ _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _FIELDS = ("nodename", "gres", "cputot", "cpus", "realmemory", "state")
 _AWAY = re.compile(r"down|drain|fail|maint|not_?resp|future|unk|power|[*]", re.IGNORECASE)
-_SERVERS_MAX = 1_000_000  # ours: a longer list of hosts is a mistake
+_SERVERS_MAX = 1_000_000  # our choice: a longer list of hosts is a mistake
 _MIB_PER_GIB = 1024
 _TYPES = (
     "nvidia.com/gpu.product",

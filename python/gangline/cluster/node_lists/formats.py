@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "ClusterFormat", "read_keys"]
 
-_MAX_BYTES = 2**30  # ours: a list of a million servers is smaller
+_MAX_BYTES = 2**30  # our choice: a list of a million servers is smaller
 
 
 class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BYTES", "parquet", "read_throughput"]
 
-MAX_BYTES = 2**30  # ours: the largest public table has 1.3 MB
+MAX_BYTES = 2**30  # our choice: the largest public table has 1.3 MB
 _CSV = {
     "gpu_type": pa.string(),
     "model": pa.string(),

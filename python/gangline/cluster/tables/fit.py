@@ -151,7 +151,7 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
     is_free[2:4] = several.any(), (several & (gpus > 2.0)).any()
     is_free[4:6] = inside.any(), (inside & (gpus > 2.0)).any()
     is_free[6] = (gpus > 1.0).any()
-    # noise may leave nothing of a pass: such a point tells of its iteration only
+    # noise can make the time of a pass 0; such a point only gives its iteration time
     known = passes > 0.0
     measured = np.log(np.concatenate([steps, passes[known]]))
 

@@ -330,7 +330,7 @@ def _folder(root: Path) -> dict[str, Source]:
 
 def _archive(root: Path) -> dict[str, Source]:
     """Unpack once: an archive has no index, so each look-up would unpack it all."""
-    root.stat()  # a place that is not there is the system's error
+    root.stat()  # a missing path raises the error of the system
     source = Source(root, MAX_BYTES)
     if not is_tar(source.head):
         raise TraceError(f"{root}: expected a folder or a tar archive", path=str(root))

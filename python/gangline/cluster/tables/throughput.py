@@ -225,7 +225,7 @@ class ThroughputTable:
         placement: str = "server",
         missing: Missing = "error",
     ) -> npt.NDArray[np.float64]:
-        """Look many jobs up; each distinct combination once.
+        """Look up many jobs, each distinct combination once.
 
         Parameters
         ----------

@@ -231,7 +231,7 @@ class _Story:
         if timeline.num_rows:
             last_s = max(last_s, timeline["t_s"][-1].as_py())
         is_over = made["status"] == "finished"
-        # nothing that ended before it came, or began when it was done, says anything of it
+        # rows that ended before its arrival or began after its finish are irrelevant
         is_near = (end >= made["arrival_s"]) & (start <= (made["finish_s"] if is_over else last_s))
         table = table if is_near.all() else table.filter(is_near)
         self._segments = Segments(table, self._tables.jobs)

@@ -212,7 +212,7 @@ def free_of_segments(
     before = np.append(
         gpus[place[:1]], np.where(place[1:] == place[:-1], after[:-1], gpus[place[1:]])
     )
-    # What came before the first arrival holds from the first instant on.
+    # Changes before the first arrival apply from the first instant on.
     instant, counted = np.clip(moment - first, 0, None), moment < past
     servers = []
     for number in range(len(cluster.gpu_types)):

@@ -27,7 +27,7 @@ BAR = 64
 """Characters of the timeline."""
 _SHOWN = 3  # names, or reasons of one kind
 _EVENTS = 14
-_MINUTE_S, _EPOCH_S = 60.0, 1e8  # ours: later instants are on the clock of a calendar
+_MINUTE_S, _EPOCH_S = 60.0, 1e8  # our choice: later instants are on the clock of a calendar
 _SOME = 0.1  # of a character of the timeline
 
 _TOO_FEW, _APART, _TOGETHER = map(STATES.index, (TOO_FEW, APART, TOGETHER))

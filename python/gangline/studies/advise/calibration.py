@@ -30,7 +30,7 @@ __all__ = ["Calibration", "Likeness", "calibrate"]
 # if the waits of a log are dealt out anew (docs/decisions.md).
 _ALIKE_RANKS = 0.4
 _ALIKE_FACTOR = 2.0
-_FEW = 0.02  # ours: of the jobs; fewer that wait say nothing of the order in which jobs start
+_FEW = 0.02  # our choice: of the jobs; fewer that wait say nothing of the order in which jobs start
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ __all__ = ["USUAL", "Contender", "contender", "default_contenders"]
 # Schedulers that clusters run, then what papers and sites compare them with. Each needs only what
 # an export knows.
 _DEFAULT = ("slurm", "kueue", "easy", "fifo", "fifo-skip", "sjf", "las", "srtf")
-USUAL = "easy"  # ours: of a log without starts; most batch schedulers backfill
+USUAL = "easy"  # our choice: of a log without starts; most batch schedulers backfill
 _NO_CONDITION = "no"
 
 

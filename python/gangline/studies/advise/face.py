@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["AdviseOptions", "advise"]
 
 _USERS = ("user", "account", "vc")  # the first that the log has
-_PAIRS_MAX = 2  # ours: clusters of two sizes in memory at once
+_PAIRS_MAX = 2  # our choice: clusters of two sizes in memory at once
 
 
 class AdviseOptions(TypedDict, total=False):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "Facts", "signed"]
 
 _USERS_SHOWN = 15
-_TIE, _TIE_S = 0.01, 60.0  # ours: means that differ by less than either are equal
+_TIE, _TIE_S = 0.01, 60.0  # our choice: means that differ by less than either are equal
 _WORDS = {"account": "account", "vc": "queue"}
 
 

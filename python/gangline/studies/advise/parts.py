@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Parts"]
 
 _WEEK_S, _DAY_S = 7 * 86400.0, 86400.0
-_MOST = 52  # ours: more parts say no more
+_MOST = 52  # our choice: more parts say no more
 _TENTHS = 10
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["cost_per_month", "default_sizes", "prices_of", "resized", "sizes_of"]
 
-_SHARES = (0.75, 0.9, 1.0, 1.25, 1.5)  # ours: of the servers that there are
+_SHARES = (0.75, 0.9, 1.0, 1.25, 1.5)  # our choice: of the servers that there are
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
-_MOST = 50  # ours: more sizes than a table is read for
+_MOST = 50  # our choice: more sizes than a table is read for
 
 
 def default_sizes(servers: int) -> list[int]:

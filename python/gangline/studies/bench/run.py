@@ -181,7 +181,7 @@ def bench(
     files = chosen.find_traces(Path(traces)) if traces is not None else {}
     made = Bench(chosen, chosen.worlds(quick=quick), is_quick=quick)
     with tempfile.TemporaryDirectory(prefix="gangline-bench-") as aside:
-        # the tables of a store that goes are of no use
+        # a temporary store needs no tables
         where = (Path(aside), "summary", workers) if out is None else (Path(out), "jobs", workers)
         runs = _carry_out(made, made.worlds, taking_part, {}, *where, progress=progress)
         made.rows = _rows(made, taking_part, runs)
@@ -364,5 +364,5 @@ def _measured(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def _as_published(row: dict[str, str]) -> dict[str, Any]:
     stops = float(row["preemptions_per_job"])
-    # the time of a run on another machine would say nothing beside the times of this one
+    # times of runs on another machine are not comparable with those of this one
     return {"runs": int(row["runs"]), "failed": 0, "preemptions_per_job": stops, "run_s": None}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Load", "Servers"]
 
 _STEP_LEAST = 1e-6  # ours: finer than the times of any cluster tell; loads are shown with 9 digits
-_LOAD_MOST = 20.0  # ours: arrivals squeezed to a twentieth are nearly a batch
+_LOAD_MOST = 20.0  # our choice: arrivals squeezed to a twentieth are nearly a batch
 
 
 class Servers:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SHOWN", "curve"]
 
-SHOWN = 4.0  # ours: times the bound that a curve is drawn up to, so that the crossing is seen
+SHOWN = 4.0  # our choice: times the bound that a curve is drawn up to, so that the crossing is seen
 
 
 def curve(plans: Sequence[CapacityPlan], target: Target) -> str:

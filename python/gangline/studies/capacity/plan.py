@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_capacity"]
 
-_PAIRS_MAX = 4  # ours: pairs of a trace and a size in memory at once
-_FARTHEST = 4  # ours: times the answer, for the ends of its interval
-_STEP = 0.05  # ours: of the load
+_PAIRS_MAX = 4  # our choice: pairs of a trace and a size in memory at once
+_FARTHEST = 4  # our choice: times the answer, for the ends of its interval
+_STEP = 0.05  # our choice: of the load
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
-# A cluster can be too small for a job: that is an answer, and no mistake.
+# A cluster can be too small for a job; this is an answer, not an error.
 _TOO_SMALL = ("InfeasibleJobError", "StalledError")
 _NOT_HERE = ("seed", "on_infeasible", "until_s", "max_events", "segments", "timeline")
 

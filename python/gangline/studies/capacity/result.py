@@ -36,7 +36,7 @@ KIND = "plan"
 """Kind of file, in the seal of plan.json."""
 _BAR = 16  # characters of a bar; the bound is in the middle
 _SIZES_TOLD = 8
-_NEAR = 0.9  # ours: from this load on waits depend much on the draw
+_NEAR = 0.9  # our choice: from this load on waits depend much on the draw
 _ROUNDED = 1.005  # a load below would be shown as 1.00
 MORE_WORK = "more work than {} can do while jobs arrive"
 _ENDLESS = "If jobs went on arriving at this rate, the backlog would grow without end"
@@ -127,7 +127,7 @@ class CapacityPlan:
     allow_overload : bool
         Whether an overloaded size may be the answer.
     traces, jobs : int
-        Traces that were drawn, and jobs of one that are measured.
+        Number of drawn traces, and number of measured jobs in one trace.
     largest_share : float
         Share of the work that the ten largest jobs of a trace hold, a mean over the traces.
     are_restarts_free : bool

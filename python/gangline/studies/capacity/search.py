@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "smallest"]
 
-_NEAR = 2  # ours: how many sizes on either side of the answer are looked at
-_ALONG = (0.5, 0.75, 1.25, 1.5, 2.0)  # ours: multiples of the answer for the curve
+_NEAR = 2  # our choice: how many sizes on either side of the answer are looked at
+_ALONG = (0.5, 0.75, 1.25, 1.5, 2.0)  # our choice: multiples of the answer for the curve
 
 
 @dataclass(frozen=True)

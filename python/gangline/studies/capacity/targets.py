@@ -22,7 +22,7 @@ _QUANTILE = re.compile(r"(jct|queue|wait|slowdown|ftf)_p([1-9]\d?)(_s)?")
 _RATIOS = ("slowdown", "ftf")
 _MEASURES = ("jct", "queue", "wait", *_RATIOS)
 _SHARES = ("utilization", "_fraction", "fragmentation")
-_USUAL = "p95"  # ours: what a measure without a statistic stands for
+_USUAL = "p95"  # our choice: what a measure without a statistic stands for
 _WORDS = {
     "average": "mean", "avg": "mean", "median": "p50", "waiting": "wait", "queueing": "queue",
     "queuing": "queue", "rho": "ftf", "utilisation": "utilization",

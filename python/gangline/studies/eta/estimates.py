@@ -30,8 +30,8 @@ LEAST = 20
 """Minimum number of finished jobs of a group; our own choice."""
 LATEST = 200
 """Number of last finished jobs of a group that count, because habits change; our own choice."""
-_LEAST_LEFT = 5  # ours: of a group, jobs that took longer than a running job has so far
-_LEAST_S = 1e-3  # ours: what is left of a running job, at least
+_LEAST_LEFT = 5  # our choice: of a group, jobs that took longer than a running job has so far
+_LEAST_S = 1e-3  # our choice: what is left of a running job, at least
 _GROUPS: tuple[tuple[str, ...], ...] = (
     ("user", "model", "gpus"),
     ("user", "gpus"),

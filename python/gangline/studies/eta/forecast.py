@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["eta"]
 
-_DRAWS_MAX = 10_000  # ours: as many as of seeds
-_HORIZON = 2.0  # ours: later jobs arrive for this multiple of the longest wait
+_DRAWS_MAX = 10_000  # our choice: as many as of seeds
+_HORIZON = 2.0  # our choice: later jobs arrive for this multiple of the longest wait
 _DIGITS = 9  # of 2 / (1 - level), which may be a whole number
 _NANO = 1e9
-_LEAST_ELAPSED_S = 1e-3  # ours: a job that has just started is there before those that wait
+_LEAST_ELAPSED_S = 1e-3  # our choice: a job that has just started is there before those that wait
 _KEPT = (
     "job_id", "gpus", "model", "batch_size", "user", "vc", "gpu_types", "memory_gb", "weight",
     "time_limit_s", "account", "partition", "qos", "priority", "nice", "servers", "cpus",

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Replay", "Start", "draw", "plan_of", "replay"]
 
 _LATEST = 1e-6  # seconds by which a start may be later than what starts it: rounding
-_LEAD_S = 0.2  # ours: from the last preparation to time 0
-_PATIENCE = 20.0  # ours: times its predicted run time after which a job is taken to hang
+_LEAD_S = 0.2  # our choice: from the last preparation to time 0
+_PATIENCE = 20.0  # our choice: times its predicted run time after which a job is taken to hang
 
 
 class Start(NamedTuple):

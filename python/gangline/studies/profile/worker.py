@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gangline.studies.profile.trainers import Trainer
 
 CHUNK_S = 0.05  # ours: between two looks at the clock, after which the device has done all steps
-_WARM_UP = 5  # ours: steps in which libraries choose their kernels
+_WARM_UP = 5  # our choice: steps in which libraries choose their kernels
 
 Order = dict[str, Any]
 
@@ -79,7 +79,7 @@ class _Training:
         }
 
     def _chunk(self) -> int:
-        """Run steps that do not count and return how many take `CHUNK_S`."""
+        """Run warm-up steps and return the number of steps that take `CHUNK_S`."""
         self._steps(_WARM_UP)
         now, steps = time.monotonic(), 0
         while time.monotonic() - now < 2.0 * CHUNK_S:

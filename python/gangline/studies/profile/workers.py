@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Window", "Worker", "Workers", "together"]
 
 SETTLE_S = 0.15  # of a run that does not count: the clock of a GPU rises, the co-runner starts
-_END_S = 5.0  # ours: how long a killed process may take to end
+_END_S = 5.0  # our choice: how long a killed process may take to end
 Answer = dict[str, Any]
 
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Saving", "judge", "percent", "reached", "readings", "savings", "sentences"]
 
-# A mean below this is called no difference: the seeds move it by as much.
+# A mean below this counts as no difference, because the seeds change it by as much.
 NEGLIGIBLE = 0.01
 # Shares are shown, and judged, in whole per cent.
 ROUNDING = 0.005
-HALF = 0.5  # ours: of the claimed gain, from which on a claim holds in part
+HALF = 0.5  # our choice: of the claimed gain, from which on a claim holds in part
 
 
 @dataclass(frozen=True)

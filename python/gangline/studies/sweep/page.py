@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_cells", "write_page"]
 
-_VALUES_SHOWN = 8  # ours: of a key, before the rest are counted
+_VALUES_SHOWN = 8  # our choice: of a key, before the rest are counted
 
 
 def write_page(done: Sweep, summary: Means, path: Path, command: str = "") -> None:

@@ -45,7 +45,7 @@ _SEED = "{trace_seed}"
 _OF_TRACE = ("trace", "trace_seed", "rescale")
 _SETTINGS = "set"
 _ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # what many errors begin with
-_REMEMBERED = 64  # ours: traces, clusters and policies of the runs that came last
+_REMEMBERED = 64  # our choice: traces, clusters and policies of the runs that came last
 _TRACE_OPTIONS = (
     *(name for name in Options.__struct_fields__ if name != "special"),
     *dict.fromkeys(name for item in FORMATS for name in item.options),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sweep", "carry_out_all", "sweep"]
 
-_WORLDS_MAX = 4  # ours: traces in memory at once
+_WORLDS_MAX = 4  # our choice: traces in memory at once
 
 
 class Sweep:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "read", "write"]
 
-_ROWS_AT_ONCE = 500  # ours: rows that are Python objects at once, and a row group
+_ROWS_AT_ONCE = 500  # our choice: rows that are Python objects at once, and a row group
 _LAST = ("digest", "status")
 _NAMES = _TABLE, _TEXT, _FAILED = "table.parquet", "table.csv", "failed.json"
 

@@ -48,7 +48,7 @@ LAYERS: Mapping[str, str] = {
 
 _SLOWS = ("network", "throughput", "iter_time", "elastic", "runtime")
 _OVERHEADS = ("restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s")
-_LEAST_S = 1e-6  # ours: an observed run of 0 s; jobs of no work would be dropped
+_LEAST_S = 1e-6  # our choice: an observed run of 0 s; jobs of no work would be dropped
 
 
 def observed_runs(outcomes: Outcomes, policy: ChosenPolicy) -> Floats:

@@ -57,7 +57,7 @@ DEFECTS: Mapping[str, str] = {
 }
 """What is counted, and what each count means; other defects are errors."""
 
-_ROUNDING_S = 1e-3  # ours: logs of milliseconds round a start and an arrival apart
+_ROUNDING_S = 1e-3  # our choice: logs of milliseconds round a start and an arrival apart
 _NAMED = 3  # jobs that a count names
 
 
@@ -130,7 +130,7 @@ def read_outcomes(
     is_known = np.asarray(places.is_valid())
     job = np.asarray(places.fill_null(0), dtype=np.int64)
     arrival = trace.numbers("arrival_s")[job]
-    # A wrong cell in a row of another job, such as the makespan at the end, says nothing.
+    # A wrong cell in a row of another job, such as the makespan at the end, is irrelevant.
     columns = _checked(found, arrival, is_known)
     _refuse_disorder(found, columns)
     if not is_known.any():
@@ -257,4 +257,4 @@ def _moved(found: Columns, arrival: Floats, is_known: Any) -> Any:
         return np.zeros(len(arrival), dtype=bool)
     apart = found["arrival_s"] - arrival
     shift = np.nanmedian(apart[is_known]) if not np.isnan(apart[is_known]).all() else 0.0
-    return np.abs(apart - shift) > 1.0  # ours: a second, the grain of most logs
+    return np.abs(apart - shift) > 1.0  # our choice: a second, the grain of most logs

@@ -21,8 +21,8 @@ __all__ = ["pictures"]
 
 _SIZE, _LEFT, _BOTTOM, _TOP = 360, 64, 44, 14
 _LEAST_S = 1.0  # a logarithmic axis has no zero
-_DOTS = 2000  # ours: of more jobs every n-th is drawn, in the order of the trace
-_STEPS = 600  # ours: points of a curve
+_DOTS = 2000  # our choice: of more jobs every n-th is drawn, in the order of the trace
+_STEPS = 600  # our choice: points of a curve
 
 
 def pictures(

@@ -47,14 +47,14 @@ ALL = "all models"
 
 _HUBER = 1.345  # Huber's: 95 % of the efficiency of least squares if errors are normal
 _MAD = 1.4826022185056018  # median distance to the standard deviation, of the normal law
-_STEPS = 200  # ours: reweighted fits; they end before that once nothing moves
+_STEPS = 200  # our choice: reweighted fits; they end before that once nothing moves
 _STILL = 1e-12  # relative
 _LEAST = 1e-3  # ours: no fitted time is thought to be shorter than this part of the observed one
 _MAD_ERROR = 1.1664  # standard error of that deviation over itself, times the root of the jobs
 _NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
 _MOST_NOISE = 2.0  # that a run takes
-_LEAST_JOBS = 5  # ours: with fewer, a factor of a model would say more than the jobs can
-_ALIKE = 0.9  # ours: estimates that correlate by more are not told apart
+_LEAST_JOBS = 5  # our choice: with fewer, a factor of a model would say more than the jobs can
+_ALIKE = 0.9  # our choice: estimates that correlate by more are not told apart
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Times", "Waits", "losses", "passed", "waits"]
 
-_SHORT = 5.0  # ours: times the tolerance; a start comes that late for reasons of no policy
+_SHORT = 5.0  # our choice: times the tolerance; a start comes that late for reasons of no policy
 _GRAIN_S = 60.0  # ours: added to waits, so that a minute more or less after none counts little
 
 
@@ -151,7 +151,7 @@ def passed(arrival_s: Floats, start_s: Floats) -> Ints:
     order = np.lexsort((start_s, arrival_s))  # of equal arrivals none passes another
     rank = np.unique(start_s, return_inverse=True)[1][order].astype(np.int64)
     found = np.zeros(count, dtype=np.int64)
-    at = np.arange(count)  # jobs whose ranks have the same upper bits stand together
+    at = np.arange(count)  # jobs whose ranks have the same upper bits are adjacent
     for bit in reversed(range(int(rank.max(initial=0)).bit_length())):
         upper = rank[at] >> (bit + 1)
         is_low = (rank[at] >> bit) & 1 == 0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _REQUIRED = ("arrival_s", "gpus")
 _ABSOLUTE = ("deadline_s", "start_s", "observed_start_s", "observed_finish_s")
 _NO_IDS = pa.array([], type=pa.string())
-_EPOCH = (8e8, SECONDS_MAX)  # ours: seconds since 1970, from the year 1995 on
+_EPOCH = (8e8, SECONDS_MAX)  # our choice: seconds since 1970, from the year 1995 on
 _UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _WORK = "a duration or a number of iterations"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LogLines", "Wrong", "whole"]
 
 _CELLS = 32  # ours, of a number each: the memory that a line may take once it is a job
-_DIGITS = 12  # ours: a longer number is no time, and no number of GPUs
+_DIGITS = 12  # our choice: a longer number is no time, and no number of GPUs
 
 
 class Wrong(Exception):  # noqa: N818 - it is caught, and becomes a fault of the file

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["mended"]
 
-_LINES = 100  # ours: a text of more lines is no field
+_LINES = 100  # our choice: a text of more lines is no field
 _NEWLINE = ord("\n")
 
 

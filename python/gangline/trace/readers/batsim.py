@@ -35,7 +35,7 @@ _EACH = {
 _TOTAL = {"msg_par_hg_tot", "parallel_homogeneous_total"}
 _SPREAD = {"defined_amount_spread_uniformly", "DefinedAmountsSpreadUniformly"}
 _REPEAT_MAX = 2**31 - 1
-_DEPTH_MAX = 100  # ours: sequences inside sequences; public samples have four levels
+_DEPTH_MAX = 100  # our choice: sequences inside sequences; public samples have four levels
 _KNOWN = "a delay, a sequence of delays, or a homogeneous computation with flops="
 
 

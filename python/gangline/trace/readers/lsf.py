@@ -28,7 +28,7 @@ _RECORD = '"JOB_FINISH" "'
 _EVENT = re.compile(r'"[A-Z_]+" "[\d.]+" \d+ ')
 _START = re.compile(rb'\s*"[A-Z_]+" "[\d.]+" \d{9,10} ')
 _CELL = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^\s"]+)')
-_LINES = 100  # ours: a record of more lines is none
+_LINES = 100  # our choice: a record of more lines is none
 _RUSAGE = " ".join(f"rusage{number}" for number in range(19))
 # A name that ends with :N is a number of items of N fields each, which follow it.
 _ORDER = f"""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "muri"
 _MS = 1000.0
-_STAGES_MAX = 8  # ours: the public files have three
+_STAGES_MAX = 8  # our choice: the public files have three
 _STAGES = [f"resource_time_{i}" for i in range(_STAGES_MAX)]
 # Demanded although the sum of the stages is not used: without them it is a file in seconds.
 _WANTED = {

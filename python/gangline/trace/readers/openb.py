@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.options import Options
 
 NAME = "openb"
-_WHOLE_GPU = 1000.0  # thousandths of a GPU
+_WHOLE_GPU = 1000.0  # in thousandths of a GPU
 _MILLI = 1000.0
 _MIB_PER_GIB = 1024.0
 _WANTED = {

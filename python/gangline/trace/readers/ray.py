@@ -38,7 +38,7 @@ _NEVER_BEGAN = (
     "JOB_SUPERVISOR_ACTOR_START_FAILURE",
     "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE",
 )
-_KEYS = ("num_gpus", "gpus")  # ours: how users name the GPUs in the metadata
+_KEYS = ("num_gpus", "gpus")  # our choice: how users name the GPUs in the metadata
 _GIB = 2**30
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=2**53)]

@@ -359,7 +359,7 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
         granted = {**granted, "gpus": each * _numbers(columns.get("nnodes"), rows)}
     for name in ("gpus", "cpus", "host_memory_gb", "servers"):
         found[name] = np.where(np.isnan(granted[name]), asked[name], granted[name])
-    # an allocation without GPUs is one of a job that wants none
+    # an allocation without GPUs belongs to a job that needs none
     nodes = _numbers(columns.get("nnodes"), rows)
     found["servers"] = np.where(np.isnan(found["servers"]), nodes, found["servers"])
     slices = np.isfinite(granted["slices"]) & (granted["slices"] > 0)
@@ -440,7 +440,7 @@ def _one_row_a_job(
     ids = made["job_id"]
     codes = np.empty(0, np.int64) if surely_distinct(ids) else _codes(ids, made.get("user"))
     if codes.max(initial=-1) + 1 < len(codes):
-        # of several exports, the record that knows more: started, and ended
+        # of several exports, the most complete record counts: started, then ended
         started = np.bincount(codes, ~made["absent"])[codes] > 0
         kept = np.flatnonzero(~(made["absent"] & started))
         times = [_ranks(made[name][kept]) for name in ("arrival_s", "observed_start_s")]
@@ -542,7 +542,7 @@ def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _last_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the last row of each key, in the order of the rows; the first key only orders."""
+    """Return the last row of each key, in the order of the rows; the first key only sorts."""
     order = np.lexsort(keys)
     ordered = keys[1:, order]
     ends = np.flatnonzero(np.r_[(ordered[:, 1:] != ordered[:, :-1]).any(axis=0), True])

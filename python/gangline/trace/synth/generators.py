@@ -198,7 +198,8 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
     Notes
     -----
     Source: counts, median and maximum of the workloads of arXiv 2401.16492 as its public simulator
-    has them; the log-normal law and its sigma are ours. Models and sizes are drawn independently.
+    has them; the log-normal distribution and its sigma are our own choice. Models and sizes are
+    drawn independently.
 
     Examples
     --------
@@ -264,8 +265,8 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]
     Parameters
     ----------
     jobs : int
-        Number of jobs; a smaller number gives the first of a larger one, but for the arrivals of
-        "poisson".
+        Number of jobs; a smaller number gives the first jobs of a larger one, except for the
+        arrivals of "poisson".
     seed : int
         Same seed, same jobs.
     **parameters
@@ -280,8 +281,9 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]
     -----
     Classes by V100-GPU-hours, uniform: S ResNet-18, up to 1; M CycleGAN, 1 to 10, one GPU; L LM or
     Transformer, 10 to 50; XL ResNet-50, 60 to 100. They follow secondary descriptions of the
-    evaluation in arXiv 2503.10918 that we could not check against the paper; all shares are ours.
-    Both a duration (on V100) and iterations are given: clusters without a rate table can run it.
+    evaluation in arXiv 2503.10918 that we could not check against the paper; all shares are our own
+    choice. Both a duration (on V100) and iterations are given: clusters without a rate table can
+    run it.
 
     Examples
     --------
