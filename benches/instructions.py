@@ -1,15 +1,16 @@
 """The gate against slow code: instruction counts under callgrind, compared with baselines.json.
 
-Counts do not move with the load of the machine, seconds do. Each case is one small run of the
+Unlike seconds, counts do not depend on the load of the machine. Each case is one small run of the
 ``gate`` binary (``benches/rust/src/bin/gate.rs``); only its ``measured_*`` functions are counted.
 
     python benches/instructions.py --check     # limits, one line per case; exit code 1 if broken
     python benches/instructions.py --update "why they moved"
     python benches/instructions.py --update "parts of a job" --only floor-fork   # these alone
 
-A rise above the limit is accepted only by ``--update`` in the same commit; falls are written down
-too, or the next rise hides in them. Without valgrind, or with another compiler than the one that
-made the baselines, nothing can be compared: that is one visible line and counts as skipped.
+To accept a rise above the limit, run ``--update`` in the same commit. Falls are recorded too,
+because otherwise they could hide the next rise. Without valgrind, or with another compiler than the
+one that made the baselines, nothing can be compared: that is one visible line and counts as
+skipped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What benchmarks measure, beside its limit and the part of it that is left.
+"""Measurements of benchmarks, next to their limits and the unused part of the limits.
 
 A benchmark yields its lines as it measures them, and ends with `sys.exit(told(...))`. It prints
 text, or JSON where GANGLINE_BENCH_JSON is set, which is how benches/run.py calls it.

@@ -1,4 +1,4 @@
-"""What a run costs outside its event loop: Parquet in, columns in, tables out, Parquet out.
+"""The cost of a run outside its event loop: Parquet in, columns in, tables out, Parquet out.
 
     python benches/python/outside.py TRACE.parquet CLUSTER.toml POLICY OUT REPEATS
 

@@ -1,4 +1,4 @@
-"""What a policy in Python costs beside the same policy of the registry.
+"""The cost of a policy in Python compared with the same policy of the registry.
 
     python benches/python/python_policies.py [REPEATS]
 

@@ -1,4 +1,4 @@
-"""What a sweep costs beside its runs: many small ones, and 50 of the whole Venus trace.
+"""The cost of a sweep besides its runs: many small ones, and 50 of the whole Venus trace.
 
     python benches/python/sweeps.py [REPEATS]
 

@@ -55,7 +55,7 @@ SERVERS = {
 
 
 def shared() -> Path | None:
-    """Where the public traces are."""
+    """Folder of the public traces."""
     places = [Path(os.environ.get("GANGLINE_SHARED", "")), ROOT.parent / "shared", ROOT / "shared"]
     return next((place for place in places if (place / "traces").is_dir()), None)
 

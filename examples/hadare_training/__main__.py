@@ -172,7 +172,7 @@ def shown(values: Sequence[float], *, sign: str = "") -> str:
 
 
 def counts(rows: Sequence[Row]) -> list[str]:
-    """Return in how many comparisons the whole interval of the lead lies on either side of 0."""
+    """Return the numbers of comparisons whose whole interval of the lead is on either side of 0."""
     ways = [list(group) for _, group in groupby(rows, key=lambda row: row.way)]
     copies = [[row.result for row in way] for way in ways if way[0].workers > 1]
     found = []

@@ -150,7 +150,7 @@ def merge_parameters(
     MergeError
         There is nothing to merge, the copies differ in names, shapes or dtypes, an array is
         neither of numbers nor of truth values, `integer="equal"` is broken, or a value is not
-        finite. `name` and `copy` say where, `why` what is wrong.
+        finite. `name` and `copy` say where the mistake is, and `why` describes it.
 
     Notes
     -----

@@ -284,7 +284,7 @@ def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def seed_key(rows: Sequence[Row]) -> str:
-    """Return which seed tells runs of a policy apart: that of the trace, if several were drawn."""
+    """Return the key of the seeds of a policy: that of the trace, if several were drawn."""
     return "trace_seed" if any("trace_seed" in row for row in rows) else "seed"
 
 
@@ -332,7 +332,7 @@ def by_seed(rows: Sequence[Row], key: str, seed: str | None) -> dict[Any, float]
 
 
 def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> list[str]:
-    """Return the policy with the best mean and those that the seeds do not tell from it.
+    """Return the policy with the best mean and those that seeds cannot distinguish from it.
 
     The result is empty with fewer than five seeds, or if a run has no value.
     """

@@ -125,7 +125,7 @@ def _typed(context: CompletionContext) -> list[str]:
 
 
 def _files(typed: str, suffixes: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the files and folders that begin as what was typed."""
+    """Yield the files and folders that begin with the typed text."""
     folder, slash, start = typed.rpartition("/")
     place = Path(folder + slash or ".")
     try:

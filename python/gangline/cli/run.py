@@ -53,7 +53,7 @@ _SHOWN = (
     ("time of the solver", "solver_s", duration),
     ("time of the run on the clock", "wall_s", duration),
 )
-"""What people see of a summary: in words, its key, and how a value is written."""
+"""The shown values of a summary: the name, its key, and the format of a value."""
 
 
 _BESIDE_SPEC = ("html", "segments", "explain")  # what a run of a spec may keep

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ElasticClass", "ElasticJobs", "elastic_jobs"]
 
 Measure = Literal["duration_s", "min_gpus", "max_gpus", "memory_gb"]
-"""What a trace may know of an elastic job."""
+"""Properties of an elastic job that a trace may contain."""
 
 # Number of initial batches if no noise was measured; our choice.
 _NOISE_BATCHES = 4.0

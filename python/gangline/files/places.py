@@ -119,7 +119,7 @@ def is_sealed(source: Path | bytes, kind: str) -> bool:
 
 
 def state(path: Path) -> dict[str, Any]:
-    """Return size and CRC-32 of a file, by which a list of files tells whether it was changed."""
+    """Return size and CRC-32 of a file, with which a list detects changes."""
     size = crc = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -299,7 +299,7 @@ def _is_device(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _poured(path: Path) -> Iterator[Path]:
-    """Yield a temporary path elsewhere; what was written goes into the device or pipe `path`."""
+    """Yield a temporary path elsewhere; its content is then written to `path`."""
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / path.name
         yield part

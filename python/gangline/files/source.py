@@ -165,7 +165,7 @@ class Source:
         )
 
     def guarded(self, read: Callable[[], _T]) -> _T:
-        """Call a function that unpacks; what is damaged is an error of ours."""
+        """Call a function that unpacks; damaged data raise a TraceError."""
         try:
             return read()
         except TraceError:

@@ -290,7 +290,7 @@ def _residual(program: _Program, lower: F64, x: F64) -> float:
 
 
 def _hold(highs: Any, program: _Program) -> None:
-    """Fix what is at its bound in all optima: columns and rows with a multiplier."""
+    """Fix columns and rows with a multiplier, which are at their bound in all optima."""
     found = highs.getSolution()
     largest = np.zeros(program.size[0])
     np.maximum.at(largest, program.row_of, np.abs(program.value))

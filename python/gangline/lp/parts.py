@@ -1,4 +1,4 @@
-"""An allocation in parts: jobs and GPUs are dealt out, each part is a program of its own."""
+"""An allocation in parts: jobs and GPUs are divided, and each part is a separate program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["solve_in_parts"]
 
 OF_PARTS: dict[str, Callable[[list[float]], float]] = {"least": min, "largest": max, "sum": sum}
-"""What the objectives of parts make of all of them, as the core says it."""
+"""How the objectives of the parts are combined, as the core declares it."""
 
 COLUMNS = ("rates", "scale", "weight", "steps_remaining", "age_s", *PER_JOB)
 

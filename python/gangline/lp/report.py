@@ -36,7 +36,7 @@ class Report:
 
 
 def report(told: dict[str, Any]) -> Report:
-    """Return the report of what the core counted."""
+    """Return the report of the core's counters."""
     methods = {name or "none": count for name, count in told["allocations"].items()}
     solver: dict[str, Any] = {
         "name": "HiGHS",

@@ -65,9 +65,9 @@ class Repeated(NamedTuple):
     runs: int
     files: int
     differences: list[str]
-    """What differs although nothing that it depends on does; empty if the kit repeats."""
+    """Differences without a cause in other versions; empty if the kit repeats."""
     versions: list[str]
-    """What has another version now, and the files whose bytes differ because of it."""
+    """Changed versions, and the files whose bytes differ because of them."""
 
     def sentences(self) -> list[str]:
         """Return in words whether the kit repeats."""

@@ -43,7 +43,7 @@ class Entrant(NamedTuple):
     source: Source | None
     """None for a policy of the registry."""
     files: list[Path]
-    """What can be copied to another folder."""
+    """Sources that can be copied to another folder."""
 
 
 class Row(NamedTuple):

@@ -308,7 +308,7 @@ def _number(value: float) -> str:
 
 
 def _pairs(made: Paper, row: Row) -> list[str]:
-    """Return the ratios of a rival to each new policy; a mark tells whether seeds do."""
+    """Return the ratios of a rival to each new policy, with marks where seeds distinguish them."""
     found = {one.policy: _pair(one) for one in made.pairs_of(row)}
     return [found.get(one.label, "–") for one in made.entrants]
 

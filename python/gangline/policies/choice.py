@@ -144,14 +144,14 @@ class ChosenPolicy(NamedTuple):
 
 @cache
 def declarations() -> dict[str, dict[str, Any]]:
-    """Return what the core declares of each policy, by name."""
+    """Return the declarations of the core for each policy, by name."""
     from gangline import _core
 
     return {entry["name"]: entry for entry in _core.registry()}
 
 
 def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:
-    """Return the policy in the content of a `spec.json`, which is not made anew."""
+    """Return the policy in the content of a `spec.json`, without creating it."""
     from gangline.policies.registry import presets
 
     name = policy["name"]

@@ -42,7 +42,7 @@ __all__ = ["Offer", "Prices"]
 
 
 class Offer(NamedTuple):
-    """GPUs for a job, and what they are worth to it at the prices.
+    """GPUs for a job, with their cost and utility at the prices.
 
     Attributes
     ----------

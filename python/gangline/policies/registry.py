@@ -211,7 +211,7 @@ _FITS: dict[str, Callable[[str, str, object, Any], object]] = {
     "names": _fit_names,
     "tables": _fit_tables,
 }
-"""How values become settings, for fields whose default does not say it."""
+"""Conversions of values to settings, for fields whose default does not show it."""
 
 _WORDS = {
     "bool": "true or false",

@@ -306,7 +306,7 @@ class _Session:
                 self._say("REQUESTED_CALL", {})
 
     def _exchange(self) -> None:
-        """Send what happened; note what the scheduler orders."""
+        """Send the events that happened, and record the orders of the scheduler."""
         before_s = max(self._run.now_s, self._ready_s)
         message = {"now": before_s, "events": self._events}
         self._events = []

@@ -122,7 +122,7 @@ class Place(_Terms, tag="place", kw_only=True):
     params: dict[str, str | float | bool] = {}
 
     def arguments(self) -> dict[str, Any]:
-        """Return what was said; the parameters of the rule are arguments too."""
+        """Return the parsed action; the parameters of the rule are arguments too."""
         found = super().arguments()
         params = found.pop("params")
         if twice := sorted(params.keys() & set(self.__struct_fields__)):

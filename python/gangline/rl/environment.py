@@ -379,7 +379,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         )
 
     def _reward(self, before: tuple[float, ...]) -> float:
-        """Return the reward of what was added to the sums since the last step."""
+        """Return the reward for the increase of the sums since the last step."""
         sums = self._sums
         passed = sum(weight * (sums[at] - before[at]) for at, weight in self._weights)
         return 0.0 - passed / _NS

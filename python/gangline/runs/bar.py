@@ -21,7 +21,7 @@ class _Drawing:
 
     def __init__(self) -> None:
         self.show: Callable[[str, str, float, float], None] | None = None
-        """What draws a description, a count in words, how much is done, and of how much."""
+        """Function that draws a description, a count in words, the progress, and its total."""
         self._bar: Any = None
 
     def begin(self, label: str) -> None:

@@ -59,7 +59,7 @@ class Run(NamedTuple):
     policy: PolicyLike | None = None
     """In place of that of the spec: the object of a policy in Python."""
     keys: object = None
-    """What the caller tells it by."""
+    """The caller's key for the run."""
 
 
 class Outcome(NamedTuple):

@@ -39,7 +39,7 @@ _HOUR_S = 3600.0
 
 
 Timeline = Literal["auto", "change", "off"]
-"""Where the timeline has rows, besides those at a fixed interval."""
+"""Modes of the timeline, besides a fixed interval."""
 
 
 class SharingOptions(TypedDict, total=False):

@@ -332,7 +332,7 @@ def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
 
 
 def new_figure() -> tuple[Figure, Axes]:
-    """Return an empty figure that no window manager knows, so that none needs to be closed."""
+    """Return an empty figure outside pyplot, so that it never needs to be closed."""
     if importlib.util.find_spec("matplotlib") is None:
         message = f"figures need the library matplotlib: {INSTALL}"
         raise MissingExtraError(message, extra="plot")

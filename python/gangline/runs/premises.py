@@ -39,9 +39,9 @@ class Lack(NamedTuple):
     fact: str
     """Its name in the declarations of policies, such as `network`."""
     what: str
-    """What is missing, such as "no network"."""
+    """The missing fact, such as "no network"."""
     mechanism: str
-    """What gains nothing without it; empty if the policies cannot run."""
+    """The mechanism that gains nothing without it; empty if the policies cannot run."""
     policies: tuple[str, ...]
     """Labels."""
     remedy: str
@@ -56,7 +56,7 @@ class Lack(NamedTuple):
 
 class _Fact(NamedTuple):
     lacks: Callable[[Cluster, Trace | None], str]
-    """Says what is missing; "" if nothing is, or if that cannot be told without the jobs."""
+    """Says what is missing; "" if nothing is, or if this is unknown without the jobs."""
     remedy: str
     is_of_jobs: bool = False
     """Whether the jobs that offend can be left out of a run."""

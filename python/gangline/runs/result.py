@@ -236,7 +236,7 @@ class Result:
 
     @property
     def trace(self) -> Trace:
-        """The jobs of the run: those that it kept, else read or drawn again.
+        """The jobs of the run: the kept ones, or else read or drawn again.
 
         Raises
         ------

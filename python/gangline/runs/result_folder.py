@@ -288,7 +288,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether it is a file; an error if that cannot be told now, as without rights."""
+    """Return whether it is a file; an error if this is unknown, for example without permission."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -312,7 +312,7 @@ class _Counts(msgspec.Struct):
 
 
 def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
-    """Return the cluster of a spec; check what types alone do not tell."""
+    """Return the cluster of a spec, with checks that types alone do not cover."""
     from gangline.cluster.description import Cluster
 
     try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SAVED", "Store"]
 
 SAVED = ("summary", "jobs", "segments")
-"""What may be saved of each run: the last has all that those before it have."""
+"""The levels of saving a run; each includes the levels before it."""
 
 _FLUSH_FROM_S = 0.1  # ours: after a loss of power a shorter run is sooner done than waited for
 _STALE_S = 3600.0  # our choice: no result takes an hour to write

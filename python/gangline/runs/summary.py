@@ -164,7 +164,7 @@ class SpecDict(TypedDict, total=False):
 
 
 class Facts(TypedDict, total=False):
-    """The facts of a run besides its recipe that are known before it."""
+    """The facts in a spec, besides the inputs, that are known before the run."""
 
     policy: Required[dict[str, str]]
     trace: Required[dict[str, Json]]

@@ -208,7 +208,7 @@ class _Trial:
         resolve_policy(self.policy, self.params)  # an object that is not a policy fails in no world
 
     def check(self, world: WorldLike) -> None:
-        """Raise what is wrong with the policy in a world."""
+        """Raise the error of the policy in a world."""
         from gangline.runs.execution import Worlds
 
         cluster, trace, given = _parts(world)
@@ -263,7 +263,7 @@ class _Trial:
         )
 
     def furnish(self, world: World) -> None:
-        """Add to a drawn world what the policy asks of every world: slowdown factors, prices."""
+        """Add the policy's requirements to a drawn world, such as slowdown factors and prices."""
         if "sharing" in self._needs:
             world.cluster_keys.setdefault("sharing", {"xi": 1.5})
         if "price_per_hour" in self._needs:

@@ -40,7 +40,7 @@ class Measured(NamedTuple):
 
     amount: float
     words: str
-    """What is wrong, if the amount is above the bound."""
+    """Description of the failure if the amount is above the bound."""
 
 
 NOTHING = Measured(-math.inf, "")
@@ -424,7 +424,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "no-envy": (*_BY_ARRIVAL, "fifo-skip", *_BY_LENGTH),
     "seed-independence": (*_BY_ARRIVAL, "easy", "sjf-strict", *_SKIPPING),
 }
-"""Which policies, with their default parameters, claim which law."""
+"""The laws that policies claim with their default parameters."""
 
 
 def laws_of(claimed: Iterable[str | Law]) -> list[Law]:

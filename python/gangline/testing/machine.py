@@ -122,7 +122,7 @@ class PolicyMachine(RuleBasedStateMachine):
 
     @invariant()
     def state_is_sound(self) -> None:
-        """Check what the engine holds now."""
+        """Check the present state of the engine."""
         if self.is_over:
             return
         state = self.engine.snapshot()

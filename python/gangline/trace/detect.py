@@ -49,7 +49,7 @@ _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
 _CUT_DOWN = 3
-"""So many columns, all of one format, tell a file that was cut down from it."""
+"""This number of columns, all of one format, identifies a file that was cut down from it."""
 _NEAREST = 2
 _OWN = (
     "a trace of your own needs arrival_s, gpus and duration_s: say which columns hold them, such "
@@ -100,7 +100,7 @@ def _of_parquet(source: Source) -> str:
 
 
 def is_pai_table(source: Source) -> bool:
-    """Whether this is a table of the PAI collection, which has its header in another file."""
+    """Return whether this is a table of the PAI collection, whose header is in another file."""
     name = (source.member or source.path.name).rpartition("/")[2]
     stem = name.partition(".")[0]
     if stem.startswith(_PAI_TABLE) and stem.endswith("_table"):
@@ -194,7 +194,7 @@ def _by_header(source: Source, names: list[str]) -> str:
 
 
 def _stranger(head: bytes) -> str | None:
-    """Say what a file is that has no header of ours, if its first bytes tell."""
+    """Say what kind of file this is if it has no known header but its first bytes show it."""
     text = head.removeprefix(BOM).lstrip()
     for start, words in _STRANGERS:
         if text.startswith(start):

@@ -166,7 +166,7 @@ def _status(columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.object_]:
 def snapshot_of(
     trace: Trace, at: float | str | None = None, *, last_s: float = math.nan
 ) -> Snapshot:
-    """Return the jobs of a queue at a moment; `last_s` is an instant that no column tells."""
+    """Return the jobs of a queue at a moment; `last_s` is an instant that no column contains."""
     columns: dict[str, Any] = {str(name): trace.column(name) for name in trace.columns}
     rows = len(trace)
     arrival = _numbers(columns, "arrival_s", rows)

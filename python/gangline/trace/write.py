@@ -107,7 +107,7 @@ def write_trace(
 
 
 def _check_target(path: Path, content: bytes, kind: str) -> None:
-    """Raise a TraceError if another file is there than an earlier trace that can be told."""
+    """Raise a TraceError if the path has a file that is not recognised as an earlier trace."""
     place = landing(path)
     if is_free(place, _KIND) or place.is_dir():
         return

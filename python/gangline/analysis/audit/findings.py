@@ -47,7 +47,7 @@ RULES = {
     "sums": "columns that follow from other columns agree with them",
     "summary": "the summary agrees with the tables",
 }
-"""What each rule demands, in the order in which findings are listed."""
+"""The demand of each rule, in the order in which findings are listed."""
 
 _NEEDS = {
     "duplicate-job": "a jobs table",
@@ -69,7 +69,7 @@ _NEEDS = {
     "idle": "when jobs arrive and how large they are: a jobs table or a trace",
     "sums": "columns that follow from others, such as jct_s, queue_s or gpu_seconds",
 }
-"""What a rule needs, where the tables lack it and no check says more."""
+"""The requirement of a rule, for tables that lack it when no check says more."""
 
 _SCHEMA = pa.schema(
     [

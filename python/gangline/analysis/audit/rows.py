@@ -290,7 +290,7 @@ class Rows(TableRows):
 
     @cached_property
     def reason(self) -> npt.NDArray[np.str_]:
-        """The end reason of each row, in our words; "" where nothing tells."""
+        """The end reason of each row, in our words; "" if it is unknown."""
         if "end_reason" not in self.table.words:
             return np.full(len(self.table), "")
         return reasons(self.table.words["end_reason"])

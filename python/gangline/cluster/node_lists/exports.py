@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NODE_NAME", "kubernetes", "node_objects", "nodes", "records", "slurm"]
 
 NODE_NAME = re.compile(rb"(?im)^[ \t]*NodeName=")
-"""How a record of scontrol begins, and a line of slurm.conf."""
+"""Beginnings of a record of scontrol and of a line of slurm.conf."""
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")

@@ -90,7 +90,7 @@ class StepFit(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """Where was measured; each of shape (points,)."""
+    """The measured points; each array has shape (points,)."""
 
     gpus: Floats
     servers: Floats

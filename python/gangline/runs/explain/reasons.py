@@ -108,7 +108,7 @@ TOGETHER = State(
     "enough GPUs were free on as few servers as a gang of its size needs, and the policy left them",
 )
 STATES = (TOO_FEW, APART, TOGETHER)
-"""Of these exactly one holds at each moment."""
+"""Exactly one of these states holds at each moment."""
 HEAD_OF_LINE = State(
     "head-of-line",
     "Head-of-line blocked",

@@ -26,7 +26,7 @@ class Contender(NamedTuple):
 
     policy: ChosenPolicy
     needs_run_times: bool
-    """Whether it decides by how long jobs run."""
+    """Whether it uses the durations of jobs."""
     stops_jobs: bool
     """Whether it may stop a running job."""
 

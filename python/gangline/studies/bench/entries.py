@@ -1,4 +1,4 @@
-"""The policies that take part, with what they know, as their declarations say."""
+"""The policies that take part, with their declared knowledge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASSES = {
     "durations": "how long each job runs",
     "copies": "how long each job runs, and may run it as several copies",
 }
-"""What a policy may know; ranks are given within each."""
+"""Classes of knowledge of a policy; ranks are within each class."""
 _DECLARED = {"no": "nothing", "their distribution": "distribution", "yes": "durations"}
 _ERROR = "estimate_error"
 

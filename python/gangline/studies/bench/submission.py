@@ -75,7 +75,7 @@ class Verified(NamedTuple):
 
     name: str
     runs: int
-    """How many of its runs were repeated."""
+    """Number of its runs that were repeated."""
     of: int
     """Number of jobs in it."""
     differences: list[str]

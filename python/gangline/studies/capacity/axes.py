@@ -147,5 +147,5 @@ class Load:
         return self._cluster.gpus_total
 
     def price_per_hour(self, size: int) -> float | None:  # noqa: ARG002
-        """Return nothing: the load does not change what the cluster costs."""
+        """Return nothing: the load does not change the cost of the cluster."""
         return None

@@ -167,7 +167,7 @@ class CapacityContest:
         return [f"No size that was looked at keeps {self._first.kept} under {under}."]
 
     def _bound_by_load(self) -> list[str]:
-        """Say where the offered load alone decides the answer, and what is not an answer."""
+        """Say where the load alone decides the answer, and which sizes are no answer."""
         bound = [plan.policy for plan in self.plans if plan.is_bound_by_load]
         over = [plan.policy for plan in self.plans if plan.point and plan.point.is_overloaded]
         if over:
@@ -191,7 +191,7 @@ class CapacityContest:
         ][:1]
 
     def _undecided(self) -> list[str]:
-        """Say which policies the intervals do not tell from the best."""
+        """Say which policies the intervals do not distinguish from the best."""
         known = [self[label].interval for label in self.best]
         ends = next((one for one in known if one is not None), None)
         if ends is None:

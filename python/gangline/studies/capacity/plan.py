@@ -1,4 +1,4 @@
-"""Finds the smallest cluster, or the largest load, that keeps what was asked for."""
+"""Finds the smallest cluster, or the largest load, that meets the targets."""
 
 from __future__ import annotations
 
@@ -464,7 +464,7 @@ class _Question:
 
 
 class _Evaluations:
-    """The runs of one policy at each size that is asked for, and what they come to."""
+    """The runs of one policy at each requested size, and their results."""
 
     def __init__(self, question: _Question, chosen: ChosenPolicy, *, is_named: bool) -> None:
         self.question = question

@@ -1,4 +1,4 @@
-"""The smallest size that keeps a target, and what was seen on the way."""
+"""The smallest size that meets a target, and the sizes tried on the way."""
 
 from __future__ import annotations
 

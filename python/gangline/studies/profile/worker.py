@@ -122,7 +122,7 @@ class _Training:
 
 
 def _look() -> Order:
-    """Return what there is to train on."""
+    """Return the available device."""
     facts: Order = {"device": "cpu", "gpu": "CPU", "memory_gb": None, "torch": None}
     try:
         import torch

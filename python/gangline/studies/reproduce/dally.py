@@ -21,7 +21,7 @@ _PRESETS = ("dally-2024", "dally-2024-small")
 
 
 def _cluster(size: str, network: str) -> Cluster:
-    """Return so many racks of so many servers, such as `4x4`; a preset where one is the same."""
+    """Return a cluster such as `4x4` (racks x servers); a preset if one is equal."""
     match = _SIZE.fullmatch(size)
     if match is None:
         message = f"--clusters: expected RACKSxSERVERS such as 4x4, got {size!r}"

@@ -73,7 +73,7 @@ _USUAL = (
 
 
 class Reproduction:
-    """The numbers of a study and what they say of its claims.
+    """The numbers of a study and their verdicts on its claims.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Reproduction:
 
     @property
     def varied_ratios(self) -> list[tuple[Place, Ratio]]:
-        """The same by what was changed."""
+        """The same by changed setting."""
         found = places(self.study, self.choice)
         return varied_ratios(self.study, found, self.varied)
 
@@ -447,7 +447,7 @@ class _Folders(Store):
         result.save(self.place(digest))
 
     def _remove(self, folder: Path) -> None:
-        """Leave what is there: it may not be ours."""
+        """Keep existing files, which might not be ours."""
 
 
 def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> Iterator[_World]:

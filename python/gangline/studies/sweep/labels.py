@@ -1,4 +1,4 @@
-"""Short labels for the values of a key: what tells them apart, without the folders of a machine."""
+"""Short labels for the values of a key: the parts that differ, without folders of a machine."""
 
 from __future__ import annotations
 

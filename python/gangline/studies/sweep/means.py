@@ -83,7 +83,7 @@ class Line(NamedTuple):
     difference: Difference | None
     """Difference to the baseline at the same keys; None for the baseline or without one."""
     is_best: bool
-    """Whether no other policy is better at the same keys, as far as the seeds tell."""
+    """Whether the seeds show no better policy at the same keys."""
 
 
 class Curves(NamedTuple):
@@ -126,7 +126,7 @@ class Means:
 
     @cached_property
     def worlds(self) -> list[tuple[str, list[Group]]]:
-        """Groups that differ only in the policy and its settings, and what they share, in words."""
+        """Groups that differ only in the policy and its settings, and their common keys."""
         found: dict[tuple[Any, ...], list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.world, []).append(group)

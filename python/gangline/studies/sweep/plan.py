@@ -57,7 +57,7 @@ Axes = dict[str, Sequence[Json]]  # of a sweep
 
 
 class _Policy(NamedTuple):
-    """A policy, and what tells the code of one in Python apart."""
+    """A policy, and the hash that identifies the code of one in Python."""
 
     reference: PolicyReference
     code: dict[str, str]
@@ -305,7 +305,7 @@ def _part(key: str) -> str:
 
 
 def _rank(row: Keys) -> int:
-    """Return 0 for an axis that changes the trace, 1 for one that changes the cluster, else 2."""
+    """Return 0 for an axis that changes the trace, 1 for the cluster, and 2 for the rest."""
     parts = {_part(key) for key in row}
     return 0 if parts & set(_OF_TRACE) else 1 if parts & {"cluster", *TABLES} else 2
 

@@ -32,7 +32,7 @@ _NAMES = _TABLE, _TEXT, _FAILED = "table.parquet", "table.csv", "failed.json"
 
 
 def write(store: Store, runs: Runs, ledger: Ledger) -> None:
-    """Write table.parquet, table.csv and failed.json from what is in the store."""
+    """Write table.parquet, table.csv and failed.json from the content of the store."""
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
@@ -111,7 +111,7 @@ def _kind(value: Any) -> str:
 
 
 def _type(kinds: set[str]) -> pa.DataType:
-    """Return the type of a column; what is of several kinds is text."""
+    """Return the type of a column; a column of several kinds is text."""
     import pyarrow as pa
 
     if len(kinds) <= 1:

@@ -43,7 +43,7 @@ MEASURES: Mapping[str, str] = {
     "makespan_s": "makespan",
     "gpu_seconds": "GPU time held",
 }
-"""What is compared over all jobs, with its name."""
+"""The measures over all jobs, with their names."""
 
 _QUANTILES = {"p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 

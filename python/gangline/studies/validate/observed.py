@@ -55,7 +55,7 @@ DEFECTS: Mapping[str, str] = {
         "stop"
     ),
 }
-"""What is counted, and what each count means; other defects are errors."""
+"""The counted defects with their meanings; other defects are errors."""
 
 _ROUNDING_S = 1e-3  # our choice: logs of milliseconds round a start and an arrival apart
 _NAMED = 3  # jobs that a count names

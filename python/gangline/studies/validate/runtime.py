@@ -340,7 +340,7 @@ def _log_normal(
 def _huber(
     linear: Callable[[Floats], tuple[Matrix, Floats]], values: Floats
 ) -> tuple[Floats, float]:
-    """Return the coefficients of Huber's regression, and the scale of what is left.
+    """Return the coefficients of Huber's regression, and the scale of the residuals.
 
     The linear problem at given coefficients consists of its matrix and the residuals.
     """

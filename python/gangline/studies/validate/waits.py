@@ -1,4 +1,4 @@
-"""Agreement of simulated waits with observed ones, in numbers that tell policies apart.
+"""Agreement of simulated and observed waits, in numbers that distinguish policies.
 
 JCTs hardly differ between policies, because a long job takes long under every policy. Waits and the
 order in which jobs start do differ. Simulated and real schedules drift apart with time even under

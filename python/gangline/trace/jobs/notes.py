@@ -72,7 +72,7 @@ COUNTED: Mapping[str, str] = {
     "walltime_shorter": "jobs whose walltime is a minute or more below end minus start: suspended?",
     "slo_without_duration": "objectives without a known time alone; no deadline",
 }
-"""What else was counted."""
+"""Other counters."""
 
 
 def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:

@@ -106,7 +106,7 @@ STATUS_WORDS: Mapping[str, str] = {
     "pending": "unknown",
     "waiting": "unknown",
 }
-"""What the words of public traces and their schedulers mean, in lower case."""
+"""The meanings of the words of public traces and their schedulers, in lower case."""
 
 EXPORT_WORDS: Mapping[str, str] = {
     **STATUS_WORDS,
@@ -131,7 +131,7 @@ EXPORT_WORDS: Mapping[str, str] = {
     "requeue_hold": "unknown",
     "special_exit": "failed",
 }
-"""What the words in exports of schedulers and in tables of users mean, in lower case."""
+"""The meanings of words in exports of schedulers and in tables of users, in lower case."""
 
 METADATA_KEYS = (
     "origin",

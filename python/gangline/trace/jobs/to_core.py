@@ -100,7 +100,7 @@ def _labels(trace: JobTable) -> dict[str, Any]:
 
 
 def job_keys(trace: JobTable) -> JobKeys:
-    """Return what the rates of the jobs depend on."""
+    """Return the keys on which the rates of the jobs depend."""
     model, labels = codes(trace, "model")
     batch = _optional(trace, "batch_size", 0.0)
     return JobKeys(

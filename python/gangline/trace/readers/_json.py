@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class Records:
-    """The records of a document that could be decoded, and what is wrong with the others."""
+    """The records of a document that could be decoded, and the faults of the others."""
 
     def __init__(self, file: JsonFile) -> None:
         self.file = file

@@ -48,7 +48,7 @@ def whole(fields: Mapping[str, str], name: str, expected: str) -> int:
 
 
 class LogLines:
-    """The lines of a log that are not empty, and what is wrong in them.
+    """The lines of a log that are not empty, and their faults.
 
     Parameters
     ----------

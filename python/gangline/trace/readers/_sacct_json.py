@@ -36,7 +36,7 @@ NAMES = {
     "host_memory_gb": "tres.allocated",
     "servers": "tres.allocated",
 }
-"""Where each internal column is in a record."""
+"""The location of each internal column in a record."""
 _TYPES = ("cpu", "mem", "node")
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=2**63)]

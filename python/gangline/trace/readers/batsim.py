@@ -169,7 +169,7 @@ def _durations(raw: Raw, jobs: list[_Job], lengths: _Lengths) -> None:
 
 
 class _Lengths:
-    """Run times of profiles, each worked out once."""
+    """Run times of profiles, each computed once."""
 
     def __init__(self, profiles: dict[str, dict[str, Any]], flops: float | None) -> None:
         self._profiles = profiles

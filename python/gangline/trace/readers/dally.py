@@ -58,7 +58,7 @@ class _Job(msgspec.Struct):
 
 
 def is_list(head: bytes) -> bool:
-    """Whether these bytes begin as a list of jobs does."""
+    """Return whether these bytes begin like a list of jobs."""
     keys = (b'"max_parallelism"', b'"total_iterations"', b'"time_per_iteration"')
     return head.startswith(b"[") and all(key in head for key in keys)
 

@@ -269,7 +269,7 @@ def _gangs(objects: list[_Object], records: Records, notes: dict[str, int]) -> l
 
 
 def _group_of(pod: _Object) -> str:
-    """Return what the pods of one gang have in common; empty for a pod alone."""
+    """Return the common key of the pods of one gang; empty for a single pod."""
     meta = pod.metadata
     for name in _GROUPS:
         if group := (meta.annotations or {}).get(name) or (meta.labels or {}).get(name):
@@ -284,7 +284,7 @@ def _of_pod(pod: _Object, gangs: Mapping[str, _Gang], uids: Mapping[str, str]) -
 
 
 class _Reader:
-    """Makes gangs of objects, and notes what is wrong in them."""
+    """Makes gangs of objects, and notes their faults."""
 
     def __init__(self, records: Records) -> None:
         self._records = records

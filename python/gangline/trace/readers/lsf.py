@@ -67,7 +67,7 @@ Fields = dict[str, str]
 
 
 def is_log(head: bytes) -> bool:
-    """Whether these bytes begin as the log does."""
+    """Return whether these bytes begin like the log."""
     return _START.match(head) is not None
 
 

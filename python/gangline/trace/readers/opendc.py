@@ -36,20 +36,20 @@ _OLDER = {
     "maxcores": "cpu_count",
     "gpumaxcores": "gpu_count",
 }
-"""What older versions call them, in lower case."""
+"""Their names in older versions, in lower case."""
 _MORE = ("gpu_count", "deadline", "parents")
 _MS = 1e3
 _US = 1e6
 
 
 def is_tasks(names: Collection[str]) -> bool:
-    """Whether a table with these columns holds tasks, and is no trace of our own."""
+    """Return whether a table with these columns contains tasks and is not a native trace."""
     have = {_name(name) for name in names}
     return have.issuperset(MUST) and "arrival_s" not in have
 
 
 def is_fragments(names: Collection[str]) -> bool:
-    """Whether a table with these columns holds the fragments of tasks."""
+    """Return whether a table with these columns contains the fragments of tasks."""
     return {"id", "duration", "cpu_usage"} <= {_name(name) for name in names}
 
 

@@ -57,7 +57,7 @@ class _Job(msgspec.Struct):
 
 
 def is_log(head: bytes) -> bool:
-    """Whether these bytes begin as an accounting log does."""
+    """Return whether these bytes begin like an accounting log."""
     return _START.match(head) is not None
 
 
@@ -185,7 +185,7 @@ def _clock(fields: Mapping[str, str], name: str) -> float | None:
 
 
 def _set_resources(gang: Gang, fields: Mapping[str, str]) -> None:
-    """Set GPUs and the rest: of the allocation, else of the sums or the chunks of the request."""
+    """Set GPUs and the rest from the allocation, or else from the sums or chunks of the request."""
     granted = [(1, chunk) for chunk in _chunks(fields.get("exec_vnode", ""))]
     listed = {
         key.removeprefix(_REQUEST): value

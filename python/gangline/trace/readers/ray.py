@@ -71,7 +71,7 @@ class _Job(msgspec.Struct):
 
 
 def is_list(head: bytes) -> bool:
-    """Whether these bytes begin as a list of jobs does."""
+    """Return whether these bytes begin like a list of jobs."""
     keys = (b'"entrypoint"', b'"status"', b'"start_time"')
     return head.startswith(b"[") and all(key in head for key in keys)
 

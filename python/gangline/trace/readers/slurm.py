@@ -58,7 +58,7 @@ _SQUEUE = {
     "tres_alloc": "alloctres",
     "name": "jobname",
 }
-"""What squeue calls the fields of sacct."""
+"""The names of the fields of sacct in squeue."""
 _TIMES = ("submit", "eligible", "start", "end")
 _NULLS = ("Unknown", "None", "N/A", "INVALID", "(null)")
 _NO_LIMIT = ("unlimited", "partition_limit")
@@ -346,7 +346,7 @@ def _elapsed(
 
 
 def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int) -> dict[str, Any]:
-    """Return GPUs, types, cores, memory and servers: of the allocation, else of the request."""
+    """Return GPUs, types, cores, memory and servers of the allocation, or else of the request."""
     found: dict[str, Any] = {}
     granted = _tres(raw, "AllocTRES", columns.get("alloctres"), rows)
     asked = _tres(raw, "ReqTRES", columns.get("reqtres"), rows)
