@@ -188,6 +188,11 @@ def test_a_folder_has_every_table_and_a_pair_that_failed_must_not_share(tmp_path
     assert lab.gpu_types[0].memory_gb == 16.0
     two = jobs(job_id=["x", "y"], arrival_s=[0.0, 0.0], model=["b", "b"], iterations=[40.0, 40.0])
     assert gl.simulate(lab, two, "sjf-ffs").jobs.column("finish_s").to_pylist() == [10.0, 20.0]
+    with (tmp_path / "cluster.toml").open("a") as file:
+        file.write('[runtime]\ntable = "runtime.csv"\n')
+    lab = gl.Cluster.from_file(tmp_path / "cluster.toml")
+    costly = gl.simulate(lab, two, "fifo", checkpoint_interval_s=60.0)
+    assert costly.jobs.column("finish_s").to_pylist() == [12.0, 24.0]  # two first starts of 2 s
     (tmp_path / "cluster.toml").write_text("mine")
     with pytest.raises(FileExistsError):
         BY_HAND.write(tmp_path)
