@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline._support import toml
+from gangline._support.builtin_values import Json  # noqa: TC001 - msgspec reads the annotations
 from gangline.errors import ResultError
 from gangline.files import listed_files
 from gangline.studies.profile.trainers import Model  # noqa: TC001 - msgspec reads the annotations
@@ -17,7 +18,6 @@ from gangline.studies.profile.trainers import Model  # noqa: TC001 - msgspec rea
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gangline._support.builtin_values import Json
     from gangline.cluster.description import Cluster
 
 __all__ = ["FILES", "Pair", "Profile", "Rate", "Start", "median_interval"]
