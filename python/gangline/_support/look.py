@@ -16,7 +16,7 @@ DASHES: tuple[tuple[int, ...], ...] = (
 WIDTHS = (3.2, 2.4, 2.0, 1.8)  # the last for all further lines
 
 
-_NARROW = 100.0  # from this ratio on an axis of time takes its main ticks only
+_NARROW = 100.0  # from this ratio on, an axis of time has only its main ticks
 _TICKS_S = (
     (1.0, "1 s", True), (2.0, "2 s", False), (5.0, "5 s", False), (10.0, "10 s", True),
     (30.0, "30 s", False), (60.0, "1 min", True), (120.0, "2 min", False),

@@ -1,4 +1,4 @@
-"""`gangline doctor`: what is installed, what is missing, whether it works."""
+"""`gangline doctor`: the installed and missing libraries, and whether they work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gangline policies`: what there is, and what each takes."""
+"""`gangline policies`: the list of policies, and the parameters of each."""
 
 from __future__ import annotations
 

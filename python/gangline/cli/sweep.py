@@ -1,4 +1,4 @@
-"""`gangline sweep`: many runs from one file, and what they tell."""
+"""`gangline sweep`: many runs from one file, and their summary."""
 
 from __future__ import annotations
 

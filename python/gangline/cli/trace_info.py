@@ -1,4 +1,4 @@
-"""`gangline trace info`, `validate` and `formats`: what is in a trace, and what can be read."""
+"""`gangline trace info`, `validate` and `formats`: content of a trace, readable formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON input: typed decoding, and key paths with lines for what is wrong."""
+"""JSON input: typed decoding, and key paths with lines for faults."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class JsonFile:
 
 
 def malformed(text: str) -> tuple[int, str]:
-    """Return the line at which a text ceases to be JSON, and what is there.
+    """Return the line at which a text stops being JSON, and its content there.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def malformed(text: str) -> tuple[int, str]:
 
 
 def _wrong(value: object, kind: Any) -> tuple[str, str]:
-    """Return the key path of the first value that does not fit, and what was expected there."""
+    """Return the key path of the first value that does not fit, and the expected value."""
     found = misfit(value, kind, is_json=True)
     if found is None:
         return "", "values of other kinds"

@@ -164,7 +164,7 @@ _FILES: tuple[tuple[Mapping[str, str], str], ...] = (
 
 
 def lookup(digest: str) -> Mapping[str, str]:
-    """Return what is known about the file with this sha256; empty if nothing."""
+    """Return the known facts about the file with this SHA-256; empty if there are none."""
     for known, beginnings in _FILES:
         if digest[:_DIGITS] in beginnings.split():
             return known

@@ -26,7 +26,7 @@ __all__ = ["look", "measure"]
 
 
 def look(timeout_s: float = 300.0) -> dict[str, Json]:
-    """Return what there is to train on: device, name and memory of the GPU, version of PyTorch.
+    """Return the device to train on, name and memory of the GPU, and version of PyTorch.
 
     Examples
     --------

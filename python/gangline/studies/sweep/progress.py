@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Series", "showing"]
 
-_EVERY_S = 10.0  # between two lines of a log
+_EVERY_S = 10.0  # seconds between two lines of a log
 
 
 @contextmanager

@@ -206,7 +206,7 @@ def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
 
 @contextmanager
 def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
-    """Name the column of a cast that fails, and say what is wanted there."""
+    """Name the column of a cast that fails, and the expected type."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
