@@ -1,7 +1,7 @@
 """Test pages in a real Chromium, if there is one: `make browser`.
 
-Without Chromium nothing is run and one line says so, unless GANGLINE_REQUIRE_BROWSER is set, as the
-gate does: then it is a failure. GANGLINE_CHROMIUM names a Chromium that is not found by itself.
+Without Chromium nothing is run and one line says so, unless GANGLINE_REQUIRE_BROWSER is set, as in
+the gate; then it is a failure. GANGLINE_CHROMIUM names a Chromium that is not found by itself.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     .venv/bin/python scripts/eta_coverage.py                # synthetic logs; some minutes
     .venv/bin/python scripts/eta_coverage.py --oar FILE     # the log of a real cluster as well
 
-Synthetic logs: users state time limits, jobs take log-normal multiples of them, and a policy of
-ours decides; a forecast is made for one waiting job per log, chosen by the seed, so that forecasts
+In synthetic logs, users state time limits, jobs take log-normal multiples of them, and one of our
+policies decides. One waiting job per log, chosen by the seed, gets a forecast, so that forecasts
 are independent. FILE is `tests/oar_out_jobs.csv` of the package evalys 4.0.7 on PyPI: what the
-resource manager OAR did with 800 jobs on 32 processors. The tables stand between markers in
+resource manager OAR did with 800 jobs on 32 processors. The tables are between markers in
 `docs/guides/eta.md`.
 """
 

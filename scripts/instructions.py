@@ -1,6 +1,6 @@
 """Compare instruction counts with `benches/baselines.json`, or say in one line why not.
 
-Counting needs valgrind; without it the step is skipped in plain sight.
+Counting needs valgrind; without it the step is skipped with a message.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     .venv/bin/python scripts/interval_coverage.py [--draws 2000]
 
-The table stands in docs/guides/compare.md between two comments. Its first rows are drawn from laws
-whose mean is known. The others draw values out of 1,000 runs on the workload of that page, whose
-mean is taken as the true one. Takes some minutes.
+The table is in docs/guides/compare.md between two comments. Its first rows are drawn from
+distributions with a known mean. The others draw values from 1,000 runs on the workload of that
+page, whose mean counts as the true one. Takes some minutes.
 """
 
 from __future__ import annotations

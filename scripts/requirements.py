@@ -3,7 +3,7 @@
 `--bare` leaves the core dependencies out.
 
 A checkout is built in place by maturin, so pip never sees the project itself; and old versions of
-pip know nothing of dependency groups. This keeps `pyproject.toml` the only list of requirements.
+pip do not support dependency groups. This keeps `pyproject.toml` the only list of requirements.
 """
 
 from __future__ import annotations

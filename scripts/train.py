@@ -1,8 +1,8 @@
 """The runs that a published wheel learns from: what ``make wheel`` plays to the build that counts.
 
 A build guided by a profile lays out the code for the branches that these runs take. So they are
-short versions of what people run: every policy that comes with the package, queues that are empty
-and queues that are long, a network, and results taken out. They prove nothing and measure nothing.
+short versions of typical runs: every policy of the package, empty and long queues, a network, and
+exported results. They are neither tests nor measurements.
 """
 
 from __future__ import annotations

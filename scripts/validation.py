@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/validation.py FOLDER
 
-FOLDER holds what the testbeds did: muri/trace.csv, srtf.csv and tiresias.csv, and
+FOLDER contains the results of the testbeds: muri/trace.csv, srtf.csv and tiresias.csv, and
 shockwave/trace.trace, ftf.csv and max_sum.csv, in which a row has the JCT on hardware and in the
 authors' own simulator. The numbers go to benches/studies/validation.json, from which
 scripts/quoted.py writes the tables of docs/validation.md. Nothing is tuned to these tables.
@@ -103,7 +103,7 @@ def varied(folder: Path) -> list[dict[str, Any]]:
 def transferred(folder: Path) -> list[dict[str, Any]]:
     """Return the errors of `srtf` with run times that the testbed measured under Tiresias.
 
-    What is fitted on one policy predicts the other, so no row is predicted from itself.
+    The fit on one policy predicts the other, so no row is predicted from itself.
     """
     muri = folder / "muri"
     trace = gl.read_trace(str(muri / "trace.csv"))

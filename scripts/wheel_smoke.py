@@ -1,7 +1,7 @@
 """Do what a stranger does: build the wheel from the source distribution, install it, use it.
 
 The wheel goes into a fresh virtual environment whose PATH holds neither cargo nor rustc and
-whose working directory is not the checkout, so nothing but the wheel can be at work.
+whose working directory is not the checkout, so only the wheel can be used.
 """
 
 from __future__ import annotations

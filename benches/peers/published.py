@@ -1,6 +1,6 @@
 """Results that the public Gavel and Tiresias simulators wrote, beside runs of the same jobs.
 
-Both are programs of a repository, not packages, so that their own results are read: a folder with
+Both are programs of a repository, not packages, so their own results are read from a folder with
 `peers/gavel`, `peers/tiresias` and `traces`, as tests marked `shared` use.
 """
 

@@ -2,8 +2,8 @@
 
     python benches/peers/run_peers.py [--max-jobs 10000] [--published FOLDER] [--write]
 
-Runs every peer that can be had, and says which cannot and why. Prints one line per comparison;
-exit code 1 if a result is not the one that it should be. `--write` keeps the numbers for
+Runs every available peer, and says which are not available and why. Prints one line per comparison;
+the exit code is 1 if a result is not the expected one. `--write` keeps the numbers for
 docs/comparison.md. See README.md next to this file.
 """
 

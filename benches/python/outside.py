@@ -3,8 +3,8 @@
     python benches/python/outside.py TRACE.parquet CLUSTER.toml POLICY OUT REPEATS
 
 Prints one JSON line with the medians. The loop is ``wall_s`` of the summary; everything else from
-the trace file to the result on disk is outside. CPU seconds are what is judged: Arrow reads and
-writes with more than one thread, and wall seconds would charge a part for the machine's other work.
+the trace file to the result on disk is outside. CPU seconds are judged, because Arrow reads and
+writes with more than one thread, and wall seconds would include other work of the machine.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
     python benches/python/reading.py [--jobs 1000000] [--repeats 7] [--only swf,native]
 
-Both sides are measured in turns in one process, and the least of each is taken. What is judged is
-CPU time, of all threads: on a busy machine it is what repeats. Wall time is told beside it. What
-pyarrow reads is the file as it lies on disk with all columns and its own guesses of types, in as
-many threads as ours; for SWF, which it cannot read, the text with single spaces. Ours does more:
-hash, checks, order, units.
+Both sides are measured in turns in one process, and the least of each is taken. CPU time of all
+threads is judged, because it repeats on a busy machine. Wall time is printed too. pyarrow reads the
+unchanged file with all columns and guesses their types, in as many threads as ours; for SWF, which
+it cannot read, the text with single spaces. Ours does more: hash, checks, order, units.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ interleaved in one process, and counts that depend on no machine.
 Why not the links and compute times `dally-2024`: gangs of MobileNetV3 and ResNet18 keep 0.5 and
 3.5 % of their speed across racks there, so two days become a year and a month. The cluster is then
 overloaded many times: under tiresias the 194 days of the trace end after 1,869, under dally later
-still, and most events are leases that end while nobody arrives. Such a run says how long the tail
-is, not what an event costs.
+still, and most events are ends of leases while no job arrives. Such a run measures the length of
+the tail, not the cost of an event.
 """
 
 from __future__ import annotations

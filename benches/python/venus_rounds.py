@@ -4,10 +4,10 @@
 
 All 125,303 jobs on 133 servers of 8 GPUs: 53 with V100, 40 with P100, 40 with K80, the public
 Gavel table, a model for each job drawn with seed 0 among those that the table knows at its gang
-size; prices per hour are ours. In `packed-gavel-las` two jobs may share GPUs, with the slowdown
-factors of that table. Prints, per policy, CPU seconds of the run with its limit, and counts that
-depend on no machine; the exit code says whether all limits hold. Unless policies are named, those
-of the comparison in the documentation run, whose sum has a limit too, `gavel-cost` and
+size; prices per hour are our own choice. In `packed-gavel-las` two jobs may share GPUs, with the
+slowdown factors of that table. Prints, per policy, CPU seconds of the run with its limit, and
+counts that depend on no machine; the exit code says whether all limits hold. Unless policies are
+named, those of the comparison in the documentation run, whose sum has a limit too, `gavel-cost` and
 `packed-gavel-las`.
 """
 

@@ -2,7 +2,7 @@
 
 Batsim itself is not run: its packages are for Nix and its dependencies are built from source. Its
 decision side is a package of the Python index, and runs unchanged, in the peers' own environment.
-It wants a cluster of its own kind: one number per GPU, and gangs on consecutive numbers.
+It requires one number per GPU, and gangs on consecutive numbers.
 """
 
 from __future__ import annotations
