@@ -70,7 +70,7 @@ def compare(world: World, python: Path) -> dict[str, Any]:
     command = [str(python.with_name("pybatsim")), world.scheduler, "-s", f"tcp://{address}"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with (
-        tempfile.TemporaryDirectory() as folder,  # pybatsim writes a log where it is
+        tempfile.TemporaryDirectory() as folder,  # pybatsim writes a log into its working folder
         subprocess.Popen(command, cwd=folder, **quiet) as scheduler,
     ):
         try:

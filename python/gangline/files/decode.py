@@ -34,7 +34,7 @@ def _error(path: str | None, key: str, expected: str, value: object) -> ClusterE
 
 
 def wrong_shape(data: Any, kind: type, path: str | None) -> ClusterError:
-    """Return the error of the first thing in `data` that keeps it from being a `kind`."""
+    """Return the error of the first value in `data` that does not fit the type `kind`."""
     found = misfit(data, kind)
     if found is None:
         return _error(path, "", f"the keys of {kind.__name__}", _plain(data))

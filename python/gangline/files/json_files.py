@@ -21,7 +21,7 @@ _DEEPEST = 100  # our choice: levels of lists and objects inside each other in a
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write JSON that is equal for equal data; what is not finite becomes null."""
+    """Write JSON that is equal for equal data; numbers that are not finite become null."""
     try:
         plain = json.dumps(data, allow_nan=False)
     except ValueError:

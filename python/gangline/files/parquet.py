@@ -25,7 +25,7 @@ __all__ = ["read_parquet"]
 _ROWS = 1 << 20  # ours, of numbers: a smaller batch is read no faster
 _TEXT_ROWS = 1 << 13  # our choice: a smaller batch of text is read slower
 _CELL_BYTES = 8
-_HEADER = 16  # bytes of a page that hold its kind and size
+_HEADER = 16  # number of bytes of a page that contain its kind and size
 
 
 def read_parquet(

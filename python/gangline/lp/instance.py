@@ -265,7 +265,7 @@ def _whole(array: F64) -> Any:
     return np.isfinite(array) & (array == np.floor(array))
 
 
-# What each number of a setting with one per job must be.
+# Bounds of each number of a setting with one per job.
 _PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "kind": ("a whole number >= 0", lambda x: _whole(x) & (x >= 0)),
     "entity": ("a whole number >= 0", lambda x: _whole(x) & (x >= 0)),
@@ -273,7 +273,7 @@ _PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "time_left_s": ("seconds, inf for none", lambda x: ~np.isnan(x)),
     "service_lost_s": ("finite seconds >= 0", lambda x: np.isfinite(x) & (x >= 0)),
 }
-# What each finite number of an array must be.
+# Bounds of each finite number of an array.
 _COLUMNS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "rates": ("a finite rate >= 0", lambda x: x >= 0),
     "scale": ("a gang size >= 1", lambda x: x >= 1),

@@ -125,7 +125,7 @@ class Store:
         raise ResultError(message, path=str(self.place(digest)))
 
     def summary(self, digest: str) -> RunSummary | None:
-        """Return the summary of a result, None if it is not there."""
+        """Return the summary of a result, or None if it does not exist."""
         found = self._read(digest, "summary.json", dict[str, Any])
         return None if found is None else cast("RunSummary", found)
 

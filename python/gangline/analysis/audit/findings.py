@@ -1,4 +1,4 @@
-"""Gathers what is broken: all of it counted, the first of each rule kept with its words."""
+"""Collects findings: counts all, and keeps the first ones of each rule with their text."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class _Rows(TableRows):
         return np.asarray(stops == 0)
 
     def number(self, name: str) -> Floats:
-        """Return a column; NaN where it is not there."""
+        """Return a column; NaN if it is absent."""
         if self.table.has(name):
             return self.table[name]
         return np.full(len(self.table), np.nan)

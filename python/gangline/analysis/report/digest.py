@@ -373,7 +373,7 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
         The value from each instant on; instants do not decrease.
     buckets : int
         Equal parts of the span; each keeps its time-weighted mean, its least and its greatest
-        value, so no peak is lost however short it was.
+        value, so even short peaks are kept.
     most : int
         Up to this number of points, none are merged.
 

@@ -63,7 +63,7 @@ class Advice(Facts):
         resembles = " ".join(self.calibration.sentences())
         said.append(Claim("calibration", resembles, typed.calibration()))
         if self.load is not None:
-            alone = replace(self.load, middle=None)  # no option of an advice is suggested
+            alone = replace(self.load, middle=None)  # options of an advice are never suggested
             said.append(Claim("load", alone.in_words(), typed.load()))
         return [*said, Claim("needs", self._needs(), "gangline policies")]
 
@@ -231,7 +231,7 @@ class Advice(Facts):
         return said + ("." if is_all else f"; for the others the change is {_HARDLY}.")
 
     def _fewer(self) -> tuple[str, int] | None:
-        """Say with how many servers the best scheduler does what the base does now."""
+        """Say how many servers the best scheduler needs to match the base."""
         if self.best.policy == self.base:
             return None
         target = self.here.wait.mean
@@ -252,7 +252,7 @@ class Advice(Facts):
         return said + self._saved(row), row.servers
 
     def _more(self) -> tuple[str, int] | None:
-        """Say how many servers the base needs for what the best scheduler does now."""
+        """Say how many servers the base needs to match the best scheduler."""
         if self.best.policy == self.base:
             return None
         target = self.best.wait.mean

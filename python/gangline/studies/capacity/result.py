@@ -392,7 +392,7 @@ class CapacityPlan:
         return self.preempts and self.are_restarts_free
 
     def _loaded(self) -> list[str]:
-        """Say how much of what the GPUs can do the jobs ask for at the answer."""
+        """State the offered load at the answer."""
         point = self.point
         assert point is not None, "the caller asked"
         if point.load is None:

@@ -154,7 +154,7 @@ class Arrivals:
     def draw(self, drawn_s: Floats) -> Coming:
         """Return the jobs that come in one run; `drawn_s` are the run times that are not known."""
         count = len(self._rows)
-        # where all came at once, nothing is known of how often jobs come
+        # if all jobs arrived at once, the arrival rate is unknown
         wanted = LATER_MOST if self._gap_s.any() else count
         places = self._blocks(count)[self._blocks(wanted)]
         gap_s = self._gap_s[places]

@@ -250,7 +250,7 @@ class Eta:
         return found
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values; None for never and for what is not known."""
+        """Return plain values; None for never and for unknown values."""
         data: dict[str, Any] = {**vars(self), "text": self.sentences()}
         data["spread"] = self.spread._asdict()
         data["forecasts"] = [

@@ -24,7 +24,7 @@ __all__ = ["FILES", "Pair", "Profile", "Rate", "Start", "median_interval"]
 
 FILES = ("cluster.toml", "throughput.csv", "sharing.csv", "runtime.csv", "profile.json")
 _RESAMPLES = 2_000
-_LEAST = 5  # repeats; an interval of fewer would say more than they can tell
+_LEAST = 5  # repeats; with fewer, an interval would claim more than they can show
 _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
 
 

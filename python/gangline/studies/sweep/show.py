@@ -59,7 +59,7 @@ def title(means: Means, measure: str) -> str:
 
 
 class Column(NamedTuple):
-    """A column of a table: its cells as they are shown, and what they are sorted by."""
+    """A column of a table: its cells as text, and their sort keys."""
 
     title: str
     cells: list[str]

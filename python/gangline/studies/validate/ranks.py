@@ -25,7 +25,7 @@ class Pair:
 
     @property
     def error(self) -> float | None:
-        """The relative error; None where nothing was observed."""
+        """The relative error; None if nothing was observed."""
         return error_of(self.simulated, self.observed)
 
 

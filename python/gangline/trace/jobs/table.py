@@ -105,7 +105,7 @@ class Trace:
 
     @property
     def columns(self) -> list[Column]:
-        """Names of the columns that are there."""
+        """Names of the existing columns."""
         return list(self.table.column_names)
 
     def column(self, name: Column) -> pa.Array:
