@@ -41,11 +41,13 @@ fn widen(case: &mut Case, numbers: &mut Numbers) {
     if case.config.locality.is_some() {
         case.config.locality = Some(conformance::contended(&cluster, 1e9));
     }
+    let cluster_size = cluster.servers().len();
     case.world.cluster = Arc::new(cluster);
-    // rare enough that the largest gang ends between two failures now and then
+    // rare enough that the largest gang ends between two failures now and then, spread over all servers too
+    let servers = cluster_size as f64;
     case.config.failures = if numbers.once_in(2) {
         gangline_engine::Failures::Random {
-            mtbf_s: 4000.0,
+            mtbf_s: 500.0 * servers.max(8.0),
             mttr_s: 20.0,
         }
     } else {
