@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .world import Gpu, Job
 
 UNLIMITED = math.inf
-LEAST = {"saturation_multiplier": 1, "k_value": 0, "half_life_s": 0}
-POSITIVE = ("window_s", "usage_period_s", "cycle_s")
+LEAST = {"saturation_multiplier": 1, "k_value": 0, "half_life_s": 0, "usage_period_s": 1}
+POSITIVE = ("window_s", "cycle_s")
 KEYS = ("name", "parent", "quota", "limit", "weight", "priority")
 MIN_RUNS = ("preempt_min_run_s", "reclaim_min_run_s")
 

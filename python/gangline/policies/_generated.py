@@ -690,7 +690,7 @@ class Kai(PolicyConfig):
         Time after which past usage counts half; 0 = it does not fade. In seconds.
     window_s : float, > 0
         Past usage is forgotten at multiples of this time. In seconds.
-    usage_period_s : float, > 0
+    usage_period_s : float, >= 1
         Time between two samples of usage. In seconds.
     reclaim_resolve : str, one of lca, queue
         Whose reclaim_min_run_s counts: that of the job's queue, or of the queue above it that is a

@@ -489,7 +489,7 @@ def test_in_quota_reclaim(wanted: list[str], *, in_quota: bool) -> None:
         ("saturation_multiplier", {"saturation_multiplier": 0.5}),
         ("k_value", {"k_value": -1}),
         ("window_s", {"window_s": 0}),
-        ("usage_period_s", {"usage_period_s": 0}),
+        ("usage_period_s", {"usage_period_s": 0.5}),
         ("cycle_s", {"cycle_s": 0}),
         ("reclaim_resolve", {"reclaim_resolve": "root"}),
     ],

@@ -376,7 +376,7 @@ impl Kai {
         let mut order = if is_reclaim {
             Candidates::Others(self.others(view, ask))
         } else {
-            Candidates::Own(self.own(view, ask))
+            Candidates::Own(self.own(view, ask).into_iter())
         };
         let mark = plan.mark();
         let mut taken: Vec<Victim> = Vec::new();
@@ -541,14 +541,14 @@ fn place(jobs: &JobFacts, job: JobId) -> Place {
 /// Candidates of a search.
 enum Candidates {
     /// In the order in which they go.
-    Own(Vec<Victim>),
+    Own(std::vec::IntoIter<Victim>),
     Others(Others),
 }
 
 impl Candidates {
     fn next(&mut self, kai: &Kai) -> Option<Victim> {
         match self {
-            Self::Own(list) => (!list.is_empty()).then(|| list.remove(0)),
+            Self::Own(list) => list.next(),
             Self::Others(others) => others.next(kai),
         }
     }

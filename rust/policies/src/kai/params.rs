@@ -19,7 +19,7 @@ words! {
 
 /// More GPUs than any cluster has.
 pub(super) const NO_LIMIT: i64 = i64::MAX / 4;
-/// Most GPUs, and most weight, that a queue may name: products of two stay in 64 bits.
+/// Most GPUs, and most weight, that a queue may name, and the largest `k_value`: products of two stay in 64 bits.
 const MOST: f64 = 16_777_216.0;
 
 /// What a table says of a queue.
@@ -119,8 +119,12 @@ impl KaiParams {
         }
         let half_life_s = params.number("half_life_s");
         let period_s = params.number("usage_period_s");
+        let weight = params.number("k_value");
+        if weight > MOST {
+            return Err(params.refuse("k_value", &format!("at most {MOST}")));
+        }
         let usage = UsageParams {
-            weight: params.number("k_value"),
+            weight,
             decay: if half_life_s > 0.0 {
                 libm::pow(0.5, period_s / half_life_s)
             } else {
@@ -129,14 +133,11 @@ impl KaiParams {
             period: params.span("usage_period_s")?,
             window: params.span("window_s")?,
         };
-        for (name, span) in [("usage_period_s", usage.period), ("window_s", usage.window)] {
+        let cycle = params.span("cycle_s")?;
+        for (name, span) in [("window_s", usage.window), ("cycle_s", cycle)] {
             if span == SimSpan::ZERO {
                 return Err(params.refuse(name, "at least a nanosecond"));
             }
-        }
-        let cycle = params.span("cycle_s")?;
-        if cycle == SimSpan::ZERO {
-            return Err(params.refuse("cycle_s", "at least a nanosecond"));
         }
         Ok(Self {
             queue_by: params.choice("queue_by", QueueLabel::named),

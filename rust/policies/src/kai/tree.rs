@@ -16,6 +16,9 @@ use gangline_model::{SimSpan, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
+/// Most queues on the way from a top queue to a leaf: the walks down the tree are recursive.
+const MOST_LEVELS: usize = 100;
+
 /// The node of the cluster.
 pub(super) const ROOT: usize = 0;
 
@@ -82,7 +85,7 @@ impl Tree {
     /// The tree of these rows.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a parent that no row names, and for a circle.
+    /// [`PolicyError::Parameter`] for a parent that no row names, for a circle, and for a queue too far down.
     pub(super) fn new(params: &KaiParams, rows: &[Row]) -> Result<Self, PolicyError> {
         let numbers: BTreeMap<&str, usize> = rows
             .iter()
@@ -109,12 +112,18 @@ impl Tree {
             while let Some(parent) = nodes[at].parent {
                 at = parent;
                 depth += 1;
-                if depth > nodes.len() {
-                    return Err(refuse(
-                        &rows[node - 1],
-                        "a queue that is not below this one",
-                    ));
+                if at == node {
+                    let expected = "a queue that is not below this one";
+                    return Err(refuse(&rows[node - 1], expected));
                 }
+                // in a circle that this queue is only below, a later one is refused
+                if depth > nodes.len() {
+                    break;
+                }
+            }
+            if depth > MOST_LEVELS && depth <= nodes.len() {
+                let expected = format!("a queue that puts this one on level {MOST_LEVELS} at most");
+                return Err(refuse(&rows[node - 1], &expected));
             }
             nodes[node].depth = depth;
             let parent = nodes[node].parent.unwrap_or(ROOT);

@@ -62,7 +62,7 @@ const OWN: &[ParamSpec] = &[
     number("window_s", ParamKind::Above(0.0), 604_800.0)
         .unit("s")
         .doc("past usage is forgotten at multiples of this time"),
-    number("usage_period_s", ParamKind::Above(0.0), 60.0)
+    number("usage_period_s", ParamKind::AtLeast(1.0), 60.0)
         .unit("s")
         .doc("time between two samples of usage"),
     choice("reclaim_resolve", Resolve::NAMES, "lca")
