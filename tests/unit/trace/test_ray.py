@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +16,6 @@ from samples.schedulers import PBS_DAY, RAY, RAY_JOBS, ray
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from snapshots import Snapshot
 
@@ -83,6 +82,12 @@ def test_errors_name_the_line_and_the_key(tmp_path: Path, snapshot: Snapshot) ->
         read(tmp_path, text)
     trace = read(tmp_path, text, on_bad_row="drop")
     assert (trace.column("job_id").to_pylist(), trace.notes) == (["a"], {"bad_row": 5})
+
+
+@pytest.mark.parametrize("gpus", [10**400, "1e999", "-5", -5, True, [1], 2.5])
+def test_metadata_that_is_no_number_of_gpus(tmp_path: Path, gpus: object) -> None:
+    with refused(TraceError, column="[0].metadata.num_gpus"):
+        read(tmp_path, [ray("a", 0, 10, metadata={"num_gpus": gpus})])
 
 
 def test_what_is_printed_for_people_is_refused_with_advice(

@@ -140,12 +140,12 @@ def _set_gpus(gang: Gang, job: _Job, special: Special) -> None:
     # 0 is what every job has by default, and says nothing of its tasks and actors
     amount: Any = (job.entrypoint_num_gpus or np.nan) if key is None else metadata[key]
     try:
-        gpus = float(amount)
-    except (TypeError, ValueError):
+        gpus = math.inf if isinstance(amount, bool) else float(amount)
+    except (TypeError, ValueError, OverflowError):
         gpus = math.inf
     if 0.0 < gpus < 1.0:
         gang.gpus, gang.share = 1.0, gpus
-    elif math.isnan(gpus) or gpus.is_integer():
+    elif math.isnan(gpus) or (gpus >= 0.0 and gpus.is_integer()):
         gang.gpus = gpus
     else:
         where = "entrypoint_num_gpus" if key is None else f"metadata.{key}"
