@@ -31,8 +31,9 @@ pub(super) struct Line {
     /// Kinds with a waiting job.
     busy: BitSet,
     pub running: BTreeSet<Place>,
-    /// The waiting job that is looked at next, once it is known.
-    next: Option<Option<Rank>>,
+    /// The waiting job that is looked at next, if `is_known`; `None` = there is none.
+    next: Option<Rank>,
+    is_known: bool,
 }
 
 impl Line {
@@ -49,6 +50,7 @@ impl Line {
             kinds: groups.into_iter().map(kind).collect(),
             running: BTreeSet::new(),
             next: None,
+            is_known: false,
         }
     }
 
@@ -56,7 +58,7 @@ impl Line {
     pub(super) fn join(&mut self, rank: Rank, kind: usize) {
         self.kinds[kind].waiting.insert(rank);
         self.busy.insert(kind);
-        self.next = None;
+        self.is_known = false;
     }
 
     /// A job of a kind waits no longer.
@@ -66,7 +68,7 @@ impl Line {
         if waiting.is_empty() {
             self.busy.remove(kind);
         }
-        self.next = None;
+        self.is_known = false;
     }
 
     /// No job was looked at.
@@ -74,7 +76,7 @@ impl Line {
         for kind in &mut self.kinds {
             kind.is_vain = false;
         }
-        self.next = None;
+        self.is_known = false;
     }
 
     /// A job of a kind was looked at in vain: so are those of its group, or of its kind.
@@ -86,18 +88,18 @@ impl Line {
             let alike = self.kinds.iter_mut().filter(|kind| kind.group == group);
             alike.for_each(|kind| kind.is_vain = true);
         }
-        self.next = None;
+        self.is_known = false;
     }
 
     /// The job that is looked at next.
     pub(super) fn next(&mut self) -> Option<JobId> {
-        let (busy, kinds) = (&self.busy, &self.kinds);
-        let rank = *self.next.get_or_insert_with(|| {
-            let open = busy.iter().filter(|&kind| !kinds[kind].is_vain);
-            open.filter_map(|kind| kinds[kind].waiting.first().copied())
-                .min()
-        });
-        rank.map(|rank| self.jobs[rank as usize])
+        if !self.is_known {
+            let open = self.busy.iter().filter(|&kind| !self.kinds[kind].is_vain);
+            let firsts = open.filter_map(|kind| self.kinds[kind].waiting.first().copied());
+            self.next = firsts.min();
+            self.is_known = true;
+        }
+        self.next.map(|rank| self.jobs[rank as usize])
     }
 }
 
