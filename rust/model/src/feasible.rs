@@ -32,7 +32,9 @@ impl InfeasibleReason {
             Self::NoRate => "has rate 0 on every GPU type it may use",
             Self::Memory => "needs more memory per GPU than any GPU type it may use has",
             Self::NoType => "allows no GPU type of this cluster",
-            Self::Placement => "has no place on the empty cluster under this placement rule",
+            Self::Placement => {
+                "has no place on the empty cluster under this policy and its placement rule"
+            }
             Self::Gang => "asks for more GPUs than the policy gives to one job",
             Self::TooManyTogether => {
                 "asks for more GPUs than the cluster has of all types it may use together"
