@@ -204,6 +204,9 @@ class World:
         Seconds without progress after a restart or move; default 0.
     first_start_s
         Seconds without progress after the first start; default 0.
+    checkpoint_interval_s
+        Seconds of progress between checkpoints, to which a stopped job falls back; by default a
+        stop loses no work.
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     estimate_default_s
@@ -214,6 +217,7 @@ class World:
     cluster: Lab
     restart_s: float | None = None
     first_start_s: float | None = None
+    checkpoint_interval_s: float | None = None
     count_arrivals: str | None = None
     estimate_default_s: float | None = None
 
@@ -227,6 +231,7 @@ class World:
         found = {
             "restart_s": self.restart_s,
             "first_start_s": self.first_start_s,
+            "checkpoint_interval_s": self.checkpoint_interval_s,
             "count_arrivals": self.count_arrivals,
         }
         if self.estimate_default_s is not None:
@@ -291,6 +296,7 @@ def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) ->
     """Print notes on oddities of a trace, by itself or with the cluster and the policies."""
     say_notes(trace)
     _say_types(trace, cluster)
+    _say_runtime(trace, cluster)
     _say_elastic(trace, cluster, policies)
 
 
@@ -350,6 +356,18 @@ def _say_types(trace: Trace, cluster: Cluster) -> None:
         _console.say(
             f"note: jobs may use {listed}, which the cluster lacks; it has {', '.join(known)}"
         )
+
+
+def _say_runtime(trace: Trace, cluster: Cluster) -> None:
+    """Print which models of `[runtime]` no job has, because a typo would leave their costs out."""
+    from gangline.cluster.runtime import models_of
+
+    named = models_of(cluster.runtime)
+    if named and "model" in trace.columns:
+        named = named.difference(trace.column("model").unique().to_pylist())
+    if named:
+        listed = formatting.listed([f"`{name}`" for name in sorted(named)])
+        _console.say(f"note: `[runtime]` has costs of {listed}, which no job has as its model")
 
 
 def _say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:

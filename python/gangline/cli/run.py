@@ -70,6 +70,7 @@ def run(
     seed: MaybeWhole = None,
     restart_s: float | None = None,
     first_start_s: float | None = None,
+    checkpoint_interval_s: float | None = None,
     count_arrivals: str | None = None,
     estimates: str | None = None,
     estimate_default_s: float | None = None,
@@ -101,6 +102,9 @@ def run(
         Seconds without progress after a restart or move; default 0.
     first_start_s
         Seconds without progress after the first start; default 0.
+    checkpoint_interval_s
+        Seconds of progress between checkpoints, to which a stopped job falls back; by default a
+        stop loses no work.
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     estimates
@@ -124,6 +128,7 @@ def run(
         "seed": seed,
         "restart_s": restart_s,
         "first_start_s": first_start_s,
+        "checkpoint_interval_s": checkpoint_interval_s,
         "count_arrivals": count_arrivals,
         "estimates": estimates,
         "estimate_default_s": estimate_default_s,

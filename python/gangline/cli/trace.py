@@ -5,15 +5,21 @@ from __future__ import annotations
 from cyclopts import App
 
 from gangline.cli.commands import examples
+from gangline.cli.trace_convert import convert
+from gangline.cli.trace_fit import fit
+from gangline.cli.trace_fit_runtime import fit_runtime
+from gangline.cli.trace_info import formats, info, validate
+from gangline.cli.trace_synth import synth
 
 app = App(name="trace", help="Look at, check, convert, draw and fit traces.")
-for _name, _place in {
-    "info": "trace_info:info",
-    "validate": "trace_info:validate",
-    "formats": "trace_info:formats",
-    "convert": "trace_convert:convert",
-    "synth": "trace_synth:synth",
-    "fit": "trace_fit:fit",
-    "fit-runtime": "trace_fit_runtime:fit_runtime",
+# the functions themselves: a path to one would have no line in the list of `gangline trace --help`
+for _name, _function in {
+    "info": info,
+    "validate": validate,
+    "formats": formats,
+    "convert": convert,
+    "synth": synth,
+    "fit": fit,
+    "fit-runtime": fit_runtime,
 }.items():
-    app.command(f"gangline.cli.{_place}", name=_name, help_epilogue=examples(f"trace {_name}"))
+    app.command(_function, name=_name, help_epilogue=examples(f"trace {_name}"))

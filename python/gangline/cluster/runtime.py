@@ -38,27 +38,22 @@ def check_runtime(runtime: Runtime | None, types: Sequence[str], path: str | Non
             fail(path, f"runtime.{name}", "a number from 0 to 2", "nan")
     if not runtime.checkpoint_s <= _MOST_S:
         fail(path, "runtime.checkpoint_s", "seconds from 0 to 4e9", runtime.checkpoint_s)
-    seen: set[tuple[object, ...]] = set()
+    seen: list[dict[str, object]] = []
     for i, row in enumerate(runtime.rows or ()):
         key = f"runtime.rows[{i}]"
         costs = {name: getattr(row, name) for name in _COSTS}
+        kind = {name: value for name in _KINDS if (value := getattr(row, name)) is not None}
         if not any(cost is not None for cost in costs.values()):
-            fail(path, key, f"at least one of {', '.join(_COSTS)}", "none")
+            fail(path, key, f"at least one of {', '.join(_COSTS)}", kind)
         for name, cost in costs.items():
             if cost is not None and not cost <= _MOST_S:
                 fail(path, f"{key}.{name}", "seconds from 0 to 4e9", cost)
         if row.gpu_type is not None and row.gpu_type not in types:
             fail(path, f"{key}.gpu_type", f"one of {', '.join(types)}", row.gpu_type)
-        kind = tuple(getattr(row, name) for name in _KINDS)
         if kind in seen:
-            fail(path, key, "each model, gpus and gpu_type once", _words(kind))
-        seen.add(kind)
-
-
-def _words(kind: tuple[object, ...]) -> str:
-    """Name a kind of job."""
-    named = [f"{k} = {v}" for k, v in zip(_KINDS, kind, strict=True) if v is not None]
-    return ", ".join(named) or "a second row for all jobs"
+            named = ", ".join(f"{name} = {value}" for name, value in kind.items()) or "all jobs"
+            fail(path, key, "a kind of job that no earlier row has", named)
+        seen.append(kind)
 
 
 def load_runtime(cluster: _Keys, path: str | None) -> _Keys:

@@ -271,7 +271,7 @@ def test_a_load_above_one_is_said(done: Sweep) -> None:
     # Every draw has jobs that run on for days after the last arrival.
     assert [load.is_over and load.leaves_backlog is False for load in loads] == [True] * SEEDS
     assert "At rescale 0.8, the offered load is " in said
-    assert "In all of them the load is above 1, but only by what long jobs do after the" in said
+    assert "In all of them the load is above 1 only because long jobs run on after the" in said
     assert "also at rescale" in said
 
 

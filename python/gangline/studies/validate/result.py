@@ -184,7 +184,7 @@ class PolicyValidation:
             said.append(
                 f"{self.policy}, {LAYERS[layer]}: mean JCT {signed(mean.error)}, p99 "
                 f"{signed(last.error)}, makespan {signed(one.measures['makespan_s'].error)}; "
-                f"half of the jobs are within {_share(one.errors.get('abs_p50'))}."
+                f"half of the jobs are off by at most {_share(one.errors.get('abs_p50'))}."
             )
         predicted = self.layers[PREDICTION].measures.get("gpu_seconds")
         if predicted is not None and predicted.error is not None:

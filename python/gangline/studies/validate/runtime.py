@@ -245,10 +245,12 @@ def fit_runtime(
     else:
         notes.append("no restart is known, so the cost of one cannot be fitted")
     if len(run) <= len(design):
-        message = f"{outcomes.path}: {len(run)} jobs have a run time and a duration; expected more "
-        raise TraceError(
-            f"{message}than the {max(len(design), 1)} numbers to fit", path=outcomes.path
-        )
+        if np.isnan(outcomes.run_s).all():
+            what = "no job has a run time; expected the seconds that it held GPUs in column `run_s`"
+        else:
+            have = f"{plural(len(run), 'job')} with a run time and a duration"
+            what = f"{have}; expected more than the {plural(max(len(design), 1), 'number')} to fit"
+        raise TraceError(f"{outcomes.path}: {what}", path=outcomes.path)
     return _fitted(design, run / duration, order, models, notes)
 
 
