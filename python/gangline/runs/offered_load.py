@@ -343,8 +343,8 @@ def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
     if late:
         as_well = " as well" if most else ""
         said += (
-            f" In {where(late)} the load is above 1{as_well} only because long jobs run on after the "
-            "last arrival, so the load alone need not leave a backlog there."
+            f" In {where(late)} the load is above 1{as_well} only because long jobs run on after "
+            "the last arrival, so the load alone need not leave a backlog there."
         )
     return said
 

@@ -77,17 +77,31 @@ def test_json_is_one_document_with_what_was_asked() -> None:
     data = document(
         "run", *SMALL, "--policy", "las", "--json", "--set", "limits=[200, 1000]",
         "--set", "placement=yarn", "--seed", "7", "--limit", "20", "--restart-s", "3",
-        "--set", "sharing.xi=1.6", "--set", "runtime.job_noise=0.0",
+        "--checkpoint-interval-s", "600", "--set", "sharing.xi=1.6", "--set", "runtime.job_noise=0.0",
     )  # fmt: skip
     assert data["summary"]["jobs"] == 20
     assert data["spec"]["policy"]["params"]["limits"] == [200.0, 1000.0]
     assert data["spec"]["policy"]["params"]["placement"] == "yarn"
     assert data["spec"]["seed"] == 7
     assert data["spec"]["options"]["restart_s"] == 3.0
+    assert data["spec"]["options"]["checkpoint_interval_s"] == 600.0
     assert data["spec"]["cluster"]["sharing"] == {"xi": 1.6}
     assert data["spec"]["cluster"]["runtime"] == {"job_noise": 0.0}
     assert data["summary"]["lost_fraction"] == 0.0
     assert data["spec"]["trace"]["notes"] == {"over_limit": 30}
+
+
+def test_a_run_names_models_of_the_run_time_table_that_no_job_has(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("arrival_s,gpus,duration_s,model\n0,1,9,bert\n")
+    (tmp_path / "lab.toml").write_text(
+        'gpu_types = [{ name = "A" }]\nservers = [{ count = 1, gpu = "A", gpus = 1 }]\n'
+        "[runtime]\n"
+        'rows = [{ model = "bert", stop_s = 1.0 }, { model = "brt", stop_s = 2.0 }]\n'
+    )
+    arguments = ("--trace", "jobs.csv", "--cluster", "lab.toml", "--policy", "fifo")
+    done = gangline("run", *arguments, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "note: `[runtime]` has costs of `brt`, which no job has as its model\n" in done.stderr
 
 
 def test_compare_prints_saves_and_draws(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -55,6 +56,13 @@ def test_every_command_is_listed_once_in_80_columns() -> None:
     assert sorted(listed) == sorted(COMMANDS)
     assert max(map(len, overview().splitlines())) <= 80
     assert gangline("--help").stdout == overview() + "\n" == gangline().stdout
+
+
+@pytest.mark.parametrize("name", ["trace", "cluster", "profile"])
+def test_a_group_lists_each_command_with_what_it_does(name: str) -> None:
+    shown = gangline(name, "--help").stdout
+    for command in (one.split()[1] for one in names_of_commands() if one.startswith(f"{name} ")):
+        assert re.search(rf"^│ {command} +[A-Z]\w+ ", shown, re.MULTILINE), command
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -291,6 +291,7 @@ def test_methods_name_code_worlds_seeds_and_what_cannot_be_told(kit: Path, home:
     count = int(re.findall(r"(\d+) runs finished", text)[0])
     assert len(distinct) <= count <= len(lines(kit / "runs.csv"))
     assert "seeds 0 and 1" in text
+    assert re.search(r"(^|\s)World sjf-bsbf \(", text)
     assert "With 2 seeds there are no intervals" in text
     assert "synth:bsbf?jobs=120&seed=S" in text
     assert "synth:bsbf?jobs=120\\&seed=S" in (kit / "methods.tex").read_text()
