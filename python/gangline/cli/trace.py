@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from cyclopts import App
 
 from gangline.cli.commands import examples
@@ -11,9 +13,12 @@ from gangline.cli.trace_fit_runtime import fit_runtime
 from gangline.cli.trace_info import formats, info, validate
 from gangline.cli.trace_synth import synth
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 app = App(name="trace", help="Look at, check, convert, draw and fit traces.")
 # the functions themselves: a path to one would have no line in the list of `gangline trace --help`
-for _name, _function in {
+_COMMANDS: dict[str, Callable[..., Any]] = {
     "info": info,
     "validate": validate,
     "formats": formats,
@@ -21,5 +26,6 @@ for _name, _function in {
     "synth": synth,
     "fit": fit,
     "fit-runtime": fit_runtime,
-}.items():
+}
+for _name, _function in _COMMANDS.items():
     app.command(_function, name=_name, help_epilogue=examples(f"trace {_name}"))

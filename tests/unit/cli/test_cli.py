@@ -77,7 +77,8 @@ def test_json_is_one_document_with_what_was_asked() -> None:
     data = document(
         "run", *SMALL, "--policy", "las", "--json", "--set", "limits=[200, 1000]",
         "--set", "placement=yarn", "--seed", "7", "--limit", "20", "--restart-s", "3",
-        "--checkpoint-interval-s", "600", "--set", "sharing.xi=1.6", "--set", "runtime.job_noise=0.0",
+        "--checkpoint-interval-s", "600", "--set", "sharing.xi=1.6",
+        "--set", "runtime.job_noise=0.0",
     )  # fmt: skip
     assert data["summary"]["jobs"] == 20
     assert data["spec"]["policy"]["params"]["limits"] == [200.0, 1000.0]
