@@ -437,7 +437,7 @@ def seeds(text: str, flag: str = "--seeds") -> list[int]:
 def split_settings(settings: list[str] | None) -> tuple[dict[str, Any], ClusterOptions]:
     """Split settings into those of the policy and those of tables of the cluster.
 
-    `@FILE` stands for all the parameters in a TOML file.
+    `@FILE` stands for all the parameters in a TOML file, `POLICY.@FILE` for those of one policy.
     """
     from pathlib import Path
 
@@ -446,8 +446,9 @@ def split_settings(settings: list[str] | None) -> tuple[dict[str, Any], ClusterO
 
     given: list[tuple[str, Any]] = []
     for text in settings or []:
-        if text.startswith("@"):
-            given += read_settings(Path(text[1:])).items()
+        owner, at, file = text.partition("@")
+        if at and (not owner or owner.endswith(".")):
+            given += [(owner + key, value) for key, value in read_settings(Path(file)).items()]
         else:
             given.append(parse_setting(text))
     policy: dict[str, Any] = {}

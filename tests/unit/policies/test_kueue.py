@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,6 +86,13 @@ def test_settings_come_from_the_line_or_from_a_file(tmp_path: Path) -> None:
     # the quota holds one job at a time
     for setting in (line, f"@{tmp_path / 'kueue.toml'}"):
         assert document(*words, "--set", setting)["summary"]["makespan_s"] == 10.0
+    # `compare` takes a file for each policy: kai's quota of 4 holds both jobs
+    (tmp_path / "kai.toml").write_text('queues = [{name = "a", quota = 4}]', "utf-8")
+    words[0], words[words.index("--policy") :] = "compare", ["--policies", "kueue,kai", "--json"]
+    files = [("--set", f"{name}.@{tmp_path / name}.toml") for name in ("kueue", "kai")]
+    found = document(*words, *itertools.chain(*files))
+    assert [run["makespan_s"] for run in found["runs"]] == [10.0, 5.0]
+    words[0], words[words.index("--policies") :] = "run", ["--policy", "kueue", "--json"]
     (tmp_path / "kueue.toml").write_text("queues = [", "utf-8")
     for name, words_of_it in (("kueue.toml", "expected TOML"), ("none.toml", "No such file")):
         failed = gangline(*words, "--set", f"@{tmp_path / name}")
