@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _SPARE = ("p50", "GPUs", "mean JCT", "95 % interval", "load")
 """Columns that a narrow terminal may lack, the first first."""
+_MARKS = (
+    "(over): the jobs ask for more than the GPUs can do; ?: the sign of the change is uncertain"
+)
 
 
 def advise(
@@ -117,13 +120,14 @@ def _show(found: Advice, out: Path) -> None:
         _console.paragraphs(f"{claim.text} [{number}]", "")
     title = f"Schedulers and sizes; changes against {found.base} on {found.servers} servers"
     _console.table(found.titles(), found.cells(), title=title, is_formatted=True, spare=_SPARE)
+    _console.paragraphs(_MARKS)
     if found.calibration.rows:
         titles, cells = found.calibration.titles(), found.calibration.cells()
         _console.table(
             titles, cells, title="Resemblance of the policies to the log", is_formatted=True
         )
     if found.best.users and found.best.policy != found.base:
-        title = f"Users who wait more or less under {found.best.policy}"
+        title = found.user_title()
         _console.table(found.user_titles(), found.user_cells(), title=title, is_formatted=True)
     _console.paragraphs(*(f"note: {line}" for line in found.notes()), "", "To check it:")
     _console.write(*(f"[{number}] {claim.command}" for number, claim in enumerate(claims, 1)))

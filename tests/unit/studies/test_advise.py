@@ -344,14 +344,17 @@ class TestEverySentenceByItsCommand:
 
         gain = [name for name in base if is_seen(name) and change[name] < 0]
         lose = [name for name in base if is_seen(name) and change[name] > 0]
-        assert f" {len(gain)} of {len(base)} users wait less" in text
+        assert (
+            f" {len(gain)} of {len(base)} users {'waits' if len(gain) == 1 else 'wait'} less"
+            in text
+        )
         assert f" and {len(lose)} {'waits' if len(lose) == 1 else 'wait'} longer" in text
 
     def test_sizes(self, saved: Path) -> None:
         text, found = checked(saved, "more")
         ((name, rows),) = found["by"].items()
-        assert f"Under {name} it takes 10 servers" in text or "do not replace" in text
-        assert f"wait {duration(rows[0]['wait_mean_s'])} on average" in text
+        assert f"Under {name} jobs wait no longer" in text or "do not replace" in text
+        assert f" {duration(rows[0]['wait_mean_s'])} on average" in text
 
     def test_needs(self, saved: Path) -> None:
         claims = json.loads((saved / "advice" / "advice.json").read_text())["claims"]

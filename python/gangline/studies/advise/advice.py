@@ -222,10 +222,10 @@ class Advice(Facts):
     def _users(self, row: Option) -> str:
         """Return how many users gain and lose, and which ones most."""
         gain, lose = row.gain, row.lose
-        verb = "waits" if len(lose) == 1 else "wait"
+        less, longer = ("waits" if len(side) == 1 else "wait" for side in (gain, lose))
         said = (
-            f"Under {row.policy} {len(gain)} of {plural(len(row.users), self.word)} wait less "
-            f"than under {self.base} and {len(lose)} {verb} longer"
+            f"Under {row.policy} {len(gain)} of {plural(len(row.users), self.word)} {less} "
+            f"less than under {self.base} and {len(lose)} {longer} longer"
         )
         is_all = len(gain) + len(lose) == len(row.users)
         return said + ("." if is_all else f"; for the others the change is {_HARDLY}.")
@@ -265,14 +265,16 @@ class Advice(Facts):
         if not kept:
             row = max(rows, key=lambda one: one.servers)
             said = (
-                f"More servers do not replace the scheduler: with {row.servers} of them jobs still "
-                f"wait {duration(row.wait.mean)} on average under {self.base}."
+                f"Even {row.servers} servers, the most that were compared, do not replace the "
+                f"scheduler: jobs still wait {duration(row.wait.mean)} on average under "
+                f"{self.base} there."
             )
             return said, row.servers
         row = min(kept, key=lambda one: one.servers)
         said = (
-            f"Under {self.base} it takes {row.servers} servers to wait no longer than under "
-            f"{self.best.policy} now: jobs wait {duration(row.wait.mean)} on average there."
+            f"Under {self.base} jobs wait no longer than under {self.best.policy} now with "
+            f"{row.servers} servers, the fewest of the compared sizes: "
+            f"{duration(row.wait.mean)} on average."
         )
         return said + self._saved(row), row.servers
 

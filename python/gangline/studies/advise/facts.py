@@ -167,6 +167,12 @@ class Facts:
         """Return the titles of `user_cells`."""
         return [self.user_column, "jobs", f"mean wait, {self.base}", self.best.policy, "change"]
 
+    def user_title(self) -> str:
+        """Return the heading of the table of users."""
+        shown = min(len(self.best.users), _USERS_SHOWN)
+        of_all = f"{shown} of {len(self.best.users)} {self.word}s"
+        return f"Mean wait of the {of_all} whose waits change most under {self.best.policy}"
+
     def user_cells(self) -> list[list[str]]:
         """Return the users who are affected most by the best scheduler on the present servers."""
         affected = sorted(self.best.users, key=lambda one: -abs(one.change_s * one.jobs))

@@ -39,7 +39,7 @@ def write(
         rows = [_words(row) for row in advice.calibration.cells()]
         tables.append(("What the log resembles", advice.calibration.titles(), rows))
     if advice.best.users and advice.best.policy != advice.base:
-        title = f"Users who wait more or less under {advice.best.policy}"
+        title = advice.user_title()
         tables.append((title, advice.user_titles(), [_words(row) for row in advice.user_cells()]))
     needs = [_words([one.label, one.needs()], words=(1,)) for one in advice.contenders]
     tables.append(("What each scheduler needs", ["policy", "needs"], needs))
