@@ -194,6 +194,7 @@ def write(suite: Suite, new: dict[str, dict[Cell, float]], about: dict[str, Any]
             "suite_sha256": suite.digest,
             "jct_sha256": published.digest_of(scores[label]),
         }
+    scores = {label: scores[label] for label in sorted(scores)}  # the order of equal ranks
     path = DATA / published.JCT.format(version=suite.version)
     published.write_jct(path, scores, all_cells(suite))
     knowledge = {label: facts[label]["knowledge"] for label in scores}

@@ -146,7 +146,7 @@ def test_cluster_files_load(page: Path) -> None:
                 assert read_plan(table).keys
                 loaded += 1
             elif "queues" in table:
-                assert gl.policies.make("kueue", table).changed()
+                assert gl.policies.make(page.stem, table).changed()
                 loaded += 1
     assert loaded, f"{name_of(page)}: no block describes servers, a sweep or queues"
 

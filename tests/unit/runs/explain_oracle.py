@@ -258,6 +258,8 @@ def check_cause(
         assert reason.percent is None or 0 <= reason.percent <= 100
     elif reason.cause in ("order", "requeue delay", "limit"):
         _check_slurm(oracle, said, reason, state)
+    elif reason.cause == "over quota":
+        assert oracle.running(reason.decided_s)  # others like it fill the quota
     elif reason.cause == "copies":
         _check_copies(oracle, reason, types)
     elif reason.cause == "no quota":

@@ -143,6 +143,23 @@ def test_jobs_of_kueue_wait_for_quota_for_their_turn_and_after_a_preemption() ->
     assert spans(run.explain(3)) == [(2.0, 4.0, "behind", "0"), (4.0, 10.0, "no quota", None)]
 
 
+def test_jobs_of_kai_wait_for_a_limit_and_for_the_quota_of_fixed_jobs() -> None:
+    """By hand: the quota of a is full until job 0 ends, and the limit of b until job 2 ends."""
+    jobs = pa.table(
+        {
+            "arrival_s": [0.0, 1.0, 2.0, 3.0],
+            "gpus": [1, 1, 1, 1],
+            "duration_s": [10.0, 1.0, 5.0, 1.0],
+            "vc": ["a", "a", "b", "b"],
+            "priority": [100, 100, 50, 50],
+        }
+    )
+    queues = [{"name": "a", "quota": 1}, {"name": "b", "limit": 1}]
+    run = gl.simulate(LAB, jobs, "kai", params={"queues": queues})
+    assert spans(run.explain(1)) == [(1.0, 10.0, "over quota", None)]
+    assert spans(run.explain(3)) == [(3.0, 7.0, "limit", None)]
+
+
 def test_jobs_of_slurm_wait_for_a_limit_for_their_turn_and_after_a_preemption() -> None:
     """By hand, on two servers of four GPUs; passes are due at multiples of 30 s."""
     lab = gl.Cluster.homogeneous(servers=2, gpus=4)
