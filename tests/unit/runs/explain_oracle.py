@@ -256,10 +256,8 @@ def check_cause(
         assert reason.cause != "delayed" or stretch.end_s <= reason.until_s
         assert reason.until_s > reason.decided_s
         assert reason.percent is None or 0 <= reason.percent <= 100
-    elif reason.cause in ("order", "requeue delay", "limit"):
-        _check_slurm(oracle, said, reason, state)
-    elif reason.cause == "over quota":
-        assert oracle.running(reason.decided_s)  # others like it fill the quota
+    elif reason.cause in ("order", "requeue delay", "limit", "over quota"):
+        _check_limits(oracle, said, reason, state)
     elif reason.cause == "copies":
         _check_copies(oracle, reason, types)
     elif reason.cause == "no quota":
@@ -287,13 +285,13 @@ def check_cause(
         assert reason.gpus == (held or oracle.jobs[reason.job_id]["gpus"])
 
 
-def _check_slurm(oracle: Oracle, said: Explanation, reason: Stretch, state: str) -> None:
-    """Who waits for the end of a delay was preempted; who is held by a limit is not alone."""
+def _check_limits(oracle: Oracle, said: Explanation, reason: Stretch, state: str) -> None:
+    """Jobs in a delay were preempted before; jobs held by a limit are not alone."""
     if reason.cause == "order":
         assert state != "too few"
         return
-    if reason.cause == "limit":
-        assert oracle.running(reason.decided_s)
+    if reason.cause in ("limit", "over quota"):
+        assert oracle.running(reason.decided_s)  # others fill it
         return
     assert reason.until_s > reason.decided_s
     own = [row for row in oracle.segments if row["job_id"] == said.job_id]
