@@ -10,53 +10,29 @@ from hypothesis import strategies as st
 
 import gangline as gl
 import reference
+from gangline.testing.strategies import run_time_tables
 from parity.draws import POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
 from parity.harness import cluster_of, run_engine, run_reference, trace_of
 from parity.test_parity import ELASTIC, SHARING, compare
 from parity.worlds import elastic_worlds, sharing_worlds, worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-KEYS = ("model", "gpus", "gpu_type")
-COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
-SIGMAS = ("job_noise", "run_noise", "straggler_noise")
 
 
 @st.composite
 def timed(
     draw: st.DrawFn, base: st.SearchStrategy[dict[str, Any]], *, restarts: bool = True
 ) -> dict[str, Any]:
-    """Worlds with a table of run time; checkpoints take time where there are some.
-
-    Without `restarts`, only first starts and checkpoints take time: leases, turns and rounds are
-    refused that do not outlast a restart.
-    """
+    """Worlds with a table of run time; checkpoints take time where there are some."""
     world = draw(base)
-    interval = world["run"].get("checkpoint_interval_s")
-    noise = st.sampled_from([0.0, 0.0, 0.05, 0.3, 2.0])
-    runtime: dict[str, Any] = {name: draw(noise) for name in draw(st.sets(st.sampled_from(SIGMAS)))}
-    costs = {name: st.sampled_from([0.0, 0.25, 1.0, 3.0]) for name in COSTS}
-    if not restarts:
-        costs["restart_s"] = costs["stop_s"] = st.sampled_from([0.0, 0.25])
-    if interval is None:
-        del costs["checkpoint_s"]
-    else:
-        costs["checkpoint_s"] = st.sampled_from([0.0, 0.1 * interval, 0.75 * interval])
-        if draw(st.booleans()):
-            runtime["checkpoint_s"] = draw(costs["checkpoint_s"])
     models = sorted({row["model"] for row in world["jobs"] if row.get("model")}) or ["other"]
-    kinds = st.tuples(
-        st.sampled_from([None, *models, "no such"]),
-        st.sampled_from([None, 1, 2, 3, 4, 8]),
-        st.sampled_from([None, *(kind["name"] for kind in world["cluster"]["gpu_types"])]),
+    table = run_time_tables(
+        models,
+        [kind["name"] for kind in world["cluster"]["gpu_types"]],
+        checkpoint_interval_s=world["run"].get("checkpoint_interval_s"),
+        restarts=restarts,
     )
-    rows = []
-    for kind in draw(st.lists(kinds, unique=True, max_size=6)):
-        named = {key: value for key, value in zip(KEYS, kind, strict=True) if value is not None}
-        some = draw(st.sets(st.sampled_from(sorted(costs)), min_size=1))
-        rows.append(named | {name: draw(costs[name]) for name in sorted(some)})
-    if rows:
-        runtime["rows"] = rows
-    return world | {"runtime": runtime}
+    return world | {"runtime": draw(table)}
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -44,6 +44,7 @@ __all__ = [
     "iteration_worlds",
     "plain_worlds",
     "plans",
+    "run_time_worlds",
     "sharing_worlds",
     "traces",
     "worlds",
@@ -68,6 +69,9 @@ _OF_JOBS = (
 )
 _OF_RUNS = ("restart_s", "first_start_s", "restart_by_model", "count_arrivals")
 _OF_PLACES = ("network", "levels", "sharing", "throughput")
+_KIND = ("model", "gpus", "gpu_type")  # of jobs, as costs of starts name them
+_COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
+_SIGMAS = ("job_noise", "run_noise", "straggler_noise")
 
 
 def _one_in(draw: st.DrawFn, count: int) -> bool:
@@ -303,6 +307,63 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = False, random_failures: bool 
     if "throughput" in features:
         keys["throughput"] = draw(_throughputs(keys, jobs))
     return World(keys, jobs, draw(_options(features, jobs)))
+
+
+@st.composite
+def run_time_tables(
+    draw: st.DrawFn,
+    models: Sequence[str],
+    types: Sequence[str],
+    *,
+    checkpoint_interval_s: float | None = None,
+    restarts: bool = True,
+) -> dict[str, Any]:
+    """Draw a table `[runtime]`: noise, and costs by kind of job.
+
+    Without `restarts`, only first starts and checkpoints take time: leases, turns and rounds that
+    do not outlast a restart are refused.
+    """
+    noise = st.sampled_from([0.0, 0.0, 0.05, 0.3, 2.0])
+    table: dict[str, Any] = {name: draw(noise) for name in draw(st.sets(st.sampled_from(_SIGMAS)))}
+    costs = {name: st.sampled_from([0.0, 0.25, 1.0, 3.0]) for name in _COSTS}
+    if not restarts:
+        costs["restart_s"] = costs["stop_s"] = st.sampled_from([0.0, 0.25])
+    if checkpoint_interval_s is None:
+        del costs["checkpoint_s"]
+    else:
+        parts = [0.0, 0.1 * checkpoint_interval_s, 0.75 * checkpoint_interval_s]
+        costs["checkpoint_s"] = st.sampled_from(parts)
+        if draw(st.booleans()):
+            table["checkpoint_s"] = draw(costs["checkpoint_s"])
+    kinds = st.tuples(
+        st.sampled_from([None, *models, "no such"]),
+        st.sampled_from([None, 1, 2, 3, 4, 8]),
+        st.sampled_from([None, *types]),
+    )
+    rows = []
+    for kind in draw(st.lists(kinds, unique=True, max_size=6)):
+        named = {key: value for key, value in zip(_KIND, kind, strict=True) if value is not None}
+        some = draw(st.sets(st.sampled_from(sorted(costs)), min_size=1))
+        rows.append(named | {name: draw(costs[name]) for name in sorted(some)})
+    if rows:
+        table["rows"] = rows
+    return table
+
+
+@st.composite
+def run_time_worlds(draw: st.DrawFn) -> World:
+    """Draw the worlds of `worlds` with a table `[runtime]`: noise, and costs of starts and stops.
+
+    Returns
+    -------
+    strategy of World
+        Restarts take at most a quarter of a second more than in `worlds`.
+    """
+    world = draw(worlds())
+    models = sorted({str(row["model"]) for row in world.jobs if row.get("model")})
+    table = run_time_tables(models, _types(world.cluster_keys), restarts=False)
+    world.cluster_keys["runtime"] = draw(table)
+    return world
 
 
 @st.composite
@@ -655,12 +716,12 @@ def any_worlds() -> st.SearchStrategy[World]:
     Returns
     -------
     strategy of World
-        Those of `plain_worlds`, `worlds`, `contended_worlds`, `sharing_worlds`, `elastic_worlds`.
+        Those of `plain_worlds`, `worlds`, `run_time_worlds`, `contended_worlds`, `sharing_worlds`,
+        `elastic_worlds`.
     """
     simple, rich = plain_worlds(), worlds()
-    return st.one_of(
-        simple, simple, rich, rich, rich, contended_worlds(), sharing_worlds(), elastic_worlds()
-    )
+    special = (run_time_worlds(), contended_worlds(), sharing_worlds(), elastic_worlds())
+    return st.one_of(simple, simple, rich, rich, rich, *special)
 
 
 @st.composite
