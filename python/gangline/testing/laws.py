@@ -318,8 +318,12 @@ def _done_at(spans: list[tuple[float, float, float]], work: float) -> float | No
 
 
 def _seed(evidence: Evidence) -> Measured:
-    if evidence.cluster.to_dict().get("failures", {}).get("mtbf_hours"):
-        return NOTHING  # the seed draws the outages
+    keys = evidence.cluster.to_dict()
+    noise = ("job_noise", "run_noise", "straggler_noise")
+    drawn = [keys.get("failures", {}).get("mtbf_hours")]
+    drawn += [keys.get("runtime", {}).get(name) for name in noise]
+    if any(drawn):
+        return NOTHING  # the seed draws outages and run times
     given: Mapping[str, Any] = evidence.options
     seed = int(given.get("seed", 0))
     other = evidence.simulate(seed=seed + 1)
