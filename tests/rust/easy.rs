@@ -1,5 +1,5 @@
-//! EASY backfill keeps its promise: with exact estimates and placement by count, the head of the queue starts
-//! no later than the shadow time that it had when it became the head.
+//! EASY backfilling keeps its reservation. With exact estimates and placement by count, the head of the queue starts no
+//! later than the shadow time that it had when it became the head.
 
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimTime};
@@ -7,7 +7,7 @@ use gangline_policies::{ParamValue, Params, Services, build};
 use gangline_testkit::conformance::{self, Scope};
 use std::collections::BTreeMap;
 
-/// First instant at which the running jobs, ending as they will, leave enough GPUs for the head.
+/// Returns the first instant at which running jobs have released enough GPUs for the head.
 fn shadow(view: &ClusterView<'_>, head: JobId) -> SimTime {
     let mut ends: Vec<(SimTime, u32)> = view
         .running()
@@ -73,7 +73,7 @@ fn the_head_never_waits_past_its_shadow_time() {
     );
 }
 
-/// Estimates beyond the end of simulated time are estimates like all others: no job starts twice and none is lost.
+/// Estimates beyond the end of simulated time work like all others: no job starts twice, and none is lost.
 #[test]
 fn estimates_may_exceed_simulated_time() {
     for seed in 0..200 {

@@ -1,4 +1,4 @@
-//! The share of its speed that a job kept, as the engine adds it up for a policy that watches locality.
+//! The mean locality factor of a job, as the engine sums it up for a policy that watches locality.
 
 mod tiny;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const SECOND: i64 = 1_000_000_000;
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 
-/// In 10^-12, rounded down; 0 before any progress.
+/// Returns the mean in units of 10^-12, rounded down; 0 before any progress.
 fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
     let time = i128::from(time.0);
     if time == 0 {
@@ -21,7 +21,7 @@ fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
     }
 }
 
-/// Starts the job on server 0, moves it over both servers after 100 s of progress, looks after 300 more.
+/// Starts the job on server 0, moves it to both servers after 100 s of progress, and reads the mean after 300 s more.
 #[derive(Debug, Default)]
 struct Mover {
     restart: i64,
@@ -84,11 +84,11 @@ fn moved(restart: i64) -> Mover {
 }
 
 #[test]
-fn the_engine_keeps_its_terms() {
+fn the_engine_sums_locality_factors_over_time() {
     let plain = moved(0);
     let five_eighths = 625_000_000_000;
     assert_eq!(plain.first, Some(0), "never run");
     assert_eq!(plain.seen, [(five_eighths, five_eighths)]);
-    // 100 s of overhead are no progress; with `score_includes_overhead` they count as time
+    // 100 s of overhead are not progress. Relative to the time in which the job holds GPUs, they lower the mean.
     assert_eq!(moved(100).seen, [(five_eighths, 500_000_000_000)]);
 }

@@ -1,4 +1,5 @@
-//! What a plan may do with the parts of a job: each on one server, no two on the same, and one alone without forks.
+//! Rules for the parts of a job in a plan: each is on one server, no two are on the same server, and without forks
+//! there is only one.
 
 mod tiny;
 
@@ -8,7 +9,7 @@ use gangline_engine::{
 };
 use gangline_model::{Action, GpuSet, JobId, ServerId};
 
-/// Orders these actions at the arrival of the only job.
+/// Submits these actions at the arrival of the only job.
 struct Order {
     actions: Vec<Action>,
     forks: bool,
@@ -43,7 +44,7 @@ impl Policy for Order {
     }
 }
 
-/// Runs a job of two GPUs on two servers with four.
+/// Runs a job with two GPUs on two servers with four GPUs each.
 fn run(actions: &[Action], forks: bool) -> Result<(), EngineError> {
     let actions = actions.to_vec();
     let mut policy = Order { actions, forks };

@@ -1,11 +1,11 @@
-//! Laws of the policies, on drawn worlds run through the engine.
+//! Laws of the policies, checked on drawn worlds in the engine.
 
 use gangline_engine::Outcome;
 use gangline_policies::{ParamValue, Params, Services, Stops};
 use gangline_testkit::conformance::{self, Case, Numbers, Scope};
 use gangline_testkit::{build, find, policies};
 
-/// Parameters of a policy, drawn from a seed; `is_loose` = only placement rules that refuse no gang.
+/// Draws the parameters of a policy; `is_loose` allows only placement rules that refuse no gang.
 fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
     let info = find(name).expect("a registered policy");
     let mut params = conformance::draw_params(info, numbers);
@@ -18,8 +18,8 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
     params
 }
 
-/// Whether a run that loses work at each preemption still ends: not if jobs are preempted for ever, nor if a round
-/// or lease is shorter than what is lost.
+/// Returns whether a run that loses work at each preemption still ends. It might not end if jobs are preempted for
+/// ever, or if a round or lease is shorter than the lost work takes.
 fn is_losing(name: &str, params: &Params) -> bool {
     let info = find(name).expect("a registered policy");
     let knob = params
@@ -44,7 +44,7 @@ fn every_policy_passes_the_law() {
             let is_losing = is_losing(info.name, &params);
             let scope = Scope {
                 has_checkpoints: is_losing,
-                // the quotas of `toy-fork` are for jobs of fewer iterations
+                // The quotas of `toy-fork` are for jobs with fewer iterations.
                 has_elastic: seed % 3 == 1 && info.name != "toy-fork",
                 ..Scope::default()
             };
@@ -54,8 +54,8 @@ fn every_policy_passes_the_law() {
     }
 }
 
-/// The preemptive queues have quicker passes for a single GPU type: byte for byte the plans of the walk that serves
-/// several.
+/// The preemptive queues have faster passes for a single GPU type. Their plans must equal those of the general walk
+/// byte for byte.
 #[test]
 fn quick_passes_equal_the_walk() {
     let preemptive =
@@ -85,13 +85,13 @@ fn quick_passes_equal_the_walk() {
     assert!(compared >= 200 * 6, "{compared}");
 }
 
-/// Rules that refuse, gangs wider than a rack, more work than GPUs: who is promised a place and who runs meanwhile is
-/// kept between decisions by the quick pass and worked out anew by the walk.
+/// Worlds with rules that refuse gangs, gangs wider than a rack, and more work than GPUs. The fast pass keeps the
+/// admitted but unplaced jobs and the opportunistic jobs between decisions, and the walk computes them again.
 #[test]
 fn kept_refusals_equal_the_walk() {
     let mut preemptions = 0.0;
-    // the last one: a gang wider than every rack finds a place when another has taken a free rack
-    // and jobs that would stop each other before any has restarted, if protection could be that short
+    // In world 5,502 a gang wider than every rack finds a place when another has taken a free rack. In world 5,620 jobs
+    // would preempt each other before any has restarted, if the protection could be that short.
     for seed in (0..200).chain([5_502, 5_620]) {
         let scope = Scope {
             types: 1,
@@ -122,7 +122,8 @@ fn kept_refusals_equal_the_walk() {
     assert!(preemptions > 2_000.0, "these worlds preempt: {preemptions}");
 }
 
-/// Runs a policy in a world of one GPU type and beside another type; the number of preemptions.
+/// Runs a policy in a world with one GPU type, and in the same world with a second type. Returns the number of
+/// preemptions.
 fn compare(case: Case, seed: u64, name: &str, params: &Params) -> f64 {
     let run = |case: &Case| {
         let mut policy = build(name, params, Services::default()).expect("valid parameters");
@@ -152,7 +153,7 @@ fn finishes(case: &Case, name: &str, params: &Params) -> Vec<u64> {
 
 #[test]
 fn las_with_one_huge_limit_is_fifo_skip() {
-    // on one type, by count, without failures: first starts come in the order of the queue
+    // With one type, placement by count and no failures, the first starts are in queue order.
     let scope = Scope {
         types: 1,
         has_trouble: false,
@@ -171,8 +172,8 @@ fn las_with_one_huge_limit_is_fifo_skip() {
     }
 }
 
-/// Without co-runners and without migration nothing is left of it but a queue that skips: event by event, with
-/// failures, overheads and every placement rule.
+/// Without co-runners and without migration, `gandiva` is a queue that skips jobs. The two must agree event by event,
+/// with failures, overheads and every placement rule.
 #[test]
 fn gandiva_without_co_runners_is_fifo_skip() {
     for seed in 0..300 {
@@ -223,7 +224,7 @@ fn knob_zero_never_promotes_and_a_small_one_does() {
     assert!(promotions[1] > 0, "the worlds give reasons to promote");
 }
 
-/// Mean completion time of up to seven jobs on one GPU: srtf against every order of service at every
+/// Compares the mean completion time of up to seven jobs on one GPU under `srtf` with every order of service at every
 /// arrival and completion.
 #[test]
 fn srtf_on_one_gpu_is_optimal() {
@@ -252,7 +253,7 @@ fn one_gpu(arrivals: &[u64], works: &[u64]) -> Case {
         ..Scope::default()
     };
     let mut case = conformance::draw(0, scope);
-    case.config.interference = None; // it is for the jobs that were drawn
+    case.config.interference = None; // The factors were drawn for other jobs.
     let server = gangline_model::Server {
         gpu_type: gangline_model::GpuTypeId(0),
         gpus: 1,
@@ -280,7 +281,7 @@ fn one_gpu(arrivals: &[u64], works: &[u64]) -> Case {
     case
 }
 
-/// Least sum of finish times: at each whole second any job that is there may run.
+/// Returns the minimum sum of finish times when any job that has arrived may run in each whole second.
 fn brute_force(arrivals: &[u64], left: &mut [u64], now: u64) -> u64 {
     let there: Vec<usize> = (0..left.len())
         .filter(|&job| left[job] > 0 && arrivals[job] <= now)

@@ -1,4 +1,4 @@
-//! Rounds with the programs of the core: a run has the same log however it is driven.
+//! Round-based policies with the solvers of the core: a run has the same log however it is driven.
 
 use gangline_allocation::{NoSolver, Outside, Tally};
 use gangline_engine::{Advance, Control, Engine, Output, Policy, Silent};
@@ -7,7 +7,7 @@ use gangline_policies::{ParamValue, Params, Services, build};
 use gangline_testkit::conformance::{self, Case, Numbers, Scope};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A drawn world; in every other one kinds of jobs differ in which GPU type is fast for them.
+/// Draws a world. In about half of the worlds, the kinds of jobs differ in which GPU type is fast for them.
 fn draw(seed: u64) -> Case {
     let mut numbers = Numbers::new(seed + 4_000_000);
     let scope = Scope {
@@ -36,7 +36,7 @@ fn draw(seed: u64) -> Case {
     case
 }
 
-/// Turns of a few decisions one by one and a few events in one go, in a drawn order.
+/// Alternates between a few single decisions and a few events in one go, in a random order.
 fn run_in_turns(case: &Case, policy: &mut dyn Policy, numbers: &mut Numbers) -> Output {
     let control = Control::default();
     let config = case.config.clone();
@@ -85,8 +85,8 @@ fn settings(numbers: &mut Numbers, is_packed: bool) -> Params {
     params
 }
 
-/// One go, one decision at a time, in turns of both, and with every round walked. An equal split takes the place of
-/// what the core does not solve, as there is no other solver here.
+/// Runs in one go, one decision at a time, in alternation, and with every round walked. An equal split replaces
+/// programs that the core does not solve, because there is no other solver here.
 fn check(policy: &str, is_packed: bool) {
     let tally: Arc<Mutex<Tally>> = Arc::default();
     for seed in 0..30 {
@@ -151,7 +151,8 @@ fn a_run_of_water_filling_has_one_log() {
 
 #[test]
 fn a_run_of_sums_has_one_log() {
-    // that of `gavel-cost` is the same where there are no deadlines, for which there is no solver here
+    // The log of `gavel-cost` is the same where there are no deadlines. Deadlines need a solver that is not available
+    // here.
     check("gavel-max-sum", false);
 }
 

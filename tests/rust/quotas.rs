@@ -1,4 +1,5 @@
-//! Iteration quotas: what a running job may do until it holds its GPUs without progress. By hand.
+//! Iteration quotas: the number of iterations after which a running job holds its GPUs without progress. The values are
+//! worked out by hand.
 
 mod tiny;
 
@@ -8,23 +9,23 @@ use gangline_engine::{
 };
 use gangline_model::{Action, GpuSet, Interference, JobId, ServerId, SimTime, Terms, TimerTag};
 
-/// What is ordered at a whole second.
+/// An order at a whole second.
 #[derive(Clone, Copy)]
 enum Order {
     /// The job gets the only GPU.
     Start(u32),
-    /// The same with a quota.
+    /// The job gets the only GPU, with a quota.
     StartOn(u32, f64),
     Preempt(u32),
     Quota(u32, f64),
 }
 
-/// Orders by the second.
+/// Orders by second.
 type Orders<'a> = &'a [(i64, &'a [Order])];
 
 use Order::{Preempt, Quota, Start, StartOn};
 
-/// Orders by the second; a timer wakes it for each.
+/// A policy that follows orders by second; a timer wakes it for each of them.
 struct Script {
     orders: Vec<(i64, Vec<Order>)>,
     next: usize,
@@ -79,7 +80,7 @@ impl Policy for Script {
     }
 }
 
-/// Runs jobs of these iterations, one per second alone, on one GPU.
+/// Runs jobs with these iterations on one GPU. Alone, each does one iteration per second.
 fn run(works: &[f64], shares: u32, orders: &[(i64, &[Order])]) -> Result<Output, EngineError> {
     let config = RunConfig {
         segments: true,
@@ -95,7 +96,7 @@ fn run(works: &[f64], shares: u32, orders: &[(i64, &[Order])]) -> Result<Output,
     tiny::run(&tiny::world(1, 1, 1, works), config, &mut script)
 }
 
-/// Start and end in seconds, and rate, of each segment of a job.
+/// Returns start and end in seconds, and rate, of each segment of a job.
 fn segments(output: &Output, job: u32) -> Vec<(f64, f64, f64)> {
     let table = output.segments.as_ref().expect("asked for");
     let seconds = |ns: i64| ns as f64 / 1e9;
@@ -112,7 +113,7 @@ fn segments(output: &Output, job: u32) -> Vec<(f64, f64, f64)> {
 }
 
 #[test]
-fn a_job_holds_its_gpus_at_its_limit_and_goes_on_with_the_next() {
+fn a_job_is_paused_at_its_quota_and_goes_on_with_the_next() {
     let orders: &[(i64, &[Order])] = &[
         (0, &[StartOn(0, 4.0)]),
         (6, &[Quota(0, 3.0)]),
@@ -132,7 +133,7 @@ fn a_job_holds_its_gpus_at_its_limit_and_goes_on_with_the_next() {
 }
 
 #[test]
-fn a_limit_of_all_that_is_left_is_none() {
+fn a_quota_of_all_remaining_work_has_no_effect() {
     for limit in [10.0, 11.0] {
         let orders: &[(i64, &[Order])] = &[(0, &[StartOn(0, limit)])];
         let output = run(&[10.0], 1, orders).expect("sound");
@@ -141,8 +142,8 @@ fn a_limit_of_all_that_is_left_is_none() {
 }
 
 #[test]
-fn a_new_limit_before_the_old_one_counts_from_now() {
-    // 2 of 4 are done at 2; 5 more end at 7
+fn a_new_quota_before_the_end_of_the_old_one_counts_from_now() {
+    // Two of 4 iterations are done at 2 s, and 5 more end at 7 s.
     let orders: &[(i64, &[Order])] = &[
         (0, &[StartOn(0, 4.0)]),
         (2, &[Quota(0, 5.0)]),
@@ -154,7 +155,7 @@ fn a_new_limit_before_the_old_one_counts_from_now() {
 }
 
 #[test]
-fn a_stop_forgets_the_limit() {
+fn a_preemption_ends_the_quota() {
     let orders: &[(i64, &[Order])] = &[
         (0, &[StartOn(0, 4.0)]),
         (2, &[Preempt(0)]),
@@ -165,8 +166,8 @@ fn a_stop_forgets_the_limit() {
 }
 
 #[test]
-fn a_paused_job_stays_paused_when_its_neighbour_leaves() {
-    // side by side both do 0.8 per second: 4 take 5 s, 8 take 10 s; then six are left
+fn a_paused_job_stays_paused_when_its_co_runner_leaves() {
+    // Side by side, both do 0.8 iterations per second: 4 iterations take 5 s and 8 take 10 s. Then six are left.
     let orders: &[(i64, &[Order])] = &[
         (0, &[StartOn(0, 4.0), Start(1)]),
         (12, &[Quota(0, f64::INFINITY)]),
@@ -178,8 +179,8 @@ fn a_paused_job_stays_paused_when_its_neighbour_leaves() {
 }
 
 #[test]
-fn a_neighbour_that_leaves_speeds_up_what_is_left_of_a_limit() {
-    // 0.8 per second until 5; one of the quota of 5 is left, done at 6
+fn the_rest_of_a_quota_is_faster_when_the_co_runner_leaves() {
+    // The rate is 0.8 per second until 5 s. One iteration of the quota of 5 is then left, which is done at 6 s.
     let orders: &[(i64, &[Order])] = &[
         (0, &[StartOn(0, 5.0), Start(1)]),
         (9, &[Quota(0, f64::INFINITY)]),

@@ -1,5 +1,5 @@
-//! Rounds with shares that no policy would give: the walks over kept claims against a look at all jobs, and
-//! the laws of rounds.
+//! Rounds with shares that no policy would give. The test compares the walks over stored claims with a scan of all
+//! jobs, and checks the laws of rounds.
 
 use gangline_allocation::{Allocator, Ask, PairShare, Shares};
 use gangline_engine::{FailureRow, Failures, Policy, PolicyError, RunConfig};
@@ -12,7 +12,7 @@ use gangline_rng::{Purpose, Stream};
 use gangline_testkit::conformance::{self, Case, Numbers, Scope};
 use std::sync::Arc;
 
-/// Shares from a seed: zeros, ties and numbers of every size.
+/// Draws shares from a seed: zeros, ties and numbers of every magnitude.
 struct Dice {
     stream: Stream,
     asks: u32,
@@ -90,7 +90,7 @@ fn rounds_with_drawn_shares_pass_the_law() {
     }
 }
 
-/// Shares that stay, for jobs that outlast the look at them.
+/// Constant shares, for jobs that outlast the run.
 struct Fixed(Vec<f64>);
 
 impl Allocator for Fixed {
@@ -106,7 +106,7 @@ impl Allocator for Fixed {
 const ROUND_S: f64 = 10.0;
 const ROUNDS: usize = 400;
 
-/// Single-GPU jobs that run for ever on servers of one GPU.
+/// Single-GPU jobs that outlast the run, on servers with one GPU.
 fn endless(jobs: usize, servers: &[u32]) -> Case {
     let mut case = conformance::draw(0, Scope::default());
     let gpu_types = (0..servers.len()).map(|at| GpuType {
@@ -141,7 +141,7 @@ fn endless(jobs: usize, servers: &[u32]) -> Case {
     case
 }
 
-/// Rounds in which each job ran on each type, and the first round in which it ran at all.
+/// Returns the number of rounds in which each job ran on each type, and the first round in which it ran at all.
 fn follow(case: &Case, shares: &[f64]) -> (Vec<u32>, Vec<usize>) {
     let (jobs, types) = (case.world.jobs.len(), case.world.cluster.gpu_types().len());
     let params = Params::from([("round_s".to_owned(), ParamValue::Float(ROUND_S))]);
@@ -149,7 +149,7 @@ fn follow(case: &Case, shares: &[f64]) -> (Vec<u32>, Vec<usize>) {
     let mut policy = gavel_las(&params, fixed);
     let (mut ran, mut first) = (vec![0; jobs * types], vec![usize::MAX; jobs]);
     let mut round = 0;
-    // every round is looked at
+    // The test looks at every round.
     let mut case = case.clone();
     case.config.skip_rounds = false;
     conformance::run_stepwise(&case, policy.as_mut(), |view| {
@@ -167,8 +167,8 @@ fn follow(case: &Case, shares: &[f64]) -> (Vec<u32>, Vec<usize>) {
     (ran, first)
 }
 
-/// On one type: each job with a share runs before its claim could be passed over so often, and gets what
-/// it was promised, to within a few rounds.
+/// On one type, each job with a share first runs within a number of rounds that follows from the other shares. It then
+/// gets its share to within three rounds.
 #[test]
 fn shares_are_served_soon_and_in_full() {
     for seed in 0..30 {
@@ -193,7 +193,7 @@ fn shares_are_served_soon_and_in_full() {
                 "seed {seed}: job {job} runs in round {soon}, not {bound}"
             );
             let (got, wanted) = (f64::from(ran[job]), shares[job] * ROUNDS as f64);
-            // GPUs that nobody has a share of go to whoever comes next, so only less is wrong
+            // GPUs that are in no job's share go to the next jobs, so only less than the share is wrong.
             assert!(
                 got >= wanted - 3.0,
                 "seed {seed}: job {job} ran {got} of {wanted} rounds"
@@ -202,14 +202,14 @@ fn shares_are_served_soon_and_in_full() {
     }
 }
 
-/// Two types, each job with a share of both: time on each comes near to its share of the time.
+/// With two types and a share of both for each job, the time on each type is close to the job's share.
 #[test]
 fn time_received_comes_near_the_shares_of_two_types() {
     let jobs = 6;
     let shares: Vec<f64> = (0..jobs)
         .flat_map(|job| if job % 2 == 0 { [0.4, 0.1] } else { [0.2, 0.3] })
         .collect();
-    // 1.8 and 1.2 GPUs are promised of the two types
+    // The shares add up to 1.8 GPUs of the first type and 1.2 of the second.
     let (ran, _) = follow(&endless(jobs, &[2, 2]), &shares);
     for (at, (&got, share)) in ran.iter().zip(&shares).enumerate() {
         let got = f64::from(got) / ROUNDS as f64;
@@ -217,7 +217,7 @@ fn time_received_comes_near_the_shares_of_two_types() {
     }
 }
 
-/// At a boundary no job waits that would fit on a type with GPUs left; the fifo forms do not promise that.
+/// At the start of a round no waiting job fits on a type with free GPUs. The `fifo` variants do not guarantee that.
 #[test]
 fn no_gpu_is_left_at_a_boundary_to_a_job_that_fits() {
     let mut looks = 0;
@@ -257,7 +257,7 @@ fn no_gpu_is_left_at_a_boundary_to_a_job_that_fits() {
     assert!(looks > 1_000, "these worlds have boundaries: {looks}");
 }
 
-/// Shares of time alone, `jobs x types`, and beside a job of the same kind: row, type, share.
+/// Shares of time alone (`jobs x types`), and shares with a partner of the same kind (row, type, share).
 struct Given(Vec<f64>, Vec<(usize, u32, f64)>);
 
 impl Allocator for Given {
@@ -279,7 +279,8 @@ impl Allocator for Given {
     }
 }
 
-/// Runs to the limit with rounds skipped and with all rounds walked: moves go on, and both have the same log.
+/// Runs to the limit with rounds skipped and with all rounds walked. In both cases jobs keep moving, and the logs are
+/// equal.
 fn no_round_may_be_skipped(mut case: Case, alone: &[f64], beside: &[(usize, u32, f64)]) {
     let interference = Interference::constant(1.25, case.world.cluster.gpu_types().len());
     case.config.interference = Some(interference.expect(">= 1"));
@@ -301,8 +302,8 @@ fn no_round_may_be_skipped(mut case: Case, alone: &[f64], beside: &[(usize, u32,
     assert_eq!(logs[0], logs[1], "{alone:?} {beside:?}");
 }
 
-/// All run all the time, but while a server was down jobs got unequal time, and there is no new allocation after it:
-/// claims change their order for a while, and so do partners.
+/// All jobs run all the time. While a server was down, however, they got unequal time, and no new allocation follows.
+/// Claims therefore change their order for a while, and so do partners.
 #[test]
 fn pairs_of_one_kind_may_swap_partners() {
     let mut case = endless(4, &[2]);
@@ -316,19 +317,19 @@ fn pairs_of_one_kind_may_swap_partners() {
     no_round_may_be_skipped(case, &[0.0; 4], &shares);
 }
 
-/// What runs as it ran in the round before may do otherwise in a later one.
+/// A job that runs as in the previous round may run differently in a later one.
 #[test]
 fn jobs_with_two_ways_to_run_take_both() {
-    // as a pair and alone, on two GPUs of a type: more of the one, then more of the other
+    // Two jobs run as a pair and alone, on two GPUs of one type: more time as a pair, then more time alone.
     for (alone, together) in [(0.4, 0.6), (0.6, 0.4)] {
         let pair = [(0, 0, together), (1, 0, together)];
         no_round_may_be_skipped(endless(2, &[2]), &[alone; 2], &pair);
     }
-    // A GPU of each of two types, one job for the first of them; another has nine tenths of the second and a tenth of the
-    // first, which is due after some rounds.
+    // There is one GPU of each of two types. One job has the whole first type. Another has nine tenths of the second
+    // and one tenth of the first, which is due after some rounds.
     let both = [1.0, 0.0, 0.1, 0.9];
     no_round_may_be_skipped(endless(2, &[1, 1]), &both, &[]);
-    // the same with a pair in place of the other
+    // The same holds with a pair instead of the second job.
     let pair = [(1, 0, 0.1), (1, 1, 0.9), (2, 0, 0.1), (2, 1, 0.9)];
     let alone = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
     no_round_may_be_skipped(endless(3, &[1, 1]), &alone, &pair);

@@ -1,7 +1,7 @@
-//! Swarm: any cluster, any trace, any policy with any parameters, failures and all, from one number.
+//! Randomised runs with any cluster, trace, policy, parameters and failures, drawn from one seed.
 //!
-//! A failure prints the seed, the policy and its parameters; `GANGLINE_SWARM_SEED=<seed>` repeats it alone and
-//! `GANGLINE_SWARM_RUNS=<n>` goes further than the few runs of every day.
+//! A failure prints the seed, the policy and its parameters. `GANGLINE_SWARM_SEED=<seed>` repeats that run alone, and
+//! `GANGLINE_SWARM_RUNS=<n>` sets the number of runs.
 
 mod settings;
 
@@ -13,7 +13,7 @@ use gangline_testkit::policies;
 use settings::number;
 use std::sync::Arc;
 
-/// Larger clusters than the laws draw: many racks, servers of any size.
+/// Replaces the cluster by a larger one than other tests draw, with many racks and servers of any size.
 fn widen(case: &mut Case, numbers: &mut Numbers) {
     let types = case.world.cluster.gpu_types().to_vec();
     let count = types.len() as u64;
@@ -43,7 +43,7 @@ fn widen(case: &mut Case, numbers: &mut Numbers) {
     }
     let cluster_size = cluster.servers().len();
     case.world.cluster = Arc::new(cluster);
-    // rare enough that the largest gang ends between two failures now and then, spread over all servers too
+    // Failures are rare enough that even a gang over all servers sometimes ends between two of them.
     let servers = cluster_size as f64;
     case.config.failures = if numbers.once_in(2) {
         gangline_engine::Failures::Random {

@@ -1,8 +1,8 @@
-//! Worlds with hundreds of servers and thousands of jobs: what the quick passes keep in trees and profiles must give
-//! what the walk gives there too.
+//! Worlds with hundreds of servers and thousands of jobs. The trees and profiles of the fast passes must give the same
+//! results as the walk.
 //!
-//! A failure prints the seed, the policy and its parameters; `GANGLINE_WIDE_SEED=<seed>` repeats it alone and
-//! `GANGLINE_WIDE_RUNS=<n>` goes further than the few worlds of every day.
+//! A failure prints the seed, the policy and its parameters. `GANGLINE_WIDE_SEED=<seed>` repeats that run alone, and
+//! `GANGLINE_WIDE_RUNS=<n>` sets the number of worlds.
 
 mod settings;
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The policies with a quick pass for a single GPU type.
+/// Returns the policies with a fast pass for a single GPU type.
 fn names() -> Vec<&'static str> {
     let names = policies().filter(|info| matches!(info.family, "attained service" | "preemptive"));
     names.map(|info| info.name).collect()
@@ -55,7 +55,7 @@ fn draw_cluster(numbers: &mut Numbers) -> ClusterSpec {
     ClusterSpec::new(vec![gpu_type], servers).expect("a valid cluster")
 }
 
-/// Seconds of work: of three numbers the product, so that many are short and a few are long.
+/// Draws seconds of work, each the product of three numbers, so that many are short and a few are long.
 fn draw_lengths(numbers: &mut Numbers, count: u64, is_whole: bool) -> Vec<f64> {
     let longest_s = numbers.pick(&[60.0, 300.0, 2_000.0]);
     let mut length = || {
@@ -66,8 +66,9 @@ fn draw_lengths(numbers: &mut Numbers, count: u64, is_whole: bool) -> Vec<f64> {
     (0..count).map(|_| length()).collect()
 }
 
-/// Sorted instants, while one to three times as much work comes in as the GPUs can do, all at once or in waves
-/// between which the queue runs empty. `least_s`: so long all GPUs are busy at the least.
+/// Draws sorted arrivals. While jobs arrive, the work that arrives is one to three times what the GPUs can do. The
+/// arrivals are uniform or come in waves between which the queue empties. `least_s` is the time that all GPUs need for
+/// the work.
 fn draw_arrivals(numbers: &mut Numbers, count: u64, least_s: f64) -> Vec<i64> {
     let load = numbers.pick(&[1.0, 1.5, 3.0]);
     let span = (least_s / load * 1e9) as u64 + 1;
@@ -143,7 +144,7 @@ fn draw(seed: u64, numbers: &mut Numbers) -> Case {
     let config = RunConfig {
         seed,
         on_infeasible: OnInfeasible::Drop,
-        // the walk of thousands of jobs takes its time
+        // The walk of thousands of jobs is slow.
         max_events: Some(12_000),
         restart: SimSpan(numbers.pick(&[0, 0, 1, 10]) * SECOND_NS),
         first_start: SimSpan(numbers.pick(&[0, 0, 2]) * SECOND_NS),
@@ -184,7 +185,7 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_free: bool) -> Params {
             "max_level".to_owned(),
             word(numbers.pick(&["network", "network", "rack", "server"])),
         ),
-        // longer than every restart, or nobody would make progress
+        // The protection is longer than every restart; otherwise no job would make progress.
         (
             "preempt_min_run_s".to_owned(),
             ParamValue::Int(if is_free {
@@ -225,7 +226,7 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_free: bool) -> Params {
     params
 }
 
-/// The number of preemptions of a world's run, the same by both passes of its policy.
+/// Runs a world with both passes of its policy, compares them, and returns the number of preemptions.
 fn wide_run(seed: u64) -> f64 {
     let mut numbers = Numbers::new(seed.wrapping_add(9_000_000));
     let case = draw(seed, &mut numbers);

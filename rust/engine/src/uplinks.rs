@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn golden_of_the_text() {
+    fn rates_match_the_example_of_the_documentation() {
         let mut uplinks = UpLinks::new(3, 10.0);
         let three: [(f64, [u32; 2]); 3] = [(8.0, [0, 1]), (6.0, [1, 2]), (3.0, [0, 2])];
         for (record, (demand, racks)) in three.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The event queue against a vector that is sorted by (time, class, insertion).
+//! Compares the event queue with a vector that is sorted by (time, class, insertion).
 #![no_main]
 
 use arbitrary::Arbitrary;

@@ -1,4 +1,4 @@
-//! Arbitrary plans from outside: no panic, a refused plan changes nothing, the invariants hold.
+//! Applies arbitrary plans: nothing panics, a refused plan changes nothing, and the invariants hold.
 #![no_main]
 
 use arbitrary::{Result, Unstructured};

@@ -1,4 +1,4 @@
-//! Arbitrary numbers in every table: accepted or refused with a typed error, never a panic.
+//! Puts arbitrary numbers into every table: each is accepted or refused with a typed error, without a panic.
 #![no_main]
 
 use arbitrary::{Arbitrary, Result, Unstructured};
@@ -34,7 +34,7 @@ fn column<T>(
         .map(Some)
 }
 
-/// A small number mostly, any number sometimes.
+/// Returns a small number most of the time, and sometimes any number.
 fn whole<T: for<'a> Arbitrary<'a> + From<u8>>(u: &mut Unstructured, most: u8) -> Result<T> {
     if u.ratio(1, 32)? {
         u.arbitrary()

@@ -1,4 +1,4 @@
-//! A drawn world under a drawn policy, twice: all invariants, and the same log both times.
+//! Runs a drawn world under a drawn policy twice: all invariants hold, and both runs have the same log.
 #![no_main]
 
 use arbitrary::{Result, Unstructured};
@@ -66,7 +66,7 @@ fn twice(u: &mut Unstructured) -> Result<()> {
     let mut params = Params::new();
     for spec in info.parameters() {
         if matches!(spec.name, "ga_population" | "ga_generations") {
-            // a genetic search takes the time that it is given
+            // The time of a genetic search grows with its population and generations, so both are small.
             let few = f64::from(u.int_in_range(2..=6_u8)?);
             params.insert(spec.name.to_owned(), ParamValue::Float(few));
         } else if u.ratio(1, 3)? {

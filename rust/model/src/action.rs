@@ -1,8 +1,8 @@
-//! Actions of a policy. The engine checks and applies them (`docs/concepts/simulated-second.md`).
+//! The actions of a policy. The engine checks and applies them (`docs/concepts/simulated-second.md`).
 
 use crate::{GpuSet, JobId, SimSpan};
 
-/// One step of a plan, for one part of one job. A plan has at most one action per part.
+/// One step of a plan for one part of one job. A plan has at most one action per part.
 ///
 /// # Examples
 /// ```
@@ -27,27 +27,27 @@ pub struct Action {
 /// What an [`Action`] does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Give these GPUs to a part that holds none.
+    /// Gives these GPUs to a part that holds none.
     Start(GpuSet),
-    /// Take all GPUs from a part; it keeps its progress.
+    /// Takes all GPUs from a part, which keeps its progress.
     Preempt,
-    /// Move a part to these GPUs. A move to the GPUs that it already holds is the same as [`Verb::Keep`].
+    /// Moves a part to these GPUs. A move to the GPUs that it already holds is the same as [`Verb::Keep`].
     Move(GpuSet),
-    /// Leave a part on its GPUs, with new terms.
+    /// Leaves a part on its GPUs, with new terms.
     Keep,
 }
 
 /// Terms on which a part holds its GPUs from now on. `None` means unchanged, or the default for a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Terms {
-    /// Samples per GPU and pass; a start without it uses the job's own batch size.
+    /// Samples per GPU and pass. A start that does not set it uses the job's own batch size.
     pub sub_batch: Option<u32>,
     /// Passes beyond the first, for an elastic job. `sub_batch` is then the number of samples per GPU and pass of any
     /// batch that its model allows.
     pub accum: Option<u32>,
-    /// Time without progress from now on. A start or move without it costs the run's overhead.
+    /// Time without progress from now on. A start or move that does not set it costs the run's overhead.
     pub overhead: Option<SimSpan>,
-    /// Number of iterations that the part may do; afterwards it keeps its GPUs without progress. Infinite means no
+    /// Number of iterations that the part may do; afterwards it keeps its GPUs without progress. Infinity means no
     /// quota, which is also the default for a start or move.
     pub quota: Option<f64>,
 }
@@ -82,31 +82,31 @@ impl Action {
         }
     }
 
-    /// Give a waiting job its gang.
+    /// Gives a waiting job its gang.
     #[inline]
     pub fn start(job: JobId, gpus: GpuSet) -> Self {
         Self::new(job, Verb::Start(gpus))
     }
 
-    /// Take all GPUs from a running job; it waits and keeps its progress.
+    /// Takes all GPUs from a running job, which then waits and keeps its progress.
     #[inline]
     pub fn preempt(job: JobId) -> Self {
         Self::new(job, Verb::Preempt)
     }
 
-    /// Move a running job to other GPUs.
+    /// Moves a running job to other GPUs.
     #[inline]
     pub fn move_to(job: JobId, gpus: GpuSet) -> Self {
         Self::new(job, Verb::Move(gpus))
     }
 
-    /// Leave a running job on its GPUs, with new terms.
+    /// Leaves a running job on its GPUs, with new terms.
     #[inline]
     pub fn keep(job: JobId, terms: Terms) -> Self {
         Self::new(job, Verb::Keep).with(terms)
     }
 
-    /// The same action with these terms.
+    /// Returns the same action with these terms.
     #[inline]
     #[must_use]
     pub fn with(mut self, terms: Terms) -> Self {
@@ -114,7 +114,7 @@ impl Action {
         self
     }
 
-    /// The same action for another part of the job.
+    /// Returns the same action for another part of the job.
     #[inline]
     #[must_use]
     pub fn of_part(mut self, part: u16) -> Self {
@@ -122,7 +122,7 @@ impl Action {
         self
     }
 
-    /// The GPUs of a start or move.
+    /// Returns the GPUs of a start or move.
     #[inline]
     pub fn gpus(&self) -> Option<&GpuSet> {
         match &self.verb {
@@ -137,7 +137,7 @@ impl Action {
         matches!(self.verb, Verb::Preempt | Verb::Move(_))
     }
 
-    /// Its kind.
+    /// Returns the kind of the action.
     pub fn kind(&self) -> ActionKind {
         match self.verb {
             Verb::Start(_) => ActionKind::Start,

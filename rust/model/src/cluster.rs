@@ -1,8 +1,8 @@
-//! Description of a cluster: GPU types, servers, racks. Immutable.
+//! Description of a cluster: GPU types, servers and racks. It is immutable.
 
 use crate::{GpuSet, GpuTypeId, ModelError, RackId, ServerId};
 
-/// A kind of GPU.
+/// A GPU type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuType {
     /// Name, unique in the cluster.
@@ -18,11 +18,11 @@ pub struct GpuType {
 /// A server: GPUs of one type in one rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its GPU type.
+    /// GPU type of all its GPUs.
     pub gpu_type: GpuTypeId,
-    /// Its GPUs, 1 to 64.
+    /// Number of its GPUs, 1 to 64.
     pub gpus: u32,
-    /// Its rack.
+    /// Rack that it belongs to.
     pub rack: RackId,
 }
 
@@ -30,11 +30,11 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Tier {
-    /// All on one server.
+    /// All GPUs are on one server.
     Server = 0,
-    /// Several servers of one rack.
+    /// The GPUs are on several servers of one rack.
     Rack = 1,
-    /// Several racks.
+    /// The GPUs are in several racks.
     Network = 2,
 }
 
@@ -120,34 +120,34 @@ impl ClusterSpec {
         &self.servers
     }
 
-    /// One server.
+    /// Returns the description of one server.
     #[inline]
     pub fn server(&self, server: ServerId) -> Server {
         self.servers[server.index()]
     }
 
-    /// The largest rack index plus one.
+    /// Returns the largest rack index plus one.
     pub fn racks(&self) -> u32 {
         self.racks
     }
 
-    /// All GPUs.
+    /// Returns the number of GPUs of the cluster.
     pub fn gpus_total(&self) -> u32 {
         self.gpus_total
     }
 
-    /// GPUs of each type.
+    /// Returns the number of GPUs of each type.
     pub fn gpus_by_type(&self) -> &[u32] {
         &self.gpus_by_type
     }
 
-    /// Mask of all slots of a server.
+    /// Returns a mask of all slots of a server.
     #[inline]
     pub fn full_mask(&self, server: ServerId) -> u64 {
         u64::MAX >> (64 - self.servers[server.index()].gpus)
     }
 
-    /// Tier of a set of GPUs; `Server` for the empty set.
+    /// Returns the tier of a set of GPUs; `Server` for the empty set.
     pub fn tier(&self, gpus: &GpuSet) -> Tier {
         let parts = gpus.by_server();
         let Some((first, rest)) = parts.split_first() else {

@@ -1,8 +1,8 @@
 //! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch, and the
-//! value of its progress. Goodput = throughput x statistical efficiency.
+//! value of its progress. Goodput is throughput times statistical efficiency.
 //!
-//! Everything that a policy compares is computed before the run, per class of jobs, GPU count, one or several
-//! servers, and noise phase. A query during the run is a table lookup.
+//! Everything that a policy compares is computed before the run, for each class of jobs, GPU count, noise phase, and
+//! for one or several servers. A query during the run is a table lookup.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -13,9 +13,9 @@
 
 use crate::{JobId, ModelError, StepFit};
 
-/// Number of total batches tried for the best configuration. As in the public code of Pollux.
+/// Number of total batches that are tried for the best configuration, as in the public code of Pollux.
 const CANDIDATES: i32 = 50;
-/// A batch share closer to a whole number than this counts as whole. As in the public code of Pollux.
+/// A batch share closer to a whole number than this counts as whole, as in the public code of Pollux.
 const ROUNDING: f64 = 1e-8;
 
 fn is_sound(fit: &StepFit) -> bool {
@@ -24,7 +24,7 @@ fn is_sound(fit: &StepFit) -> bool {
     are_times && times[0] + times[1] > 0.0 && (1.0..=10.0).contains(&fit.gamma)
 }
 
-/// Gradient noise from some progress on.
+/// Gradient noise from a given progress on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoisePhase {
     /// Share of the work that is done at the start of the phase, in [0, 1); 0 for the first phase.
@@ -36,7 +36,7 @@ pub struct NoisePhase {
 }
 
 impl NoisePhase {
-    /// Progress per sample at a batch of `scale` initial batches, relative to the initial batch: in (0, 1].
+    /// Returns the progress per sample at a batch of `scale` initial batches, relative to the initial batch, in (0, 1].
     ///
     /// # Examples
     /// ```
@@ -55,10 +55,10 @@ impl NoisePhase {
     }
 }
 
-/// Properties that the jobs of a class share: model, limits, and their size in the trace.
+/// Properties that the jobs of a class share: their model, its limits, and their size in the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ElasticClass {
-    /// Times of a step.
+    /// Times of the parts of a step.
     pub fit: StepFit,
     /// Initial total batch, samples.
     pub init_batch: u32,
@@ -78,7 +78,7 @@ pub struct ElasticClass {
     pub batch_size: u32,
     /// Whether the GPUs in the trace fit on one server of the cluster.
     pub fits_server: bool,
-    /// Noise phases by progress.
+    /// Noise phases in ascending order of progress.
     pub phases: Vec<NoisePhase>,
 }
 
@@ -89,11 +89,11 @@ pub struct Configuration {
     pub pass_batch: u32,
     /// Passes beyond the first.
     pub accum: u32,
-    /// Progress per second, in iterations of the initial batch; 0 = not possible.
+    /// Progress per second, in iterations of the initial batch; 0 means that the configuration is not possible.
     pub rate: f64,
 }
 
-/// One batch that may be the best on some GPUs.
+/// A batch that might be the best one on some GPUs.
 #[derive(Clone, Copy)]
 struct Candidate {
     pass_batch: u32,
@@ -139,7 +139,7 @@ impl ElasticClass {
         })
     }
 
-    /// Samples per GPU and pass, and passes beyond the first, for `share` samples per GPU.
+    /// Returns the samples per GPU and pass, and the passes beyond the first, for `share` samples per GPU.
     fn passes(&self, gpus: u32, share: f64) -> (u32, u32) {
         let mut accum = ((share / f64::from(self.max_pass_batch) - ROUNDING).ceil() - 1.0).max(0.0);
         if gpus == 1 && share > f64::from(self.init_batch) {
@@ -184,7 +184,7 @@ impl ElasticClass {
         all.filter(|one| self.is_allowed(one)).collect()
     }
 
-    /// The batch in the trace, on any number of GPUs.
+    /// Returns the batch in the trace, on any number of GPUs.
     fn traced(&self, gpus: u32, spans: bool) -> Candidate {
         let total = f64::from(self.gpus) * f64::from(self.batch_size);
         self.candidate(gpus, spans, self.passes(gpus, total / f64::from(gpus)))
@@ -242,7 +242,7 @@ impl ElasticModel {
         }
     }
 
-    /// The class.
+    /// Returns the class.
     pub fn class(&self) -> &ElasticClass {
         &self.class
     }
@@ -252,19 +252,20 @@ impl ElasticModel {
         (phase * self.class.max_gpus as usize + gpus as usize - 1) * 2 + spans
     }
 
-    /// The best configuration on this number of GPUs of one or several servers.
+    /// Returns the best configuration on this number of GPUs of one or several servers.
     #[inline]
     pub fn best(&self, phase: usize, gpus: u32, spans: bool) -> Configuration {
         self.best[self.at(phase, gpus, spans)]
     }
 
-    /// The configuration with the total batch in the trace.
+    /// Returns the configuration with the total batch in the trace.
     #[inline]
     pub fn frozen(&self, phase: usize, gpus: u32, spans: bool) -> Configuration {
         self.frozen[self.at(phase, gpus, spans)]
     }
 
-    /// Rate of a configuration that a plan names; `None` if its batch is outside the limits of the model.
+    /// Returns the rate of a configuration that a plan names, or `None` if its batch is outside the limits of the
+    /// model.
     pub fn rate(&self, phase: usize, gpus: u32, spans: bool, passes: (u32, u32)) -> Option<f64> {
         let (class, spans) = (&self.class, spans && gpus > 1);
         let one = class.candidate(gpus, spans, passes);
@@ -272,7 +273,7 @@ impl ElasticModel {
         known.then(|| class.configuration(&one, &class.phases[phase]).rate)
     }
 
-    /// Mean rate over all of the work as in the trace: consolidated, at its own batch.
+    /// Returns the mean rate over all of the work as in the trace: consolidated, at the batch in the trace.
     pub fn mean_rate(&self) -> f64 {
         let class = &self.class;
         let rate = |phase| self.frozen(phase, class.gpus, !class.fits_server).rate;
@@ -287,7 +288,7 @@ impl ElasticModel {
         1.0 / time
     }
 
-    /// Remaining work at the start of a phase.
+    /// Returns the remaining work at the start of a phase.
     fn left_at(&self, phase: usize, work: f64) -> f64 {
         let progress = self
             .class
@@ -297,7 +298,7 @@ impl ElasticModel {
         work * (1.0 - progress)
     }
 
-    /// The phase of a job, given its total and its remaining work.
+    /// Returns the phase of a job from its total and its remaining work.
     pub fn phase(&self, work: f64, left: f64) -> usize {
         let later = 1..self.class.phases.len();
         later
@@ -305,7 +306,7 @@ impl ElasticModel {
             .count()
     }
 
-    /// Remaining work at the start of the next phase; 0 if this is the last.
+    /// Returns the remaining work at the start of the next phase, or 0 if this is the last one.
     pub fn knot(&self, work: f64, phase: usize) -> f64 {
         self.left_at(phase + 1, work)
     }
@@ -320,7 +321,7 @@ pub struct ElasticTable {
 }
 
 impl ElasticTable {
-    /// Checks the classes and computes their tables. `row` holds the class of each job, `u32::MAX` = not elastic.
+    /// Checks the classes and computes their tables. `row` holds the class of each job; `u32::MAX` means not elastic.
     ///
     /// # Errors
     /// [`ModelError::Table`] naming the first bad class, or a row that does not exist.
@@ -340,18 +341,18 @@ impl ElasticTable {
         Ok(Self { row, models })
     }
 
-    /// Number of jobs in the table.
+    /// Returns the number of jobs in the table.
     pub fn jobs(&self) -> usize {
         self.row.len()
     }
 
-    /// The model of a job, if it is elastic.
+    /// Returns the model of a job, if it is elastic.
     #[inline]
     pub fn get(&self, job: JobId) -> Option<&ElasticModel> {
         self.models.get(self.row[job.index()] as usize)
     }
 
-    /// All models, by class.
+    /// Returns all models, by class.
     pub fn models(&self) -> &[ElasticModel] {
         &self.models
     }
@@ -361,7 +362,7 @@ impl ElasticTable {
 mod tests {
     use super::*;
 
-    /// The fit of cifar10 to the public placement tables.
+    /// Returns the fit of cifar10 to the public placement tables.
     fn cifar10() -> ElasticClass {
         ElasticClass {
             fit: StepFit {

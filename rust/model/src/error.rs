@@ -1,4 +1,4 @@
-//! Errors of descriptions, found before any run.
+//! Errors in the descriptions of a run, found before the run starts.
 
 use crate::JobId;
 use thiserror::Error;
@@ -12,7 +12,7 @@ pub enum ModelError {
         /// The offending value.
         seconds: f64,
     },
-    /// A cluster with something missing or out of range.
+    /// A cluster with a missing or bad value.
     #[error("cluster: {what}")]
     Cluster {
         /// Description of the problem.
@@ -35,7 +35,7 @@ pub enum ModelError {
         field: &'static str,
         /// The offending value.
         value: f64,
-        /// The expected value.
+        /// Description of the values that are accepted.
         expected: &'static str,
     },
     /// Columns of unequal length.
@@ -43,9 +43,9 @@ pub enum ModelError {
     Length {
         /// Column name.
         column: &'static str,
-        /// Its rows.
+        /// Number of rows of the column.
         found: usize,
-        /// The table's rows.
+        /// Number of rows of the table.
         expected: usize,
     },
     /// A network with a bad value.
@@ -55,10 +55,10 @@ pub enum ModelError {
         key: String,
         /// The offending value.
         value: String,
-        /// The expected value.
+        /// Description of the values that are accepted.
         expected: String,
     },
-    /// Jobs with several GPUs whose model is not in the network description.
+    /// Jobs with several GPUs whose model is missing in the network description.
     #[error(
         "network: no model {} ({count} {} of several GPUs); add it to `network.models`, or name a \
          `network.default_model`",
@@ -66,7 +66,7 @@ pub enum ModelError {
         if *count == 1 { "job" } else { "jobs" }
     )]
     UnknownModel {
-        /// The first ten of them.
+        /// The first ten such jobs.
         jobs: Vec<JobId>,
         /// Number of such jobs.
         count: usize,

@@ -1,4 +1,4 @@
-//! The jobs that can run on a cluster, and where.
+//! Decides which jobs can run on a cluster, and on which GPU types.
 
 use crate::{ClusterSpec, GpuTypeId, JobFacts, JobId, RateTable};
 
@@ -8,15 +8,15 @@ use crate::{ClusterSpec, GpuTypeId, JobFacts, JobId, RateTable};
 pub enum InfeasibleReason {
     /// The job needs more GPUs than exist of every allowed type.
     TooManyGpus = 1,
-    /// Rate 0 on every allowed type.
+    /// The job has rate 0 on every allowed type.
     NoRate = 2,
     /// The job needs more memory per GPU than any allowed type has.
     Memory = 3,
     /// No allowed GPU type exists in this cluster.
     NoType = 4,
-    /// The policy's placement rule has no place for it on the empty cluster.
+    /// The policy's placement rule has no place for the job on the empty cluster.
     Placement = 5,
-    /// The gang is larger than the policy serves.
+    /// The gang is larger than the policy allows.
     Gang = 6,
     /// The job needs more GPUs than exist of all allowed types together, where a gang may mix types.
     TooManyTogether = 7,
@@ -25,7 +25,7 @@ pub enum InfeasibleReason {
 }
 
 impl InfeasibleReason {
-    /// The reason in words.
+    /// Returns the reason in words.
     pub fn text(self) -> &'static str {
         match self {
             Self::TooManyGpus => "asks for more GPUs than the cluster has of any type it may use",
@@ -54,8 +54,8 @@ pub struct Infeasible {
 }
 
 impl JobFacts {
-    /// Types that the job can use on this cluster: allowed, with memory for its full batch, with a rate above 0 and,
-    /// unless gangs may mix types, with at least as many GPUs as its gang.
+    /// Returns the types that the job can use on this cluster. They are allowed, have memory for its full batch and a
+    /// rate above 0. Unless gangs may mix types, they also have at least as many GPUs as its gang.
     pub fn usable_types(
         &self,
         job: JobId,

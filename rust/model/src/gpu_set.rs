@@ -1,4 +1,4 @@
-//! A set of GPUs: servers in ascending order, each with a mask of slots.
+//! Sets of GPUs: servers in ascending order, each with a mask of slots.
 
 use crate::ServerId;
 use smallvec::SmallVec;
@@ -19,12 +19,12 @@ pub struct GpuSet {
 }
 
 impl GpuSet {
-    /// The empty set.
+    /// Creates the empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Slots of a single server.
+    /// Creates a set of slots of a single server.
     #[inline]
     pub fn single(server: ServerId, mask: u64) -> Self {
         let mut servers = SmallVec::new();
@@ -34,7 +34,7 @@ impl GpuSet {
         Self { servers }
     }
 
-    /// Adds slots; slots already in the set stay.
+    /// Adds slots. Slots that are already in the set stay.
     ///
     /// # Examples
     /// ```
@@ -64,25 +64,25 @@ impl GpuSet {
         }
     }
 
-    /// Servers and slots, in ascending order of server.
+    /// Returns the servers and their slots, in ascending order of server.
     #[inline]
     pub fn by_server(&self) -> &[ServerGpus] {
         &self.servers
     }
 
-    /// Number of GPUs.
+    /// Returns the number of GPUs.
     #[inline]
     pub fn gpus(&self) -> u32 {
         self.servers.iter().map(|part| gpus_in(part.mask)).sum()
     }
 
-    /// Whether the set has no GPU.
+    /// Returns whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
 
-    /// Slots of one server, 0 if it is not in the set.
+    /// Returns the slots of one server, or 0 if the server is not in the set.
     pub fn mask_on(&self, server: ServerId) -> u64 {
         self.servers
             .binary_search_by_key(&server, |one| one.server)
@@ -103,7 +103,7 @@ impl FromIterator<(ServerId, u64)> for GpuSet {
     }
 }
 
-/// Set bits of each byte.
+/// Number of set bits of each byte.
 const ONES: [u8; 256] = {
     let mut ones = [0; 256];
     let mut byte = 0;
@@ -114,8 +114,8 @@ const ONES: [u8; 256] = {
     ones
 };
 
-/// Number of set bits of `mask`. Most servers have at most 8 slots, and a wheel for all x86-64 processors may not use
-/// the population count instruction.
+/// Returns the number of set bits of `mask`. Most servers have at most 8 slots, and a wheel for all x86-64 processors
+/// cannot use the population count instruction, so a table by bytes is used.
 ///
 /// # Examples
 /// ```
@@ -130,7 +130,7 @@ pub fn gpus_in(mask: u64) -> u32 {
     }
 }
 
-/// The lowest `count` set bits of `mask`; all of them if there are fewer.
+/// Returns the lowest `count` set bits of `mask`, or all of them if there are fewer.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! Identifiers. An index, a count and an id are different things and have different types.
+//! Identifiers. An index, a count and an id are different things, so they have different types.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -7,7 +7,7 @@ macro_rules! id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// Id of the item at `index` of its table.
+            /// Returns the id of the item at `index` of its table.
             ///
             /// # Panics
             /// If the table has more than `u32::MAX` rows, which its constructor refuses.
@@ -16,7 +16,7 @@ macro_rules! id {
                 Self(u32::try_from(index).expect("tables are limited to u32::MAX rows"))
             }
 
-            /// Position in its table.
+            /// Returns the position in its table.
             #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize

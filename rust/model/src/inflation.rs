@@ -1,4 +1,4 @@
-//! Cost of smaller batches per pass for each job, computed before the run.
+//! Cost of smaller batches per pass for each job. It is computed before the run.
 
 use crate::{GpuTypeId, JobId, ModelError, StepFit};
 
@@ -10,13 +10,13 @@ use crate::{GpuTypeId, JobId, ModelError, StepFit};
 pub struct Inflations {
     /// GPUs of the largest server of each type.
     largest: Vec<u32>,
-    /// Class of each job; `u32::MAX` = none.
+    /// Class of each job; `u32::MAX` means none.
     of_job: Vec<u32>,
-    /// `rows[class][type]`; `None` = unknown.
+    /// `rows[class][type]`; `None` means unknown.
     rows: Vec<Option<Row>>,
 }
 
-/// Ratios for 1, 2, ... passes up to the batch: on one server, and on several.
+/// Ratios for 1, 2, ... passes, up to one sample per pass: for a gang on one server, and on several.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     /// Whether the gang fits on a server of the type.
@@ -32,16 +32,16 @@ pub struct InflationClass {
     pub batch_size: u32,
     /// Gang size, >= 1.
     pub gpus: u32,
-    /// Per GPU type; `None` = unknown.
+    /// Iteration times on each GPU type; `None` means unknown.
     pub times: Vec<Option<IterationTimes>>,
 }
 
 /// Source of the iteration times of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IterationTimes {
-    /// A fit.
+    /// The times come from a fit.
     Fit(StepFit),
-    /// Measured ratios of the time in 1, 2, ... passes to that in one pass, at least 1; NaN = unknown.
+    /// Measured ratios of the time in 1, 2, ... passes to that in one pass, at least 1; NaN means unknown.
     Ratios(Vec<f64>),
 }
 
@@ -118,8 +118,8 @@ impl Inflations {
         self.of_job.len() == jobs && self.largest.len() == types
     }
 
-    /// Ratio of the iteration time in `passes` passes to that in one pass; `None` if unknown for this job and type.
-    /// Without a number of servers, it is that of a gang on the fewest possible.
+    /// Returns the ratio of the iteration time in `passes` passes to that in one pass, or `None` if it is unknown for
+    /// this job and type. Without a number of servers, the gang is on the fewest possible.
     #[inline]
     pub fn of(
         &self,
@@ -141,7 +141,7 @@ impl Inflations {
     }
 }
 
-/// At least 1: more passes never count as faster.
+/// Returns the ratios by number of passes. Each is at least 1, because more passes never count as faster.
 fn of_passes(fit: &StepFit, class: &InflationClass, servers: u32) -> Vec<f64> {
     let batch = class.batch_size;
     let whole_s = fit.step_s(class.gpus, servers, batch, 0);
@@ -158,7 +158,7 @@ fn of_passes(fit: &StepFit, class: &InflationClass, servers: u32) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// A pass of 0.1 s and 0.01 s per sample; 0.2 s to synchronise inside a server, 2 s across.
+    /// A pass takes 0.1 s and 0.01 s per sample. Synchronisation takes 0.2 s inside a server and 2 s across servers.
     fn class() -> InflationClass {
         let fit = StepFit {
             pass_s: [0.1, 0.01],

@@ -1,7 +1,7 @@
-//! The iteration time of a gang: compute passes of a sub-batch, and one synchronisation that overlaps the last pass.
+//! The iteration time of a gang: compute passes over sub-batches, and one synchronisation that overlaps the last pass.
 
-/// Time of two overlapping activities. With exponent 1 they do not overlap; with a larger one they overlap more; with
-/// an infinite one only the longer counts.
+/// Returns the time of two overlapping activities. With exponent 1 they do not overlap, and with a larger exponent they
+/// overlap more. With an infinite exponent only the longer one counts.
 ///
 /// This is the p-norm of two times >= 0 for p >= 1, scaled by the longer time so that no power overflows.
 ///
@@ -20,7 +20,7 @@ pub fn overlapped(one_s: f64, other_s: f64, p: f64) -> f64 {
     longer * libm::pow(1.0 + libm::pow(shorter / longer, p), 1.0 / p)
 }
 
-/// Seconds of an iteration of `passes` passes, of which the last overlaps with the synchronisation.
+/// Returns the seconds of an iteration of `passes` passes, the last of which overlaps with the synchronisation.
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,8 @@ pub fn accumulated(passes: u32, compute_s: f64, sync_s: f64, p: f64) -> f64 {
     f64::from(passes.max(1) - 1) * compute_s + overlapped(compute_s, sync_s, p)
 }
 
-/// Times of one model on one GPU type, in the form of Pollux (arXiv 2008.12260): all seconds and >= 0, `gamma` >= 1.
+/// Times of one model on one GPU type, in the form of Pollux (arXiv 2008.12260). All times are in seconds and >= 0, and
+/// `gamma` is >= 1.
 ///
 /// # Examples
 /// ```
@@ -50,17 +51,17 @@ pub struct StepFit {
     pub servers_s: [f64; 2],
     /// Seconds of a synchronisation inside one server: constant part, and part per GPU above two.
     pub server_s: [f64; 2],
-    /// Overlap of the synchronisation with the pass before it.
+    /// Exponent of the overlap between the synchronisation and the last pass.
     pub gamma: f64,
 }
 
 impl StepFit {
-    /// Seconds of a pass over this number of samples per GPU.
+    /// Returns the seconds of a pass over this number of samples per GPU.
     pub fn pass(&self, samples: u32) -> f64 {
         self.pass_s[0] + self.pass_s[1] * f64::from(samples)
     }
 
-    /// Seconds of a synchronisation over these GPUs and servers; 0 for one GPU.
+    /// Returns the seconds of a synchronisation over these GPUs and servers; 0 for one GPU.
     pub fn sync(&self, gpus: u32, servers: u32) -> f64 {
         let [all, per_gpu] = match (gpus, servers) {
             (..=1, _) => return 0.0,
@@ -70,7 +71,7 @@ impl StepFit {
         all + per_gpu * f64::from(gpus - 2)
     }
 
-    /// Seconds of an iteration with these samples per GPU and pass, and these passes beyond the first.
+    /// Returns the seconds of an iteration with these samples per GPU and pass, and these passes beyond the first.
     pub fn step_s(&self, gpus: u32, servers: u32, samples: u32, extra_passes: u32) -> f64 {
         let sync_s = self.sync(gpus, servers);
         accumulated(extra_passes + 1, self.pass(samples), sync_s, self.gamma)

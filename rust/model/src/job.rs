@@ -1,4 +1,4 @@
-//! The jobs of a run: a struct of arrays, sorted by arrival, immutable, shared between runs.
+//! The jobs of a run: columns sorted by arrival, immutable, and shared between runs.
 
 use crate::{GpuTypeId, JobId, ModelError, SimSpan, SimTime};
 use std::ops::Deref;
@@ -10,43 +10,43 @@ pub struct JobColumns {
     pub arrival: Vec<SimTime>,
     /// Gang sizes, 1 to 2^15.
     pub gpus: Vec<u32>,
-    /// Iterations, or reference seconds if only a duration is known; positive.
+    /// Iterations, or seconds on a GPU of speed 1 if only a duration is known; positive.
     pub work: Vec<f64>,
-    /// Iterations per second on a GPU of speed 1 (default 1: work is in reference seconds).
+    /// Iterations per second on a GPU of speed 1; default 1, because the work is then in seconds on such a GPU.
     pub ref_rate: Option<Vec<f64>>,
-    /// Row in the rate table; `u32::MAX` = none, so the speed of the type applies.
+    /// Row in the rate table; `u32::MAX` means none, so that the speed of the GPU type applies.
     pub rate_class: Option<Vec<u32>>,
-    /// Allowed GPU types: bit `t` = type `t`; default all.
+    /// Allowed GPU types: bit `t` stands for type `t`; default all.
     pub allowed_types: Option<Vec<u64>>,
     /// Memory per GPU at full batch; default 0.
     pub memory_bytes: Option<Vec<u64>>,
-    /// Model label; `u32::MAX` = none.
+    /// Model label; `u32::MAX` means none.
     pub model: Option<Vec<u32>>,
     /// Names of the model labels.
     pub model_labels: Vec<String>,
-    /// Samples per GPU; 0 = unknown.
+    /// Samples per GPU; 0 means unknown.
     pub batch_size: Option<Vec<u32>>,
     /// Owners of the jobs.
     pub labels: Labels,
-    /// Requests of users other than GPUs.
+    /// What users request in addition to GPUs.
     pub requests: Requests,
     /// Weight; default 1.
     pub weight: Option<Vec<f64>>,
-    /// Deadline on the arrival clock; `SimTime::NEVER` = none.
+    /// Deadline as an instant of simulated time; `SimTime::NEVER` means none.
     pub deadline: Option<Vec<SimTime>>,
 }
 
 /// One label of each job.
 #[derive(Clone, Debug, Default)]
 pub struct Label {
-    /// Index in `names`; `u32::MAX` = none.
+    /// Index in `names`; `u32::MAX` means none.
     pub codes: Option<Vec<u32>>,
     /// The names.
     pub names: Vec<String>,
 }
 
 impl Label {
-    /// Name of a job's label, if there is one.
+    /// Returns the name of a job's label, if it has one.
     #[inline]
     pub fn of(&self, job: JobId) -> Option<&str> {
         let code = self.codes.as_ref()?[job.index()];
@@ -75,10 +75,10 @@ pub struct Labels {
     pub qos: Label,
 }
 
-/// Requests of users other than GPUs.
+/// What users request in addition to GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// Maximum run time of the job; [`SimSpan::ZERO`] = unlimited.
+    /// Maximum run time of the job; [`SimSpan::ZERO`] means unlimited.
     pub time_limit: Option<Vec<SimSpan>>,
     /// Priority; default 0.
     pub priority: Option<Vec<f64>>,
@@ -91,7 +91,7 @@ pub struct Requests {
 pub struct Gang {
     /// Model label of the job, if any.
     pub model: Option<u32>,
-    /// Samples per GPU; 0 = unknown.
+    /// Samples per GPU; 0 means unknown.
     pub batch_size: u32,
     /// GPU type of the gang (that of its first server, if types mix).
     pub gpu_type: GpuTypeId,
@@ -102,7 +102,7 @@ pub struct Gang {
 /// Facts about the jobs that every policy may know: all columns except the work.
 #[derive(Clone, Debug)]
 pub struct JobFacts {
-    /// The column of work is empty.
+    /// Columns of the table; the column of the work is empty.
     columns: JobColumns,
 }
 
@@ -183,60 +183,60 @@ impl JobTable {
         })
     }
 
-    /// Work: iterations or reference seconds.
+    /// Returns the work of a job, in iterations or in seconds on a GPU of speed 1.
     #[inline]
     pub fn work(&self, job: JobId) -> f64 {
         self.work[job.index()]
     }
 
-    /// Work of every job.
+    /// Returns the work of every job.
     pub fn all_work(&self) -> &[f64] {
         &self.work
     }
 }
 
 impl JobFacts {
-    /// Number of jobs.
+    /// Returns the number of jobs.
     #[inline]
     pub fn len(&self) -> usize {
         self.columns.arrival.len()
     }
 
-    /// Whether there is no job.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.columns.arrival.is_empty()
     }
 
-    /// All ids, in order of arrival.
+    /// Returns all ids, in order of arrival.
     pub fn ids(&self) -> impl Iterator<Item = JobId> + use<> {
         (0..self.len() as u32).map(JobId)
     }
 
-    /// The columns; that of the work is empty.
+    /// Returns the columns; the column of the work is empty.
     pub fn columns(&self) -> &JobColumns {
         &self.columns
     }
 
-    /// Arrival instant.
+    /// Returns the arrival instant of a job.
     #[inline]
     pub fn arrival(&self, job: JobId) -> SimTime {
         self.columns.arrival[job.index()]
     }
 
-    /// Gang size.
+    /// Returns the gang size of a job.
     #[inline]
     pub fn gpus(&self, job: JobId) -> u32 {
         self.columns.gpus[job.index()]
     }
 
-    /// Model label, if the job has one.
+    /// Returns the model label of a job, if it has one.
     #[inline]
     pub fn model(&self, job: JobId) -> Option<u32> {
         let label = *self.columns.model.as_ref()?.get(job.index())?;
         (label != u32::MAX).then_some(label)
     }
 
-    /// Name of the model label, if the job has one.
+    /// Returns the name of a job's model label, if it has one.
     pub fn model_name(&self, job: JobId) -> Option<&str> {
         let label = self.model(job)?;
         self.columns
@@ -245,7 +245,7 @@ impl JobFacts {
             .map(String::as_str)
     }
 
-    /// The job's gang on a GPU type, as a locality model sees it.
+    /// Returns the job's gang on a GPU type, as a locality model sees it.
     #[inline]
     pub fn gang(&self, job: JobId, gpu_type: GpuTypeId) -> Gang {
         Gang {
@@ -256,7 +256,7 @@ impl JobFacts {
         }
     }
 
-    /// Samples per GPU at full batch; 0 = unknown.
+    /// Returns the samples per GPU at full batch; 0 means unknown.
     #[inline]
     pub fn batch_size(&self, job: JobId) -> u32 {
         self.columns
@@ -265,28 +265,28 @@ impl JobFacts {
             .map_or(0, |column| column[job.index()])
     }
 
-    /// Maximum run time of the job, if its user set one.
+    /// Returns the maximum run time of the job, if its user set one.
     #[inline]
     pub fn time_limit(&self, job: JobId) -> Option<SimSpan> {
         let limit = self.columns.requests.time_limit.as_ref()?[job.index()];
         (limit > SimSpan::ZERO).then_some(limit)
     }
 
-    /// Priority of the job; 0 by default.
+    /// Returns the priority of the job; 0 by default.
     #[inline]
     pub fn priority(&self, job: JobId) -> f64 {
         let priority = self.columns.requests.priority.as_ref();
         priority.map_or(0.0, |column| column[job.index()])
     }
 
-    /// Amount by which the user lowers the priority.
+    /// Returns the amount by which the user lowers the priority.
     #[inline]
     pub fn nice(&self, job: JobId) -> i32 {
         let nice = self.columns.requests.nice.as_ref();
         nice.map_or(0, |column| column[job.index()])
     }
 
-    /// Memory per GPU at full batch.
+    /// Returns the memory per GPU at full batch.
     #[inline]
     pub fn memory_bytes(&self, job: JobId) -> u64 {
         self.columns
@@ -295,7 +295,7 @@ impl JobFacts {
             .map_or(0, |column| column[job.index()])
     }
 
-    /// GPU types that the job allows: bit `t` = type `t`.
+    /// Returns the GPU types that the job allows: bit `t` stands for type `t`.
     #[inline]
     pub fn allowed_types(&self, job: JobId) -> u64 {
         self.columns
@@ -304,7 +304,7 @@ impl JobFacts {
             .map_or(u64::MAX, |column| column[job.index()])
     }
 
-    /// Returns whether jobs differ only in gang and work, without types, memory or rates of their own.
+    /// Returns whether the jobs differ only in gang size and work, without GPU types, memory or rates of their own.
     pub fn is_uniform(&self) -> bool {
         self.columns.allowed_types.is_none()
             && self.columns.ref_rate.is_none()
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_nothing_is_none() {
+    fn a_time_limit_of_zero_is_none() {
         let limit = |ns| {
             let requests = Requests {
                 time_limit: Some(vec![SimSpan(ns)]),

@@ -1,7 +1,7 @@
 //! Descriptions of clusters, jobs, rates and plans.
 //!
-//! Only types and their checks: no randomness, no threads, no files, no clock. Everything here is immutable after
-//! construction; the engine holds the state that changes.
+//! This crate holds only types and their checks, without randomness, threads, files or a clock. Everything here is
+//! immutable after construction; the engine holds the state that changes.
 #![forbid(unsafe_code)]
 
 mod action;

@@ -1,4 +1,4 @@
-//! The rate of a gang (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, slowdown by co-runners.
+//! The rate of a gang (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, and slowdown by co-runners.
 //!
 //! Each of the three has a table here. Other models can be added without changing the engine.
 
@@ -19,7 +19,7 @@ pub struct RateTable {
 /// Measured rates of gangs of every size, for policies that run copies of a job on other numbers of GPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyRates {
-    /// Row of each job; `u32::MAX` = none.
+    /// Row of each job; `u32::MAX` means none.
     pub row: Vec<u32>,
     /// Largest gang size; the sizes are 1, 2, ... up to it.
     pub sizes: usize,
@@ -28,7 +28,7 @@ pub struct CopyRates {
 }
 
 impl RateTable {
-    /// Rates from the types' relative speeds only.
+    /// Creates rates from the relative speeds of the types alone.
     pub fn from_speeds(cluster: &ClusterSpec) -> Self {
         let speeds = cluster
             .gpu_types()
@@ -78,7 +78,7 @@ impl RateTable {
         Ok(self)
     }
 
-    /// Adds measured rates of gangs of every size.
+    /// Adds measured rates of gangs of all sizes.
     ///
     /// # Errors
     /// [`ModelError::Table`] if the rates do not form whole rows, or if a job names a row that does not exist.
@@ -106,7 +106,8 @@ impl RateTable {
         Ok(self)
     }
 
-    /// Adds the rates of elastic jobs on any number of GPUs. Their base rate stays that of the size in the trace.
+    /// Adds the rates of elastic jobs on any number of GPUs. The base rate of a job remains that of its size in the
+    /// trace.
     ///
     /// # Errors
     /// [`ModelError::Table`] if the table is for another number of jobs.
@@ -126,18 +127,19 @@ impl RateTable {
         Ok(self)
     }
 
-    /// The elastic jobs, if there are any.
+    /// Returns the table of elastic jobs, if there are any.
     pub fn elastic(&self) -> Option<&Arc<ElasticTable>> {
         self.elastic.as_ref()
     }
 
-    /// Relative speed of a type, for jobs without measured rates.
+    /// Returns the relative speed of a type, for jobs without measured rates.
     pub fn speed(&self, gpu_type: GpuTypeId) -> f64 {
         self.speeds[gpu_type.index()]
     }
 
-    /// Base rate of a copy of the job on this number of GPUs of a type. For the gang size, it is the job's own rate.
-    /// Otherwise it comes from the table if the job has a row there, and is proportional to the GPUs if not.
+    /// Returns the base rate of a copy of the job on this number of GPUs of a type. For the gang size, it is the job's
+    /// own rate. For other sizes, it comes from the table if the job has a row there; otherwise it is proportional to
+    /// the number of GPUs.
     pub fn of_copy(&self, jobs: &JobFacts, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
         let (base, gang) = (self.base(jobs, job, gpu_type), jobs.gpus(job));
         if gpus == gang {
@@ -163,7 +165,7 @@ impl RateTable {
         classes.is_some_and(|classes| classes[job.index()] != u32::MAX)
     }
 
-    /// Base rate of the job's gang on a type.
+    /// Returns the base rate of the job's gang on a type.
     #[inline]
     pub fn base(&self, jobs: &JobFacts, job: JobId, gpu_type: GpuTypeId) -> f64 {
         let columns = jobs.columns();
@@ -181,7 +183,7 @@ impl RateTable {
     }
 }
 
-/// Demand of a gang that spans racks on the up-link of each of them.
+/// Load of a gang that spans racks on the up-link of each of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Bytes that it sends through each up-link per iteration, > 0.
@@ -193,7 +195,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Locality factor of the gang at a rate of `rate` bytes/s, given its locality factor alone.
+    /// Returns the locality factor at a rate of `rate` bytes/s, where `alone` is the factor without other jobs.
     #[inline]
     pub fn locality(&self, alone: f64, rate: f64) -> f64 {
         if rate >= self.demand {
@@ -205,34 +207,34 @@ impl Load {
 
 /// Locality factor of a placement, in (0, 1]; pure and deterministic.
 pub trait LocalityModel: Send + Sync + std::fmt::Debug {
-    /// Factor on the base rate of a gang on GPUs of a shape.
+    /// Returns the factor on the base rate of a gang on GPUs of a shape.
     fn locality(&self, gang: &Gang, shape: Shape) -> f64;
 
-    /// The representative shape of a tier, where no placement is given.
+    /// Returns the representative shape of a tier, for use where no placement is known.
     fn canonical(&self, gpu_type: GpuTypeId, gpus: u32, tier: Tier) -> Shape {
         let _ = gpu_type;
         let (server, rack) = (gpus, gpus);
         Extent { server, rack }.canonical(gpus, tier)
     }
 
-    /// Factor in a tier where no placement is given.
+    /// Returns the factor in a tier where no placement is known.
     fn at_tier(&self, gang: &Gang, tier: Tier) -> f64 {
         self.locality(gang, self.canonical(gang.gpu_type, gang.gpus, tier))
     }
 
-    /// Bytes/s that the jobs of the run may send together through the up-link of a rack; `None` = each job sends as
-    /// if it were alone.
+    /// Returns the bytes/s that the jobs of the run may send together through the up-link of a rack. `None` means that
+    /// each job sends as if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         None
     }
 
-    /// Demand of a gang on GPUs of a shape on up-links; `None` = no demand.
+    /// Returns the load that a gang on GPUs of a shape puts on up-links, or `None` if it puts none.
     fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
         let _ = (gang, shape);
         None
     }
 
-    /// Ratio of the bytes of the largest gradient tensor of a model to all its bytes, if known.
+    /// Returns the ratio of the bytes of a model's largest gradient tensor to all its gradient bytes, if known.
     fn skew(&self, model: Option<u32>) -> Option<f64> {
         let _ = model;
         None
@@ -246,7 +248,8 @@ pub struct TierTable {
 }
 
 impl TierTable {
-    /// One row per model label, and a last row for every other job; columns server, rack, network.
+    /// Creates the table from one row per model label, and a last row for every other job. The columns are server, rack
+    /// and network.
     ///
     /// # Errors
     /// [`ModelError::Table`] if there is no row or a factor is outside (0, 1].
@@ -283,20 +286,20 @@ impl LocalityModel for TierTable {
     }
 }
 
-/// Slowdown factors by co-runners, computed before the run: one square table per GPU type over classes of jobs with
-/// equal factors. A pair that may not share has no factor.
+/// Slowdown factors by co-runners, computed before the run. Each GPU type has a square table over classes of jobs with
+/// equal factors. A pair that may not share GPUs has no factor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interference {
     classes: usize,
-    /// Class of each job; empty = all jobs are in one class.
+    /// Class of each job; empty means that all jobs are in one class.
     of_job: Vec<u32>,
-    /// `xi[type][slowed class][co-runner's class]`, row-major; NaN both ways = may not share.
+    /// `xi[type][slowed class][co-runner's class]`, row-major; NaN in both directions means that the two may not share.
     xi: Vec<f64>,
     absent: Vec<(String, String)>,
 }
 
 impl Interference {
-    /// The same factor for every pair.
+    /// Creates a table with the same factor for every pair.
     ///
     /// # Errors
     /// [`ModelError::Table`] if `xi` is not a finite number >= 1.
@@ -307,8 +310,8 @@ impl Interference {
         Self::build(Vec::new(), 1, vec![xi; types])
     }
 
-    /// A table: the class of each job, and `xi[type][slowed class][co-runner's class]`, row-major. NaN in one of the
-    /// two directions of a pair means that the two may not share.
+    /// Creates a table from the class of each job and `xi[type][slowed class][co-runner's class]`, row-major. NaN in
+    /// one of the two directions of a pair means that the two may not share.
     ///
     /// # Errors
     /// [`ModelError::Table`] on a wrong length, a class that does not exist, or a factor that is neither NaN nor
@@ -349,32 +352,32 @@ impl Interference {
         })
     }
 
-    /// Names the first pairs (slowed job, co-runner) that a run which shares GPUs would need and that have no factor:
-    /// such a run is refused.
+    /// Names the first pairs (slowed job, co-runner) that have no factor although a run that shares GPUs would need it.
+    /// Such a run is refused.
     #[must_use]
     pub fn with_absent(mut self, pairs: Vec<(String, String)>) -> Self {
         self.absent = pairs;
         self
     }
 
-    /// The first pairs without a factor that a run which shares GPUs would need.
+    /// Returns the first pairs without a factor that a run that shares GPUs would need.
     pub fn absent(&self) -> &[(String, String)] {
         &self.absent
     }
 
-    /// Whether the table is for so many jobs and GPU types.
+    /// Returns whether the table has this number of jobs and GPU types.
     pub fn covers(&self, jobs: usize, types: usize) -> bool {
         let square = self.classes * self.classes;
         (self.of_job.is_empty() || self.of_job.len() == jobs) && self.xi.len() == types * square
     }
 
-    /// Class of a job: two jobs of one class are alike beside any other.
+    /// Returns the class of a job. Two jobs of one class have the same factors with every co-runner.
     #[inline]
     pub fn class(&self, job: JobId) -> u32 {
         self.of_job.get(job.index()).copied().unwrap_or(0)
     }
 
-    /// Slowdown factor of a job next to another; `None` if the two may not share.
+    /// Returns the slowdown factor of a job by a co-runner, or `None` if the two may not share.
     #[inline]
     pub fn xi(&self, slowed: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
         let (row, column) = (self.class(slowed) as usize, self.class(co_runner) as usize);
@@ -394,7 +397,7 @@ fn bad_interference(what: String) -> ModelError {
 mod tests {
     use super::*;
 
-    /// Two classes on two types; the second type forbids a of b, so the pair.
+    /// Two classes on two GPU types. On the second type the factor of a by b is NaN, so the pair may not share there.
     fn table() -> Interference {
         let xi = vec![1.0, 1.5, 2.0, 1.1, 1.2, f64::NAN, 3.0, 1.3];
         Interference::by_class(vec![0, 1, 0], 2, xi).expect("valid")

@@ -1,4 +1,4 @@
-//! The shape of a placement, which is all that a network model uses.
+//! The shape of a placement, which is all that a network model reads.
 
 use crate::{ClusterSpec, GpuSet, Tier};
 use smallvec::SmallVec;
@@ -6,20 +6,20 @@ use smallvec::SmallVec;
 /// Distribution of a gang over servers and racks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// Most GPUs on one of its servers.
+    /// Maximum number of GPUs on one of its servers.
     pub server_gpus_max: u32,
-    /// Fewest GPUs on one of its servers.
+    /// Minimum number of GPUs on one of its servers.
     pub server_gpus_min: u32,
-    /// Most servers in one of its racks.
+    /// Maximum number of servers in one of its racks.
     pub rack_servers_max: u32,
-    /// Fewest servers in one of its racks.
+    /// Minimum number of servers in one of its racks.
     pub rack_servers_min: u32,
-    /// Racks it uses.
+    /// Number of its racks.
     pub racks: u32,
 }
 
 impl Shape {
-    /// All GPUs on one server.
+    /// Returns the shape of a gang on one server.
     #[inline]
     pub fn one_server(gpus: u32) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Shape {
         }
     }
 
-    /// The shape of a set of GPUs.
+    /// Returns the shape of a set of GPUs.
     pub fn of(cluster: &ClusterSpec, gpus: &GpuSet) -> Self {
         let parts = gpus.by_server();
         if let [only] = parts {
@@ -53,7 +53,7 @@ impl Shape {
         }
     }
 
-    /// Distance between its GPUs.
+    /// Returns the distance between its GPUs.
     #[inline]
     pub fn tier(self) -> Tier {
         if self.racks > 1 {
@@ -66,8 +66,8 @@ impl Shape {
     }
 }
 
-/// The largest server and the largest rack of one GPU type, in GPUs, in the description of the cluster: failures do
-/// not change the meaning of a tier.
+/// The largest server and the largest rack of one GPU type, in GPUs. The counts are those of the description of the
+/// cluster, so failures do not change the meaning of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// GPUs of the largest server; at least 1.
@@ -77,7 +77,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// One extent per GPU type.
+    /// Returns one extent per GPU type.
     pub fn by_type(cluster: &ClusterSpec) -> Vec<Self> {
         let types = cluster.gpu_types().len();
         let mut racks = vec![0_u32; cluster.racks() as usize * types];
@@ -92,7 +92,7 @@ impl Extent {
         extents
     }
 
-    /// Maximum number of servers in one rack, of any type.
+    /// Returns the maximum number of servers in one rack, of any type.
     pub fn servers_per_rack(cluster: &ClusterSpec) -> u32 {
         let mut counts = vec![0_u32; cluster.racks() as usize];
         for server in cluster.servers() {
@@ -101,7 +101,7 @@ impl Extent {
         counts.into_iter().max().unwrap_or(1)
     }
 
-    /// The representative shape of a tier, where no placement is given.
+    /// Returns the representative shape of a tier, for use where no placement is known.
     ///
     /// # Examples
     /// ```
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canonical_shapes_are_those_of_the_text() {
+    fn canonical_shapes_match_the_documentation() {
         let extent = Extent { server: 4, rack: 8 };
         let flat = |shape: Shape| {
             (

@@ -7,8 +7,8 @@ use std::ops::{Add, AddAssign, Sub};
 /// Nanoseconds in a second, as the float used by every conversion.
 pub const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Largest number of seconds that is accepted: about 126 years, half of what i64 nanoseconds hold,
-/// so that sums of two times never overflow.
+/// Largest accepted number of seconds: about 126 years, which is less than half of what i64 nanoseconds hold, so that a
+/// sum of two times never overflows.
 pub const MAX_SECONDS: f64 = 4e9;
 
 /// An instant: nanoseconds since the trace's origin.
@@ -22,10 +22,10 @@ pub struct SimSpan(pub i64);
 impl SimTime {
     /// The trace's origin.
     pub const ZERO: Self = Self(0);
-    /// Later than every event.
+    /// An instant after every event.
     pub const NEVER: Self = Self(i64::MAX);
 
-    /// The instant nearest to `seconds`.
+    /// Returns the instant nearest to `seconds`.
     ///
     /// # Errors
     /// [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
@@ -40,7 +40,7 @@ impl SimTime {
         nanos(seconds).map(Self)
     }
 
-    /// Seconds since the origin, as written to results.
+    /// Returns the seconds since the origin, as written to results.
     #[inline]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / NANOS_PER_SECOND
@@ -51,7 +51,7 @@ impl SimSpan {
     /// A span of zero.
     pub const ZERO: Self = Self(0);
 
-    /// The span nearest to `seconds`.
+    /// Returns the span nearest to `seconds`.
     ///
     /// # Errors
     /// [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
@@ -59,7 +59,7 @@ impl SimSpan {
         nanos(seconds).map(Self)
     }
 
-    /// Length in seconds.
+    /// Returns the length in seconds.
     #[inline]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / NANOS_PER_SECOND
@@ -74,10 +74,11 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
     }
 }
 
-/// Longest span of work, [`MAX_SECONDS`]: longer work is clipped to it and never finishes.
+/// Longest span of work, [`MAX_SECONDS`]. Longer work is clipped to it and never finishes.
 pub const SPAN_MAX: SimSpan = SimSpan(4_000_000_000_000_000_000);
 
-/// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1 and at most [`SPAN_MAX`].
+/// Returns the time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1 and at most
+/// [`SPAN_MAX`].
 ///
 /// # Examples
 /// ```
@@ -88,7 +89,7 @@ pub const SPAN_MAX: SimSpan = SimSpan(4_000_000_000_000_000_000);
 #[inline]
 pub fn span_of_work(work: f64, rate: f64) -> SimSpan {
     let nanos = ((work / rate) * NANOS_PER_SECOND).min(SPAN_MAX.0 as f64);
-    // like `round`, for which the processor may have no instruction: the fraction is exact
+    // The result equals that of `round`, for which the processor may have no instruction. The fraction is exact.
     let whole = nanos as i64;
     let is_half = nanos - whole as f64 >= 0.5;
     SimSpan((whole + i64::from(is_half)).max(1))
@@ -139,11 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn spans_round_as_the_library_does() {
+    fn spans_round_like_the_standard_library() {
         let round = |nanos: f64| (nanos.round() as i64).max(1);
         let bits = 0x3fe0_0000_0000_0000_u64;
         for step in 0..4000_u64 {
-            // around halves and whole numbers of every size, and in between
+            // The values are around halves and whole numbers of every size, and in between.
             for value in [
                 f64::from_bits(bits + (step << 45)),
                 (step as f64 + 0.5).next_down(),

@@ -17,7 +17,7 @@ macro_rules! words {
             /// The words, as in parameter values.
             $vis const NAMES: &[&str] = &[$($word),+];
 
-            /// The variant of a word.
+            /// Returns the variant of a word.
             $vis fn named(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)+
@@ -25,8 +25,8 @@ macro_rules! words {
                 }
             }
 
-            /// The word of a variant.
-            #[allow(dead_code)] // few parameters are converted back to words
+            /// Returns the word of a variant.
+            #[allow(dead_code)] // Few parameters are converted back to words.
             $vis fn name(self) -> &'static str {
                 Self::NAMES[self as usize]
             }

@@ -11,21 +11,21 @@
 use super::layers::{self, BucketTimes, Order};
 use gangline_model::{Shape, Tier};
 
-/// Algorithms of a collective, as a set; the fastest of them is used.
+/// A set of algorithms for a collective, of which the fastest is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithms(u8);
 
 impl Algorithms {
-    /// 2 (n - 1) steps.
+    /// A ring, in 2 (n - 1) steps.
     pub const RING: Self = Self(1);
-    /// 2 ceil(log2 n) steps.
+    /// Recursive halving and doubling, in 2 ceil(log2 n) steps.
     pub const HALVING: Self = Self(2);
-    /// 2 steps.
+    /// Direct exchange between all members, in 2 steps.
     pub const DIRECT: Self = Self(4);
-    /// The fastest of all.
+    /// All three algorithms.
     pub const ALL: Self = Self(7);
 
-    /// The set for the name of one algorithm, or for `auto`.
+    /// Returns the set for the name of one algorithm, or for `auto`.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "ring" => Some(Self::RING),
@@ -36,13 +36,13 @@ impl Algorithms {
         }
     }
 
-    /// The union of both sets.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Minimum number of steps among `n` >= 2 members.
+    /// Returns the minimum number of steps among `n` >= 2 members.
     fn steps(self, n: u32) -> u32 {
         let has = |one: Self| self.0 & one.0 != 0;
         let ceil_log2 = 32 - (n - 1).leading_zeros();
@@ -80,14 +80,14 @@ pub struct Links {
     pub server_bw: f64,
     /// Bytes/s of a rack's up-link.
     pub uplink_bw: f64,
-    /// Whether tiers work at the same time on different buckets.
+    /// Whether the tiers work at the same time on different buckets.
     pub pipeline: bool,
 }
 
 /// A model's demand on the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Seconds of compute per iteration; `None` = unknown in this table of numbers.
+    /// Seconds of compute per iteration; `None` if they are unknown at the chosen scale.
     pub compute_s: Option<f64>,
     /// Bytes reduced per iteration.
     pub grad_bytes: f64,
@@ -104,12 +104,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Default share of an iteration that is the backward pass.
+    /// Default share of an iteration that the backward pass takes.
     pub const OVERLAP: f64 = 2.0 / 3.0;
 }
 
 impl Links {
-    /// Time of an all-reduce of `seconds` (bytes over bandwidth) among `n` in a tier.
+    /// Returns the time of an all-reduce among `n` members of a tier, where `seconds` is bytes over bandwidth.
     fn tau(&self, tier: Tier, n: u32, seconds: f64) -> f64 {
         if n <= 1 {
             return 0.0;
@@ -120,8 +120,8 @@ impl Links {
         steps * link.alpha_s + (2.0 * (n - 1.0) / n) * seconds
     }
 
-    /// Times of one bucket of `bytes` over a shape. In an uneven gang, the smallest part carries the largest share of
-    /// the traffic to other servers and racks.
+    /// Returns the times of one bucket of `bytes` over a shape. In an uneven gang, the smallest part carries the
+    /// largest share of the traffic to other servers and racks.
     pub fn bucket(&self, shape: Shape, bytes: f64) -> BucketTimes {
         let port = |tier: Tier| self.tiers[tier as usize].port_bw;
         let (p, s) = (
@@ -140,7 +140,7 @@ impl Links {
         ]
     }
 
-    /// Seconds of communication per iteration that do not overlap with compute.
+    /// Returns the seconds of communication per iteration that do not overlap with compute.
     pub fn exposed(&self, shape: Shape, model: &Traffic, compute_s: f64) -> f64 {
         let bucket = self.bucket(shape, model.grad_bytes / f64::from(model.buckets));
         let last = self.bucket(shape, model.last_bytes);
@@ -154,8 +154,8 @@ impl Links {
         l.max(all - model.overlap * compute_s)
     }
 
-    /// Seconds of an iteration in which a gang over racks sends through up-links; layer by layer, this is the sum
-    /// over layers.
+    /// Returns the seconds of an iteration in which a gang over racks sends through up-links. Layer by layer, this is
+    /// the sum over the layers.
     pub fn sending(&self, shape: Shape, model: &Traffic, is_by_layer: bool) -> f64 {
         let network = |bytes: f64| self.bucket(shape, bytes)[Tier::Network as usize];
         if is_by_layer && !model.layers.is_empty() {
@@ -166,7 +166,7 @@ impl Links {
         buckets * network(model.grad_bytes / buckets)
     }
 
-    /// Like [`Self::exposed`], layer by layer. A model without layers has one layer of equal size per bucket.
+    /// Like [`Self::exposed`], but layer by layer. A model without layers gets one layer of equal size per bucket.
     pub fn exposed_by_layer(
         &self,
         shape: Shape,

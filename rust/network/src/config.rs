@@ -1,4 +1,4 @@
-//! The keys of a network, and their checks.
+//! The keys of a network description, and their checks.
 
 use super::alphabeta::{Algorithms, Link, Links, Traffic};
 use super::layers::Order;
@@ -19,15 +19,15 @@ pub enum NetworkKind {
     Levels,
 }
 
-/// Level of detail of a placement.
+/// Level of detail at which a placement counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Detail {
-    /// Only its tier: the canonical shape represents all others.
+    /// Only its tier counts: the canonical shape represents all others.
     Tier,
-    /// Its shape.
+    /// Its shape counts.
     #[default]
     Shape,
-    /// Its shape, layer by layer.
+    /// Its shape counts, and communication is computed layer by layer.
     Layers,
 }
 
@@ -44,7 +44,7 @@ pub enum Contention {
 }
 
 impl Contention {
-    /// The kind with a given name.
+    /// Returns the kind with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "off" => Some(Self::Off),
@@ -54,7 +54,7 @@ impl Contention {
         }
     }
 
-    /// Its name in a cluster file.
+    /// Returns its name in a cluster file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -64,7 +64,7 @@ impl Contention {
     }
 }
 
-/// Links of a tier as given; missing values come from the preset.
+/// Links of a tier as given in a cluster file; missing values come from the preset.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct LinkChange {
     /// Collective algorithms.
@@ -94,7 +94,7 @@ pub struct ModelGiven {
     pub grad_bytes: f64,
     /// All-reduce calls per iteration.
     pub buckets: u32,
-    /// Share of compute that hides communication.
+    /// Share of the compute time under which communication can hide.
     pub overlap: Option<f64>,
     /// Bytes of the last bucket.
     pub last_bytes: Option<f64>,
@@ -121,20 +121,20 @@ pub struct Measured {
     pub spread: Option<f64>,
 }
 
-/// Handling of a pair that a table lacks.
+/// Behaviour for a pair that a table lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OnMissing {
-    /// Refuse the run.
+    /// The run is refused.
     #[default]
     Error,
     /// Distance costs nothing there.
     One,
-    /// Use the alpha-beta model with this preset.
+    /// The alpha-beta model with this preset is used.
     Preset(String),
 }
 
 impl OnMissing {
-    /// The handling with a given name; any other word is the name of a preset.
+    /// Returns the behaviour with a given name; any other word is the name of a preset.
     pub fn parse(name: &str) -> Self {
         match name {
             "error" => Self::Error,
@@ -155,29 +155,29 @@ pub struct NetworkConfig {
     pub detail: Detail,
     /// Order of buckets in a channel, layer by layer.
     pub order: Order,
-    /// Whether tiers work at the same time on different buckets.
+    /// Whether tiers work one after the other, not at the same time on different buckets.
     pub is_serial: bool,
     /// Whether the built-in models use their unscaled compute times.
     pub is_unscaled: bool,
-    /// Divisor of the up-links.
+    /// Divisor of the capacity of the up-links.
     pub oversubscription: Option<f64>,
     /// Whether jobs share up-links.
     pub contention: Contention,
-    /// Part of an up-link that other traffic leaves free; absent = 1.
+    /// Share of an up-link that other traffic leaves free; absent means 1.
     pub background: Option<f64>,
-    /// Model of jobs whose label is unknown.
+    /// Label whose model is used for jobs with an unknown label.
     pub default_model: Option<String>,
     /// Changes to the links of server, rack and network.
     pub tiers: [LinkChange; 3],
-    /// Models by label; they add to or replace the built-in ones.
+    /// Models by label; they extend or replace the built-in ones.
     pub models: Vec<(String, ModelGiven)>,
-    /// Factors by label, `*` = every other.
+    /// Factors by label; `*` stands for every other label.
     pub levels: Vec<(String, [f64; 3])>,
     /// Measured throughputs.
     pub measured: Vec<Measured>,
-    /// Handling of a missing pair.
+    /// Behaviour for a missing pair.
     pub on_missing: OnMissing,
-    /// Further factor of a measured pair over racks; absent = 1.
+    /// Additional factor of a measured pair over racks; absent means 1.
     pub network_extra: Option<f64>,
     /// Whether a larger gang in a table never loses less speed than a smaller one.
     pub is_monotone: bool,
@@ -185,7 +185,7 @@ pub struct NetworkConfig {
 
 const TIERS: [&str; 3] = ["server", "rack", "network"];
 
-/// The error of one key.
+/// Creates the error of one key.
 pub(super) fn bad(key: impl Into<String>, value: &impl ToString, expected: &str) -> ModelError {
     ModelError::Network {
         key: key.into(),
@@ -203,7 +203,7 @@ fn within(key: &str, value: f64, (least, most): (f64, f64), what: &str) -> Resul
 }
 
 impl NetworkConfig {
-    /// The model that the keys select.
+    /// Returns the network model that the keys select.
     ///
     /// # Errors
     /// [`ModelError::Network`] for keys that exclude each other.
@@ -239,10 +239,10 @@ impl NetworkConfig {
         Ok(kind)
     }
 
-    /// The links of the alpha-beta model.
+    /// Returns the links of the alpha-beta model.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for an unknown preset, a missing or a bad number.
+    /// [`ModelError::Network`] for an unknown preset, or a missing or bad number.
     pub(super) fn links(&self, servers_per_rack: u32) -> Result<Links, ModelError> {
         let base = match &self.preset {
             None => None,
@@ -285,10 +285,10 @@ impl NetworkConfig {
         }))
     }
 
-    /// Bytes/s of every up-link, if jobs share them.
+    /// Returns the bytes/s of every up-link, if jobs share them.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for up-links without a limit, or a part outside (0, 1].
+    /// [`ModelError::Network`] for up-links without a limit, or a share outside (0, 1].
     pub(super) fn shared_bw(&self, links: &Links) -> Result<Option<f64>, ModelError> {
         if self.contention == Contention::Off {
             return Ok(None);
@@ -308,7 +308,7 @@ impl NetworkConfig {
         Ok(Some(links.uplink_bw * part))
     }
 
-    /// Refuses shared up-links if the model has none.
+    /// Refuses shared up-links if the network model has none.
     fn check_contention(&self, kind: NetworkKind) -> Result<(), ModelError> {
         if self.contention == Contention::Off {
             return match self.background {
@@ -323,7 +323,7 @@ impl NetworkConfig {
         Err(bad("contention", &self.contention.name(), &expected))
     }
 
-    /// The table of models: the built-in ones, then the given ones.
+    /// Returns the table of models: the built-in ones, then the given ones.
     ///
     /// # Errors
     /// [`ModelError::Network`] for a bad number.
@@ -339,10 +339,10 @@ impl NetworkConfig {
         Ok(all)
     }
 
-    /// The factors of kind levels.
+    /// Checks the factors of kind `levels`.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for one outside (0, 1] or one that rises with distance.
+    /// [`ModelError::Network`] for a factor outside (0, 1] or one that rises with distance.
     pub(super) fn check_levels(&self) -> Result<(), ModelError> {
         for (label, row) in &self.levels {
             let mut before = 1.0;
@@ -362,7 +362,7 @@ impl NetworkConfig {
 const BANDWIDTHS: (f64, f64) = (1e-3, 1e18);
 
 impl Detail {
-    /// The level of detail with a given name.
+    /// Returns the level of detail with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "tier" => Some(Self::Tier),
@@ -374,7 +374,7 @@ impl Detail {
 }
 
 impl NetworkKind {
-    /// The kind with a given name.
+    /// Returns the kind with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "none" => Some(Self::Free),
@@ -385,7 +385,7 @@ impl NetworkKind {
         }
     }
 
-    /// Its name in a cluster file.
+    /// Returns its name in a cluster file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Free => "none",

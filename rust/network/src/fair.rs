@@ -1,13 +1,13 @@
 //! Max-min fair shares of links of one capacity, by progressive filling.
 //!
-//! All rates rise together; a flow stops at its limit, or when one of its links is full. Instead of raising a level
-//! step by step, each step takes the next stop: that of the flow with the smallest limit, or that of the link with
-//! the smallest equal share of its remaining capacity.
+//! All rates rise together. A flow stops at its limit, or when one of its links is full. Instead of raising a level
+//! step by step, each step takes the next stop: that of the flow with the smallest limit, or that of the link with the
+//! smallest equal share of its remaining capacity.
 //!
 //! Stops have a strict order: by rate, then demands before links, then by the name of the link. The next offer of a
-//! link comes after the last amount taken from it, regardless of rounding. So the stops of all flows and links are
-//! the only ones that agree link by link, to the last bit. They do not depend on the order or the parts in which they
-//! are computed. The model is in `docs/concepts/network.md`.
+//! link comes after the last amount taken from it, regardless of rounding. The stops of all flows and links are
+//! therefore the only ones that agree on every link, to the last bit. They do not depend on the order or the groups in
+//! which they are computed. The model is described in `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -19,29 +19,29 @@ use gangline_model::ModelError;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The rate at which rates stop rising, and the cause. Sorted in the order of the stops.
+/// The rate at which a flow or link stops rising, and the cause. Stops are sorted in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stop {
-    /// Floats >= 0 have the same order as their bits.
+    /// Bits of the rate. Floats >= 0 have the same order as their bits.
     bits: u64,
-    /// 0 = a demand, otherwise 1 + name of the link.
+    /// 0 for a demand, otherwise 1 + name of the link.
     by: u32,
 }
 
 impl Stop {
-    /// After all others: the stop of a link that is never full.
+    /// The stop of a link that is never full; it comes after all others.
     pub const NEVER: Self = Self {
         bits: f64::INFINITY.to_bits(),
         by: u32::MAX,
     };
 
-    /// The flow has reached its demand, >= 0.
+    /// Creates the stop of a flow that has reached its demand, >= 0.
     pub fn demand(rate: f64) -> Self {
         let bits = rate.to_bits();
         Self { bits, by: 0 }
     }
 
-    /// A link is full.
+    /// Creates the stop of a link that is full.
     fn link(rate: f64, name: u32) -> Self {
         Self {
             bits: rate.to_bits(),
@@ -49,7 +49,7 @@ impl Stop {
         }
     }
 
-    /// The rate.
+    /// Returns the rate.
     pub fn rate(self) -> f64 {
         f64::from_bits(self.bits)
     }
@@ -60,14 +60,14 @@ impl Stop {
 pub struct Filling {
     /// Capacity that is not assigned yet.
     left: f64,
-    /// Flows without a rate.
+    /// Number of flows without a rate.
     open: u32,
     /// The stop of the flow that last got a rate.
     last: Stop,
 }
 
 impl Filling {
-    /// An unused link with this many flows.
+    /// Creates an unused link with this number of flows.
     pub fn new(capacity: f64, flows: u32) -> Self {
         Self {
             left: capacity,
@@ -76,7 +76,8 @@ impl Filling {
         }
     }
 
-    /// The stop at which the link gives its remaining capacity to its open flows; [`Stop::NEVER`] without any.
+    /// Returns the stop at which the link divides its remaining capacity among its open flows; [`Stop::NEVER`] if it
+    /// has none.
     pub fn next(&self, name: u32) -> Stop {
         if self.open == 0 {
             return Stop::NEVER;
@@ -100,9 +101,9 @@ impl Filling {
 /// Flows over links: flow `i` uses `links[ends[i - 1]..ends[i]]`, each link once.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
-    /// Latest stop of each flow, at a rate > 0: its demand, or a link that is not listed here.
+    /// Upper limit of each flow, at a rate > 0: its demand, or the stop of a link that is not listed here.
     pub limits: Vec<Stop>,
-    /// End of the links of each flow.
+    /// End of each flow's links in `links`.
     pub ends: Vec<u32>,
     /// Links of all flows, one flow after the other.
     pub links: Vec<u32>,
@@ -116,7 +117,7 @@ impl Flows {
         self.ends.push(self.links.len() as u32);
     }
 
-    /// Forgets all flows.
+    /// Removes all flows.
     pub fn clear(&mut self) {
         self.limits.clear();
         self.ends.clear();
@@ -131,8 +132,8 @@ impl Flows {
     /// Checks flows that come from outside.
     ///
     /// # Errors
-    /// [`ModelError::Table`] for a demand that is not a positive number, or a link named twice or that
-    /// does not exist.
+    /// [`ModelError::Table`] for a demand that is not a positive number, for a link that a flow names twice, or for a
+    /// link that does not exist.
     pub fn validate(&self, links: usize) -> Result<(), ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {
@@ -158,25 +159,26 @@ impl Flows {
     }
 }
 
-/// Solver with reused buffers.
+/// Solver whose buffers are reused.
 #[derive(Debug, Default)]
 pub struct MaxMin {
-    /// Flows by limit.
+    /// Flows in ascending order of their limits.
     by_limit: Vec<u32>,
-    /// By link.
+    /// State of each link.
     links: Vec<Filling>,
     fills: Vec<Stop>,
-    /// Flows by link: those of `l` are `members[starts[l]..starts[l + 1]]`.
+    /// Flows by link: those of link `l` are `members[starts[l]..starts[l + 1]]`.
     starts: Vec<u32>,
     members: Vec<u32>,
-    /// Next stop of a link, with its number of open flows at the time of the push: outdated if that has changed.
+    /// Next stop of a link, with its number of open flows at the time of the push. The entry is outdated if that number
+    /// has changed.
     heap: BinaryHeap<Reverse<(Stop, u32, u32)>>,
     stops: Vec<Stop>,
 }
 
 impl MaxMin {
-    /// Stops of the flows over links of a capacity > 0, given by their names in ascending order.
-    /// O(n log n) in the flows' links.
+    /// Returns the stops of the flows over links of a capacity > 0. The links are given by their names in ascending
+    /// order. The cost is O(n log n) in the links of all flows.
     ///
     /// # Examples
     /// Three racks of capacity 10; flows over the first two, the last two and the outer two:
@@ -205,7 +207,7 @@ impl MaxMin {
                 None => self.fill(link, fill, names, flows),
             }
         }
-        // flows on no link, or on none that is still open
+        // These flows use no link, or only links that are never full.
         for (stop, &limit) in self.stops.iter_mut().zip(&flows.limits) {
             if *stop == Stop::NEVER {
                 *stop = limit;
@@ -214,7 +216,8 @@ impl MaxMin {
         &self.stops
     }
 
-    /// Stops of the links in the last solution; [`Stop::NEVER`] where others stopped every flow.
+    /// Returns the stops of the links in the last solution. It is [`Stop::NEVER`] for a link whose flows all stopped
+    /// for other reasons.
     pub fn fills(&self) -> &[Stop] {
         &self.fills
     }
@@ -243,7 +246,7 @@ impl MaxMin {
         }
     }
 
-    /// The flows of each link.
+    /// Lists the flows of each link.
     fn gather(&mut self, links: usize, flows: &Flows) {
         self.starts.clear();
         self.starts.resize(links + 1, 0);
@@ -259,7 +262,7 @@ impl MaxMin {
         self.members.resize(flows.links.len(), 0);
         for flow in 0..flows.limits.len() {
             for &link in flows.links_of(flow) {
-                // the end of each link's flows moves down to their start
+                // The end of each link's flows is decremented until it is their start.
                 let at = &mut self.starts[link as usize];
                 *at -= 1;
                 self.members[*at as usize] = flow as u32;
@@ -275,7 +278,7 @@ impl MaxMin {
         }
     }
 
-    /// The next link to be full.
+    /// Returns the next link to be full.
     fn least(&mut self) -> Option<(Stop, u32)> {
         while let Some(&Reverse((stop, link, open))) = self.heap.peek() {
             if self.links[link as usize].open == open {
@@ -291,7 +294,7 @@ impl MaxMin {
         self.stops[flow as usize] = stop;
         for &link in flows.links_of(flow as usize) {
             let filling = &mut self.links[link as usize];
-            // a full link stops all of its flows at once
+            // A full link stops all of its flows at once.
             if filling.open > 0 {
                 filling.give(stop);
                 self.push(link, names[link as usize]);
@@ -330,14 +333,14 @@ mod tests {
     }
 
     #[test]
-    fn golden_of_the_text() {
+    fn rates_match_the_example_of_the_documentation() {
         let rates = solve(10.0, 3, &[(8.0, &[0, 1]), (6.0, &[1, 2]), (3.0, &[0, 2])]);
         assert_eq!(rates, [5.0, 5.0, 3.0]);
     }
 
     #[test]
     fn what_one_link_leaves_goes_to_the_next() {
-        // the first link gives 10/3 each; the second has 20/3 left for the flow with demand 9
+        // The first link gives 10/3 to each flow. The second then has 20/3 left for the flow with demand 9.
         let one = 10.0 / 3.0;
         let flows: &[(f64, &[u32])] = &[(9.0, &[0]), (9.0, &[0]), (9.0, &[0, 1]), (9.0, &[1])];
         assert_eq!(solve(10.0, 2, flows), [one, one, one, 10.0 - one]);
@@ -365,18 +368,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_offers_comes_after_what_was_taken() {
-        // a third of 1 is rounded, so the rest for the last two flows is less than a third each
+    fn the_next_offer_of_a_link_comes_after_the_last_amount_taken() {
+        // A third of 1 is rounded, so the last two flows share less than two thirds and get less than a third each.
         let third = 1.0 / 3.0;
         let mut link = Filling::new(1.0, 3);
         link.give(Stop::link(third, 7));
         assert!(link.next(9) >= Stop::link(third, 9));
-        // a link with a smaller name also stops later, at the next float
+        // A link with a smaller name also stops later, at the next float.
         let mut link = Filling::new(2.0 * third, 2);
         link.give(Stop::link(third, 7));
         assert_eq!(link.next(9), Stop::link(third, 9));
         assert_eq!(link.next(3), Stop::link(third.next_up(), 3));
-        // a negative rest by rounding takes nothing back
+        // A remainder that rounding made negative does not take anything back.
         let mut link = Filling::new(third, 2);
         link.give(Stop::demand(third.next_up()));
         assert_eq!(link.next(0), Stop::link(third.next_up(), 0));
@@ -385,8 +388,8 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_from_a_link_elsewhere_is_its_turn() {
-        // both stop at 5: the external link comes before link 4 and after link 2
+    fn a_limit_from_an_external_link_keeps_its_place_in_the_order() {
+        // Both stop at 5. The external link comes before link 4 and after link 2.
         let solve = |name: u32| {
             let mut flows = Flows::default();
             flows.push(Stop::link(5.0, 3), [0]);

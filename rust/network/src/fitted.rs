@@ -1,11 +1,12 @@
-//! Locality from fitted iteration times of models: a gang on several servers synchronises more slowly than on one.
+//! Locality factors from fitted iteration times: a gang on several servers synchronises more slowly than one on a
+//! single server.
 
 use gangline_model::{
     ClusterSpec, Extent, Gang, GpuTypeId, Load, LocalityModel, Shape, StepFit, Tier,
 };
 use std::sync::Arc;
 
-/// Locality factors of models with fitted iteration times; all other jobs use another model, or lose nothing.
+/// Locality factors of models with fitted iteration times. All other jobs use another network model, or lose nothing.
 ///
 /// The factor is the ratio of the iteration time on one server to that on several, at most 1.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl LocalityModel for Fitted {
 
     fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
         if self.of_model(gang).iter().any(Option::is_some) {
-            return None; // its fit includes the time of its transfers
+            return None; // Its fit already includes the time of its transfers.
         }
         self.others.as_ref()?.load(gang, shape)
     }
@@ -92,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_says_what_several_servers_cost() {
-        // a pass of 1 s; 0.25 s to synchronise on one server, 1.5 s on several, nothing overlaps
+    fn a_fit_gives_the_cost_of_several_servers() {
+        // A pass takes 1 s. Synchronisation takes 0.25 s on one server and 1.5 s on several. Nothing overlaps.
         let fit = StepFit {
             pass_s: [0.5, 0.5],
             server_s: [0.25, 0.0],

@@ -1,20 +1,20 @@
-//! Layer by layer: buckets pass through the channels of the three tiers in sequence.
+//! Communication layer by layer: buckets pass through the channels of the three tiers in sequence.
 
 /// Seconds that one bucket takes in each tier.
 pub type BucketTimes = [f64; 3];
 
-/// The bucket that a channel takes next.
+/// The rule for which bucket a channel takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// The newest: it overtakes waiting buckets.
+    /// The newest bucket, which overtakes those that wait.
     #[default]
     Lifo,
-    /// The oldest.
+    /// The oldest bucket.
     Fifo,
 }
 
 impl Order {
-    /// The order with a given name.
+    /// Returns the order with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "lifo" => Some(Self::Lifo),
@@ -24,22 +24,24 @@ impl Order {
     }
 }
 
-/// Time at which the last bucket has passed through all channels. `buckets` are (ready, times per tier), ascending in
-/// `ready`; each channel serves one bucket at a time without interruption.
+/// Returns the time at which the last bucket has passed through all channels. The entries of `buckets` are (ready time,
+/// times per tier), in ascending order of the ready time. Each channel serves one bucket at a time without
+/// interruption.
 pub(super) fn last_end(buckets: &[(f64, BucketTimes)], order: Order) -> f64 {
     let mut ready: Vec<(f64, usize)> = buckets
         .iter()
         .enumerate()
         .map(|(at, bucket)| (bucket.0, at))
         .collect();
-    // in a channel only the order of arrival matters, so the channels can be computed one by one
+    // In a channel only the order of arrival matters, so the channels can be computed one by one.
     for tier in 0..3 {
         ready = channel(&ready, |at| buckets[at].1[tier], order);
     }
     ready.last().map_or(0.0, |&(end, _)| end)
 }
 
-/// Passes buckets through one channel: from (arrival, bucket) to (departure, bucket), both in order of time.
+/// Passes buckets through one channel. The input is (arrival, bucket), the output (departure, bucket), both in order of
+/// time.
 fn channel(
     coming: &[(f64, usize)],
     seconds: impl Fn(usize) -> f64,

@@ -1,8 +1,8 @@
-//! The effect of a gang's place on its speed (`docs/concepts/network.md`): closed forms and tables behind the trait
+//! Network models (`docs/concepts/network.md`): closed forms and tables that return locality factors, behind the trait
 //! [`LocalityModel`].
 //!
-//! A factor depends only on (model, GPU type, gang size, shape). It is computed on first use and cached; the
-//! parameters never change, so the cache stays valid.
+//! A factor depends only on (model, GPU type, gang size, shape). It is computed on first use and cached. The parameters
+//! never change, so the cache stays valid.
 #![forbid(unsafe_code)]
 
 mod alphabeta;
@@ -31,14 +31,14 @@ use rustc_hash::FxHashMap;
 use std::sync::{Mutex, PoisonError};
 use table::{Found, RatioTable};
 
-/// A network: returns the locality factors of gangs.
+/// A network, which returns the locality factors of gangs.
 #[derive(Debug)]
 pub struct Network {
     answer: Answer,
     extents: Vec<Extent>,
     labels: Vec<String>,
     skews: Vec<Option<f64>>,
-    /// Bytes of all gradients by label; 0 = unknown model.
+    /// Bytes of all gradients by label; 0 for an unknown model.
     grad_bytes: Vec<f64>,
 }
 
@@ -48,7 +48,7 @@ enum Answer {
     AlphaBeta(AlphaBeta),
     Table {
         ratios: RatioTable,
-        /// Label that replaces a label without a series.
+        /// Label used for jobs whose own label has no series.
         default: Option<u32>,
         on_missing: OnMissing,
         fallback: Option<AlphaBeta>,
@@ -71,7 +71,7 @@ pub struct Clamp {
     pub gpus: u32,
     /// Tier of the canonical shape.
     pub tier: Tier,
-    /// Factor by the closed form.
+    /// Factor according to the closed form.
     pub raw: f64,
     /// Factor after the clamp.
     pub clamped: f64,
@@ -90,12 +90,12 @@ struct Key {
 struct AlphaBeta {
     links: Links,
     contention: Contention,
-    /// Bytes/s of every up-link, where jobs share them.
+    /// Bytes/s of every up-link, if jobs share them.
     shared_bw: Option<f64>,
     detail: Detail,
     order: Order,
     models: Vec<(String, Traffic)>,
-    /// Label of the jobs -> model; one more for jobs without a label.
+    /// Model of each job label; the last entry is for jobs without a label.
     of_label: Vec<Option<u32>>,
     cache: Mutex<FxHashMap<Key, f64>>,
 }
@@ -140,7 +140,7 @@ impl AlphaBeta {
         self.of_label[at]
     }
 
-    /// The closed form for one shape, before the clamp.
+    /// Returns the closed form for one shape, before the clamp.
     fn raw(&self, model: u32, shape: Shape) -> f64 {
         let traffic = &self.models[model as usize].1;
         let compute_s = traffic.compute_s.unwrap_or(f64::INFINITY);
@@ -153,7 +153,7 @@ impl AlphaBeta {
         compute_s / (compute_s + exposed)
     }
 
-    /// The factor: at most that of the canonical shape of each narrower tier in which the gang would fit.
+    /// Returns the factor. It is at most that of the canonical shape of each narrower tier in which the gang would fit.
     fn factor(&self, key: Key, extent: Extent) -> f64 {
         let tier = key.shape.tier();
         let canonical = |tier| extent.canonical(key.gpus, tier);
@@ -173,7 +173,7 @@ impl AlphaBeta {
     }
 
     fn locality(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> f64 {
-        // a label that the jobs of the run may not have was refused earlier
+        // A label that the jobs of the run may not have was refused before the run.
         let Some(model) = self.model_of(gang.model) else {
             return 1.0;
         };
@@ -189,8 +189,8 @@ impl AlphaBeta {
             .or_insert_with(|| self.factor(key, extents[gang.gpu_type.index()]))
     }
 
-    /// Demand of a gang over racks on the up-link of each. An iteration takes C / S alone, for any form or clamp that
-    /// determines S.
+    /// Returns the load of a gang over racks on the up-link of each rack. Alone, an iteration takes C / S for a
+    /// locality factor S, whichever form or clamp determines S.
     fn load(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> Option<Load> {
         let (model, _) = (self.model_of(gang.model)?, self.shared_bw?);
         if shape.tier() < Tier::Network {
@@ -214,7 +214,7 @@ impl AlphaBeta {
         } else {
             compute_s / self.locality(gang, shape, extents)
         };
-        // alone it cannot send more than a whole up-link; rounding must not exceed it
+        // A job alone cannot send more than a whole up-link, and rounding must not exceed it.
         let demand = (bytes / seconds).min(self.links.uplink_bw);
         (demand > 0.0).then_some(Load {
             bytes,
@@ -243,7 +243,7 @@ impl AlphaBeta {
 }
 
 impl Network {
-    /// A network of a cluster for jobs with these model labels.
+    /// Creates the network of a cluster for jobs with these model labels.
     ///
     /// # Errors
     /// [`ModelError::Network`] naming the key of the first bad value.
@@ -273,7 +273,7 @@ impl Network {
         })
     }
 
-    /// Bytes of all gradients of each model label; 0 for unknown models.
+    /// Returns the bytes of all gradients of each model label; 0 for unknown models.
     pub fn grad_bytes(&self) -> &[f64] {
         &self.grad_bytes
     }
@@ -283,7 +283,7 @@ impl Network {
         matches!(self.answer, Answer::Free)
     }
 
-    /// Returns whether it has data about a job: a cost of distance, or the tensor sizes of a model.
+    /// Returns whether there is data about a job: a cost of distance, or the tensor sizes of a model.
     pub fn is_informative(&self) -> bool {
         !self.is_free() || self.skews.iter().any(Option::is_some)
     }
@@ -379,7 +379,7 @@ impl Network {
         Ok(())
     }
 
-    /// The closed form of a placement before the clamp; `None` if there is no closed form.
+    /// Returns the closed form of a placement before the clamp, or `None` if the network model has no closed form.
     pub fn raw(&self, model: Option<u32>, shape: Shape) -> Option<f64> {
         match &self.answer {
             Answer::AlphaBeta(form) => form.model_of(model).map(|at| form.raw(at, shape)),
@@ -387,7 +387,8 @@ impl Network {
         }
     }
 
-    /// Placements on which the clamp acts, for the canonical shapes of all labels and types and these gang sizes.
+    /// Returns the placements on which the clamp acts, among the canonical shapes of all labels and types for these
+    /// gang sizes.
     pub fn check(&self, sizes: &[u32]) -> Vec<Clamp> {
         let mut found = Vec::new();
         for label in 0..self.labels.len() as u32 {
@@ -464,7 +465,7 @@ fn measured(
         }
         OnMissing::Error | OnMissing::One => None,
     };
-    // a default that is not the label of any job still needs a place in the table
+    // A default that is not the label of any job also needs an index in the table.
     let mut known = labels.to_vec();
     let default = match &config.default_model {
         None => None,
@@ -483,7 +484,7 @@ fn measured(
     })
 }
 
-/// The pair of a job's own label, or else of the default.
+/// Finds the pair of the job's own label, otherwise that of the default label.
 fn find(ratios: &RatioTable, default: Option<u32>, gang: &Gang) -> Found {
     let ask = |label: Option<u32>| {
         label.map_or(Found::Missing, |label| {

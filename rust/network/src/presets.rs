@@ -1,5 +1,5 @@
-//! Link presets and the table of models. Sources: [code] numbers of public simulators, [ours] the rest; the
-//! documentation marks each number.
+//! Link presets and the built-in table of models. The numbers come from public simulators or are our own choices; the
+//! documentation marks each of them.
 
 use super::alphabeta::{Algorithms, Link, Links, Traffic};
 
@@ -8,11 +8,11 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Names of the link presets.
 pub const PRESETS: [&str; 4] = ["dally-2024", "hgx-h100", "pcie-25g", "ideal"];
 
-/// A preset: its links, and the bandwidth of one rack into the spine before the divisor.
+/// A preset: its links, and the bandwidth of one rack into the spine before it is divided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preset {
     pub(super) links: Links,
-    /// Up-link bytes/s per server of a rack, and the divisor that `oversubscription` replaces.
+    /// Bytes/s of the up-link per server of a rack, and the divisor that `oversubscription` replaces.
     pub(super) uplink: Option<(f64, f64)>,
 }
 
@@ -33,7 +33,7 @@ fn links(tiers: [Link; 3], server_bw: f64) -> Links {
     }
 }
 
-/// The links of a preset; `None` for `ideal` and unknown names.
+/// Returns the links of a preset; `None` for `ideal` and unknown names.
 pub(super) fn preset(name: &str) -> Option<Preset> {
     use Algorithms as A;
     let (tiers, server_bw, uplink) = match name {
@@ -72,7 +72,7 @@ pub(super) fn preset(name: &str) -> Option<Preset> {
     })
 }
 
-/// One row of the table of models: label; C, s; V, bytes; K; o; last bucket, bytes; C unscaled, s.
+/// One row of the table of models: label; C in s; V in bytes; K; o; last bucket in bytes; unscaled C in s.
 type Row = (&'static str, f64, f64, u32, f64, Option<f64>, Option<f64>);
 
 #[rustfmt::skip]
@@ -85,7 +85,7 @@ const MODELS: [Row; 6] = [
     ("BERT-large", 1703.395e-6, 562e6, 66, 0.693, None, None),
 ];
 
-/// The built-in models, with the compute times of the published simulator or unscaled ones.
+/// Returns the built-in models, with the compute times of the published simulator or with unscaled ones.
 pub(super) fn models(is_scaled: bool) -> Vec<(String, Traffic)> {
     let model = |&(label, scaled_s, grad_bytes, buckets, overlap, last_bytes, unscaled_s): &Row| {
         let traffic = Traffic {
@@ -106,7 +106,7 @@ pub(super) fn models(is_scaled: bool) -> Vec<(String, Traffic)> {
     MODELS.iter().map(model).collect()
 }
 
-/// Labels of the built-in models.
+/// Returns the labels of the built-in models.
 pub fn network_models() -> Vec<String> {
     MODELS.iter().map(|row| row.0.to_owned()).collect()
 }

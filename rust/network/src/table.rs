@@ -4,13 +4,13 @@ use super::config::{Measured, NetworkConfig, bad};
 use gangline_model::ModelError;
 use std::collections::BTreeMap;
 
-/// GPU type, label, batch size (0 = any).
+/// GPU type, label, batch size (0 means any).
 type Series = (u32, u32, u32);
 
 /// The entry of the table for one gang size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Found {
-    /// The share of the speed that is left when the gang is spread.
+    /// Share of the rate that is left when the gang is spread.
     Ratio(f64),
     /// The gang was measured only consolidated, or not at all.
     Missing,
@@ -20,12 +20,12 @@ pub(super) enum Found {
 #[derive(Clone, Debug)]
 pub(super) struct RatioTable {
     series: BTreeMap<Series, Vec<(u32, Option<f64>)>>,
-    /// Factor over racks.
+    /// Additional factor for gangs over racks.
     pub(super) network_extra: f64,
 }
 
 impl RatioTable {
-    /// Ratios of the measured pairs; `labels` are those of the jobs.
+    /// Computes the ratios of the measured pairs; `labels` are those of the jobs.
     pub(super) fn new(config: &NetworkConfig, labels: &[String]) -> Result<Self, ModelError> {
         let network_extra = config.network_extra.unwrap_or(1.0);
         if !(network_extra > 0.0 && network_extra <= 1.0) {
@@ -56,8 +56,8 @@ impl RatioTable {
         })
     }
 
-    /// The ratio for a gang: that of its own size, otherwise of the nearest smaller size in the table. A series with
-    /// the job's batch size comes before one for any batch size.
+    /// Returns the ratio for a gang: that of its own size, otherwise that of the nearest smaller size in the table. A
+    /// series with the job's batch size takes precedence over one for any batch size.
     pub(super) fn find(&self, gpu_type: u32, label: u32, batch_size: u32, gpus: u32) -> Found {
         let points = self
             .series
@@ -71,7 +71,8 @@ impl RatioTable {
     }
 }
 
-/// A gang with a consolidated rate of 0 loses nothing by distance, because its base rate is 0.
+/// Returns the ratio of a row. A gang with a consolidated rate of 0 loses nothing by distance, because its base rate is
+/// 0.
 fn ratio(row: &Measured) -> Option<f64> {
     if row.consolidated <= 0.0 {
         return Some(1.0);

@@ -1,7 +1,8 @@
-//! Counter-based random numbers: every draw is a pure function of where it is used.
+//! Counter-based random numbers: every draw is a pure function of its address.
 //!
-//! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
-//! as 1, 2, 3", SC 2011). There is no state: no draw depends on how many were made before. One draw costs one block (about 10 ns). `tests/reference/philox.py` is the same in Python.
+//! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+//! There is no state, so no draw depends on earlier draws. One draw costs one block (about 10 ns).
+//! `tests/reference/philox.py` is the same generator in Python.
 //!
 //! # Layout
 //! A draw is addressed by `(seed, purpose, id0, id1, counter)`; the words of a block are
@@ -13,55 +14,56 @@
 //! | counter 2 | 32 | `id1` |
 //! | counter 3 | 8 + 24 | purpose code (high 8 bits), `counter` (low 24 bits) |
 //!
-//! These are exactly the 192 bits that a block takes, each field in bits of its own, so two
-//! addresses never share a block. The price: `id1` has 32 bits and `counter` 24.
-//! The four words of the output make two lanes: `a = word 0 + 2^32 word 1`, `b` alike from words
-//! 2 and 3. All samplers use lane `a`; only [`Draw::below`] may look further.
+//! These are exactly the 192 bits of the input of a block, and each field has its own bits. Two addresses therefore
+//! never share a block. The price is that `id1` has only 32 bits and `counter` only 24. The four words of the output
+//! form two lanes: `a = word 0 + 2^32 word 1`, and `b` in the same way from words 2 and 3. All samplers use lane `a`;
+//! only [`Draw::below`] may need more.
 #![forbid(unsafe_code)]
 
-/// What a draw is for: the name of a stream. Codes are part of the results and never change.
+/// Purpose of a draw, which names its stream. The codes determine the results and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// When jobs arrive.
+    /// Arrivals of jobs.
     Arrivals = 1,
-    /// How long jobs run.
+    /// Durations of jobs.
     Durations = 2,
-    /// Which model a job trains.
+    /// Models that jobs train.
     Models = 3,
-    /// How many GPUs a job asks for.
+    /// Gang sizes.
     Gangs = 4,
-    /// Which user a job belongs to.
+    /// Users of jobs.
     Users = 5,
-    /// Which virtual cluster a job belongs to.
+    /// Virtual clusters of jobs.
     Vcs = 6,
-    /// Failures and repairs of servers: `id0` = server; even `id1` = a time up, odd `id1` = a time down.
+    /// Failures and repairs of servers: `id0` is the server; an even `id1` is an up time, an odd one a down time.
     Failures = 7,
-    /// Errors of what a policy knows (durations, rates).
+    /// Errors of the durations and rates that a policy knows.
     Estimates = 8,
-    /// Random placement rules; `id0` = job index, `id1` = number of starts so far.
+    /// Random placement rules: `id0` is the job index, `id1` the number of starts so far.
     Placement = 9,
-    /// Choices a policy makes at random.
+    /// Random choices of a policy.
     Policy = 10,
-    /// Anything a caller adds.
+    /// Any further draws of a caller.
     Extra = 11,
-    /// Parameters drawn once per world (swarm runs).
+    /// Parameters that are drawn once per world, in randomised tests.
     Population = 12,
-    /// Reserved: nothing is drawn from it.
+    /// Reserved; nothing uses it.
     Repairs = 13,
     /// Log-normal noise on durations.
     Noise = 14,
-    /// How much longer than told a whole job takes: `id0` = job index.
+    /// Ratio of the actual to the stated run time of a whole job: `id0` is the job index.
     JobPace = 15,
-    /// The same of a stretch of a part: `id0` = job index, `id1` = stretch, counter = part.
+    /// The same ratio for one stretch of a part: `id0` is the job index, `id1` the stretch, `counter` the part.
     RunPace = 16,
-    /// The same by the further servers of a gang: `id0` = job index, `id1` = stretch, counter = server, from 1.
+    /// The same ratio for each server of a gang after the first: `id0` is the job index, `id1` the stretch, `counter`
+    /// the server, from 1.
     Stragglers = 17,
 }
 
 impl Purpose {
-    /// Every purpose, in code order.
+    /// All purposes, in the order of their codes.
     pub const ALL: [Self; 17] = [
         Self::Arrivals,
         Self::Durations,
@@ -82,18 +84,18 @@ impl Purpose {
         Self::Stragglers,
     ];
 
-    /// The stable code, 1 to 255.
+    /// Returns the stable code, 1 to 255.
     pub const fn code(self) -> u8 {
         self as u8
     }
 }
 
 const ROUNDS: usize = 10;
-// Multipliers and key increments of the paper.
+// Multipliers and key increments from the paper.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// One block of Philox4x32-10.
+/// Computes one block of Philox4x32-10.
 ///
 /// ```
 /// # use gangline_rng::philox4x32;
@@ -120,7 +122,7 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// All draws of one purpose under one seed; a value of 16 bytes, copied freely.
+/// The stream of all draws of one purpose under one seed. It takes 16 bytes and is `Copy`.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream};
@@ -136,10 +138,10 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Exclusive limit of a draw's `counter`.
+    /// Exclusive upper limit of the `counter` of a draw.
     pub const COUNTER_LIMIT: u32 = 1 << 24;
 
-    /// The stream of `purpose` under `seed`.
+    /// Returns the stream of `purpose` under `seed`.
     pub const fn new(seed: u64, purpose: Purpose) -> Self {
         Self {
             key: [seed as u32, (seed >> 32) as u32],
@@ -147,10 +149,10 @@ impl Stream {
         }
     }
 
-    /// The draw number `counter` of the pair `(id0, id1)`.
+    /// Returns draw number `counter` of the pair `(id0, id1)`.
     ///
     /// # Panics
-    /// If `counter` is not below [`Stream::COUNTER_LIMIT`]: it would fall into another purpose.
+    /// If `counter` is not below [`Stream::COUNTER_LIMIT`], because its bits would overlap those of the purpose.
     #[inline]
     pub const fn draw(self, id0: u64, id1: u32, counter: u32) -> Draw {
         assert!(
@@ -165,7 +167,7 @@ impl Stream {
     }
 }
 
-/// One draw: 128 random bits, turned into a number by exactly one of the methods.
+/// One draw: 128 random bits. One of the methods turns them into a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     block: [u32; 4],
@@ -177,7 +179,7 @@ impl Draw {
         self.block[2 * lane] as u64 | (self.block[2 * lane + 1] as u64) << 32
     }
 
-    /// Uniform on all 64-bit integers (lane `a`).
+    /// Uniform over all 64-bit integers (lane `a`).
     #[inline]
     pub const fn uniform_u64(self) -> u64 {
         self.lane(0)
@@ -189,12 +191,11 @@ impl Draw {
         (self.lane(0) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// Uniform on `0..n`, without bias.
+    /// Uniform over `0..n`, without bias.
     ///
-    /// Multiply and reject (Lemire 2019): of the 128-bit product `lane * n` the high half is the
-    /// answer, unless the low half is below `2^64 mod n`; then lane `b` is tried, and after it the
-    /// block enciphered again with the same key. For `n` below 2^32 a second look has a chance of
-    /// less than 2^-32.
+    /// The method is multiply and reject (Lemire 2019). The answer is the high half of the 128-bit product `lane * n`,
+    /// unless the low half is below `2^64 mod n`. In that case lane `b` is tried, and then the same block enciphered
+    /// again with the same key. For `n` below 2^32 the probability of a second try is below 2^-32.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -217,14 +218,14 @@ impl Draw {
         }
     }
 
-    /// Exponential with the given mean: `-mean ln(1 - u)`, so 0 can come and infinity cannot.
+    /// Exponential with the given mean: `-mean ln(1 - u)`. The value can be 0 but never infinite.
     #[inline]
     pub fn exponential(self, mean: f64) -> f64 {
         -libm::log(1.0 - self.uniform()) * mean
     }
 
-    /// Standard normal: [`inverse_normal`] of the upper 52 bits of lane `a` plus one half, times
-    /// 2^-52. That is symmetric, never 0 or 1, and reaches 8.2 standard deviations.
+    /// Standard normal: [`inverse_normal`] of (the upper 52 bits of lane `a` plus one half) times 2^-52. This is
+    /// symmetric, never 0 or 1, and reaches 8.2 standard deviations.
     #[inline]
     pub fn normal(self) -> f64 {
         let midpoint = (self.lane(0) >> 12) as f64 + 0.5;
@@ -237,13 +238,13 @@ impl Draw {
         libm::exp(sigma * self.normal())
     }
 
-    /// The same, but 1 where it would be below: `exp(sigma * max(normal, 0))`.
+    /// Log-normal, with values below 1 raised to 1: `exp(sigma * max(normal, 0))`.
     #[inline]
     pub fn log_normal_from_one(self, sigma: f64) -> f64 {
         libm::exp(sigma * self.normal().max(0.0))
     }
 
-    /// Number of trials up to the first success, mean `mean >= 1`: 1, 2, 3, ...
+    /// Geometric: the number of trials 1, 2, 3, ... up to the first success, with mean `mean >= 1`.
     #[inline]
     pub fn geometric(self, mean: f64) -> u64 {
         if mean <= 1.0 {
@@ -253,14 +254,14 @@ impl Draw {
         1 + failures as u64
     }
 
-    /// An index of `table`, with the probability of its weight.
+    /// Returns an index of `table`, each with the probability of its weight.
     #[inline]
     pub fn index(self, table: &WeightTable) -> usize {
         table.index_at(self.uniform())
     }
 }
 
-/// Weights prepared for drawing: one multiplication and a binary search per draw.
+/// Weights prepared for draws. A draw costs one multiplication and a binary search.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream, WeightTable};
@@ -276,8 +277,8 @@ pub struct WeightTable {
 }
 
 impl WeightTable {
-    /// Sums the weights once, in order. `None` unless all are finite, none is below 0 and at
-    /// least one is above.
+    /// Sums the weights once, in order. Returns `None` unless all weights are finite and >= 0 and at least one is above
+    /// 0.
     pub fn new(weights: &[f64]) -> Option<Self> {
         if weights
             .iter()
@@ -297,8 +298,8 @@ impl WeightTable {
         total.is_finite().then_some(Self { cumulative, last })
     }
 
-    /// Zipf: item `k` of `1..=items` has weight `k^-exponent`; index 0 is the most frequent.
-    /// `None` if `items` is 0 or `exponent` is not a number.
+    /// Zipf weights: item `k` of `1..=items` has weight `k^-exponent`, so index 0 is the most frequent. Returns `None`
+    /// if `items` is 0 or `exponent` is not a number.
     pub fn zipf(items: u32, exponent: f64) -> Option<Self> {
         let weights: Vec<f64> = (1..=items)
             .map(|rank| libm::pow(f64::from(rank), -exponent))
@@ -306,19 +307,19 @@ impl WeightTable {
         Self::new(&weights)
     }
 
-    /// The first index whose cumulative weight is above `u` times the total, `0 <= u < 1`.
+    /// Returns the first index whose cumulative weight is above `u` times the total, for `0 <= u < 1`.
     #[inline]
     pub fn index_at(&self, u: f64) -> usize {
         let target = u * self.cumulative[self.last];
-        // The product may round up to the total itself.
+        // Rounding may make the product equal to the total.
         self.cumulative
             .partition_point(|sum| *sum <= target)
             .min(self.last)
     }
 }
 
-// Coefficients, lowest degree first, of Wichura's algorithm AS 241 (PPND16), Applied Statistics
-// 37 (1988) 477-484: numerator and denominator for the centre, the shoulders and the tails.
+// Coefficients, lowest degree first, of Wichura's algorithm AS 241 (PPND16), Applied Statistics 37 (1988) 477-484:
+// numerator and denominator for the centre, the middle range and the tails.
 const CENTRE: [[f64; 8]; 2] = [
     [
         3.387_132_872_796_366_5,
@@ -391,10 +392,10 @@ fn rational(coefficients: &[[f64; 8]; 2], x: f64) -> f64 {
     horner(&coefficients[0]) / horner(&coefficients[1])
 }
 
-/// The standard normal quantile of `p`, `0 < p < 1`, by AS 241.
+/// Returns the standard normal quantile of `p`, `0 < p < 1`, by AS 241.
 ///
-/// Relative error below 1e-15 at every point a draw can reach: the largest of 20,000 points
-/// measured against 40-digit arithmetic was 6.9e-16.
+/// The relative error is below 1e-15 at every point that a draw can reach. The largest error of 20,000 points, measured
+/// against 40-digit arithmetic, was 6.9e-16.
 pub fn inverse_normal(p: f64) -> f64 {
     let centred = p - 0.5;
     if libm::fabs(centred) <= 0.425 {
@@ -417,7 +418,7 @@ mod tests {
 
     #[test]
     fn published_vectors_of_philox4x32_10() {
-        // Known answers of the authors' library Random123, philox4x32, 10 rounds.
+        // Known answers of Random123, the authors' library, for philox4x32 with 10 rounds.
         assert_eq!(
             philox4x32([0; 4], [0; 2]),
             [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
@@ -460,7 +461,7 @@ mod tests {
         geometric: u64,
     }
 
-    /// Worked out by `tests/reference/philox.py`, which `tests/unit/policies/test_philox.py` holds to the
+    /// The values come from `tests/reference/philox.py`, which `tests/unit/policies/test_philox.py` checks against the
     /// same table.
     fn goldens() -> [Golden; 5] {
         let at =
@@ -546,7 +547,7 @@ mod tests {
 
     #[test]
     fn below_goes_on_when_both_lanes_are_refused() {
-        // Nearly half of all lanes are refused for this n; ids 2, 9 and 10 refuse both.
+        // For this n nearly half of all lanes are rejected; ids 2, 9 and 10 reject both.
         let stream = Stream::new(7, Purpose::Policy);
         let n = (1 << 63) + 1;
         let drawn: Vec<u64> = [2, 6, 9, 10]
@@ -564,7 +565,7 @@ mod tests {
 
     #[test]
     fn below_is_uniform() {
-        // Chi-square with 6 degrees of freedom: 22.46 is the 99.9 % point.
+        // The 99.9 % point of chi-square with 6 degrees of freedom is 22.46.
         let stream = Stream::new(11, Purpose::Placement);
         let mut counts = [0_u32; 7];
         for id in 0..70_000 {
@@ -579,7 +580,7 @@ mod tests {
 
     #[test]
     fn inverse_normal_meets_its_error_bound() {
-        // 25 digits by mpmath 1.3 at 40 digits, cut to what an f64 literal holds.
+        // The values have 25 digits, by mpmath 1.3 at 40 digits, cut to what an f64 literal holds.
         let points = [
             (1.110_223_024_625_156_5e-16, -8.209_536_151_601_387),
             (1e-10, -6.361_340_902_404_056),
@@ -604,7 +605,7 @@ mod tests {
 
     #[test]
     fn normal_and_exponential_have_their_moments() {
-        // Five standard errors of 100,000 draws.
+        // The tolerance is five standard errors of 100,000 draws.
         let stream = Stream::new(5, Purpose::Extra);
         let normal: Vec<f64> = (0..100_000)
             .map(|id| stream.draw(id, 0, 0).normal())

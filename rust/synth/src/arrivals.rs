@@ -16,17 +16,17 @@ fn to_micros(seconds: f64) -> u64 {
     libm::floor(seconds * 1e6 + 0.5) as u64
 }
 
-/// A clock that runs at the weight of the hour of the week; the mean weight is 1.
+/// A clock that runs at the weight of the current hour of the week. The mean weight is 1.
 ///
-/// Arrivals of a steady rate on this clock follow the hours and the weekdays.
+/// Arrivals at a steady rate on this clock follow the hours and the weekdays.
 pub(super) struct Clock {
     weights: [f64; WEEK_HOURS],
-    /// What the clock shows at the start of each hour and at the end of the week.
+    /// Reading of the clock at the start of each hour and at the end of the week.
     starts_s: [f64; WEEK_HOURS + 1],
 }
 
 impl Clock {
-    /// Runs at hour weight times weekday weight.
+    /// Creates a clock that runs at the hour's weight times the weekday's weight.
     pub(super) fn of_week(profile: &ArrivalProfile) -> Self {
         let hours: f64 = profile.hours.iter().sum();
         let weekdays: f64 = profile.weekdays.iter().sum();
@@ -34,7 +34,7 @@ impl Clock {
         Self::new(|hour| profile.hours[hour % 24] * profile.weekdays[hour / 24] * scale)
     }
 
-    /// Runs at the same speed in every hour.
+    /// Creates a clock that runs at the same speed in every hour.
     pub(super) fn steady() -> Self {
         Self::new(|_| 1.0)
     }
@@ -52,7 +52,7 @@ impl Clock {
         self.weights[libm::floor(seconds / HOUR_S) as usize % WEEK_HOURS]
     }
 
-    /// Returns what the clock shows at a time of the trace.
+    /// Returns the reading of the clock at a time of the trace.
     pub(super) fn weighted_s(&self, seconds: f64) -> f64 {
         let weeks = libm::floor(seconds / WEEK_S);
         let inside_s = seconds - weeks * WEEK_S;
@@ -61,20 +61,20 @@ impl Clock {
         weeks * self.starts_s[WEEK_HOURS] + shown_s
     }
 
-    /// Returns the time of the trace at which the clock shows `weighted_s`.
+    /// Returns the time of the trace at which the clock reads `weighted_s`.
     fn seconds(&self, weighted_s: f64) -> f64 {
         let full_s = self.starts_s[WEEK_HOURS];
         let weeks = libm::floor(weighted_s / full_s);
         let inside_s = (weighted_s - weeks * full_s).clamp(0.0, full_s);
         let begun = self.starts_s[..WEEK_HOURS].partition_point(|start_s| *start_s <= inside_s);
         let hour = begun - 1;
-        // no later than the end of the hour: rounding must not change the order
+        // Rounding must not change the order, so the time is no later than the end of the hour.
         let into_hour_s = ((inside_s - self.starts_s[hour]) / self.weights[hour]).min(HOUR_S);
         weeks * WEEK_S + hour as f64 * HOUR_S + into_hour_s
     }
 }
 
-/// One job after another, exponential gaps. Draw: `(job, 0, 0)`.
+/// Draws jobs one by one with exponential gaps. The draw of a job is `(job, 0, 0)`.
 pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
     let stream = Stream::new(seed, Purpose::Arrivals);
     let mean_gap_s = HOUR_S / rate_per_h;
@@ -89,10 +89,10 @@ pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
     micros
 }
 
-/// Bursts at `rate_per_h / jobs_per_burst` by thinning, with the weights of the clock.
+/// Draws bursts at `rate_per_h / jobs_per_burst` by thinning, with the weights of the clock.
 ///
-/// Draws of candidate `c`: gap before it `(c, 0, 0)`, acceptance `(c, 0, 1)`, jobs of the burst
-/// `(c, 0, 2)`, gap before its job `k` `(c, 1, k)`.
+/// Candidate `c` uses these draws: `(c, 0, 0)` for the gap before it, `(c, 0, 1)` for its acceptance, `(c, 0, 2)` for
+/// the number of jobs in its burst, and `(c, 1, k)` for the gap before its job `k`.
 pub(super) fn diurnal(
     seed: u64,
     jobs: u32,
@@ -107,7 +107,7 @@ pub(super) fn diurnal(
         .fold(0.0_f64, |peak, weight| peak.max(*weight));
     let mean_gap_s = HOUR_S * profile.jobs_per_burst / (rate_per_h * peak);
     let mut micros: Vec<u64> = Vec::with_capacity(jobs as usize);
-    // Jobs of earlier bursts that come after the clock: bursts overlap.
+    // Jobs of earlier bursts that arrive later than `clock_s`, because bursts overlap.
     let mut pending: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
     let mut clock_s = 0.0;
     let mut candidate = 0_u64;
@@ -137,9 +137,9 @@ pub(super) fn diurnal(
     }
 }
 
-/// Stretches arrivals on the clock until the last one comes after `span_s`.
+/// Stretches the arrivals on the clock so that the last one comes after `span_s`.
 ///
-/// Hours and weekdays keep their weights, which stretching the seconds would not do.
+/// Hours and weekdays keep their weights. Stretching the seconds themselves would not keep them.
 pub(super) fn stretch(micros: &mut [u64], span_s: f64, clock: &Clock) {
     let Some((last, earlier)) = micros.split_last_mut() else {
         return;
@@ -172,14 +172,14 @@ mod tests {
             assert!((mean - 1.0).abs() < 1e-12);
         }
         let philly = Clock::of_week(&PHILLY.arrivals).weights;
-        // Monday 00:00 against Sunday 23:00: 1.27 x .86 against 1.01 x .59
+        // Monday 00:00 has weight 1.27 x 0.86, and Sunday 23:00 has weight 1.01 x 0.59.
         assert!((philly[0] / philly[167] - 1.27 * 0.86 / (1.01 * 0.59)).abs() < 1e-12);
     }
 
     #[test]
     fn the_clock_runs_at_the_weight_of_the_hour() {
         let clock = Clock::new(|hour| [0.5, 1.5][hour % 2]);
-        // Half an hour at 0.5; one at 0.5 and a quarter at 1.5; a week and one at 0.5.
+        // Half an hour at 0.5; an hour at 0.5 and a quarter at 1.5; a week and an hour at 0.5.
         for (seconds, weighted_s) in [
             (0.0, 0.0),
             (1800.0, 900.0),
@@ -199,10 +199,10 @@ mod tests {
 
     #[test]
     fn stretching_keeps_the_weights_of_the_hours() {
-        // Every quarter of an hour on the clock: 0, 900, ... 7200 s, in hours of weight 0.5 and 1.5.
+        // An arrival every quarter of an hour on the clock, in hours of weight 0.5 and 1.5.
         let clock = Clock::new(|hour| [0.5, 1.5][hour % 2]);
         let mut micros = [0, 1800, 3600, 4200, 4800, 5400, 6000, 6600, 7200].map(|s| s * 1_000_000);
-        // Twice as long: every half an hour on the clock, which is an hour of weight 0.5.
+        // At twice the length there is an arrival every half hour on the clock, which takes an hour of weight 0.5.
         stretch(&mut micros, 14_400.0, &clock);
         let seconds = [0, 3600, 4800, 6000, 7200, 10_800, 12_000, 13_200, 14_400];
         assert_eq!(micros, seconds.map(|s| s * 1_000_000));
@@ -226,14 +226,15 @@ mod tests {
                 .windows(2)
                 .filter(|pair| pair[1] - pair[0] <= 10_000_000)
                 .count();
-            // Inside a burst 1 - e^(-10/3); between bursts by the mean burst rate.
+            // Gaps inside a burst are below 10 s with probability 1 - e^(-10/3); gaps between bursts follow the mean
+            // burst rate.
             let inside = 1.0 - 1.0 / profile.jobs_per_burst;
             let between = -libm::expm1(-10.0 * rate / profile.jobs_per_burst / 3600.0);
             let expected = inside * -libm::expm1(-10.0 / 3.0) + (1.0 - inside) * between;
             let share = short as f64 / f64::from(JOBS - 1);
             assert!((share - expected).abs() < 0.05, "{share} {expected}");
         }
-        // The published number of Philly itself: 55 %.
+        // The published share of short gaps in Philly is 55 %.
         let micros = drawn(2, JOBS, 31.5, &PHILLY.arrivals);
         let short = micros
             .windows(2)
@@ -257,7 +258,7 @@ mod tests {
             let mut hours = [0.0; 24];
             let mut weekdays = [0.0; 7];
             let mut total = 0.0;
-            // Whole weeks only: the last, broken one would favour its first days.
+            // Only whole weeks count: an incomplete last week would favour its first days.
             for hour in micros
                 .iter()
                 .map(|at| at / 3_600_000_000)

@@ -8,13 +8,13 @@ const ZIPF_EXPONENT: f64 = 1.2;
 /// A column of names, one code per job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SynthCodes {
-    /// Index into `names` for each job, -1 = none.
+    /// Index into `names` for each job; -1 means that the job has no name.
     pub codes: Vec<i32>,
     /// The names.
     pub names: Vec<String>,
 }
 
-/// Draw: `(job, 0, 0)`.
+/// Draws a column with Zipf frequencies. The draw of a job is `(job, 0, 0)`.
 pub(super) fn draw_zipf(
     spec: &SynthSpec,
     purpose: Purpose,

@@ -1,8 +1,8 @@
-//! Durations: what a gang draws at a probability.
+//! Durations as a function of the gang size and a probability.
 
 use super::tables::{DurationClass, POINTS};
 
-/// A piecewise log-linear quantile function: below 1 % it is constant.
+/// A piecewise log-linear quantile function, which is constant below probability 1 %.
 pub(super) struct QuantileTable {
     gpus_up_to: u32,
     seconds: [f64; 9],
@@ -19,7 +19,7 @@ impl QuantileTable {
         }
     }
 
-    /// The duration at probability `u`, `0 <= u < 1`.
+    /// Returns the duration at probability `u`, `0 <= u < 1`.
     fn at(&self, u: f64) -> f64 {
         let above = POINTS.partition_point(|point| *point <= u);
         if above == 0 {
@@ -31,16 +31,16 @@ impl QuantileTable {
     }
 }
 
-/// Where durations come from.
+/// Source of the durations.
 pub(super) enum Durations {
-    /// One table per class of gang sizes, ordered.
+    /// One table per class of gang sizes, in ascending order of size.
     Quantiles(Vec<QuantileTable>),
     /// The same exponential law for all gangs.
     Exponential { mean_s: f64 },
 }
 
 impl Durations {
-    /// The unshaped duration of a gang at probability `u`.
+    /// Returns the duration of a gang at probability `u`, before noise, limits and rounding.
     pub(super) fn at(&self, gpus: u32, u: f64) -> f64 {
         match self {
             Self::Quantiles(tables) => table_of(tables, gpus).at(u),
@@ -71,7 +71,7 @@ mod tests {
             assert!((table.at(*point) - seconds).abs() < 1e-9 * seconds);
         }
         assert!((table.at(0.0) - 30.0).abs() < 1e-12 && (table.at(0.009) - 30.0).abs() < 1e-12);
-        // Half way between 50 % (1117) and 75 % (2716): the geometric mean.
+        // Halfway between 50 % (1117 s) and 75 % (2716 s) lies the geometric mean.
         assert!((table.at(0.625) - (1117.0_f64 * 2716.0).sqrt()).abs() < 1e-6);
         assert!(table.at(1.0 - f64::EPSILON) <= 3_256_045.0);
     }

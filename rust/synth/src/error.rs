@@ -1,58 +1,58 @@
-//! What can be wrong with a request for a synthetic trace.
+//! Errors of a request for a synthetic trace.
 
 use std::fmt;
 
-/// A request that cannot be met. Facts are fields; the message is for people.
+/// A request that cannot be met. The facts are in the fields; the message is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SynthError {
     /// No shape has this name.
     UnknownShape {
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// Names that come near.
+        /// Names that are close to it.
         near: Vec<String>,
     },
     /// The shape has no such parameter.
     UnknownParameter {
         /// The shape.
         shape: &'static str,
-        /// What was given.
+        /// Key that was given.
         key: String,
-        /// Keys that come near.
+        /// Keys that are close to it.
         near: Vec<String>,
     },
-    /// The value cannot be read as what the parameter takes.
+    /// The value is not of the kind that the parameter accepts.
     WrongKind {
-        /// The parameter.
+        /// Key of the parameter.
         key: &'static str,
-        /// What it takes.
+        /// Kind that it accepts.
         expected: String,
-        /// What was given.
+        /// Value that was given.
         value: String,
     },
     /// The value is outside the parameter's range.
     OutOfRange {
-        /// The parameter.
+        /// Key of the parameter.
         key: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: String,
-        /// The range, in words.
+        /// The allowed range, in words.
         allowed: String,
     },
     /// Two parameters exclude each other.
     Conflict {
-        /// One of them.
+        /// Key of one parameter.
         first: &'static str,
-        /// The other.
+        /// Key of the other parameter.
         second: &'static str,
-        /// Why.
+        /// Reason why they exclude each other.
         reason: &'static str,
     },
     /// A parameter needs another one.
     Missing {
-        /// The absent parameter.
+        /// Key of the absent parameter.
         key: &'static str,
-        /// The one that needs it.
+        /// Key of the parameter that needs it.
         needed_by: &'static str,
     },
 }
@@ -115,8 +115,8 @@ fn hint(near: &[String]) -> String {
     format!("; did you mean {}?", names.join(" or "))
 }
 
-/// Up to three names within a third of the word's length in edits, or that share its start;
-/// nearest first, then in the order given.
+/// Returns up to three names, the nearest first, then in the order given. A name is near if it differs from the word in
+/// at most a third of the word's letters, or if one is the start of the other.
 pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let most = (word.chars().count() / 3).max(2);
     let mut near: Vec<(usize, &str)> = names
@@ -133,7 +133,7 @@ pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -
         .collect()
 }
 
-/// Insertions, deletions and replacements between two words (Levenshtein).
+/// Returns the number of insertions, deletions and replacements between two words (Levenshtein distance).
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

@@ -1,25 +1,25 @@
-//! Columns for traces whose jobs come from elsewhere: users, virtual clusters, noise, plain draws.
+//! Columns for traces whose jobs come from elsewhere: users, virtual clusters, noise, plain random numbers.
 
 use super::codes::{SynthCodes, draw_zipf};
 use super::error::SynthError;
 use super::spec::{Shape, SynthSpec};
 use gangline_rng::{Purpose, Stream};
 
-/// Users and virtual clusters of jobs `0..jobs`, and a factor of noise for each duration.
+/// Users and virtual clusters of jobs `0..jobs`, and a noise factor for each duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthExtras {
-    /// Present if users were asked for.
+    /// Present if `users` is above 0.
     pub user: Option<SynthCodes>,
-    /// Present if virtual clusters were asked for.
+    /// Present if `vcs` is above 0.
     pub vc: Option<SynthCodes>,
     /// Log-normal factors with median 1; empty without noise.
     pub noise: Vec<f64>,
 }
 
-/// Draws the extras that `spec` asks for; only its jobs, seed, users, vcs and noise count.
+/// Draws the extras of a spec. Only its `jobs`, `seed`, `users`, `vcs` and `noise` are used.
 ///
 /// # Errors
-/// A value out of range.
+/// [`SynthError::OutOfRange`] if a value is out of range.
 pub fn extras(spec: &SynthSpec) -> Result<SynthExtras, SynthError> {
     spec.check_ranges()?;
     let stream = Stream::new(spec.seed, Purpose::Noise);
@@ -36,24 +36,24 @@ pub fn extras(spec: &SynthSpec) -> Result<SynthExtras, SynthError> {
     })
 }
 
-/// The law of plain draws.
+/// Distribution of plain random numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Law {
-    /// On `[0, 1)`.
+    /// Uniform on `[0, 1)`.
     Uniform,
-    /// With mean 1.
+    /// Exponential with mean 1.
     Exponential,
-    /// Median 1; `sigma` is the standard deviation of the logarithm, at least 0.
+    /// Log-normal with median 1.
     LogNormal {
-        /// Standard deviation of the logarithm.
+        /// Standard deviation of the logarithm, at least 0.
         sigma: f64,
     },
 }
 
-/// Numbers of jobs `0..jobs`: draw `(job, 0, counter)` of one purpose.
+/// Returns one number for each of the jobs `0..jobs`: draw `(job, 0, counter)` of a purpose.
 ///
 /// # Errors
-/// An unknown purpose, or too many jobs.
+/// [`SynthError::OutOfRange`] for an unknown purpose or too many jobs.
 pub fn draws(
     seed: u64,
     purpose: &str,

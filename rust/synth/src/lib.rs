@@ -1,10 +1,9 @@
-//! Synthetic traces with the shape of the public ones: worlds from a seed.
+//! Synthetic traces with the shape of the public ones, generated from a seed.
 //!
-//! Every column has a stream of its own, addressed by the job's index, so changing one option
-//! never moves another column, and asking for more jobs only appends. The exception is `load`: it
-//! derives the arrivals from the work of all jobs that were drawn. Logarithms and exponentials come
-//! from `libm`: same seed, same bytes on every platform. One job costs about 150 ns.
-//! Nothing here knows the engine, files or Python.
+//! Every column has its own random stream, addressed by the job's index. Changing one option therefore never changes
+//! another column, and asking for more jobs only appends. The exception is `load`, which derives the arrivals from the
+//! work of all drawn jobs. Logarithms and exponentials come from `libm`, so a seed gives the same bytes on every
+//! platform. One job costs about 150 ns. Nothing here knows the engine, files or Python.
 #![forbid(unsafe_code)]
 
 mod arrivals;
@@ -33,36 +32,37 @@ pub use self::spec::{Arrivals, Shape, SynthModel, SynthSpec};
 pub use self::value::{ParameterKind, SynthValue};
 
 const GANG_REDRAWS: u32 = 100;
-/// Durations are whole milliseconds, at least one.
+/// Step of durations, which are whole milliseconds and at least one.
 const DURATION_STEP_S: f64 = 0.001;
-/// Simulated time ends near 9.22e9 s (64-bit nanoseconds); this leaves room for the run itself.
+/// Latest arrival. Simulated time ends near 9.22e9 s (64-bit nanoseconds), so this leaves room for the run itself.
 const LAST_ARRIVAL_S: f64 = 4.0e9;
-/// Our choice: arrivals are whole microseconds, which changes a load over this span by 0.05 %.
+/// Shortest span of the arrivals; our own choice. Arrivals are whole microseconds, which over this span changes the
+/// load by 0.05 %.
 const SHORTEST_SPAN_S: f64 = 1e-3;
 
 /// A generated trace: columns of equal length, ordered by arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthTrace {
-    /// Seconds since the first arrival (a Monday, 00:00), whole microseconds.
+    /// Seconds since the first arrival (a Monday, 00:00), in whole microseconds.
     pub arrival_s: Vec<f64>,
-    /// GPUs of the gang.
+    /// Gang sizes.
     pub gpus: Vec<u32>,
-    /// Seconds, whole milliseconds, above 0.
+    /// Durations in seconds, above 0, in whole milliseconds.
     pub duration_s: Vec<f64>,
     /// Present if `models` were given.
     pub model: Option<SynthCodes>,
-    /// Present if `users` is above 0; names `user-1`, ... in falling frequency.
+    /// Present if `users` is above 0; the names `user-1`, `user-2`, ... are in order of falling frequency.
     pub user: Option<SynthCodes>,
-    /// Present if `vcs` is above 0; names `vc-1`, ... in falling frequency.
+    /// Present if `vcs` is above 0; the names `vc-1`, `vc-2`, ... are in order of falling frequency.
     pub vc: Option<SynthCodes>,
-    /// What was redrawn, cut or left out: counter -> jobs. All counters are always there.
+    /// Numbers of jobs that were redrawn, cut or left out, by counter. All counters are always present.
     pub notes: BTreeMap<&'static str, u64>,
 }
 
 /// Generates the trace that `spec` describes.
 ///
 /// # Errors
-/// A value out of range, values that exclude each other, or arrivals past 4e9 s.
+/// [`SynthError`] for a value out of range, values that exclude each other, or arrivals later than 4e9 s.
 ///
 /// ```
 /// # use gangline_synth::{Shape, SynthSpec, generate};
@@ -92,7 +92,7 @@ pub fn generate(spec: &SynthSpec) -> Result<SynthTrace, SynthError> {
     })
 }
 
-/// The laws of one spec, prepared.
+/// Prepared distributions of one spec.
 struct World {
     sizes: Vec<u32>,
     weights: Vec<f64>,
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// The size a job gets when every redraw was too large.
+    /// Returns the size of a job whose every redraw was too large.
     fn largest_that_fits(&self) -> u32 {
         let drawable = self
             .sizes
@@ -137,7 +137,7 @@ impl World {
         fitting.max().expect("checked: the smallest size fits")
     }
 
-    /// Draw: `(job, 0, number of redraws so far)`.
+    /// Draws the gang sizes. The draw of a job is `(job, 0, number of redraws so far)`.
     fn draw_gpus(&self, spec: &SynthSpec, notes: &mut BTreeMap<&'static str, u64>) -> Vec<u32> {
         let stream = Stream::new(spec.seed, Purpose::Gangs);
         let fallback = self.largest_that_fits();
@@ -166,7 +166,7 @@ impl World {
         gpus
     }
 
-    /// Draws: duration `(job, 0, 0)`, noise `(job, 0, 0)` of its own purpose.
+    /// Draws the durations. Duration and noise of a job are both `(job, 0, 0)`, of two different purposes.
     fn draw_durations(
         &self,
         spec: &SynthSpec,
@@ -250,7 +250,7 @@ fn arrival_seconds(
     Ok(arrival_s)
 }
 
-/// Seconds from the first to the last arrival in which the cluster can do `1 / load` of the work.
+/// Returns the seconds from the first to the last arrival at which the work is `load` times the cluster's capacity.
 fn load_span_s(
     spec: &SynthSpec,
     gpus: &[u32],
@@ -283,7 +283,7 @@ fn too_low(key: &'static str, jobs: u32) -> SynthError {
     }
 }
 
-/// Draw: `(job, 0, 0)`, an index among the models that know the job's size.
+/// Draws the models. The draw of a job is `(job, 0, 0)`, an index among the models that accept the job's size.
 fn draw_models(
     spec: &SynthSpec,
     gpus: &[u32],

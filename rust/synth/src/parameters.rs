@@ -1,4 +1,4 @@
-//! The parameters as data: what documentation, command line and Python print.
+//! The parameters as data, which the documentation, the command line and Python print.
 
 use super::error::{SynthError, near_names};
 use super::spec::{Shape, SynthSpec};
@@ -7,19 +7,19 @@ use super::value::{Given, ParameterKind, SynthValue};
 /// One parameter, as data for documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its key.
+    /// Key of the parameter.
     pub name: &'static str,
-    /// What it accepts.
+    /// Kind of values that it accepts.
     pub kind: ParameterKind,
-    /// Its default for the shape at hand; `Unset` = not used unless given.
+    /// Default for the shape; `Unset` means that the parameter is not used unless it is given.
     pub default: SynthValue,
-    /// Its unit, empty if it has none.
+    /// Unit, empty if there is none.
     pub unit: &'static str,
-    /// One sentence.
+    /// One sentence that describes it.
     pub doc: &'static str,
 }
 
-/// The parameters of a shape, in documentation order.
+/// Returns the parameters of a shape, in the order of the documentation.
 pub fn parameters(shape: Shape) -> Vec<Parameter> {
     let defaults = SynthSpec::new(shape);
     let here = ROWS.iter().filter(|row| row.shapes.has(shape));
@@ -37,8 +37,8 @@ impl SynthSpec {
     /// Sets one parameter by its key.
     ///
     /// # Errors
-    /// An unknown key (with near names), a value of the wrong kind, or one out of range; the spec
-    /// then stays as it was.
+    /// [`SynthError`] for an unknown key (with close names), a value of the wrong kind, or a value out of range. The
+    /// spec is then unchanged.
     ///
     /// ```
     /// # use gangline_synth::{Shape, SynthError, SynthSpec, SynthValue};

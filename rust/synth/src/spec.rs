@@ -1,4 +1,4 @@
-//! What to generate, and its checks.
+//! Description of a trace to generate, and its checks.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use super::tables::{self, ArrivalProfile};
 /// The family of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// Microsoft Philly, 2017: bursts, mostly single GPUs, days-long tails.
+    /// Microsoft Philly, 2017: bursts, mostly single-GPU jobs, durations of up to many days.
     Philly,
-    /// `SenseTime` Helios (Venus), 2020: many gangs of 8, ends at 48 h.
+    /// `SenseTime` Helios (Venus), 2020: many gangs of 8 GPUs, durations cut at 48 h.
     Helios,
-    /// Alibaba PAI, 2020: short jobs, gangs up to 100.
+    /// Alibaba PAI, 2020: short jobs, gangs of up to 100 GPUs.
     Pai,
-    /// Ours: Poisson arrivals, exponential durations, a small table of gangs.
+    /// Our own shape: Poisson arrivals, exponential durations, a small table of gang sizes.
     Uniform,
 }
 
 impl Shape {
-    /// Every shape, in documentation order.
+    /// All shapes, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Philly, Self::Helios, Self::Pai, Self::Uniform];
 
-    /// The name used in files and on the command line.
+    /// Returns the name used in files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Philly => "philly",
@@ -32,10 +32,10 @@ impl Shape {
         }
     }
 
-    /// The shape called `name`.
+    /// Returns the shape called `name`.
     ///
     /// # Errors
-    /// [`SynthError::UnknownShape`] with the names that come near.
+    /// [`SynthError::UnknownShape`] with the names that are close.
     pub fn from_name(name: &str) -> Result<Self, SynthError> {
         Self::ALL
             .into_iter()
@@ -65,22 +65,22 @@ impl fmt::Display for Shape {
     }
 }
 
-/// How jobs arrive.
+/// Pattern of the arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// All at 0.
+    /// All jobs arrive at 0.
     Batch,
-    /// Exponential gaps.
+    /// Gaps between arrivals are exponential.
     Poisson,
-    /// Bursts that follow the hour and the weekday.
+    /// Jobs arrive in bursts that follow the hour and the weekday.
     Diurnal,
 }
 
 impl Arrivals {
-    /// Every way, in documentation order.
+    /// All patterns, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Batch, Self::Poisson, Self::Diurnal];
 
-    /// The name used in files and on the command line.
+    /// Returns the name used in files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Batch => "batch",
@@ -90,57 +90,57 @@ impl Arrivals {
     }
 }
 
-/// A model jobs may train.
+/// A model that jobs may train.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SynthModel {
-    /// Its name in the trace.
+    /// Name in the trace.
     pub name: String,
-    /// Gang sizes it has an entry for; `None` = any.
+    /// Gang sizes for which it has an entry; `None` means any.
     pub gpus: Option<Vec<u32>>,
 }
 
 /// A trace to generate. Start from [`SynthSpec::new`]; [`super::generate`] checks it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthSpec {
-    /// The family.
+    /// Family of the trace.
     pub shape: Shape,
     /// Number of jobs, 1 to [`SynthSpec::MAX_JOBS`].
     pub jobs: u32,
     /// Seed of all streams.
     pub seed: u64,
-    /// How jobs arrive.
+    /// Pattern of the arrivals.
     pub arrivals: Arrivals,
-    /// Mean jobs per hour; `None` = the shape's, or what `load` asks for.
+    /// Mean number of jobs per hour; `None` means that of the shape, or the rate that `load` implies.
     pub rate_per_h: Option<f64>,
-    /// GPU-seconds of the drawn jobs over those of `cluster_gpus` from the first to the last arrival.
+    /// Offered load: GPU-seconds of the drawn jobs over those of `cluster_gpus` from the first to the last arrival.
     pub load: Option<f64>,
-    /// GPUs of the cluster: what `load` refers to, and a limit of gang sizes.
+    /// Number of GPUs of the cluster, which `load` refers to and which limits the gang sizes.
     pub cluster_gpus: Option<u32>,
-    /// Larger gangs are drawn again.
+    /// Maximum gang size; larger gangs are drawn again.
     pub max_gpus: Option<u32>,
-    /// Longer jobs are cut.
+    /// Maximum duration; longer jobs are cut.
     pub max_duration_s: Option<f64>,
-    /// Number of users; 0 = no column.
+    /// Number of users; 0 means no column.
     pub users: u32,
-    /// Number of virtual clusters; 0 = no column.
+    /// Number of virtual clusters; 0 means no column.
     pub vcs: u32,
-    /// Models to draw from; empty = no column.
+    /// Models to draw from; empty means no column.
     pub models: Vec<SynthModel>,
-    /// Standard deviation of the logarithm of a factor on durations.
+    /// Standard deviation of the logarithm of the noise factor on durations.
     pub noise: f64,
-    /// Mean duration; only for `uniform`.
+    /// Mean duration; for `uniform` only.
     pub mean_duration_s: f64,
-    /// Gang sizes and weights; only for `uniform`.
+    /// Gang sizes and their weights; for `uniform` only.
     pub gang_shares: Vec<(u32, f64)>,
 }
 
 impl SynthSpec {
-    /// Most jobs of one trace: its columns then take about 2 GB.
+    /// Maximum number of jobs of one trace, whose columns then take about 2 GB.
     pub const MAX_JOBS: u32 = 100_000_000;
-    /// Most users or virtual clusters.
+    /// Maximum number of users or virtual clusters.
     pub const MAX_NAMES: u32 = 1_000_000;
 
-    /// The defaults of a shape: 10,000 jobs, seed 0, the arrivals of the public trace.
+    /// Creates the default spec of a shape: 10,000 jobs, seed 0, the arrivals of the public trace.
     pub fn new(shape: Shape) -> Self {
         let is_uniform = shape == Shape::Uniform;
         Self {
@@ -166,14 +166,14 @@ impl SynthSpec {
         }
     }
 
-    /// The largest gang that may be drawn.
+    /// Returns the largest gang that may be drawn.
     pub(super) fn gpus_limit(&self) -> u32 {
         self.max_gpus
             .unwrap_or(u32::MAX)
             .min(self.cluster_gpus.unwrap_or(u32::MAX))
     }
 
-    /// Each value by itself.
+    /// Checks each value by itself.
     pub(super) fn check_ranges(&self) -> Result<(), SynthError> {
         let within = |key, value: f64, low: f64, high: f64| {
             if value >= low && value <= high {
@@ -229,7 +229,7 @@ impl SynthSpec {
         })
     }
 
-    /// The values against each other.
+    /// Checks the values against each other.
     pub(super) fn check_together(&self) -> Result<(), SynthError> {
         let conflict = |first, second, reason| {
             Err(SynthError::Conflict {

@@ -1,37 +1,36 @@
-//! What the shapes look like: quantiles, shares and weights of the public traces.
+//! Measured statistics of the public traces: quantiles, shares and weights.
 //!
-//! The numbers are summary statistics measured on the public files (CC BY 4.0: Philly, Jeon et al.
-//! ATC 2019; Helios Venus, Hu et al. SC 2021; PAI 2020, Weng et al. NSDI 2022); the files
-//! themselves are no part of this project. Venus and PAI end at 172,800 s because those files are
-//! clamped: no tail may be read from their last points.
+//! The numbers are summary statistics measured on the public files (CC BY 4.0: Philly, Jeon et al. ATC 2019; Helios
+//! Venus, Hu et al. SC 2021; PAI 2020, Weng et al. NSDI 2022). The files themselves are not part of this project. Venus
+//! and PAI end at 172,800 s because their files are clamped there, so their last points say nothing about the tail.
 
-/// The points of every duration table, as probabilities.
+/// Probabilities of the points of every duration table.
 pub(super) const POINTS: [f64; 9] = [0.01, 0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.00];
 
-/// One duration class: gangs of up to `gpus_up_to` GPUs, seconds at [`POINTS`].
+/// Durations of gangs of up to `gpus_up_to` GPUs, in seconds, at the probabilities of [`POINTS`].
 pub(super) struct DurationClass {
     pub(super) gpus_up_to: u32,
     pub(super) seconds: [f64; 9],
 }
 
-/// When jobs come, and in what bursts.
+/// Arrival rates over the week, and sizes of bursts.
 pub(super) struct ArrivalProfile {
     pub(super) rate_per_h: f64,
-    /// Mean number of jobs of one burst (geometric).
+    /// Mean number of jobs of one burst, which is geometrically distributed.
     pub(super) jobs_per_burst: f64,
     pub(super) hours: [f64; 24],
-    /// Monday first.
+    /// Weights of the weekdays, Monday first.
     pub(super) weekdays: [f64; 7],
 }
 
-/// Mean gap between the jobs of one burst (all shapes).
+/// Mean gap between the jobs of one burst, for all shapes.
 pub(super) const BURST_GAP_S: f64 = 3.0;
 
 /// A shape measured on a public trace.
 pub(super) struct Measured {
-    /// Ordered by `gpus_up_to`; the last class takes everything above.
+    /// Classes in ascending order of `gpus_up_to`; the last one holds all larger gangs.
     pub(super) durations: &'static [DurationClass],
-    /// GPUs and share; the rest of the probability belongs to 1 GPU.
+    /// Gang sizes and their shares; the rest of the probability belongs to 1 GPU.
     pub(super) gangs: &'static [(u32, f64)],
     pub(super) arrivals: ArrivalProfile,
 }
@@ -192,7 +191,7 @@ pub(super) const PAI: Measured = Measured {
     },
 };
 
-/// The shape `uniform` (ours): a plain queueing world for benchmarks.
+/// Our own shape `uniform`: a plain queueing world for benchmarks.
 pub(super) mod uniform {
     use super::{ArrivalProfile, FLAT_HOURS, FLAT_WEEKDAYS};
 

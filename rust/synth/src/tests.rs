@@ -19,7 +19,7 @@ fn made(spec: &SynthSpec) -> SynthTrace {
     generate(spec).expect("a valid spec")
 }
 
-/// p25, p50, p75, p90, p95 of the public traces by class (upper bound of its GPUs).
+/// Upper bound of the GPUs of a class, and p25, p50, p75, p90, p95 of its durations in the public trace.
 type Published = (u32, [f64; 5]);
 
 const PHILLY_CLASSES: [Published; 4] = [
@@ -36,7 +36,8 @@ const HELIOS_CLASSES: [Published; 4] = [
 ];
 const PAI_CLASSES: [Published; 1] = [(u32::MAX, [131.0, 618.0, 3699.0, 12201.0, 22752.0])];
 
-/// Sorted durations of one class: 100,000 draws each, so that rare classes are held as tightly.
+/// Returns the sorted durations of one class. Each class has 100,000 draws, so that the tolerance holds for rare
+/// classes too.
 fn class_durations(shape: Shape, gpus: u32) -> Vec<f64> {
     let spec = big(shape);
     let mut seconds =
@@ -114,7 +115,7 @@ fn gang_shares_are_within_half_a_percent() {
     }
 }
 
-/// FNV-1a, 64 bits, over microseconds, GPUs and milliseconds, little-endian.
+/// FNV-1a hash (64 bits) over microseconds, GPUs and milliseconds, little-endian.
 fn hash(trace: &SynthTrace, jobs: usize) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut feed = |number: u64| {
@@ -132,7 +133,7 @@ fn hash(trace: &SynthTrace, jobs: usize) -> u64 {
 
 #[test]
 fn first_thousand_jobs_have_their_golden_hash() {
-    // Worked out by the reference in `tests/unit/trace/test_synth.py`.
+    // Worked out by the reference implementation in `tests/unit/trace/test_synth.py`.
     let goldens = [
         (Shape::Philly, 1_459_319_003_721_731_623),
         (Shape::Helios, 15_222_662_636_357_689_146),
@@ -248,7 +249,7 @@ fn another_seed_moves_every_column() {
     assert_ne!(one.user, two.user);
 }
 
-/// GPU-seconds of the jobs over those of the GPUs from the first to the last arrival.
+/// Returns the offered load: GPU-seconds of the jobs over those of the cluster from the first to the last arrival.
 fn offered(trace: &SynthTrace, cluster_gpus: u32) -> f64 {
     let mut work_ms = 0;
     for (gpus, seconds) in trace.gpus.iter().zip(&trace.duration_s) {
@@ -277,7 +278,7 @@ fn load_is_what_every_drawn_trace_offers() {
             ..loaded(300, seed, 0.7, shape)
         }));
         specs.extend([2, 3, 5].map(|jobs| loaded(jobs, 1, 0.01, shape)));
-        // Spans of milliseconds, and of decades.
+        // Spans of milliseconds and of decades.
         specs.push(loaded(50, 2, 1e6, shape));
         specs.push(SynthSpec {
             load: Some(1e-5),
@@ -315,7 +316,7 @@ fn load_moves_arrivals_alone() {
 
 #[test]
 fn gangs_that_never_fit_get_the_largest_size_that_does() {
-    // A share of 1e-9 is never met in 101 draws of 50 jobs.
+    // A size with a share of 1e-9 is never drawn in 101 draws of 50 jobs.
     let spec = SynthSpec {
         jobs: 50,
         max_gpus: Some(5),

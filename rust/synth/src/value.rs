@@ -1,25 +1,25 @@
-//! Values as they come from Python or a command line, and how fields read them.
+//! Values that come from Python or a command line, and their conversion to fields.
 
 use super::error::SynthError;
 use super::spec::{Arrivals, SynthModel};
 
-/// What a parameter accepts.
+/// Kind of values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
     /// A whole number.
     Int,
     /// A number.
     Float,
-    /// One of these words.
+    /// One of the listed words.
     Choice(&'static [&'static str]),
-    /// Names, or names with gang sizes.
+    /// Names of models, or names with gang sizes.
     Models,
-    /// Gang sizes with shares, as text `1:0.5,8:0.5`.
+    /// Gang sizes with shares, such as the text `1:0.5,8:0.5`.
     Shares,
 }
 
 impl ParameterKind {
-    /// One word for documentation: int, float, choice, models, shares.
+    /// Returns one word for the documentation: int, float, choice, models or shares.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Int => "int",
@@ -31,18 +31,18 @@ impl ParameterKind {
     }
 }
 
-/// A parameter's value as it comes from Python or a command line.
+/// A parameter's value from Python or a command line.
 ///
-/// Numbers may also come as text; names of models as one text separated by commas.
+/// Numbers may also be given as text, and names of models as one text separated by commas.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SynthValue {
-    /// Back to the default.
+    /// The default again.
     Unset,
     /// A whole number.
     Int(i128),
     /// A number.
     Float(f64),
-    /// A word, or a number in text.
+    /// A word, or a number as text.
     Text(String),
     /// Names.
     Names(Vec<String>),
@@ -52,7 +52,7 @@ pub enum SynthValue {
     Shares(Vec<(u32, f64)>),
 }
 
-/// A value on its way into a field.
+/// A value before it is stored in a field.
 pub(super) struct Given<'a> {
     pub(super) key: &'static str,
     pub(super) kind: ParameterKind,
@@ -64,7 +64,8 @@ impl Given<'_> {
         let value = match self.value {
             SynthValue::Text(text) => format!("'{text}'"),
             SynthValue::Int(int) => int.to_string(),
-            // With its point: 10.0 is no whole number, and "10" would be a riddle.
+            // The text keeps the decimal point, because a message that says that 10 is not a whole number would be a
+            // riddle.
             SynthValue::Float(float) => format!("{float:?}"),
             other => format!("{other:?}"),
         };

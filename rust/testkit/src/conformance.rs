@@ -1,8 +1,8 @@
-//! The law that every policy must pass, on worlds drawn from a seed.
+//! Laws that every policy must pass, on worlds drawn from a seed.
 //!
-//! [`check`] runs a policy over a drawn world with all invariants of the engine on and adds laws of its own:
-//! every job ends, the same seed repeats, a run step by step is the run in one go, skipped rounds change
-//! nothing, and a policy that claims it leaves no job waiting that fits by count. Messages name the seed.
+//! [`check`] runs a policy over a drawn world with all invariants of the engine on, and checks further laws. Every job
+//! ends. The same seed gives the same run. A run decision by decision equals the run in one go. Skipping rounds changes
+//! nothing. A policy that is declared work-conserving leaves no job waiting that fits by count. Messages name the seed.
 
 mod draws;
 mod elastic;
@@ -29,20 +29,21 @@ pub struct Case {
     pub config: RunConfig,
 }
 
-/// What a drawn world may contain.
+/// Limits on the contents of a drawn world.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// Most GPU types.
+    /// Maximum number of GPU types.
     pub types: u64,
-    /// Most jobs.
+    /// Maximum number of jobs.
     pub jobs: u64,
-    /// Failures, overheads, locality, checkpoints: all that makes a run go other than planned.
+    /// Whether the world has failures, overheads, locality factors and checkpoints, all of which make a run deviate
+    /// from its plan.
     pub has_trouble: bool,
-    /// Checkpoint intervals: a policy that preempts for ever may then never let a job end.
+    /// Whether the world has checkpoint intervals. With them, a policy that keeps preempting might never let a job end.
     pub has_checkpoints: bool,
-    /// Largest gang.
+    /// Maximum gang size.
     pub gangs_max: u64,
-    /// Elastic jobs: then nothing is shared over racks.
+    /// Whether some jobs are elastic. In that case jobs do not share up-links.
     pub has_elastic: bool,
 }
 
@@ -60,19 +61,19 @@ impl Default for Scope {
 }
 
 const GIB: u64 = 1 << 30;
-/// From the seed of a world to that of its extras.
+/// Distance from the seed of a world to the seed of its extras.
 const EXTRAS: u64 = 3_000_000_000;
-/// And to that of its elastic jobs.
+/// Distance from the seed of a world to the seed of its elastic jobs.
 const ELASTIC: u64 = 6_000_000_000;
 const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
 
-/// The world of a seed.
+/// Draws the world of a seed.
 ///
 /// # Panics
-/// Never: what is drawn is valid.
+/// Never, because every drawn value is valid.
 pub fn draw(seed: u64, scope: Scope) -> Case {
     let mut numbers = Numbers::new(seed);
-    // of their own, so that the rest of a world is the same with and without them
+    // The extras have their own numbers, so that the rest of a world is the same with and without them.
     let mut extras = Numbers::new(seed.wrapping_add(EXTRAS));
     let cluster = Arc::new(draw_cluster(&mut numbers, &mut extras, scope));
     let jobs = draw_jobs(&mut numbers, &cluster, scope);
@@ -119,7 +120,8 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
     }
 }
 
-/// Slowdown factors by co-runners: the same for every pair, or by label and GPU type, where some pairs may not share.
+/// Draws slowdown factors by co-runners. They are the same for every pair, or depend on label and GPU type with some
+/// pairs that may not share.
 fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Interference {
     if extras.once_in(2) {
         return Interference::constant(1.25, types).expect(">= 1");
@@ -136,10 +138,10 @@ fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Int
     Interference::by_class(of_job, classes, xi).expect("squares of numbers >= 1")
 }
 
-/// A network where gangs over racks share up-links of so many bytes/s.
+/// Creates a network in which gangs over racks share up-links of this many bytes/s.
 ///
 /// # Panics
-/// Never: the numbers are valid.
+/// Never, because the numbers are valid.
 pub fn contended(cluster: &ClusterSpec, uplink_bw: f64) -> Arc<dyn LocalityModel> {
     let model = |compute_s: f64| ModelGiven {
         compute_s,
@@ -231,7 +233,7 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobC
         });
     }
     columns.model = Some(models);
-    // of the row alone: worlds of old seeds stay as they were
+    // The labels depend on the row alone, so that the worlds of old seeds do not change.
     let label = |row: u64| if row % 5 < 2 { row % 5 } else { u64::from(u32::MAX) } as u32;
     let label = |codes: &dyn Fn(u64) -> u64, names: &[&str]| Label {
         codes: Some((0..count).map(|row| label(codes(row))).collect()),
@@ -258,7 +260,7 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobC
     columns
 }
 
-/// Adds what some traces know: batches, memory per GPU, weights, deadlines.
+/// Adds columns that only some traces have: batches, memory per GPU, weights, deadlines.
 fn more_columns(
     extras: &mut Numbers,
     cluster: &ClusterSpec,
@@ -280,7 +282,7 @@ fn more_columns(
         all.into_iter().zip(&columns.arrival).map(at).collect()
     });
     if cluster.gpu_types()[0].memory_bytes < u64::MAX {
-        // at most what the smallest GPU has: two of them may be too much for any
+        // A job needs at most the memory of the smallest GPU. Two such jobs together might be too large for every GPU.
         columns.memory_bytes = column(&|extras, _| extras.below(17) * GIB);
     }
     columns
@@ -318,16 +320,16 @@ fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig)
     }
 }
 
-/// A case with one GPU type, and the same with a server of a second type that no job may use: to a policy they are one
-/// world, but not to the quicker algorithms that some have for a single type.
+/// Returns a case with one GPU type, and the same case with a server of a second type that no job may use. The two are
+/// the same world to a policy, but not to the faster algorithms that some policies have for a single type.
 ///
 /// # Panics
-/// If it has several types, elastic jobs or failures drawn by server.
+/// If the case has several types, elastic jobs, or failures drawn by server.
 pub fn with_idle_type(mut case: Case) -> [Case; 2] {
     let world = &case.world;
     assert!(world.cluster.gpu_types().len() == 1 && world.rates.elastic().is_none());
     assert!(!matches!(case.config.failures, Failures::Random { .. }));
-    // both are made for the types and racks of a cluster
+    // Both depend on the types and racks of the cluster.
     case.config.interference = None;
     case.config.locality = (case.config.locality).filter(|model| model.shared_bw().is_none());
     let mut types = case.world.cluster.gpu_types().to_vec();
@@ -344,7 +346,7 @@ pub fn with_idle_type(mut case: Case) -> [Case; 2] {
     let cluster = ClusterSpec::new(types, servers).expect("valid");
     let columns = JobColumns {
         allowed_types: Some(vec![1; world.jobs.len()]),
-        // a table keeps it to itself
+        // The columns of a table do not include the work.
         work: world.jobs.ids().map(|job| world.jobs.work(job)).collect(),
         ..case.world.jobs.columns().clone()
     };
@@ -358,7 +360,7 @@ pub fn with_idle_type(mut case: Case) -> [Case; 2] {
 /// Runs a policy over a case, to the end.
 ///
 /// # Errors
-/// Those of the run.
+/// [`EngineError`] of the run.
 pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> {
     let mut engine = Engine::new(&case.world, case.config.clone(), policy.traits())?;
     engine.start(policy)?;
@@ -366,11 +368,11 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
     engine.output()
 }
 
-/// The same decision by decision; `look` sees the state after each of them, and what the policy will be told of its plan
-/// adds up.
+/// Runs a policy decision by decision. `look` sees the state after each decision. The changes that the policy will read
+/// about its plan must agree with that state.
 ///
 /// # Errors
-/// Those of the run, and what `look` objects to.
+/// The error of the run, or that of `look`.
 pub fn run_stepwise(
     case: &Case,
     policy: &mut dyn Policy,
@@ -397,10 +399,10 @@ pub fn run_stepwise(
     engine.output().map_err(words)
 }
 
-/// Whether a waiting job fits by count on a type it may use.
+/// Checks that no waiting job fits by count on a type that it may use.
 ///
 /// # Errors
-/// Names the first such job.
+/// The name of the first such job.
 pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
     for job in view.waiting() {
         let gpus = view.jobs().gpus(job);
@@ -417,11 +419,11 @@ pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks every law on the world of a seed. `is_work_conserving`: the policy, with the rule it has, claims to
-/// leave no job waiting that fits by count.
+/// Checks every law on the world of a seed. `is_work_conserving` says that the policy, under its placement rule, leaves
+/// no job waiting that fits by count.
 ///
 /// # Errors
-/// The law that is broken, with the seed.
+/// The broken law, with the seed.
 ///
 /// # Examples
 /// ```
@@ -479,7 +481,7 @@ pub fn check(
     Ok(())
 }
 
-/// Whether two runs gave the same results, to the last bit.
+/// Returns whether two runs gave the same results, to the last bit.
 pub fn are_equal(a: &Output, b: &Output) -> bool {
     let bits = |values: &[f64]| {
         values
@@ -501,7 +503,7 @@ pub fn are_equal(a: &Output, b: &Output) -> bool {
 mod tests {
     use super::*;
 
-    /// Which kinds of extras the world of a seed has.
+    /// Returns the kinds of extras that the world of a seed has.
     fn extras(seed: u64) -> [bool; 6] {
         let case = draw(seed, Scope::default());
         let columns = case.world.jobs.columns();

@@ -1,6 +1,6 @@
-//! For tests: worlds drawn from a seed, the laws that every policy must pass, and toy policies.
+//! Support for tests: worlds drawn from a seed, the laws that every policy must pass, and toy policies.
 //!
-//! No release contains any of this. Development builds of the Python module know the toys, so that tests in Python
+//! No release contains this crate. Development builds of the Python module include the toys, so that tests in Python
 //! can run them.
 #![forbid(unsafe_code)]
 
@@ -12,15 +12,15 @@ pub use toy::TOYS;
 use gangline_engine::{Policy, PolicyError};
 use gangline_policies::{POLICIES, Params, PolicyInfo, Services};
 
-/// Every policy of the registry, then the toys.
+/// Returns every policy of the registry, then the toys.
 pub fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
     POLICIES.iter().chain(TOYS)
 }
 
-/// The policy of a name, or the toy.
+/// Returns the policy or the toy with this name.
 ///
 /// # Errors
-/// [`PolicyError::UnknownPolicy`], naming the nearest policy that is none of the toys.
+/// [`PolicyError::UnknownPolicy`], which names the nearest policy of the registry; it never suggests a toy.
 pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     match TOYS.iter().find(|toy| toy.name == name) {
         Some(toy) => Ok(toy),
@@ -28,7 +28,7 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     }
 }
 
-/// As [`gangline_policies::build`], the toys included.
+/// Builds a policy like [`gangline_policies::build`], but also knows the toys.
 ///
 /// # Errors
 /// [`PolicyError::UnknownPolicy`] or [`PolicyError::Parameter`].

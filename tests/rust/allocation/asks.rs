@@ -1,9 +1,9 @@
-//! From an ask of jobs to shares as rounds use them, by hand.
+//! Shares as rounds use them, from requests of jobs, worked out by hand.
 
 use gangline_allocation::{Ask, NoSolver, Objective, PairShare, Seen, Settings, Shares};
 use gangline_model::{GpuTypeId, JobId};
 
-/// Jobs of one GPU and weight 1, each of its own kind, at rate 1 on the only type.
+/// Jobs with one GPU and weight 1, each of its own kind, at rate 1 on the only GPU type.
 fn ask(jobs: usize, gpus: f64) -> Ask {
     Ask {
         jobs: (0..jobs).map(JobId::new).collect(),
@@ -46,7 +46,7 @@ fn bits(shares: &[f64]) -> Vec<u64> {
     shares.iter().map(|share| share.to_bits()).collect()
 }
 
-/// Row, kind of the partner and share, in units of the grid.
+/// Returns row, kind of the partner, and share in units of the grid.
 fn beside(found: &Shares) -> Vec<(usize, u32, i64)> {
     let each = found.pair_shares.iter();
     each.map(|own: &PairShare| {
@@ -64,13 +64,14 @@ fn shares_are_on_a_grid_of_eight_digits() {
 }
 
 #[test]
-fn slivers_are_no_shares() {
-    // shares in proportion to weights: one part in ten million and one
+fn tiny_shares_are_dropped() {
+    // Shares are in proportion to the weights: one job has one ten-millionth of the weight of the other.
     let mut one = ask(2, 1.0);
     one.weights = vec![1.0, 1e7];
     let found = solve(&las(), &one);
     assert_eq!(bits(&found.alone), bits(&[0.0, 99_999_990.0 * 1e-8]));
-    // and of pairs: jobs of kind 0 beside the other without a loss; the other has a tenth of a sliver of work
+    // The same holds for pairs. The two jobs run side by side without loss. The second has so little work that its
+    // share is dropped.
     let mut two = packed(ask(2, 1.0), &[0, 1], &[0.0, 1.0, 1.0, 0.0]);
     two.remaining = vec![1e8, 10.0];
     let found = solve(&makespan(0.0), &two);
@@ -79,7 +80,8 @@ fn slivers_are_no_shares() {
 
 #[test]
 fn slack_weighs_the_time_of_a_pair_for_each_of_its_jobs() {
-    // Both run side by side without a loss until the first ends: it has no slack, the other needs a fifth of the time.
+    // Both can run side by side without loss. The longer job has no slack, and the shorter one needs a fifth of the
+    // time.
     let mut both = packed(ask(2, 1.0), &[0, 1], &[0.0, 1.0, 1.0, 0.0]);
     both.remaining = vec![10.0, 2.0];
     let shares = |slack_weight| beside(&solve(&makespan(slack_weight), &both));
@@ -89,8 +91,9 @@ fn slack_weighs_the_time_of_a_pair_for_each_of_its_jobs() {
 }
 
 #[test]
-fn jobs_of_unlike_kinds_are_no_class() {
-    // On one GPU the jobs of kind 0 share without a loss, that of kind 1 with none: half of the time for each.
+fn jobs_of_different_kinds_form_different_classes() {
+    // On one GPU, jobs of kind 0 share without loss, and the job of kind 1 shares with none. Each side gets half of the
+    // time.
     let three = packed(ask(3, 1.0), &[0, 1, 0], &[1.0, 0.0, 0.0, 0.0]);
     let found = solve(&las(), &three);
     assert_eq!(bits(&found.alone), bits(&[0.0, 0.5, 0.0]));
@@ -98,9 +101,9 @@ fn jobs_of_unlike_kinds_are_no_class() {
 }
 
 #[test]
-fn an_agnostic_variant_knows_of_pairs_what_both_keep() {
-    // The job of rate 4 keeps half of it beside the other, which keeps all. In shares of their speeds the first gets
-    // y / 2 + (1 - y) and the second y: 2/3 each.
+fn an_agnostic_variant_reads_the_relative_rates_of_pairs() {
+    // The job with rate 4 keeps half of it next to the other, which keeps all of its rate. Relative to their rates, the
+    // first gets y / 2 + (1 - y) and the second gets y, so both get 2/3.
     let mut two = packed(ask(2, 1.0), &[0, 1], &[0.0, 2.0, 1.0, 0.0]);
     two.rates = vec![4.0, 1.0];
     let found = solve(&Objective::Las { is_agnostic: true }, &two);
@@ -110,8 +113,8 @@ fn an_agnostic_variant_knows_of_pairs_what_both_keep() {
 
 #[test]
 fn a_pair_counts_by_the_price_of_its_type() {
-    // A GPU each of two types, the second four times as fast and ten times as dear: both jobs together on the first
-    // do 1.6 steps per price of 1, alone on the second 4 per price of 10.
+    // There is one GPU of each of two types; the second is four times as fast and costs ten times as much. Both jobs
+    // together do 1.6 steps per price of 1 on the first type. A job alone does 4 steps per price of 10 on the second.
     let mut two = packed(ask(2, 1.0), &[0, 0], &[0.8, 3.2]);
     two.kind_count = 1;
     two.rates = vec![1.0, 4.0, 1.0, 4.0];
@@ -124,7 +127,7 @@ fn a_pair_counts_by_the_price_of_its_type() {
         },
         &two,
     );
-    // up to what the choice among optima may give up
+    // The choice among optima may give up a little.
     let together = beside(&found).into_iter();
     let together: Vec<bool> = together.map(|own| own.2 > 99_999_990).collect();
     assert_eq!(together, [true, true]);
@@ -132,8 +135,9 @@ fn a_pair_counts_by_the_price_of_its_type() {
 
 #[test]
 fn time_lost_so_far_is_part_of_a_fair_time() {
-    // Two equal jobs on one GPU with 10 s of work left: 20 s by an equal split. The first has 20 s behind it that an equal split
-    // would have taken, so its fair time is 40 s, and twice its share the other's: 10 / x / 40 = 10 / (1 - x) / 20.
+    // Two equal jobs share one GPU, with 10 s of work left each, so an equal split takes 20 s. The first has already
+    // used 20 s of an equal split, so its fair time is 40 s. Its share is therefore half of the other's: 10 / x / 40 =
+    // 10 / (1 - x) / 20.
     let mut two = ask(2, 1.0);
     two.remaining = vec![10.0, 10.0];
     two.age_s = vec![0.0, 0.0];

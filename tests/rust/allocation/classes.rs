@@ -1,4 +1,4 @@
-//! Grouping of equal rows.
+//! Grouping of equal rows into classes.
 
 use gangline_allocation::{RowPart, group_rows};
 
@@ -38,7 +38,7 @@ fn many_distinct_rows_and_their_copies() {
 }
 
 #[test]
-fn no_rows_no_classes() {
+fn an_empty_table_has_no_classes() {
     assert!(
         group_rows(
             &[RowPart {

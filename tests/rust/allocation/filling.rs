@@ -1,8 +1,8 @@
-//! Water filling: levels by hand.
+//! Water filling, with levels worked out by hand.
 
 use gangline_allocation::{Filling, Pair, SolverError};
 
-/// Levels that rise in proportion to these speeds.
+/// Returns the levels if they rise in proportion to these speeds.
 fn levels(problem: &Filling<'_>, speed: &[f64]) -> Vec<f64> {
     let speeds = |done: &[bool]| {
         let each = speed.iter().zip(done);
@@ -16,7 +16,7 @@ fn levels(problem: &Filling<'_>, speed: &[f64]) -> Vec<f64> {
     problem.solve().expect("small problems").levels
 }
 
-/// Says nothing; [`levels`] puts speeds in its place.
+/// Returns no speeds; [`levels`] replaces it.
 fn silent(_done: &[bool]) -> Vec<f64> {
     Vec::new()
 }
@@ -29,8 +29,8 @@ fn close(found: &[f64], expected: &[f64]) {
 }
 
 #[test]
-fn who_is_at_the_top_leaves_the_rest_to_others() {
-    // Three jobs on two GPUs of one type; the first can use a tenth of what the others can.
+fn a_class_at_its_maximum_leaves_the_rest_to_others() {
+    // Three jobs share two GPUs of one type. The first can use only a quarter of the rate that the others can.
     let problem = Filling {
         rates: &[0.25, 1.0, 1.0],
         gangs: &[1.0, 1.0, 1.0],
@@ -41,13 +41,13 @@ fn who_is_at_the_top_leaves_the_rest_to_others() {
         is_even: true,
     };
     let speed = &[1.0, 1.0, 1.0];
-    // The first needs a whole GPU for its top of 0.25; the others share one.
+    // The first needs a whole GPU for its maximum of 0.25, and the others share one GPU.
     close(&levels(&problem, speed), &[0.25, 0.5, 0.5]);
 }
 
 #[test]
 fn a_type_that_only_some_can_use_fills_first() {
-    // Two classes of two jobs; type 0 serves both, type 1 the second only.
+    // There are two classes of two jobs. Type 0 serves both classes, and type 1 only the second.
     let problem = Filling {
         rates: &[1.0, 0.0, 1.0, 1.0],
         gangs: &[1.0, 1.0],
@@ -58,7 +58,7 @@ fn a_type_that_only_some_can_use_fills_first() {
         is_even: true,
     };
     let speed = &[1.0, 1.0];
-    // Level 0.5 for the first two, with all of type 0; the others rise to 0.75 on type 1.
+    // The first class reaches level 0.5 with all of type 0, and the second rises to 0.75 on type 1.
     close(&levels(&problem, speed), &[0.5, 0.75]);
 }
 
@@ -94,8 +94,8 @@ fn without_contention_all_are_at_their_top() {
 
 #[test]
 fn a_type_with_gpus_to_spare_stops_no_level() {
-    // Types of speed 1, 2 and 4. The class of speed 2.5 takes all of the fastest, just as the second class
-    // has all of its time on the next; the others rise to that level too, on GPUs that are left over.
+    // The types have speeds 1, 2 and 4. The class with speed 2.5 takes the whole fastest type exactly when the second
+    // class has all of its time on the next type. The others rise to that level too, on GPUs that are left over.
     let unit = 32.0 / 54.0;
     let problem = Filling {
         rates: &[unit, 2.0 * unit, 4.0 * unit].repeat(5),
@@ -113,7 +113,8 @@ fn a_type_with_gpus_to_spare_stops_no_level() {
 
 #[test]
 fn levels_that_wait_rise_when_others_have_ended() {
-    // Jobs that take turns on two GPUs: the first has one of them, then the second the other; nothing is left for the last.
+    // The levels rise one after the other on two GPUs. The first job takes one GPU, then the second job takes the
+    // other, and nothing is left for the last.
     let in_turn = |done: &[bool]| {
         let first = done.iter().position(|done| !done);
         (0..3)
@@ -154,7 +155,7 @@ fn wrong_speeds_are_refused() {
 
 #[test]
 fn a_pair_lifts_levels_beyond_what_turns_do() {
-    // Two jobs on one GPU keep 0.8 side by side; a third has a GPU type of its own.
+    // Two jobs on one GPU each keep 0.8 of their rate side by side. A third job has a GPU type to itself.
     let pair = Pair {
         classes: [0, 1],
         gpu_type: 0,

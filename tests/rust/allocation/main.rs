@@ -1,4 +1,4 @@
-//! Allocations, by hand and against what they must satisfy.
+//! Allocations, checked against values worked out by hand and against the laws that they must satisfy.
 
 mod asks;
 mod classes;

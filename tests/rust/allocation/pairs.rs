@@ -1,4 +1,4 @@
-//! Programs in which classes may share GPUs, by hand.
+//! Linear programs in which classes may share GPUs, worked out by hand.
 
 use gangline_allocation::{
     Choose, NoSolver, Objective, Pair, Seen, Settings, Staged, Table, TwoStages,
@@ -14,7 +14,7 @@ fn pair(classes: [usize; 2], rates: [f64; 2]) -> Pair {
     }
 }
 
-/// Max-min of jobs of one GPU and rate 1 on one type.
+/// Solves max-min fairness for jobs with one GPU and rate 1 on one type.
 fn max_min(members: &[f64], gpus: f64, pairs: &[Pair]) -> Staged {
     let ones = vec![1.0; members.len()];
     let program = TwoStages {
@@ -46,7 +46,7 @@ fn two_jobs_of_a_class_share_the_only_gpu() {
 
 #[test]
 fn what_one_loses_beside_the_other_it_gets_alone() {
-    // y together and 1 - y for the second alone: 0.9 y = 0.3 y + 1 - y
+    // They run together for a share y of the time, and the second runs alone for 1 - y: 0.9 y = 0.3 y + 1 - y.
     let found = max_min(&[1.0, 1.0], 1.0, &[pair([0, 1], [0.9, 0.3])]);
     assert!((found.z - 0.5625).abs() < 1e-12);
     close(&found.shares, &[0.0, 0.375]);
@@ -54,11 +54,11 @@ fn what_one_loses_beside_the_other_it_gets_alone() {
 }
 
 #[test]
-fn classes_of_unlike_size_share_as_long_as_both_have_jobs() {
-    // The one beside each of the three in turn, without loss: the three have two GPUs whatever it does, 3 z = 2.
+fn classes_of_different_sizes_share_while_both_have_jobs() {
+    // The single job runs next to each of the three in turn, without loss. The three always have two GPUs, so 3 z = 2.
     let found = max_min(&[1.0, 3.0], 2.0, &[pair([0, 1], [1.0, 1.0])]);
     assert!((found.z - 2.0 / 3.0).abs() < 1e-12);
-    // of all such plans the best lets it run all the time
+    // Among all such plans, the best one lets the single job run all the time.
     close(&found.together, &[1.0]);
     close(&found.shares, &[0.0, 1.0 / 3.0]);
 }
@@ -72,7 +72,8 @@ fn a_pair_that_is_no_better_than_turns_changes_nothing() {
 
 #[test]
 fn chains_of_pairs_leave_no_column_to_a_class() {
-    // Four classes of a job, each beside its neighbours only: two pairs on two GPUs, nothing alone.
+    // There are four classes of one job, and each may share only with the next and the previous one. Two pairs use the
+    // two GPUs, and no job runs alone.
     let neighbours = [[0, 1], [1, 2], [2, 3]].map(|own| pair(own, [0.9, 0.9]));
     let found = max_min(&[1.0; 4], 2.0, &neighbours);
     assert!((found.z - 0.9).abs() < 1e-12);
@@ -81,8 +82,9 @@ fn chains_of_pairs_leave_no_column_to_a_class() {
 }
 
 #[test]
-fn most_of_a_sum_and_then_of_another() {
-    // Of three jobs on a GPU two share it, whichever: the next objective says that the last two do.
+fn the_next_objective_breaks_ties_of_a_sum() {
+    // Two of three jobs share one GPU. The first objective is the same for every pair, and the next one chooses the
+    // last two jobs.
     let ones = [1.0; 3];
     let mut pairs = [[0, 1], [0, 2], [1, 2]].map(|own| pair(own, [0.75, 0.75]));
     pairs[2].then = 1.0;
@@ -106,7 +108,8 @@ fn most_of_a_sum_and_then_of_another() {
 
 #[test]
 fn rho_of_two_jobs_of_which_one_is_older() {
-    // y together at 0.8 each, and 1 - y for the older alone: 10 + 5 / (1 - 0.2 y) = 5 / (0.8 y), over 10 s each
+    // They run together for a share y at 0.8 each, and the older runs alone for 1 - y: 10 + 5 / (1 - 0.2 y) = 5 / (0.8
+    // y), both divided by 10 s.
     let y = (16.25 - (16.25_f64.powi(2) - 50.0).sqrt()) / 4.0;
     let table = Table {
         rates: vec![1.0; 2],
@@ -130,7 +133,7 @@ fn rho_of_two_jobs_of_which_one_is_older() {
     close(&[found.together[0].time], &[y]);
 }
 
-/// Two classes of one job at rate 1 on one GPU.
+/// Two classes of one job each, at rate 1 on one GPU.
 fn two_jobs<'a>(gains: &'a [f64], then: Option<&'a [f64]>, floors: &'a [f64]) -> Choose<'a> {
     Choose {
         rates: &[1.0; 2],
@@ -148,7 +151,8 @@ fn two_jobs<'a>(gains: &'a [f64], then: Option<&'a [f64]>, floors: &'a [f64]) ->
 
 #[test]
 fn the_next_objective_gives_up_next_to_nothing_of_the_first() {
-    // the second job counts a hundredth of a per cent less, and a hundred times as much in the next objective
+    // The second job counts for a hundredth of a per cent less in the first objective, and for a hundred times as much
+    // in the next.
     let program = two_jobs(&[1.0, 0.9999], Some(&[0.01, 1.0]), &[0.0; 2]);
     let found = program.solve().expect("a small program");
     assert!(

@@ -1,4 +1,4 @@
-//! Allocations in parts.
+//! Allocations that are solved in parts.
 
 use gangline_allocation::{Allocator, Ask, EqualSplit, in_parts};
 use gangline_engine::PolicyError;
@@ -15,7 +15,7 @@ fn ask(jobs: u32) -> Ask {
     }
 }
 
-/// Remembers which jobs were asked for together, and gives each job its number.
+/// Records which jobs were requested together, and gives each job its number as its share.
 #[derive(Default)]
 struct Witness(Vec<(Vec<u32>, Vec<f64>)>);
 

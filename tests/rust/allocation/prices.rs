@@ -1,4 +1,4 @@
-//! Max-min by prices.
+//! Max-min fairness by prices.
 
 use gangline_allocation::{MaxMin, PriceSolution, SolverError};
 
@@ -6,7 +6,7 @@ fn solve(problem: &MaxMin<'_>) -> PriceSolution {
     problem.solve(1e-9, 500).expect("small programs converge")
 }
 
-/// Weak duality needs no oracle: the shares are feasible and reach z, and z is the bound.
+/// Checks weak duality, which needs no oracle: the shares are feasible and reach z, and z equals the bound.
 fn certify(problem: &MaxMin<'_>, found: &PriceSolution) {
     let types = problem.capacity.len();
     let mut held = vec![0.0; types];
@@ -28,7 +28,7 @@ fn certify(problem: &MaxMin<'_>, found: &PriceSolution) {
 
 #[test]
 fn two_jobs_two_types_by_hand() {
-    // 1 + 3 x over 2.5 equals 2 - x over 1.5 at x = 1/2: both are 1.
+    // 1 + 3 x over 2.5 equals 2 - x over 1.5 at x = 1/2, where both are 1.
     let problem = MaxMin {
         rates: &[0.4, 1.6, 2.0 / 3.0, 4.0 / 3.0],
         gangs: &[1.0, 1.0],
@@ -41,7 +41,7 @@ fn two_jobs_two_types_by_hand() {
 }
 
 #[test]
-fn without_contention_prices_are_nothing() {
+fn prices_are_zero_without_contention() {
     let problem = MaxMin {
         rates: &[3.0, 5.0, 0.0],
         gangs: &[2.0],
@@ -55,7 +55,7 @@ fn without_contention_prices_are_nothing() {
 
 #[test]
 fn a_class_counts_as_often_as_it_has_members() {
-    // Ten equal jobs on four GPUs: each has 0.4 of the time.
+    // Ten equal jobs share four GPUs, so each has 0.4 of the time.
     let problem = MaxMin {
         rates: &[2.0],
         gangs: &[1.0],
@@ -69,7 +69,8 @@ fn a_class_counts_as_often_as_it_has_members() {
 
 #[test]
 fn many_small_programs_prove_themselves() {
-    // A small multiplicative generator: the tests of this crate draw nothing from outside.
+    // The numbers come from a small multiplicative generator, because the tests of this crate use no random numbers
+    // from outside.
     let mut state = 1_u64;
     let mut draw = |below: u64| {
         state = state
@@ -89,7 +90,7 @@ fn many_small_programs_prove_themselves() {
         let members: Vec<f64> = (0..classes).map(|_| 1.0 + draw(5) as f64).collect();
         let mut capacity: Vec<f64> = (0..types).map(|_| 1.0 + draw(20) as f64).collect();
         for kind in 0..types {
-            // some types without GPUs, but none on which a class depends
+            // Some types have no GPUs, but no class depends on such a type.
             let row = |class: usize| &rates[class * types..(class + 1) * types];
             let others = |class: usize| {
                 let usable = row(class).iter().zip(&capacity).enumerate();

@@ -1,4 +1,4 @@
-//! Answers worked out by hand, and the text side of the parameters.
+//! Answers worked out by hand, and parameters read from text.
 
 use super::{World, demand, params, placer, read};
 use gangline_engine::PolicyError;
@@ -7,7 +7,7 @@ use gangline_policies::place::{
     Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, SkewSource, Slots,
 };
 
-/// Two racks of two servers of 4 GPUs; free: 4, 1 | 2, 3.
+/// Two racks of two servers with 4 GPUs each. The free GPUs are 4 and 1 in the first rack, 2 and 3 in the second.
 fn world() -> World {
     let mut world = World::new(&[(0, 4, 0), (0, 4, 0), (0, 4, 1), (0, 4, 1)], &[]);
     for (at, mask) in [0b1111, 0b0100, 0b1010, 0b1101].into_iter().enumerate() {
@@ -16,7 +16,7 @@ fn world() -> World {
     world
 }
 
-/// Servers and how many GPUs on each: `[(0, 4), (1, 1)]`; empty = no place.
+/// Returns servers and their numbers of GPUs, such as `[(0, 4), (1, 1)]`; empty means no place.
 fn counts(gpus: Option<GpuSet>) -> Vec<(u32, u32)> {
     let gpus = gpus.unwrap_or_default();
     gpus.by_server()
@@ -144,7 +144,8 @@ fn levels_above_the_allowed_one_are_not_used() {
 
 #[test]
 fn skew_waits_for_the_fewest_servers() {
-    // high: 5 GPUs on two servers of rack 0 (4 + 1; rack 1 has 2 + 3, rack 0 first of the tie)
+    // A job with high skew and 5 GPUs goes to two servers of rack 0 (4 + 1). Rack 1 could hold it as 2 + 3, but rack 0
+    // comes first in a tie.
     check(
         &[("placement", "skew")],
         &[(4, &[(0, 4)]), (5, &[(0, 4), (1, 1)]), (6, &[]), (11, &[])],
@@ -166,7 +167,7 @@ fn whole_servers_leave_the_rest_of_the_last_one() {
     assert_eq!(place(&mut world, &settings, 9), []);
     let cross = [("placement", "whole_servers"), ("yarn_cross_rack", "true")];
     assert_eq!(place(&mut world, &cross, 9), [(1, 4), (2, 4), (3, 1)]);
-    // yarn puts the rest where it fits best
+    // `yarn` puts the rest where it fits best.
     assert_eq!(
         place(&mut world, &[("placement", "yarn")], 6),
         [(0, 2), (1, 4)]

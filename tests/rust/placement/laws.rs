@@ -1,4 +1,4 @@
-//! What must hold for any world: brute force on small ones, laws on random ones.
+//! Laws that hold in every world: checked by brute force on small worlds, and on random ones.
 
 use super::{Dice, World, all_settings, demand, placer};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 const TYPE: GpuTypeId = GpuTypeId(0);
 
-/// What every answer must be, whatever the rule.
+/// Checks the properties that every answer has under any rule.
 fn check_answer(world: &mut World, placer: &mut Placer, asked: &Demand) {
     let can = placer.can(&mut world.index, TYPE, asked);
     let found = placer.place(&mut world.index, TYPE, asked);
@@ -73,8 +73,8 @@ proptest! {
     }
 }
 
-/// Upper 1e-6 points of chi-square with 3, 5 and 14 degrees of freedom (inverse of the incomplete
-/// gamma function, worked out apart).
+/// Upper 1e-6 points of chi-square with 3, 5 and 14 degrees of freedom, computed separately with the inverse of the
+/// incomplete gamma function.
 const LIMIT_3: f64 = 30.67;
 const LIMIT_5: f64 = 35.89;
 const LIMIT_14: f64 = 54.64;
@@ -94,7 +94,7 @@ fn random_is_uniform_over_sets_of_gpus() {
         world.set(at, mask);
     }
     let mut placer = placer(&[("placement", "random")]);
-    // 6 free GPUs: 6 singles, 15 pairs
+    // With 6 free GPUs there are 6 single GPUs and 15 pairs.
     for (gpus, cells, limit) in [(1, 6, LIMIT_5), (2, 15, LIMIT_14)] {
         let mut seen: BTreeMap<Vec<(u32, u64)>, u32> = BTreeMap::new();
         for draw in 0..30_000 {
@@ -135,7 +135,7 @@ fn random_server_is_uniform_over_servers_with_room() {
     assert!(seen.keys().copied().eq([0, 2, 3, 5]));
     let excess = chi_square(seen.into_values(), 4, 30_000);
     assert!(excess < LIMIT_3, "{excess}");
-    // no server has room for five: any free GPUs
+    // No server has room for five GPUs, so any free GPUs are allowed.
     let found = placer
         .place(&mut world.index, TYPE, &demand(5))
         .expect("room");
@@ -143,7 +143,7 @@ fn random_server_is_uniform_over_servers_with_room() {
 }
 
 #[test]
-fn draws_do_not_depend_on_who_asked_before() {
+fn draws_do_not_depend_on_earlier_queries() {
     for rule in ["random", "random_server"] {
         let mut world = World::new(&[(0, 8, 0); 16], &[]);
         let mut ask = |placer: &mut Placer, job: u32| {

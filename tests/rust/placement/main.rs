@@ -1,5 +1,4 @@
-//! Placement rules against answers worked out by hand, a plain second implementation, brute force
-//! and laws.
+//! Placement rules against answers worked out by hand, a simple second implementation, brute force, and laws.
 
 mod cost;
 mod golden;
@@ -13,7 +12,7 @@ use gangline_policies::place::{Demand, Level, PlacementParams, Placer, Rule, Ske
 use gangline_policies::{ParamReader, ParamValue, Params};
 use gangline_rng::{Purpose, Stream};
 
-/// Draws for tests; has nothing to do with the stream of the rules.
+/// Random numbers for tests, unrelated to the stream of the random rules.
 struct Dice {
     stream: Stream,
     thrown: u32,
@@ -37,16 +36,16 @@ impl Dice {
     }
 }
 
-/// A cluster with its index and a plain copy of what the index should hold.
+/// A cluster with its index, and a simple copy of the data that the index should hold.
 struct World {
     cluster: ClusterSpec,
     index: FreeIndex,
-    /// Free mask per server; `None` = down.
+    /// Mask of free slots of each server; `None` means that the server is down.
     masks: Vec<Option<u64>>,
 }
 
 impl World {
-    /// Servers as (type, GPUs, rack), all free; some of them down.
+    /// Creates servers from (type, GPUs, rack), with all GPUs free and some servers down.
     fn new(servers: &[(u32, u32, u32)], down: &[usize]) -> Self {
         let gpu_type = |name: &str| GpuType {
             name: name.into(),
@@ -73,7 +72,7 @@ impl World {
         }
     }
 
-    /// Sets the free slots of an up server.
+    /// Sets the free slots of a server that is up.
     fn set(&mut self, at: usize, mask: u64) {
         if self.masks[at].is_some() {
             self.masks[at] = Some(mask);
@@ -88,7 +87,7 @@ impl World {
         }
     }
 
-    /// A random world of up to `servers` servers of one to three sizes, in one to five racks.
+    /// Draws a world of up to `servers` servers, with one to three sizes and one to five racks.
     fn random(dice: &mut Dice, servers: usize) -> Self {
         let sizes: &[u32] = dice.one_of(&[
             [4, 4, 4].as_slice(),
@@ -126,14 +125,14 @@ impl World {
         let mask = match dice.below(6) {
             0 => full,
             1 => 0,
-            // all but a few, so that large gangs often fit
+            // All slots except one are free, so that large gangs often fit.
             2 => full & !(1 << dice.below(64)),
             _ => full & drawn,
         };
         self.set(at, mask);
     }
 
-    /// Whether the index still holds what the plain copy does, in every structure.
+    /// Checks that the index still holds the data of the simple copy, in every structure.
     fn assert_index_untouched(&self) {
         for (at, mask) in self.masks.iter().enumerate() {
             assert_eq!(
@@ -154,7 +153,7 @@ fn params(settings: &[(&str, &str)]) -> PlacementParams {
     read(settings).expect("valid parameters")
 }
 
-/// Settings as words, as numbers where they read as such.
+/// Reads settings from words; a word that reads as a number becomes a number.
 fn read(settings: &[(&str, &str)]) -> Result<PlacementParams, PolicyError> {
     let value = |text: &str| match (text.parse(), text.parse()) {
         (Ok(number), _) => ParamValue::Float(number),
@@ -183,7 +182,7 @@ fn demand(gpus: u32) -> Demand {
     }
 }
 
-/// Every combination of rule and parameters that makes a difference.
+/// Returns every combination of rule and parameters that makes a difference.
 fn all_settings() -> Vec<Vec<(&'static str, &'static str)>> {
     let mut all = Vec::new();
     for fit in ["best", "first"] {
@@ -220,7 +219,7 @@ fn all_settings() -> Vec<Vec<(&'static str, &'static str)>> {
                     ("fit", fit),
                     ("slots", slots),
                     ("rack_choice", choice),
-                    ("max_level", "rack"), // concerns `consolidate` only
+                    ("max_level", "rack"), // This concerns `consolidate` only.
                 ]);
             }
         }

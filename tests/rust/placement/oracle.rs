@@ -1,4 +1,4 @@
-//! A second implementation of every rule, written from its description: sorts, scans, copies.
+//! A second implementation of every rule, written from its description with sorts, scans and copies.
 
 use super::{Dice, World, all_settings, demand, params};
 use gangline_model::{GpuTypeId, JobId, ServerId};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SEED: u64 = 11;
 
-/// An up server of the type.
+/// A server of the GPU type that is up.
 #[derive(Clone, Debug)]
 struct Row {
     id: usize,
@@ -25,7 +25,7 @@ impl Row {
     }
 }
 
-/// Server id -> GPUs.
+/// Number of GPUs by server id.
 type Counts = BTreeMap<usize, u32>;
 type Gpus = BTreeSet<(usize, u32)>;
 
@@ -215,7 +215,7 @@ fn yarn(rows: &[Row], d: u32, p: &PlacementParams) -> Option<Counts> {
     best.map(|(_, counts)| counts)
 }
 
-/// One GPU after the other, as the words say.
+/// Places one GPU after the other, as the description says.
 fn spread(rows: &[Row], d: u32) -> Option<Counts> {
     if total(rows) < d {
         return None;
@@ -298,7 +298,7 @@ fn slots_of(row: &Row, count: u32, slots: Slots) -> Vec<u32> {
     }
 }
 
-/// The GPUs of the gang by the rule.
+/// Returns the GPUs of the gang according to the rule.
 fn place(world: &World, gpu_type: u32, demand: &Demand, p: &PlacementParams) -> Option<Gpus> {
     let rows = rows(world, gpu_type);
     let d = demand.gpus;
@@ -338,7 +338,7 @@ fn place(world: &World, gpu_type: u32, demand: &Demand, p: &PlacementParams) -> 
         Rule::Skew if demand.skew == Skew::LOW => consolidate(&rows, d, Level::Network, p),
         Rule::Skew if d > widest_rack(&rows) => skew_high(&rows, largest(&rows), d, p.fit),
         Rule::Skew => consolidate(&rows, d, Level::Rack, p),
-        // without a network all places are as fast, so the narrowest wins
+        // Without a network all places are equally fast, so the narrowest wins.
         Rule::BestSpeed => consolidate(&rows, d, Level::Network, p),
     }?;
     let row = |id: &usize| {
@@ -406,11 +406,11 @@ fn every_rule_equals_its_plain_form_on_random_worlds() {
         }
         world.assert_index_untouched();
     }
-    // a comparison of refusals alone would prove nothing
+    // A comparison of refusals alone would prove nothing.
     assert!(successes.iter().all(|&count| count > 300), "{successes:?}");
 }
 
-/// One world that lives on: what was built lazily by earlier questions is kept up to date.
+/// A single world changes over time. Structures that earlier queries built lazily must stay up to date.
 #[test]
 fn every_rule_equals_its_plain_form_while_a_world_changes() {
     let mut dice = Dice::new(2);
@@ -436,8 +436,7 @@ fn every_rule_equals_its_plain_form_while_a_world_changes() {
     }
 }
 
-/// Gangs larger than every rack, where the high side of `skew` takes idle racks one after the
-/// other.
+/// The gangs are larger than every rack, so jobs with high skew take idle racks one after the other.
 #[test]
 fn skew_over_several_racks_equals_its_plain_form() {
     let mut dice = Dice::new(3);

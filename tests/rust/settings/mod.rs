@@ -1,6 +1,7 @@
-//! Settings of the tests that draw worlds, from the environment: how many, or which one alone.
+//! Settings of the tests that draw worlds, read from the environment: the number of worlds, or the seed of a single
+//! one.
 
-/// The number that a variable of the environment holds, if it is set.
+/// Returns the number in an environment variable, if it is set.
 #[expect(
     clippy::disallowed_methods,
     reason = "a test may read its own settings: no result depends on them"

@@ -6,7 +6,8 @@ use gangline_model::{
 };
 use std::sync::Arc;
 
-/// `servers` with `gpus` each; at 0 a job of `gang` GPUs for each number of iterations, one per second.
+/// Creates `servers` servers with `gpus` GPUs each. For each number of iterations, a job with `gang` GPUs arrives at 0
+/// and does one iteration per second.
 pub(crate) fn world(servers: usize, gpus: u32, gang: u32, works: &[f64]) -> World {
     let gpu_type = GpuType {
         name: "A".to_owned(),
@@ -33,7 +34,7 @@ pub(crate) fn world(servers: usize, gpus: u32, gang: u32, works: &[f64]) -> Worl
     }
 }
 
-/// Runs to the end, with the invariants of the engine checked.
+/// Runs to the end and checks the invariants of the engine.
 pub(crate) fn run(
     world: &World,
     config: RunConfig,

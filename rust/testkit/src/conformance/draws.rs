@@ -1,13 +1,13 @@
-//! Parameters of any policy for the worlds of [`draw`](super::draw): each is drawn from its kind, in times of
-//! the order of these worlds. What a kind does not tell is in [`exception`], each case with its reason.
+//! Parameters of any policy for the worlds of [`draw`](super::draw). Each is drawn according to its kind, with times of
+//! the order of these worlds. Parameters whose kind is not enough are in [`exception`], each with its reason.
 
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params, PolicyInfo};
 use gangline_rng::{Purpose, Stream};
 
-/// Every user and virtual cluster of drawn worlds, and the queue of jobs without one.
+/// All user and virtual cluster names of drawn worlds, and the queue of jobs without one.
 pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
 
-/// Numbers for one world, in the order in which they are asked for.
+/// Random numbers for one world, in the order in which they are requested.
 #[derive(Debug)]
 pub struct Numbers {
     stream: Stream,
@@ -15,7 +15,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The numbers of a seed.
+    /// Creates the numbers of a seed.
     pub fn new(seed: u64) -> Self {
         Self {
             stream: Stream::new(seed, Purpose::Population),
@@ -23,18 +23,18 @@ impl Numbers {
         }
     }
 
-    /// Uniform in `0..n`.
+    /// Returns a uniform number in `0..n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.id += 1;
         self.stream.draw(0, self.id, 0).below(n)
     }
 
-    /// True once in `n` times.
+    /// Returns true with probability `1 / n`.
     pub fn once_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of the items.
+    /// Returns one of the items.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len() as u64) as usize]
     }
@@ -42,10 +42,10 @@ impl Numbers {
 
 /// Longer than every restart overhead of the drawn worlds.
 const OVER_RESTARTS_S: [f64; 4] = [11.0, 17.5, 30.0, 60.0];
-/// Around the lengths of the drawn jobs, in seconds or GPU-seconds.
+/// Times around the lengths of the drawn jobs, in seconds or GPU-seconds.
 const TIMES: [f64; 6] = [0.5, 1.0, 5.0, 12.0, 30.0, 100.0];
 
-/// Parameters of a policy, about half of them set.
+/// Draws parameters of a policy, about half of them set.
 pub fn draw_params(info: &PolicyInfo, numbers: &mut Numbers) -> Params {
     let mut params = Params::new();
     for spec in info.parameters() {
@@ -60,62 +60,64 @@ pub fn draw_params(info: &PolicyInfo, numbers: &mut Numbers) -> Params {
     params
 }
 
-/// Values of the parameters whose kind is too wide for these worlds.
+/// Draws the parameters whose kind allows values that do not suit these worlds.
 fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
     Some(match name {
-        // the timing of the public simulator knows neither overheads nor failures
+        // The timing of the public simulator supports neither overheads nor failures.
         "compat" => ParamValue::Bool(false),
-        // the other auction needs a solver, the genetic search a second for a decision
+        // The other auction needs a solver, and the genetic search takes a second per decision.
         "auction" | "search" => ParamValue::Str("greedy".to_owned()),
-        // the other sources need tensor sizes or a network model
+        // The other sources need tensor sizes or a network model.
         "skew" => ParamValue::Str("flags".to_owned()),
-        // a rack may not be refused for longer than the network, and either may keep its default
+        // The delay of a rack may not exceed that of the network, and each of the two may keep its default.
         "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0, 5.0])),
         "network_delay" => ParamValue::Float(numbers.pick(&[6.0, 7.0, 12.0, 20.0])),
-        // a lease is longer than every restart, whatever the gang size
+        // A lease must be longer than every restart, for any gang size.
         "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.01])),
-        // every copy pauses so long once in a period
+        // Every copy pauses for this time once per period.
         "merge_s" => ParamValue::Float(numbers.below(5) as f64),
-        // without a head start equal jobs swap every nanosecond
+        // Without a quantum, equal jobs would swap every nanosecond.
         "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
-        // a round outlasts the consolidation of copies
+        // A round must be longer than the consolidation of copies.
         "c0_s" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 1.0, 5.0])),
-        // an average learns
+        // The moving average must learn.
         "estimator_alpha" => ParamValue::Float(numbers.pick(&[0.1, 0.5, 1.0])),
-        // some pass gives out copies
+        // At least one pass must give out copies.
         "fill" => ParamValue::Bool(true),
-        // the exact search is for few jobs, a wide beam for few rounds
+        // The exact search supports only few jobs, and a wide beam only few rounds.
         "tier" => ParamValue::Str(numbers.pick(&["beam", "greedy", "greedy"]).to_owned()),
         "beam_width" => ParamValue::Float(numbers.pick(&[1.0, 2.0, 4.0])),
-        // handed out anew at each decision: by thousandths a long job takes a million of them
+        // Quotas are handed out again at each decision. With quotas of a thousandth, a long job would take a million
+        // decisions.
         "quota" => ParamValue::Float(numbers.pick(&[0.5, 5.0, 30.0])),
-        // an account is not below itself
+        // An account may not be its own ancestor.
         "account_parents" => {
             let parents = [("ann", "bob"), ("bob", "lab"), ("shop", "lab")];
             let own =
                 |(name, above): (&str, &str)| (name.to_owned(), ParamValue::Str(above.to_owned()));
             ParamValue::Table(parents.map(own).into())
         }
-        // by account and user
+        // The keys are account and user.
         "user_shares" => {
             let names = ["ann/ann", "bob/ann", "/bob"].map(ToOwned::to_owned);
             ParamValue::named(names.map(|name| (name, numbers.below(4) as f64)))
         }
-        // a QOS preempts only lower ones, or two jobs preempt each other for ever
+        // A QOS preempts only lower ones; otherwise two jobs would preempt each other for ever.
         "qos_preempt" => {
             let below = ParamValue::words(["ann"]);
             ParamValue::Table([("bob".to_owned(), below)].into())
         }
-        // not shorter than the age of some job; other names than those of the types leave a partition without GPUs
+        // A horizon may not be shorter than the age of a job. Names that are not GPU types would leave a partition
+        // without GPUs.
         "horizon_s" | "partition_types" => ParamValue::None,
-        // (1 + surcharge) x factor <= 1: higher prices can keep every job off an empty cluster
+        // (1 + surcharge) x factor must be at most 1, because higher prices can keep every job off an empty cluster.
         "umin_factor" => ParamValue::Float(numbers.pick(&[0.01, 0.25, 0.5])),
         "spread_surcharge" => ParamValue::Float(numbers.pick(&[0.0, 0.1, 1.0])),
         _ => return None,
     })
 }
 
-/// A value of a kind: its bound, near its default, or of the order of the drawn worlds.
+/// Draws a value of a kind: its bound, a value near its default, or one of the order of the drawn worlds.
 fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
     match spec.kind {
         ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
@@ -133,7 +135,7 @@ fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
         }
         ParamKind::Share => ParamValue::Float(numbers.pick(&[0.0, 0.3, 0.8, 0.999])),
         ParamKind::Fraction => ParamValue::Float(numbers.pick(&[0.0, 0.2, 0.7, 1.0])),
-        // other texts name parts of one cluster, and the keys of tables depend on each other
+        // Other texts name parts of one cluster, and the keys of tables depend on each other.
         ParamKind::Text | ParamKind::Tables(_) => spec.default.value(),
         ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
         ParamKind::Increasing => {
@@ -144,7 +146,7 @@ fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
             let count = 1 + numbers.below(9);
             ParamValue::numbers((0..count).map(|_| numbers.pick(&TIMES)))
         }
-        // a share is a weight
+        // A share is a weight.
         ParamKind::NamedShares | ParamKind::NamedWeights => shares(numbers),
         ParamKind::Named(kind) => {
             let value = ParamSpec {
@@ -183,7 +185,7 @@ fn number(spec: &ParamSpec, numbers: &mut Numbers) -> f64 {
     }
 }
 
-/// Shares for every user and virtual cluster of the drawn worlds.
+/// Draws shares for every user and virtual cluster of the drawn worlds.
 fn shares(numbers: &mut Numbers) -> ParamValue {
     let whole = QUEUES.map(|_| (1 + numbers.below(9)) as f64);
     let total: f64 = whole.iter().sum();

@@ -3,10 +3,10 @@
 use super::Numbers;
 use gangline_model::{ElasticClass, ElasticTable, JobColumns, NoisePhase, StepFit};
 
-/// Makes about half of the jobs elastic; their work is in iterations of the initial batch then.
+/// Makes about half of the jobs elastic. The work of an elastic job is in iterations of its initial batch.
 ///
 /// # Panics
-/// Never: the classes are valid.
+/// Never, because the classes are valid.
 pub(super) fn draw(numbers: &mut Numbers, columns: &mut JobColumns) -> ElasticTable {
     let jobs = columns.gpus.len();
     let batches = columns.batch_size.get_or_insert_with(|| vec![0; jobs]);
@@ -24,7 +24,7 @@ pub(super) fn draw(numbers: &mut Numbers, columns: &mut JobColumns) -> ElasticTa
         batches[job] = class.batch_size;
         row[job] = classes.len() as u32;
         classes.push(ElasticClass {
-            // passes of more samples than in the trace may need more memory than there is
+            // Passes of more samples than in the trace might need more memory than the GPUs have.
             max_pass_batch: class.max_pass_batch.min(if needs_memory {
                 class.batch_size
             } else {

@@ -1,4 +1,4 @@
-//! `toy-fork`: first come, first served; jobs train as several copies while no job waits.
+//! `toy-fork`: first come, first served. Jobs train as several copies while no job waits.
 
 use gangline_engine::{
     Changes, ClusterView, CopyGpus, Next, Part, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
@@ -10,32 +10,32 @@ use std::collections::BTreeMap;
 
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 
-/// What a [`ToyFork`] does with copies.
+/// Parameters of [`ToyFork`].
 #[derive(Clone, Debug)]
 pub struct ForkParams {
-    /// Most parts of a job.
+    /// Maximum number of parts of a job.
     pub copies: usize,
-    /// Quota of a part from its start as a further copy, and from each merge.
+    /// Quota of a part, counted from its start as a further copy and from each merge.
     pub quota: Option<f64>,
     /// Pause of every copy at a merge.
     pub merge: SimSpan,
     /// Time between two merges.
     pub period: SimSpan,
-    /// Whether a part takes all GPUs of its server, whatever its job asks for.
+    /// Whether a part takes all GPUs of its server, even if its job requests fewer.
     pub whole: bool,
 }
 
-/// A queue with forked jobs.
+/// A first-come, first-served queue with forked jobs.
 #[derive(Debug)]
 pub struct ToyFork {
     params: ForkParams,
 }
 
-/// The cluster as the plan leaves it so far.
+/// The cluster after the actions that are planned so far.
 struct Draft<'a> {
     view: &'a ClusterView<'a>,
     free: Vec<u64>,
-    /// Parts that jobs hold now and keep, or get: number -> server.
+    /// Parts that jobs keep or get, from their number to their server.
     parts: BTreeMap<JobId, BTreeMap<u16, ServerId>>,
     waiting: Vec<JobId>,
     preempted: Vec<(JobId, u16)>,
@@ -90,14 +90,14 @@ impl<'a> Draft<'a> {
         self.starts.push(action.with(terms).of_part(part));
     }
 
-    /// Starts a job that waits.
+    /// Starts a waiting job.
     fn admit(&mut self, job: JobId, server: ServerId) {
         self.waiting.retain(|&other| other != job);
         self.start(job, 0, server, None);
     }
 
-    /// Takes further copies away, from the youngest jobs first, until the blocked job fits where one was. Whether
-    /// it does; otherwise nothing changes.
+    /// Takes further copies away, from the youngest jobs first, until the blocked job fits on the server of one of
+    /// them. Returns whether it fits; otherwise nothing changes.
     fn reclaim(&mut self, blocked: JobId) -> bool {
         let before = self.preempted.len();
         let victims: Vec<JobId> = self.view.running().collect();
@@ -130,7 +130,7 @@ impl<'a> Draft<'a> {
         part.gpus.by_server()[0].mask
     }
 
-    /// Gives running jobs further copies.
+    /// Gives further copies to running jobs.
     fn spread(&mut self, copies: usize, quota: Option<f64>) {
         let jobs: Vec<JobId> = self.parts.keys().copied().collect();
         for job in jobs {
@@ -150,12 +150,12 @@ impl<'a> Draft<'a> {
 }
 
 impl ToyFork {
-    /// The policy.
+    /// Creates the policy.
     pub fn new(params: ForkParams) -> Self {
         Self { params }
     }
 
-    /// Parts of jobs that hold several now, or one that would stop at its quota, on their new terms.
+    /// Gives new terms to the parts of jobs that hold several parts, or one part with a quota.
     fn merges(&self, view: &ClusterView<'_>) -> Vec<Action> {
         if self.params.merge == SimSpan::ZERO && self.params.quota.is_none() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! `toy-mixed`: first come, first served; a gang that no GPU type holds lies on several.
+//! `toy-mixed`: first come, first served. A gang that no single GPU type can hold is placed on several types.
 
 use gangline_engine::{
     Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits,
@@ -7,14 +7,14 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, mask_of_lowest};
 use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 
-/// A queue whose gangs mix GPU types.
+/// A first-come, first-served queue whose gangs may mix GPU types.
 #[derive(Debug)]
 pub struct ToyMixed {
     places: Places,
 }
 
 impl ToyMixed {
-    /// The policy.
+    /// Creates the policy.
     pub fn new() -> Self {
         Self {
             places: super::places::places(Level::Network),
@@ -52,7 +52,7 @@ impl Policy for ToyMixed {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        // a gang without a place on one type may have one on several
+        // A gang without a place on one type might have one on several.
         self.places.start(view, plan).map(|_| Vec::new())
     }
 
@@ -72,9 +72,9 @@ impl Policy for ToyMixed {
     }
 }
 
-/// GPUs of several types for one gang: the types in the order given, in each the servers with the most free GPUs
-/// first, all of a server's free GPUs until the gang is complete. `None` if they are too few together. The gang goes at
-/// the pace of its slowest type. O(servers taken x log n).
+/// Returns GPUs of several types for one gang, or `None` if there are too few together. The types are used in the given
+/// order. In each type the servers with the most free GPUs come first, and each gives all of its free GPUs until the
+/// gang is complete. The gang runs at the rate of its slowest type. The cost is O(servers taken x log n).
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
-//! Small policies that use what the engine offers: rounds, timers, shared GPUs, parts, gangs over several types.
+//! Small policies that use the features of the engine: rounds, timers, shared GPUs, parts, gangs over several types.
 //!
-//! They are for tests, not for comparisons: they look at every active job at each decision, which is fine for
-//! the small worlds they see. All place by `consolidate` with best fit.
+//! They are for tests, not for comparisons. They look at every active job at each decision, which is fast enough for
+//! the small worlds of tests. All of them place jobs by `consolidate` with best fit.
 
 mod fork;
 mod mixed;

@@ -1,4 +1,4 @@
-//! The toys as the registry declares policies.
+//! The registry entries of the toys.
 
 use super::{ForkParams, ToyFork, ToyMixed, ToyRound, ToyShare, ToyTimer};
 use gangline_policies::params::{flag, number, spec};
@@ -27,7 +27,7 @@ const TOY_FORK: &[ParamSpec] = &[
     flag("whole", false).doc("a part takes all GPUs of its server"),
 ];
 
-/// The toys. Users of a release never see them.
+/// The toys. A release does not contain them.
 pub const TOYS: &[PolicyInfo] = &[
     PolicyInfo {
         name: "toy-fork",

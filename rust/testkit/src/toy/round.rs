@@ -1,4 +1,4 @@
-//! `toy-round`: at each round all active jobs by attained service; the job that can keeps its place.
+//! `toy-round`: at each round, all active jobs in order of attained service. A job that can keep its place keeps it.
 
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
@@ -7,7 +7,7 @@ use gangline_model::{JobId, SimSpan};
 use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 
-/// Rounds by attained service.
+/// Rounds in order of attained service.
 #[derive(Debug)]
 pub struct ToyRound {
     round: SimSpan,
@@ -15,7 +15,7 @@ pub struct ToyRound {
 }
 
 impl ToyRound {
-    /// Rounds of a length.
+    /// Creates the policy with rounds of this length.
     pub fn new(round: SimSpan) -> Self {
         Self {
             round,

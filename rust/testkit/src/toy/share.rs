@@ -1,4 +1,4 @@
-//! `toy-share`: free GPUs first, else the lowest GPUs that hold at most one job.
+//! `toy-share`: a job gets free GPUs, otherwise the lowest GPUs that hold at most one job.
 
 use gangline_engine::{Changes, ClusterView, Next, Phase, Plan, Policy, PolicyError, PolicyTraits};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, Terms};
@@ -6,18 +6,18 @@ use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 use std::collections::BTreeMap;
 
-/// A queue that shares GPUs between two jobs.
+/// A first-come, first-served queue that shares GPUs between two jobs.
 #[derive(Debug)]
 pub struct ToyShare {
     halve: bool,
     places: Places,
-    /// Residents that this plan adds, by GPU, and sub-batches that it sets.
+    /// Residents that this plan adds, by GPU.
     added: BTreeMap<(ServerId, u32), Vec<JobId>>,
     sub_batches: BTreeMap<JobId, u32>,
 }
 
 impl ToyShare {
-    /// A sharing queue; `halve` gives co-runners half their batch.
+    /// Creates the policy; `halve` gives co-runners half of their batch.
     pub fn new(halve: bool) -> Self {
         Self {
             halve,
@@ -39,7 +39,7 @@ impl ToyShare {
             .unwrap_or_else(|| view.sub_batch(job))
     }
 
-    /// Whether the job may join the job on a GPU of a type.
+    /// Returns whether the job may share this GPU with the job that is there.
     fn is_open(
         &self,
         view: &ClusterView<'_>,
@@ -63,7 +63,7 @@ impl ToyShare {
                 .all(|&other| view.xi(job, other, gpu_type).is_some())
     }
 
-    /// The lowest GPUs of a type that hold at most one job.
+    /// Returns the lowest GPUs of a type that hold at most one job.
     fn share(
         &self,
         view: &ClusterView<'_>,
@@ -104,7 +104,7 @@ impl ToyShare {
         plan.start_on(job, gpus, terms);
     }
 
-    /// Jobs that run alone get their batch back.
+    /// Restores the full batch of jobs that run alone.
     fn restore(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         for job in view.running() {
             let run = view.run(job).expect("a running job").only();

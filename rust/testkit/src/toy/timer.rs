@@ -1,4 +1,4 @@
-//! `toy-timer`: a job waits some time for one server before it accepts any place.
+//! `toy-timer`: a job waits some time for a single server before it accepts any place.
 
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
@@ -7,7 +7,7 @@ use gangline_model::{JobId, SimSpan, TimerTag};
 use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 
-/// A queue with a delay before it spreads gangs.
+/// A first-come, first-served queue that delays the spreading of gangs.
 #[derive(Debug)]
 pub struct ToyTimer {
     delay: SimSpan,
@@ -16,7 +16,7 @@ pub struct ToyTimer {
 }
 
 impl ToyTimer {
-    /// A queue with a delay.
+    /// Creates the policy with this delay.
     pub fn new(delay: SimSpan) -> Self {
         Self {
             delay,
