@@ -1,12 +1,13 @@
-//! The limit: what a simulation of this workload costs when nothing else is asked for.
+//! The bare loop: the cost of a simulation of this workload without any other feature. It is the limit to which the
+//! engine is compared.
 //!
-//! Arrays, one binary heap of completions, buckets of servers by free GPUs (best fit), a queue.
-//! No policy port, no checks, no plan, no records but start and finish times. Free GPUs are
-//! counted, not named, ties between servers are not broken by index, and there is one GPU type,
-//! one rack, no failure, no overhead. It must not know the engine; the engine may use more time
-//! than this by a factor that the benchmarks print.
+//! It has arrays, one binary heap of completions, buckets of servers by free GPUs (best fit), and a queue. It has no
+//! policy interface, no checks, no plan, and no records except start and finish times. Free GPUs are counted but not
+//! identified, and ties between servers are not broken by index. There is one GPU type and one rack, without failures
+//! or overheads. This module must not know the engine. The benchmarks print the factor by which the engine takes more
+//! time.
 //!
-//! Cost: O(log running) per event, plus O(log waiting) under shortest job first.
+//! The cost is O(log running) per event, plus O(log waiting) under shortest job first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +15,7 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::workload::{Cluster, Jobs};
 
-/// When each job started and finished, nanoseconds.
+/// Start and finish of each job, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Start of each job.
@@ -32,10 +33,10 @@ impl Times {
     }
 }
 
-/// First in, first out; the head of the queue blocks everyone.
+/// Runs first in, first out, with head-of-line blocking.
 pub fn fifo(jobs: &Jobs, cluster: Cluster) -> Times {
     let mut bare = Loop::new(jobs, cluster);
-    // The queue is the stretch of jobs that have arrived and not started.
+    // The queue is the range of jobs that have arrived and not started.
     let mut head = 0;
     while let Some(arrived) = bare.next_instant() {
         while head < arrived && jobs.gpus[head] <= bare.free.total {
@@ -46,7 +47,7 @@ pub fn fifo(jobs: &Jobs, cluster: Cluster) -> Times {
     bare.times
 }
 
-/// Shortest job first; jobs that do not fit are skipped.
+/// Runs shortest job first; jobs that do not fit are skipped.
 pub fn sjf(jobs: &Jobs, cluster: Cluster) -> Times {
     let mut bare = Loop::new(jobs, cluster);
     let mut queue = ShortestFirst::new(&jobs.gpus);
@@ -86,7 +87,7 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// Applies all completions and arrivals of the next instant; how many jobs have arrived.
+    /// Applies all completions and arrivals of the next instant. Returns the number of jobs that have arrived.
     fn next_instant(&mut self) -> Option<usize> {
         let completion = self.completions.peek().map_or(i64::MAX, |next| next.0.0);
         let arrival = self
@@ -163,15 +164,15 @@ impl ShortestFirst {
     }
 }
 
-/// Servers in buckets by free GPUs, and who holds what.
+/// Servers in buckets by free GPUs, and the servers of each job.
 struct FreeGpus {
     total: u32,
     free: Vec<u32>,
     bucket: Vec<Vec<u32>>,
     position: Vec<u32>,
-    /// Bit f - 1: some server has f free GPUs.
+    /// Bit f - 1 is set if some server has f free GPUs.
     mask: u64,
-    /// Server of a job that sits on one, or its list in `wide` with the top bit set.
+    /// Server of a job on a single server; otherwise the index of its list in `wide`, with the top bit set.
     place: Vec<u32>,
     wide: Vec<Vec<(u32, u32)>>,
     wide_unused: Vec<u32>,
@@ -195,7 +196,8 @@ impl FreeGpus {
         }
     }
 
-    /// Best fit on one server, else the fullest servers first. The caller knows that it fits.
+    /// Places a job by best fit on one server, or otherwise on the fullest servers first. The caller knows that it
+    /// fits.
     fn take(&mut self, job: u32, gpus: u32) {
         self.total -= gpus;
         if let Some(server) = self.best_fit(gpus) {
@@ -277,7 +279,7 @@ mod tests {
     use super::*;
     use crate::workload::philly_like;
 
-    /// Most jobs that wait at one time.
+    /// Returns the maximum number of jobs that wait at one time.
     fn peak_waiting(jobs: &Jobs, times: &Times) -> usize {
         let mut starts = times.start_ns.clone();
         starts.sort_unstable();
@@ -292,7 +294,7 @@ mod tests {
         peak
     }
 
-    /// Walks everything at every instant; shares no code with the loop above.
+    /// Scans everything at every instant. It shares no code with the loop above.
     fn plain(jobs: &Jobs, gpus: u32, shortest_first: bool) -> Times {
         let n = jobs.len();
         let mut times = Times::new(n);

@@ -1,7 +1,7 @@
 //! The cases of the instruction gate: a world, a policy and the options of the run, by name.
 //!
-//! Every registered policy is a case under its own name, on plain servers with its default parameters. The others
-//! have a name of their own: a policy with parameters, sharing, or a network.
+//! Every registered policy is a case under its own name, on plain servers with its default parameters. The other cases
+//! have a policy with parameters, shared GPUs, or a network.
 
 use gangline_engine::{Policy, RunConfig, World};
 use gangline_model::Interference;
@@ -18,9 +18,9 @@ use crate::worlds::world;
 /// Slowdown factor of every pair.
 const XI: f64 = 1.25;
 
-/// What one case runs.
+/// One case: world, policy and options.
 pub struct Case {
-    /// The workload that the world was made of, kept through the run.
+    /// Workload from which the world was created; it is kept during the run.
     pub jobs: Jobs,
     /// Cluster, jobs and rates.
     pub world: World,
@@ -30,7 +30,7 @@ pub struct Case {
     pub config: RunConfig,
 }
 
-/// A case by name, with so many jobs; `None` if there is none.
+/// Returns the case with a name and a number of jobs, or `None` if there is none.
 pub fn case(name: &str, count: usize, cluster: Cluster, load: Load) -> Option<Case> {
     let policy = case_policy(name)?;
     let is_wide = name == "fifo-uplinks";
@@ -61,7 +61,7 @@ pub fn case(name: &str, count: usize, cluster: Cluster, load: Load) -> Option<Ca
     })
 }
 
-/// No gang larger than a server: a part lies on one.
+/// Reduces larger gangs to the size of a server, because a part must fit on one server.
 fn within_servers(mut jobs: Jobs, cluster: Cluster) -> Jobs {
     for gpus in &mut jobs.gpus {
         *gpus = (*gpus).min(cluster.gpus_per_server);
@@ -69,7 +69,7 @@ fn within_servers(mut jobs: Jobs, cluster: Cluster) -> Jobs {
     jobs
 }
 
-/// The policy of a case.
+/// Returns the policy of a case.
 pub fn case_policy(name: &str) -> Option<Box<dyn Policy>> {
     match name {
         "floor-share" | "floor-share-off" => Some(Box::new(FloorShare::default())),
@@ -88,7 +88,7 @@ pub fn case_policy(name: &str) -> Option<Box<dyn Policy>> {
     }
 }
 
-/// Options of a case without a network.
+/// Returns the options of a case without a network.
 pub fn config_of(name: &str) -> RunConfig {
     match name {
         "floor-share" | "gandiva-pack" | "gavel-gandiva" | "toy-share" | "sjf-ffs" | "sjf-bsbf" => {
@@ -113,7 +113,7 @@ mod tests {
     use crate::contender::{run, summary};
     use gangline_testkit::policies;
 
-    /// Cases that are not a registered policy.
+    /// Names of the cases that are not a registered policy.
     const OTHERS: [&str; 6] = [
         "floor",
         "floor-fork",
@@ -128,7 +128,7 @@ mod tests {
         gpus_per_server: 8,
     };
 
-    /// Names of all cases that run without a solver.
+    /// Returns the names of all cases that run without a solver.
     fn names() -> impl Iterator<Item = &'static str> {
         let registered = policies().filter(|info| info.objective.is_none());
         OTHERS

@@ -1,5 +1,5 @@
-//! Who is measured: the bare loops, the engine with its least policy, the engine with real policies.
-//! One run of each is a function from a prepared world to finish times and event counts.
+//! The measured programs: the bare loops, the engine with a minimal policy, and the engine with real policies. One run
+//! of each is a function from a prepared world to finish times and event counts.
 
 use gangline_engine::{Control, Engine, Output, Policy, RunConfig, Silent, World};
 use gangline_model::SimTime;
@@ -20,7 +20,7 @@ pub const POLICIES: [&str; 8] = [
     "easy",
 ];
 
-/// A policy by name, with its default parameters; `floor` is the least one.
+/// Returns a policy by name, with its default parameters; `floor` is the minimal one.
 pub fn policy(name: &str) -> Option<Box<dyn Policy>> {
     match name {
         "floor" => Some(Box::new(Floor::default())),
@@ -28,7 +28,7 @@ pub fn policy(name: &str) -> Option<Box<dyn Policy>> {
     }
 }
 
-/// Options of every measured run: those of a person's default run.
+/// Returns the options of every measured run, which are those of a default run.
 pub fn options(until: Option<SimTime>) -> RunConfig {
     RunConfig {
         check_invariants: false,
@@ -37,7 +37,7 @@ pub fn options(until: Option<SimTime>) -> RunConfig {
     }
 }
 
-/// Sets up and runs; the results are taken out by the caller, so that this can be timed apart.
+/// Sets up a run and runs it. The caller takes out the results, so that this can be timed separately.
 pub fn run(world: &World, policy: &mut dyn Policy, options: RunConfig) -> Engine {
     let mut engine = Engine::new(world, options, policy.traits())
         .expect("every job of the workload fits the cluster");
@@ -50,7 +50,7 @@ pub fn run(world: &World, policy: &mut dyn Policy, options: RunConfig) -> Engine
     engine
 }
 
-/// A value of the summary.
+/// Returns a value of the summary.
 pub fn summary(output: &Output, key: &str) -> f64 {
     let found = output.summary.iter().find(|entry| entry.0 == key);
     found.map_or(f64::NAN, |entry| entry.1)

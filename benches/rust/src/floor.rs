@@ -1,8 +1,8 @@
-//! The engine's own floor: strict FIFO with the least policy that the port allows.
+//! The minimal policy: strict FIFO with the smallest policy that the interface allows.
 //!
-//! One GPU type, best fit on one server, else the fullest servers; no parameters, no rules to choose
-//! from. What a run costs beyond this is the policy's; what it costs beyond the bare loop is the
-//! engine's (checks, index, records).
+//! It supports one GPU type, and places gangs by best fit on one server or otherwise on the fullest servers. It has no
+//! parameters. A run's cost in excess of this one is due to its policy. The cost of this run in excess of the bare loop
+//! is due to the engine: checks, index, records.
 
 use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
@@ -63,7 +63,7 @@ pub(crate) fn place(pool: &TypePool, gpus: u32) -> GpuSet {
     set
 }
 
-/// The lowest `count` bits of a mask.
+/// Returns the lowest `count` bits of a mask.
 pub(crate) fn lowest(mask: u64, count: u32) -> u64 {
     let mut rest = mask;
     for _ in 0..count {

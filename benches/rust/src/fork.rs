@@ -1,8 +1,8 @@
-//! The least policy that forks jobs: strict FIFO, each gang on one server; a job gets a copy on another server while there
-//! is room, and copies are taken back, the youngest first, when the head of the queue lacks GPUs.
+//! The minimal policy that forks jobs: strict FIFO, with each gang on one server. A job gets a copy on another server
+//! while there are free GPUs. Copies are taken back, the youngest first, when the head of the queue lacks GPUs.
 //!
-//! A decision costs O(changes). The difference to `floor` is what parts cost the engine: a second placement per job,
-//! rates that add up, and a new end at every start and stop of a copy.
+//! A decision costs O(changes). The difference from `floor` is the cost of parts in the engine: a second placement per
+//! job, rates that add up, and a new finish time at every start and stop of a copy.
 
 use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits};
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId};
@@ -17,12 +17,12 @@ const COPY: u16 = 1;
 pub struct FloorFork {
     head: u32,
     arrived: u32,
-    /// Jobs that got a copy, the youngest last; some have ended since.
+    /// Jobs that got a copy, the youngest last. Some of them have ended since.
     copied: Vec<JobId>,
 }
 
 impl FloorFork {
-    /// A server with room for the gang; copies are taken back until there is one or no copy is left.
+    /// Returns GPUs of a server for the gang. Copies are taken back until a server has room or no copy is left.
     fn room(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, gpus: u32) -> Option<GpuSet> {
         loop {
             let found = best_fit(plan, gpus);
@@ -51,7 +51,7 @@ impl FloorFork {
     }
 }
 
-/// The lowest free GPUs of the fullest server with room.
+/// Returns the lowest free GPUs of the fullest server with room.
 fn best_fit(plan: &mut Plan<'_>, gpus: u32) -> Option<GpuSet> {
     let pool = plan.free().pool(TYPE);
     let at = pool.best_fit(gpus)?;

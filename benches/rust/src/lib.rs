@@ -1,7 +1,7 @@
-//! What the benchmarks share: workloads from a seed, and the bare loop that is the limit.
+//! Code that the benchmarks share: workloads from a seed, and the bare loop to which the engine is compared.
 //!
-//! Nothing here may depend on the engine's own generators: a change there must not move the
-//! workloads that speed and instruction counts are measured on.
+//! Nothing here may depend on the project's own trace generators, because a change of these must not change the
+//! workloads on which speed and instruction counts are measured.
 
 pub mod bare;
 pub mod case;

@@ -1,7 +1,8 @@
-//! The least policy that shares GPUs: strict FIFO; where no GPUs are free, the head joins a job that runs alone.
+//! The minimal policy that shares GPUs: strict FIFO. If no GPUs are free, the head of the queue joins a job that runs
+//! alone.
 //!
 //! It keeps the running jobs without a co-runner in one stack per gang size, so a decision costs O(changes). With
-//! `max_share = 1` it is strict FIFO. The difference between the two runs is what sharing costs the engine:
+//! `max_share = 1` it is strict FIFO. The difference between the two runs is the cost of sharing in the engine:
 //! residents, memory, and a new rate for the co-runner at every start and end.
 
 use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits};
@@ -11,22 +12,22 @@ use crate::floor::place;
 
 const TYPE: GpuTypeId = GpuTypeId(0);
 
-/// What a job has next to it.
+/// Co-runner of a job, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoRunner {
-    /// It waits or has ended.
+    /// The job waits or has ended.
     NotRunning,
     Alone,
     With(JobId),
 }
 
-/// Strict FIFO on one GPU type, two jobs to a GPU.
+/// Strict FIFO on one GPU type, with at most two jobs on a GPU.
 #[derive(Debug, Default)]
 pub struct FloorShare {
     head: u32,
     arrived: u32,
     co_runners: Vec<CoRunner>,
-    /// Jobs that ran alone when they were pushed, by gang size; some do not any more.
+    /// Jobs that ran alone when they were pushed, by gang size. Some of them no longer run alone.
     alone: Vec<Vec<JobId>>,
 }
 
@@ -93,7 +94,7 @@ impl Policy for FloorShare {
         for &job in &changes.finished {
             self.end(view, job);
         }
-        // a job that starts now is joined from the next decision on
+        // A job that starts now can be joined from the next decision on.
         let first = self.head;
         while self.head < self.arrived {
             let job = JobId(self.head);

@@ -10,19 +10,19 @@ use crate::workload::{Cluster, Jobs, MEAN_DURATION_S, philly_like};
 use crate::worlds::world_of_racks;
 
 const SERVERS_PER_RACK: u32 = 2;
-/// No gang fits a server of 8 GPUs, most fit no rack.
+/// Gang sizes. No gang fits on a server of 8 GPUs, and most fit in no rack.
 const GANGS: [u32; 4] = [12, 18, 24, 30];
 /// Bytes/s of an up-link that is mostly full.
 pub const NARROW: f64 = 1.5e9;
 /// Bytes/s of an up-link that is never full.
 pub const ENDLESS: f64 = 1e15;
 
-/// Racks of two servers.
+/// Returns a world with racks of two servers.
 pub fn world_of_small_racks(jobs: &Jobs, cluster: Cluster) -> World {
     world_of_racks(jobs, cluster, SERVERS_PER_RACK)
 }
 
-/// Jobs of more than one server each.
+/// Returns jobs that need more than one server each.
 pub fn wide_gangs(count: usize, cluster: Cluster, offered: f64) -> Jobs {
     let mut jobs = philly_like(count, cluster, offered, 4);
     let mean = f64::from(GANGS.iter().sum::<u32>()) / GANGS.len() as f64;
@@ -36,7 +36,7 @@ pub fn wide_gangs(count: usize, cluster: Cluster, offered: f64) -> Jobs {
     jobs
 }
 
-/// Options of a run on a network with up-links of so many bytes/s.
+/// Returns the options of a run on a network whose up-links have this many bytes/s.
 pub fn network(world: &World, contention: Contention, uplink_bw: f64) -> RunConfig {
     let model = ModelGiven {
         compute_s: 1.0,

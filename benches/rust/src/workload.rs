@@ -1,26 +1,26 @@
 //! Workloads of the benchmarks: a pure function of (jobs, cluster, load, seed).
 //!
-//! Poisson arrivals, log-normal durations, gang sizes from a table shaped like the Philly trace:
-//! mostly single GPUs, few gangs wider than a server. Cost: O(jobs).
+//! Poisson arrivals, log-normal durations, gang sizes from a table shaped like the Philly trace: mostly single-GPU
+//! jobs, and few gangs larger than a server. The cost is O(jobs).
 
 /// Jobs as columns, sorted by arrival; the index is the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Jobs {
-    /// When each job arrives, nanoseconds.
+    /// Arrival of each job, in nanoseconds.
     pub arrival_ns: Vec<i64>,
     /// Gang size of each job.
     pub gpus: Vec<u32>,
-    /// Isolated run time of each job, nanoseconds.
+    /// Isolated run time of each job, in nanoseconds.
     pub duration_ns: Vec<i64>,
 }
 
 impl Jobs {
-    /// How many jobs there are.
+    /// Returns the number of jobs.
     pub fn len(&self) -> usize {
         self.arrival_ns.len()
     }
 
-    /// True without jobs.
+    /// Returns whether there are no jobs.
     pub fn is_empty(&self) -> bool {
         self.arrival_ns.is_empty()
     }
@@ -31,7 +31,7 @@ impl Jobs {
 pub struct Cluster {
     /// Number of servers.
     pub servers: u32,
-    /// GPUs of each server, at most 64.
+    /// Number of GPUs of each server, at most 64.
     pub gpus_per_server: u32,
 }
 
@@ -42,7 +42,7 @@ impl Cluster {
         gpus_per_server: 8,
     };
 
-    /// All GPUs.
+    /// Returns the number of GPUs of the cluster.
     pub fn gpus(self) -> u32 {
         self.servers * self.gpus_per_server
     }
@@ -51,9 +51,10 @@ impl Cluster {
 /// Offered load: GPU-seconds that arrive per second, over the GPUs of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Half of the GPUs are busy, nobody waits.
+    /// Half of the GPUs are busy, and no job waits.
     Light,
-    /// Two and a half times what the cluster can serve: most of a long run's jobs wait together.
+    /// The offered load is two and a half times the capacity of the cluster, so most jobs of a long run wait at the
+    /// same time.
     Saturated,
 }
 
@@ -61,7 +62,7 @@ impl Load {
     /// Both loads.
     pub const ALL: [Self; 2] = [Self::Light, Self::Saturated];
 
-    /// Offered load.
+    /// Returns the offered load.
     pub fn offered(self) -> f64 {
         match self {
             Self::Light => 0.5,
@@ -69,7 +70,7 @@ impl Load {
         }
     }
 
-    /// Name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Light => "light",
@@ -78,19 +79,19 @@ impl Load {
     }
 }
 
-/// Gang sizes and how many of 100 jobs have them: the shape of the Philly trace, ours in detail.
+/// Gang sizes and their percentages. They have the shape of the Philly trace; the exact numbers are our own choice.
 pub const GANGS: [(u32, u64); 6] = [(1, 80), (2, 5), (4, 6), (8, 6), (16, 2), (32, 1)];
 /// Mean isolated duration.
 pub const MEAN_DURATION_S: f64 = 3_600.0;
-/// Spread of the log-normal durations. Real traces reach 2; at 1 a queue by shortest job first
-/// keeps one job in seven waiting under [`Load::Saturated`], so its queue is really long.
+/// Spread of the log-normal durations. Real traces reach 2. At 1, shortest job first keeps one job in seven waiting
+/// under [`Load::Saturated`], so its queue is long.
 pub const SIGMA: f64 = 1.0;
 
 const ARRIVALS: u64 = 1;
 const DURATIONS: u64 = 2;
 const GANG_SIZES: u64 = 3;
 
-/// One 64-bit draw of a counter-based generator (the finaliser of `SplitMix64`).
+/// Returns one 64-bit draw of a counter-based generator (the finaliser of `SplitMix64`).
 fn draw(seed: u64, purpose: u64, counter: u64) -> u64 {
     let mut z = seed
         .wrapping_add(purpose.wrapping_mul(0xD1B5_4A32_D192_ED03))
@@ -100,7 +101,7 @@ fn draw(seed: u64, purpose: u64, counter: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Uniform in (0, 1): never 0, so its logarithm is finite.
+/// Returns a uniform number in (0, 1). It is never 0, so its logarithm is finite.
 fn uniform(seed: u64, purpose: u64, counter: u64) -> f64 {
     ((draw(seed, purpose, counter) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
 }
@@ -117,14 +118,14 @@ fn gang(seed: u64, job: u64) -> u32 {
 }
 
 fn duration_s(seed: u64, job: u64) -> f64 {
-    // Box and Muller; one normal of the pair is enough here.
+    // The method is that of Box and Muller. One normal number of the pair is enough here.
     let radius = libm::sqrt(-2.0 * libm::log(uniform(seed, DURATIONS, 2 * job)));
     let angle = std::f64::consts::TAU * uniform(seed, DURATIONS, 2 * job + 1);
     let normal = radius * libm::cos(angle);
     MEAN_DURATION_S * libm::exp(SIGMA * normal - SIGMA * SIGMA / 2.0)
 }
 
-/// Mean gang size of [`GANGS`].
+/// Returns the mean gang size of [`GANGS`].
 pub fn mean_gang() -> f64 {
     GANGS
         .iter()
@@ -133,7 +134,7 @@ pub fn mean_gang() -> f64 {
         / 100.0
 }
 
-/// `jobs` jobs that offer `offered` times the cluster's GPUs.
+/// Returns `jobs` jobs whose offered load on the cluster is `offered`.
 pub fn philly_like(jobs: usize, cluster: Cluster, offered: f64, seed: u64) -> Jobs {
     let gap_s = mean_gang() * MEAN_DURATION_S / (offered * f64::from(cluster.gpus()));
     let mut table = Jobs::default();
@@ -150,7 +151,7 @@ pub fn philly_like(jobs: usize, cluster: Cluster, offered: f64, seed: u64) -> Jo
     table
 }
 
-/// The same, with the first `backlog` jobs all there at time 0.
+/// Returns such a workload in which the first `backlog` jobs arrive at time 0.
 pub fn with_backlog(backlog: usize, jobs: usize, cluster: Cluster, offered: f64) -> Jobs {
     let mut table = philly_like(backlog + jobs, cluster, offered, 2);
     let shift = backlog

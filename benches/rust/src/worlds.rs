@@ -9,15 +9,15 @@ use gangline_model::{
 
 use crate::workload::{Cluster, Jobs};
 
-/// Servers of one rack. Racks exist, so that placement has its usual work to do.
+/// Number of servers of a rack. There are racks so that placement does its usual work.
 pub const SERVERS_PER_RACK: u32 = 50;
 
-/// One GPU type of speed 1; work is the duration in seconds.
+/// Returns a world with one GPU type of speed 1. The work of a job is its duration in seconds.
 pub fn world(jobs: &Jobs, cluster: Cluster) -> World {
     world_of_racks(jobs, cluster, SERVERS_PER_RACK)
 }
 
-/// The same with so many servers per rack.
+/// Returns such a world with this number of servers per rack.
 pub fn world_of_racks(jobs: &Jobs, cluster: Cluster, servers_per_rack: u32) -> World {
     let gpu_type = GpuType {
         name: "GPU".to_owned(),

@@ -30,7 +30,7 @@ pub enum Programs {
     OfAllocations(Settings),
     /// Exact auctions.
     OfAuctions {
-        /// Wall time of each solve.
+        /// Wall-clock limit of each solve, in seconds.
         time_limit_s: f64,
     },
 }
@@ -38,11 +38,11 @@ pub enum Programs {
 /// Counts and notes of the solves of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// The purpose of the programs; `None` if nothing is solved.
+    /// Purpose of the programs; `None` if nothing is solved.
     pub of: Option<Programs>,
     /// Number of allocations or auctions by method; closed forms have an empty name.
     pub allocations: BTreeMap<String, u64>,
-    /// Number of programs solved.
+    /// Number of linear programs solved.
     pub programs: u64,
     /// Evaluations and simplex steps.
     pub iterations: u64,
@@ -92,7 +92,7 @@ impl Default for Outside {
 }
 
 impl Outside {
-    /// The counters.
+    /// Returns the counters.
     pub fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,7 +105,7 @@ pub struct InRuns {
     pub policy: String,
     /// The objective.
     pub objective: Objective,
-    /// How programs are solved.
+    /// Settings of the solver.
     pub settings: Settings,
     /// Whether an equal split replaces an allocation that fails.
     pub falls_back: bool,
@@ -113,7 +113,7 @@ pub struct InRuns {
     pub reference: Option<String>,
 }
 
-/// Shares that optimise an objective.
+/// The allocator that optimises an objective.
 pub struct Allocations {
     given: InRuns,
     facts: Facts,
@@ -133,7 +133,7 @@ pub struct Found {
 }
 
 impl Allocations {
-    /// An allocator.
+    /// Creates an allocator.
     pub fn new(given: InRuns, outside: Outside) -> Self {
         let mut tally = outside.tally();
         tally.of = Some(Programs::OfAllocations(given.settings));
@@ -271,7 +271,7 @@ impl Allocator for Allocations {
 }
 
 impl Allocations {
-    /// The request without deadlines that have passed; the jobs of these are stored.
+    /// Returns the request without the deadlines that have passed, and stores the jobs of these deadlines.
     fn ahead(&mut self, ask: &Ask) -> Ask {
         let mut ahead = ask.clone();
         for (job, left_s) in ask.jobs.iter().zip(&mut ahead.time_left_s) {
@@ -319,7 +319,8 @@ impl Objective {
         })
     }
 
-    /// The classes of a request, and the class of each job that can run; `left` is the remaining work to use.
+    /// Returns the classes of a request, and the class of each job that can run; `left` is the remaining work that is
+    /// used.
     pub fn classes(&self, ask: &Ask, left: &[f64], lost_s: &[f64]) -> (Table, ClassOf) {
         let can_be_met = |left: &f64| *left > 0.0 && left.is_finite();
         let has_deadlines = ask.time_left_s.iter().any(can_be_met);
@@ -328,7 +329,7 @@ impl Objective {
     }
 }
 
-/// Shares of each job on the grid: small ones are 0, and so are all shares of a job without a row.
+/// Returns the shares of each job on the grid: small ones are 0, and so are all shares of a job without a row.
 fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     let rounded: Vec<f64> = shares
         .iter()
@@ -343,8 +344,8 @@ fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     found
 }
 
-/// Shares of each job with each kind. The time of two classes is split evenly among the jobs of each; a pair within
-/// one class uses two of its jobs.
+/// Returns the shares of each job with each kind. The time of two classes is split evenly among the jobs of each; a
+/// pair within one class uses two of its jobs.
 fn pair_shares(
     together: &[PairTime],
     table: &Table,
@@ -376,7 +377,7 @@ fn pair_shares(
     found
 }
 
-/// Rounds a share to the grid; small ones become 0.
+/// Rounds a share to the grid, or to 0 if it is below [`LEAST_SHARE`].
 fn rounded(share: f64) -> f64 {
     let cells = share / GRID;
     if cells < LEAST_SHARE / GRID {

@@ -6,7 +6,7 @@
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId, JobId, SimTime};
 
-/// The active jobs, in order of their ids; tables are row by row, `jobs x types`.
+/// A request: the active jobs, in order of their ids. Tables are row by row, `jobs x types`.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// Time of the round.
@@ -29,7 +29,7 @@ pub struct Ask {
     pub age_s: Vec<f64>,
     /// Seconds to the deadline, infinite for none; empty if no job of the trace has one.
     pub time_left_s: Vec<f64>,
-    /// The type on which a job runs through its share; `None` for a job that only fills a gap.
+    /// The type on which a job runs because of its share; `None` for a job that only uses idle GPUs.
     pub running: Vec<Option<GpuTypeId>>,
     /// GPUs of each type on servers that are up.
     pub capacity: Vec<f64>,
@@ -78,7 +78,7 @@ pub trait Allocator: Send {
         Ok(())
     }
 
-    /// Shares of the active jobs, `jobs x types`, each in 0..=1.
+    /// Returns the shares of the active jobs, `jobs x types`, each in 0..=1.
     ///
     /// # Errors
     /// [`PolicyError`] if no shares can be found; the run ends.

@@ -49,7 +49,7 @@ pub struct Notes {
 }
 
 impl Answer {
-    /// The answer for a plan with this objective.
+    /// Creates the answer for a plan with this objective.
     pub(crate) fn of(space: &Space<'_>, plan: Plan, objective: f64) -> Self {
         Self {
             together: together(&space.pairs, &plan.together),
@@ -69,7 +69,7 @@ impl Answer {
     }
 }
 
-/// Pairs with a positive time.
+/// Returns the pairs with a positive time.
 fn together(pairs: &[Pair], times: &[f64]) -> Vec<PairTime> {
     let used = pairs.iter().zip(times).filter(|(_, time)| **time > 0.0);
     used.map(|(pair, &time)| PairTime {

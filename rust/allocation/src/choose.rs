@@ -1,4 +1,4 @@
-//! The best plan above floors, exactly: a simplex method for the structure of these programs.
+//! Finds the best plan above floors exactly, by a simplex method for the structure of these programs.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -31,7 +31,7 @@ use smallvec::{SmallVec, smallvec};
 const OPTIMAL: f64 = 1e-11;
 /// While floors rise, a reduced cost up to this part of the largest price also counts as 0.
 const ROUNDING: f64 = 1e-14;
-/// A pivot below this counts as noise.
+/// A smaller pivot counts as noise.
 const PIVOT: f64 = 1e-9;
 /// Shortage over all types that remains allowed after the first phase, relative to their GPUs.
 const LACKING: f64 = 1e-11;
@@ -84,7 +84,7 @@ pub struct Choose<'a> {
     pub rises: bool,
 }
 
-/// The plan, and the number of steps.
+/// A plan, and the number of simplex steps.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
     /// Shares of one job of each class, `classes x types`.
@@ -93,14 +93,14 @@ pub struct Chosen {
     pub together: Vec<f64>,
     /// Value of the first objective: the sum of gains, or the factor by which all floors rise.
     pub value: f64,
-    /// Weight of the floor of each class in the limit of their level. No plan reaches floors whose quotients by
-    /// these, weighted so, add up to more than 1 plus the level. Empty unless floors rise.
+    /// Weight of the floor of each class in the limit of their level. In every plan, the sum of weight x rate / floor
+    /// over the classes is at most 1 plus the level. Empty unless floors rise.
     pub weights: Vec<f64>,
     /// Simplex steps.
     pub steps: u32,
 }
 
-/// A basic column other than the keys: of a class, or of a linking row.
+/// A basic column other than the keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Extra {
     Own(usize, usize),
@@ -115,7 +115,7 @@ enum Extra {
 }
 
 impl Extra {
-    /// Its position in a total order of columns.
+    /// Returns its position in a total order of columns.
     fn place(self) -> (usize, usize) {
         match self {
             Self::Left(link) | Self::Lacks(link) => (0, link),
@@ -147,7 +147,7 @@ struct Simplex<'a> {
     kept: Vec<f64>,
     right: Links,
     keys: Vec<[usize; 2]>,
-    /// Inverse of the two key columns, row by row.
+    /// Inverse of the matrix of the two key columns of each class, row by row.
     inverse: Vec<[Rows; 2]>,
     /// Rate at which the level raises the floor of each class; 0 where it does not.
     rises: Vec<f64>,
@@ -165,7 +165,7 @@ struct Simplex<'a> {
     noise: f64,
     /// Part of the largest price up to which a reduced cost also counts as 0; 0 where floors are fixed.
     rounding: f64,
-    /// What remains of the linking rows after the keys.
+    /// Rest of the linking rows after the keys are subtracted.
     residual: Links,
     is_first_phase: bool,
     steps: u32,
@@ -272,9 +272,9 @@ impl Choose<'_> {
     }
 }
 
-/// Present levels of the classes.
+/// State of the levels of all classes.
 struct Water {
-    /// In units of the first floor, or of the largest rate where there was no floor.
+    /// Levels, in units of the first floor, or of the largest rate where there was no floor.
     reached: Vec<f64>,
     /// Classes that can rise no further.
     done: Vec<bool>,
@@ -289,7 +289,7 @@ enum Objective {
 }
 
 impl Choose<'_> {
-    /// Sum of the gains of a plan.
+    /// Returns the sum of the gains of a plan.
     fn total(&self, plan: &Chosen) -> f64 {
         let types = self.capacity.len();
         let alone = plan.shares.iter().zip(self.gains).enumerate();
@@ -413,7 +413,7 @@ impl<'a> Simplex<'a> {
         self.held.push(gpus / problem.capacity[pair.gpu_type]);
     }
 
-    /// An objective, scaled so that its largest entry is 1.
+    /// Returns an objective, scaled so that its largest entry is 1.
     fn objective(&self, which: Objective) -> Vec<f64> {
         let problem = self.problem;
         let gains = match which {
@@ -439,7 +439,7 @@ impl<'a> Simplex<'a> {
         whole.into_iter().map(|own| own / largest).collect()
     }
 
-    /// The best vertex of a class at given prices.
+    /// Returns the best vertex of a class at given prices.
     fn first_keys(&self, class: usize, wanted: &[f64]) -> Result<[usize; 2], SolverError> {
         let (time, surplus) = (self.types, self.types + 1);
         let at = class * self.types;
@@ -481,7 +481,7 @@ impl<'a> Simplex<'a> {
         })
     }
 
-    /// Entries of a column in the two rows of a class: time and floor.
+    /// Returns the entries of a column in the two rows of a class: time and floor.
     fn own_rows(&self, class: usize, column: usize) -> Rows {
         if column < self.types {
             return [1.0, self.scaled[class * self.types + column]];
@@ -493,7 +493,7 @@ impl<'a> Simplex<'a> {
         }
     }
 
-    /// Calls `visit` for each class in whose rows a column has entries, with these entries.
+    /// Calls `visit` with each class in whose rows a column has entries, and with these entries.
     #[inline]
     fn each_class(&self, extra: Extra, mut visit: impl FnMut(usize, Rows)) {
         match extra {
@@ -513,7 +513,7 @@ impl<'a> Simplex<'a> {
         }
     }
 
-    /// Index of a column in the objectives, and its type; `None` for slacks.
+    /// Returns the index of a column in the objectives, and its type; `None` for slacks.
     #[inline]
     fn at(&self, extra: Extra) -> Option<(usize, usize)> {
         let own = self.scaled.len();
@@ -573,7 +573,7 @@ impl<'a> Simplex<'a> {
         [1.0, f64::from(u8::from(self.has_floor[class]))]
     }
 
-    /// Adds what the keys of a class use of the linking rows if none of its other columns is basic.
+    /// Adds the use of the linking rows by the keys of a class, as if none of its other columns were basic.
     fn add_keys(&self, class: usize, times: f64, into: &mut [f64]) {
         let right = self.right_of(class);
         for (key, row) in self.keys[class].iter().zip(&self.inverse[class]) {
@@ -590,7 +590,7 @@ impl<'a> Simplex<'a> {
         self.residual = residual;
     }
 
-    /// What remains of all linking rows after the keys, with the pins at the end.
+    /// Returns the rest of all linking rows after the keys are subtracted, with the pins at the end.
     fn left_by_keys(&self) -> Links {
         let mut left = self.residual.clone();
         for &(class, place) in &self.pins {
@@ -599,7 +599,7 @@ impl<'a> Simplex<'a> {
         left
     }
 
-    /// A column in the linking rows after the keys of its classes have adjusted to it, and its cost.
+    /// Returns a column in the linking rows after the keys of its classes have adjusted to it, and its cost.
     fn reduced(&self, extra: Extra) -> (Links, f64) {
         let mut links: Links = smallvec![0.0; self.links + self.pins.len()];
         let mut cost = self.cost_of(extra);
@@ -636,7 +636,7 @@ impl<'a> Simplex<'a> {
         Ok(())
     }
 
-    /// Gain of a column, given by its index and type, minus the price of its use of linking rows.
+    /// Returns the gain of a column, given by its index and type, minus the price of its use of linking rows.
     #[inline]
     fn worth(&self, (at, gpu_type): (usize, usize)) -> f64 {
         let mut worth = self.cost[at] - self.prices[gpu_type] * self.held[at];
@@ -646,7 +646,7 @@ impl<'a> Simplex<'a> {
         worth
     }
 
-    /// Multipliers of the two rows of a class.
+    /// Returns the multipliers of the two rows of a class.
     #[inline]
     fn duals(&self, class: usize) -> Rows {
         let (keys, inverse) = (self.keys[class], &self.inverse[class]);
@@ -668,7 +668,7 @@ impl<'a> Simplex<'a> {
         [row(0), row(1)]
     }
 
-    /// The column of a class with the largest gain.
+    /// Returns the column of a class with the largest gain.
     fn best_of(&self, class: usize) -> Option<(f64, Extra)> {
         let (own, [time, floor]) = (class * self.types, self.duals(class));
         let mut best = (self.noise, None);
@@ -695,7 +695,7 @@ impl<'a> Simplex<'a> {
         is_key(0) || is_key(1) || self.extras.contains(&Extra::Own(class, column))
     }
 
-    /// Gain of a pair or the level, given the multipliers of the classes.
+    /// Returns the gain of a pair or the level, given the multipliers of the classes.
     fn gain_of(&self, extra: Extra, duals: impl Fn(usize) -> Rows) -> Option<(f64, Extra)> {
         let mut gain = self.at(extra).map_or(0.0, |at| self.worth(at));
         self.each_class(extra, |class, rows| {
@@ -705,7 +705,7 @@ impl<'a> Simplex<'a> {
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Pairs with a gain, the best for each first class, and the level.
+    /// Returns the pairs with a gain, the best for each first class, and the level.
     fn shared_offers(&self) -> Vec<(f64, Extra)> {
         if self.sides.is_empty() && !self.problem.rises {
             return Vec::new();
@@ -733,13 +733,13 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// The slack of a linking row, if it has a gain.
+    /// Returns the slack of a linking row, if it has a gain.
     fn left_of(&self, link: usize) -> Option<(f64, Extra)> {
         let (gain, extra) = (-self.prices[link], Extra::Left(link));
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Columns with a gain, at most one of each class and one of its pairs, largest gain first.
+    /// Returns the columns with a gain, at most one of each class and one of its pairs, largest gain first.
     fn offers(&self) -> Vec<(f64, Extra)> {
         let classes = (0..self.keys.len()).filter_map(|class| self.best_of(class));
         let links = (0..self.links).filter_map(|link| self.left_of(link));
@@ -749,8 +749,8 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// For each class with an entry in a column that moves, in order: the values of its keys, and how fast they fall
-    /// as the entering column rises and the other basic columns fall.
+    /// For each class with an entry in a column that moves, in order: returns the values of its keys, and the speeds at
+    /// which they fall as the entering column rises and the other basic columns fall.
     fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {
@@ -766,7 +766,7 @@ impl<'a> Simplex<'a> {
                 falls: [0.0; 2],
             })
             .collect();
-        // columns visit their classes in order, mostly in sequence
+        // A column visits its classes in order, and mostly one after the other.
         let find = |moves: &[Move], next: usize, class: usize| {
             if moves.get(next).is_some_and(|own| own.class == class) {
                 return next;
@@ -799,8 +799,8 @@ impl<'a> Simplex<'a> {
         moves
     }
 
-    /// Takes steps to the optimum of the present objective. Prices are cheap and a scan of all classes is not, so
-    /// each class with a gain is priced again before the next scan.
+    /// Takes steps to the optimum of the present objective. Pricing a class is cheap but a scan of all classes is not,
+    /// so each class with a gain is priced again before the next scan.
     fn run(&mut self) -> Result<(), SolverError> {
         let most = 100 * (self.keys.len() + self.links) as u32 + 1_000;
         let (before, mut still) = (self.steps, 0);
@@ -811,7 +811,7 @@ impl<'a> Simplex<'a> {
                 return Ok(());
             }
             if still > STALLED {
-                // the first column with a gain of any size
+                // The first column with a gain is taken, however small the gain is.
                 offers.sort_by_key(|(_, extra)| extra.place());
                 offers.truncate(1);
             }
@@ -839,7 +839,8 @@ impl<'a> Simplex<'a> {
         let (column, _) = self.reduced(entering);
         let falls = self.working.times(&column);
         let values = self.working.times(&self.left_by_keys());
-        // (distance, size of the pivot, leaving column): the smallest distance, then the largest pivot
+        // The entries are (distance, size of the pivot, leaving column). The smallest distance wins, then the largest
+        // pivot.
         let mut leaving: Option<(f64, f64, Leaving)> = None;
         let mut offer = |value: f64, fall: f64, leaves: Leaving| {
             if fall > PIVOT {
@@ -902,7 +903,7 @@ impl<'a> Simplex<'a> {
             self.invert_keys(class)?;
             self.add_keys(class, -1.0, &mut residual);
             self.residual = residual;
-            // the last extra, which has just entered, takes the position of the one that became a key
+            // The last extra has just entered. It takes the position of the one that became a key.
             self.extras.swap_remove(at);
         }
         Ok(())
@@ -928,10 +929,10 @@ impl<'a> Simplex<'a> {
         self.invert_working()
     }
 
-    /// Raises floors to the present level; those that limit it rise no more.
+    /// Raises the floors to the present level. The floors that limit the level stop rising.
     ///
-    /// No plan raises these floors together, weighted by their multipliers, above the level: every plan that reaches
-    /// it leaves them there.
+    /// The multipliers prove that no plan raises these floors together above the level, so every plan that reaches it
+    /// keeps them there.
     fn lift(&mut self, water: &mut Water) -> Result<(), SolverError> {
         let rising = (0..self.keys.len()).filter(|&class| self.rises[class] > 0.0);
         let weight = |class: usize| -self.duals(class)[1] * self.rises[class];
@@ -952,7 +953,7 @@ impl<'a> Simplex<'a> {
             let [_, before] = self.right_of(class);
             let risen = before + self.rises[class] * height;
             water.done[class] = weight > LIMITS * most;
-            // rounding errors at a full type are not a floor
+            // A rounding error at a full type does not count as a floor.
             if risen > PIVOT {
                 times[class] = risen;
                 water.reached[class] *= risen;
@@ -965,7 +966,8 @@ impl<'a> Simplex<'a> {
                 *speed = 0.0;
             }
         }
-        // the level is 0 again, and so is the slack of a limiting class above its floor: the slack replaces the level
+        // The level is 0 again, and so is the slack of a limiting class above its floor. This slack therefore replaces
+        // the level in the basis.
         self.extras[level] = Extra::Own(first, self.types + 1);
         self.unpin()?;
         self.invert_working()
@@ -991,7 +993,7 @@ impl<'a> Simplex<'a> {
         Ok(())
     }
 
-    /// Sets how fast each floor rises: the fastest doubles in one unit of the level.
+    /// Sets the speed at which each floor rises. The fastest floor doubles in one unit of the level.
     fn set_speeds(&mut self, water: &Water, speeds: Option<Speeds<'_>>) {
         let Some(speeds) = speeds else { return };
         let speeds = speeds(&water.done);
@@ -1019,12 +1021,12 @@ impl<'a> Simplex<'a> {
             .collect();
     }
 
-    /// Adds a row that keeps the value that the plan has reached.
+    /// Adds a row that preserves the value that the plan has reached.
     fn keep(&mut self, objective: Objective) -> Result<(), SolverError> {
         self.kept = self.objective(objective);
         self.right[self.types] = 0.0;
         self.set_residual();
-        // its own row is the last; its slack is basic from the start
+        // The new row is the last one, and its slack is basic from the start.
         self.invert_working()?;
         let values = self.working.times(&self.left_by_keys());
         let place = self
@@ -1062,7 +1064,7 @@ impl<'a> Simplex<'a> {
                 Extra::Level => plan.value = value,
                 _ => {}
             }
-            value >= -1e-7 // the tolerance of HiGHS
+            value >= -1e-7 // This is the tolerance of HiGHS.
         };
         let mut is_fine = true;
         for (&extra, &value) in self.extras.iter().zip(&values) {
@@ -1097,7 +1099,7 @@ fn minus(rows: Rows, times: f64, other: Rows) -> Rows {
 
 type Moves = SmallVec<[Move; 7]>;
 
-/// Values of the keys of a class, and how fast they fall.
+/// Values of the keys of a class, and the speeds at which they fall.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     class: usize,
@@ -1105,7 +1107,7 @@ struct Move {
     falls: Rows,
 }
 
-/// Original value of a scaled rate of 1: the floor, or the largest rate if there is no floor.
+/// Returns the original value of a scaled rate of 1: the floor, or the largest rate if there is no floor.
 fn rate_unit(rates: &[f64], floor: f64) -> f64 {
     let largest = rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     if floor > 0.0 { floor } else { largest }

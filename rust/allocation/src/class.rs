@@ -1,9 +1,9 @@
 //! Groups equal rows: jobs that look the same to an allocation share one set of variables.
 //!
-//! Equal means equal bits. One pass over the rows with an open hash table of class numbers, which is never iterated.
-//! O(rows), and classes are numbered by their first row.
+//! Equal means equal bits. The rows are read once, with an open-addressing hash table of class numbers that is never
+//! iterated. The cost is O(rows). Classes are numbered in the order of their first rows.
 
-/// Part of each row: `width` words per row, row after row.
+/// A part of each row: `width` words per row, row after row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPart<'a> {
     /// All words.
@@ -12,7 +12,7 @@ pub struct RowPart<'a> {
     pub width: usize,
 }
 
-/// Class of each row; classes are numbered by their first row.
+/// Classes of the rows, numbered in the order of their first rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowClasses {
     /// Class of each row.
@@ -76,7 +76,7 @@ impl<'a> RowPart<'a> {
     }
 }
 
-/// Hash of a row; the constant is the golden ratio in 64 bits.
+/// Returns the hash of a row; the constant is the golden ratio in 64 bits.
 fn digest(parts: &[RowPart<'_>], row: usize) -> u64 {
     let mut digest = 0_u64;
     for word in parts.iter().flat_map(|part| part.row(row)) {

@@ -1,5 +1,5 @@
-//! Solves the programs of allocations with the methods of this crate: prices for an objective, a simplex method for
-//! the plan.
+//! Solves the programs of allocations with the methods of this crate: prices find the value of an objective, and a
+//! simplex method finds the plan.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
@@ -12,7 +12,7 @@ use super::trials::SAME;
 
 /// Maximum number of evaluations of the price method.
 pub(crate) const EVALUATIONS: u32 = 1_000;
-/// Gap of the price method if no plan is chosen afterwards.
+/// Relative gap of the price method if no plan is chosen afterwards.
 const GAP: f64 = 1e-9;
 
 /// Solves without an external solver.
@@ -20,7 +20,7 @@ const GAP: f64 = 1e-9;
 pub(crate) struct Core {
     /// Statistics of the solves.
     pub spent: Spent,
-    /// Whether the plan of the price method is used as it is. Then there are no pairs.
+    /// Whether the plan of the price method is the final plan. There are no pairs in that case.
     pub is_prices: bool,
 }
 
@@ -45,7 +45,7 @@ impl Core {
         Ok(plan)
     }
 
-    /// The plan with the largest worth that reaches the floors.
+    /// Returns the plan with the largest worth that reaches the floors.
     fn above(
         &mut self,
         space: &Space<'_>,
@@ -81,7 +81,7 @@ fn stages<'a>(space: &'a Space<'_>, measure: &'a [f64]) -> TwoStages<'a> {
     }
 }
 
-/// A plan without pairs, moved inside its bounds.
+/// Returns a plan without pairs, moved inside its bounds.
 fn plan_of(space: &Space<'_>, mut shares: Vec<f64>) -> Plan {
     let (gangs, members) = (space.gangs, space.members);
     within(&mut shares, &mut [], &[], gangs, members, space.capacity);
@@ -199,7 +199,7 @@ impl Method for Core {
         }
         let floors = found.levels.iter().zip(water.worth);
         let floors: Vec<f64> = floors.map(|(level, worth)| level / worth).collect();
-        // of two possible first plans, the one with fewer GPUs
+        // Of the two possible first plans, this one uses fewer GPUs.
         let plan = self.above(space, &floors, space.capacity)?;
         Ok((found.levels, plan))
     }

@@ -10,9 +10,9 @@
 //!
 //! Given prices, the best z maximises `z - cost of z`. This is a concave function of one number whose slope falls at
 //! the corners of the classes' hulls. The z at which the slopes add up to 1 is found by selection, in O(classes x
-//! types). The resulting plan has a value and leaves or lacks GPUs; this is a cut for the prices and a column for the
-//! master. The value at any prices bounds z from above, and the best mix of plans from below. 20 to 40 evaluations
-//! close the gap, from 100 to 100,000 classes (measured).
+//! types). The resulting plan has a value and leaves or lacks GPUs, so it is a cut for the prices and a column for the
+//! master. The value at any prices is an upper bound of z, and the best mix of plans is a lower bound. 20 to 40
+//! evaluations close the gap, from 100 to 100,000 classes (measured).
 
 use super::frontier::{Corner, Hulls, edge_price, reach};
 use super::master::{Master, Mix};
@@ -50,7 +50,7 @@ pub struct PriceSolution {
     pub evaluations: u32,
 }
 
-/// A demand counts as met if at most this part is missing.
+/// A demand counts as met if at most this fraction of it is missing.
 const MET: f64 = 1e-10;
 /// Number of evaluations after which rounding errors may prevent a close gap, and the gap that is then enough.
 const FEW: u32 = 60;
@@ -98,12 +98,13 @@ impl MaxMin<'_> {
     }
 }
 
-/// When a search by prices ends.
+/// Condition under which a search by prices ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
     /// The bounds are this close.
     Gap(f64),
-    /// It is known whether the demand can be met. If it cannot, prices prove at least half of the shortage of the best plan.
+    /// It is known whether the demand can be met. If it cannot, the prices prove at least half of the shortage of the
+    /// best plan.
     Known,
 }
 
@@ -134,7 +135,7 @@ impl Met {
 /// Classes, and the GPUs for which they compete at given prices.
 pub(crate) struct Market<'a> {
     problem: &'a MaxMin<'a>,
-    /// (type, rate) of the types that a class can use, slowest first, class by class.
+    /// Pairs (type, rate) of the types that a class can use, slowest first, class by class.
     entries: Vec<(u32, f64)>,
     ends: Vec<usize>,
     /// Largest rate of each class.
@@ -144,7 +145,7 @@ pub(crate) struct Market<'a> {
     pub split: Vec<f64>,
     /// Hulls at the prices of the last plan.
     pub hulls: Hulls,
-    /// Corners of one plan: (part of the demand, slope), reused.
+    /// Corners of one plan: (part of the demand, slope). The buffer is reused.
     corners: Vec<(f64, f64)>,
 }
 
@@ -152,9 +153,9 @@ pub(crate) struct Market<'a> {
 #[derive(Clone, Debug)]
 struct Plan {
     prices: Vec<f64>,
-    /// The part of the demand that is met, in equal splits.
+    /// Part of the demand that is met, relative to an equal split.
     z: f64,
-    /// z minus the cost of the shares plus the value of all GPUs.
+    /// Upper bound: z minus the cost of the shares plus the value of all GPUs.
     bound: f64,
     left: Vec<f64>,
 }
@@ -204,7 +205,7 @@ impl<'a> Market<'a> {
         Ok(market)
     }
 
-    /// The largest part of a demand that can be met, in steps per second of a job of each class.
+    /// Returns the largest part of a demand that can be met, in steps per second of a job of each class.
     ///
     /// Starts at `prices` if there are any, and again without them if rounding errors prevent a solution.
     pub(crate) fn most(
@@ -228,7 +229,7 @@ impl<'a> Market<'a> {
         until: Until,
         evaluations: u32,
     ) -> Result<Met, SolverError> {
-        // in units of what an equal split meets, so that all numbers are about 1
+        // The unit is the part that an equal split meets, so that all numbers are about 1.
         let parts = self.split.iter().zip(demand).map(|(own, all)| own / all);
         let reference = parts.fold(f64::INFINITY, f64::min);
         let unit: Vec<f64> = demand.iter().map(|all| 1.0 / (all * reference)).collect();
@@ -282,7 +283,7 @@ impl<'a> Market<'a> {
             let trials = best_prices.iter().zip(&mix.prices);
             prices = trials
                 .zip(self.problem.capacity)
-                // types without GPUs have price 0
+                // Types without GPUs have price 0.
                 .map(|((best, new), gpus)| if *gpus > 0.0 { best + step * (new - best) } else { 0.0 })
                 .collect();
         }
@@ -292,7 +293,7 @@ impl<'a> Market<'a> {
         })
     }
 
-    /// The shares of a mix of plans, `classes x types`; plan 0 of the master is the equal split.
+    /// Returns the shares of a mix of plans, `classes x types`; plan 0 of the master is the equal split.
     pub(crate) fn shares(&mut self, met: &Met) -> Vec<f64> {
         let problem = self.problem;
         let types = problem.capacity.len();
@@ -342,13 +343,13 @@ impl<'a> Market<'a> {
         &self.entries[start..self.ends[class]]
     }
 
-    /// The part of each type that an equal split leaves free.
+    /// Returns the part of each type that an equal split leaves free.
     fn left_of_split(&self) -> Vec<f64> {
         let problem = self.problem;
         let gangs = problem.gangs.iter().zip(problem.members);
         let held = self.equal.iter().zip(gangs);
         let held: f64 = held.map(|(share, (gang, jobs))| share * gang * jobs).sum();
-        // types without GPUs have nothing left; classes do not use types on which they cannot run
+        // Types without GPUs have nothing left. Classes do not use types on which they cannot run.
         let left = |gpus: &f64| {
             if *gpus > 0.0 {
                 (1.0 - held).max(0.0)
@@ -359,14 +360,15 @@ impl<'a> Market<'a> {
         problem.capacity.iter().map(left).collect()
     }
 
-    /// Prices at which all GPUs are worth what an equal split reaches, in proportion to the GPUs of each type.
+    /// Returns the prices at which all GPUs are worth what an equal split reaches, in proportion to the GPUs of each
+    /// type.
     fn first_prices(&self) -> Vec<f64> {
         let capacity = self.problem.capacity;
         let gpus: f64 = capacity.iter().sum();
         capacity.iter().map(|own| own / gpus).collect()
     }
 
-    /// The best plan at given prices; `unit` is the part of the demand per step per second.
+    /// Returns the best plan at given prices; `unit` is the part of the demand per step per second.
     fn plan(&mut self, prices: &[f64], unit: &[f64]) -> Plan {
         let problem = self.problem;
         self.set_hulls(prices);
@@ -417,7 +419,7 @@ impl<'a> Market<'a> {
     }
 }
 
-/// The rate at which slopes, started at `slope` and raised at each corner, reach 1; at most `highest`.
+/// Returns the rate at which slopes, started at `slope` and raised at each corner, reach 1; at most `highest`.
 fn best_rate(corners: &mut [(f64, f64)], mut slope: f64, highest: f64) -> f64 {
     if slope >= 1.0 {
         return 0.0;

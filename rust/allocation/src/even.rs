@@ -9,7 +9,7 @@
 use super::program::within;
 use std::collections::VecDeque;
 
-/// Part of the GPUs of a type that rounding may leave over.
+/// Part of the GPUs of a type that rounding errors may leave idle.
 const NOISE: f64 = 1e-12;
 
 /// Classes of jobs, and where they can run; tables are row by row, `classes x types`.
@@ -55,7 +55,7 @@ impl Spread<'_> {
                 }
             }
         }
-        // each path fills a type, empties one, or exhausts one of its steps
+        // Each path fills a type, empties one, or exhausts one of its steps.
         for _ in 0..4 * types.pow(3) {
             let Some((way, amount)) = self.way_out(shares) else {
                 break;
@@ -79,20 +79,20 @@ impl Spread<'_> {
         self.rates[at] > 0.0 && self.capacity[gpu_type] > 0.0
     }
 
-    /// Mean number of GPUs that a class holds on a type.
+    /// Returns the mean number of GPUs that a class holds on a type.
     fn held(&self, shares: &[f64], class: usize, gpu_type: usize) -> f64 {
         let share = shares[class * self.capacity.len() + gpu_type];
         share * self.gangs[class] * self.members[class]
     }
 
-    /// Number of GPUs that could move from one type to another.
+    /// Returns the number of GPUs that could move from one type to another.
     fn movable(&self, shares: &[f64], from: usize, to: usize) -> f64 {
         let classes = (0..self.gangs.len()).filter(|&class| self.can(class, to));
         classes.map(|class| self.held(shares, class, from)).sum()
     }
 
-    /// The shortest path from the first type that overflows to one with spare GPUs, and the number of GPUs that move
-    /// along it.
+    /// Returns the shortest path from the first type that overflows to one with spare GPUs, and the number of GPUs that
+    /// move along it.
     fn way_out(&self, shares: &[f64]) -> Option<(Vec<usize>, f64)> {
         let types = self.capacity.len();
         let over: Vec<f64> = (0..types)
@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Spreads any plan that fits: each class keeps its time, the plan fits, and it is even where all jobs can
+        /// Spreads a plan that fits. Each class keeps its time, the plan still fits, and it is even where all jobs can
         /// run anywhere.
         #[test]
         fn it_keeps_time_and_fits(
@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn only_what_does_not_fit_is_moved() {
-        // two types with one GPU each; one of the two jobs can use only the first, so the other moves as far as
-        // necessary
+        // There are two types with one GPU each. One of the two jobs can use only the first, so the other moves as far
+        // as necessary.
         let ones = [1.0, 1.0];
         let spread = Spread {
             rates: &[1.0, 1.0, 1.0, 0.0],
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_way_may_lead_over_other_types() {
-        // each job can use two types; the first is restricted to one; the free GPUs are on the third type, two steps
-        // away
+        // The first job can use one type and each other job two. After the even split, the spare GPUs are on the third
+        // type, two steps from the first.
         let (gangs, members) = ([1.0; 3], [1.0; 3]);
         let spread = Spread {
             rates: &[1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0],

@@ -4,20 +4,20 @@ use gangline_model::words;
 /// The rates that an objective uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The rates on each type.
+    /// The rates on each type count.
     Own,
-    /// For each job, the mean rate over all GPUs, wherever it can run.
+    /// For each job, its mean rate over all GPUs counts on every type on which it can run.
     Mean,
-    /// For each job, its rate on this type, wherever it can run.
+    /// For each job, its rate on this type counts on every type on which it can run.
     Reference(usize),
 }
 
 words! {
-    /// How an entity divides its weight.
+    /// Rule by which an entity divides its weight.
     pub enum Inside {
-        /// Among all its jobs that can still rise, by their weights.
+        /// The weight is divided among all jobs that can still rise, by their weights.
         Fairness = "fairness",
-        /// All to the first job that can still rise.
+        /// The whole weight goes to the first job that can still rise.
         Fifo = "fifo",
     }
 }
@@ -29,7 +29,7 @@ pub struct Facts {
     pub prices: Vec<f64>,
     /// The type whose rates are used on all types.
     pub reference: Option<usize>,
-    /// How each entity divides its weight.
+    /// Rule by which each entity divides its weight.
     pub inside: Vec<Inside>,
     /// Types in the order of their names.
     pub by_name: Vec<usize>,

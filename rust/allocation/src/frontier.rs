@@ -1,7 +1,7 @@
 //! The cheapest way to reach a rate when GPU time has a price.
 //!
-//! A class has a point (rate, cost) for each type and one for idling. Mixing them over time reaches the lower convex
-//! hull. Between two adjacent points of the hull, the cost grows at a constant price per rate.
+//! A class has a point (rate, cost) for each type and one for idling. Mixtures over time reach the lower convex hull of
+//! these points. Between two adjacent points of the hull, the cost grows at a constant price per rate.
 
 /// One end of a hull edge.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct Corner {
     pub rate: f64,
     /// Cost at the present prices.
     pub cost: f64,
-    /// GPU type; `None` is idling.
+    /// GPU type; `None` means idling.
     pub gpu_type: Option<u32>,
 }
 
@@ -56,7 +56,7 @@ impl Hulls {
         self.ends.push(hull.len());
     }
 
-    /// The hull of a class.
+    /// Returns the hull of a class.
     pub(crate) fn of(&self, class: usize) -> &[Corner] {
         let start = class.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.corners[start..self.ends[class]]
@@ -69,13 +69,13 @@ fn turns_up(left: Corner, middle: Corner, right: Corner) -> bool {
         < (right.cost - middle.cost) * (middle.rate - left.rate)
 }
 
-/// Price per rate of the edge that ends at corner `end`.
+/// Returns the price per rate of the edge that ends at corner `end`.
 pub(crate) fn edge_price(hull: &[Corner], end: usize) -> f64 {
     let (left, right) = (hull[end - 1], hull[end]);
     (right.cost - left.cost) / (right.rate - left.rate)
 }
 
-/// The edge that contains `rate`, and the position on it: (end corner, weight of the end).
+/// Returns the edge that contains `rate`, and the position on it: (end corner, weight of the end).
 pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate >= rate)
@@ -85,7 +85,7 @@ pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     (end, weight.clamp(0.0, 1.0))
 }
 
-/// Minimum cost of a rate, and of an additional unit of it.
+/// Returns the minimum cost of a rate, and of an additional unit of it.
 pub(crate) fn cost_of(hull: &[Corner], rate: f64) -> (f64, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate > rate)
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_dear_type_between_two_others_is_never_used() {
-        // half of (4, 4) gives a rate of 2 at cost 2; the type with cost 3 is left out
+        // Half of (4, 4) gives a rate of 2 at cost 2, so the type with cost 3 is left out.
         assert_eq!(corners(&[(2.0, 3.0), (4.0, 4.0)]), [(0.0, 0.0), (4.0, 4.0)]);
         assert_eq!(
             corners(&[(2.0, 1.0), (4.0, 4.0)]),

@@ -92,7 +92,8 @@ impl Filling<'_> {
         })
     }
 
-    /// A level that all classes reach if each uses only the type on which this needs the smallest part of the GPUs.
+    /// Returns a level that all classes reach if each uses only the type on which this needs the smallest part of the
+    /// GPUs.
     ///
     /// A type gives a class at least part of its equal split, one divided by the number of types; half of that is
     /// requested.

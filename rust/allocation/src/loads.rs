@@ -3,7 +3,7 @@
 use super::class::{RowPart, group_rows};
 use super::model::{Algorithm, How, Model, Rows, Solver, SolverError};
 
-/// Equal ratios of rates can differ in digits after these.
+/// Ratios are compared after rounding to 1e-12, because equal ratios can differ in later digits.
 const DIGITS: f64 = 1e12;
 /// A multiplier above this is more than a rounding error; those of one program add up to 1.
 const BINDING: f64 = 1e-7;
@@ -16,10 +16,10 @@ struct Class<'a> {
     work: f64,
 }
 
-/// The load of each type under the most even division; `None` if some work fits nowhere.
+/// Returns the load of each type under the most even division; `None` if some work fits nowhere.
 ///
-/// `need` contains the GPU-seconds of each job on each type, infinite where it cannot run, `jobs x types`; `work`
-/// their minimum over the types; and `capacity` the GPU-seconds of each type.
+/// `need` contains the GPU-seconds of each job on each type (`jobs x types`), infinite where it cannot run. `work`
+/// contains their minimum over the types, and `capacity` the GPU-seconds of each type.
 ///
 /// # Errors
 /// [`SolverError`] if a program does not end at an optimum.
@@ -77,7 +77,7 @@ pub fn even_loads(
     }
 }
 
-/// Every type works on the only class, at its own speed.
+/// Returns the loads if every type works on the only class, each at its own speed.
 fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
     let usable = class.ratios.iter().zip(capacity);
     let usable = usable.filter(|(ratio, _)| ratio.is_finite());
@@ -89,7 +89,7 @@ fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The loads of the types with the smallest maximum, then the smallest second largest load, and so on.
+/// Returns the loads of the types with the smallest maximum, then the smallest second largest load, and so on.
 ///
 /// Each program minimises the largest load of the remaining types. Types whose row has a multiplier have that load in
 /// every optimum, and are fixed.
@@ -107,7 +107,7 @@ fn by_programs(
         let usable = need.enumerate().filter(|(_, own)| own.is_finite());
         cells.extend(usable.map(|(kind, own)| (at, kind, own / capacity[kind])));
     }
-    // scales the minimum load to about 1
+    // This unit scales the minimum load to about 1.
     let unit = sum(&least) / sum(capacity);
     let mut loads = vec![0.0; types];
     let mut is_free = vec![false; types];
@@ -136,14 +136,14 @@ fn by_programs(
             }
         }
         if !is_known {
-            break; // no load can be lowered further
+            break; // No load can be lowered further.
         }
     }
     Ok(loads)
 }
 
-/// The program that minimises the largest load of the free types. Its columns are the part of each class on each
-/// type, then the load in units.
+/// Returns the program that minimises the largest load of the free types. Its columns are the part of each class on
+/// each type, then the load in units.
 fn lowering(
     cells: &[(usize, usize, f64)],
     classes: usize,
@@ -178,8 +178,8 @@ fn lowering(
     }
 }
 
-/// A sum in eight parts, recursively over halves of long arrays. It loses few digits and gives the same digits as the
-/// sums of columns in Python.
+/// Returns a sum in eight parts, recursively over halves of long arrays. It loses few digits and gives the same digits
+/// as the sums of columns in Python.
 fn sum(values: &[f64]) -> f64 {
     let (whole, rest) = values.split_at(values.len() - values.len() % 8);
     if whole.is_empty() {

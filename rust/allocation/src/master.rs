@@ -1,14 +1,14 @@
-//! The small program that mixes plans: one row per GPU type and one more, and a column per plan.
+//! The small program that mixes plans: one row per GPU type and one more, and one column per plan.
 //!
-//! Each plan reaches some z and leaves (or lacks) a part of each type. The program finds the mix that lacks nothing
-//! and has the largest z. Its row duals are the next prices. It is a dense primal simplex method that starts warm: a
-//! new column never makes the present mix infeasible. Ties go to the lowest index.
+//! Each plan reaches some z and leaves (or lacks) a part of each type. The program finds the mix that lacks nothing and
+//! has the largest z. Its row duals are the next prices. The method is a dense primal simplex that starts from the
+//! previous basis, because a new column never makes the present mix infeasible. Ties go to the lowest index.
 
 /// A reduced cost or a level below this counts as noise; every number here is about 1.
 const NOISE: f64 = 1e-11;
-/// A pivot below this counts as noise: plans that differ by a rounding error would give a nearly singular basis.
+/// A smaller pivot counts as noise, because plans that differ by a rounding error would give a nearly singular basis.
 const PIVOT: f64 = 1e-9;
-/// Number of pivots by largest gain before the rule that cannot cycle.
+/// Number of pivots by the largest gain, after which Bland's rule prevents cycles.
 const FREE_PIVOTS: usize = 200;
 
 /// Mixes plans.
@@ -29,14 +29,14 @@ pub(crate) struct Master {
 pub(crate) struct Mix {
     /// Objective of the mix.
     pub value: f64,
-    /// Price of the whole of each type, >= 0.
+    /// Price of all GPUs of each type, >= 0.
     pub prices: Vec<f64>,
-    /// (plan, weight), weights > 0 that add up to 1.
+    /// Pairs (plan, weight); the weights are positive and add up to 1.
     pub weights: Vec<(usize, f64)>,
 }
 
 impl Master {
-    /// Starts with a plan that lacks nothing.
+    /// Creates the program with a first plan that lacks nothing.
     pub(crate) fn new(value: f64, left: &[f64]) -> Self {
         debug_assert!(left.iter().all(|&part| part >= 0.0));
         let types = left.len();
@@ -120,7 +120,7 @@ impl Master {
             .collect()
     }
 
-    /// The variable with the largest gain, or the first with a gain.
+    /// Returns the variable with the largest gain, or the first with a gain.
     fn entering(&self, duals: &[f64], first: bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for var in 0..self.types + self.values.len() {
@@ -131,7 +131,8 @@ impl Master {
                 let priced = self.columns[plan].iter().zip(duals);
                 self.values[plan] - priced.map(|(entry, y)| entry * y).sum::<f64>()
             };
-            let is_basic = || self.basis.contains(&var); // a basic variable has only a rounding error as its gain
+            // The gain of a basic variable is only a rounding error.
+            let is_basic = || self.basis.contains(&var);
             if gain > NOISE && !is_basic() && best.is_none_or(|(_, most)| gain > most) {
                 best = Some((var, gain));
                 if first {
@@ -203,14 +204,15 @@ mod tests {
 
     #[test]
     fn two_plans_are_mixed_until_nothing_lacks() {
-        // the first plan leaves half, the second lacks one whole: the mix has two parts of the first
+        // The first plan leaves half of the type, and the second lacks the whole of it. The mix therefore has two parts
+        // of the first.
         let mut master = Master::new(1.0, &[0.5]);
         master.add(4.0, &[-1.0]);
         let mix = master.solve().expect("the first plan lacks nothing");
         assert!((mix.value - 2.0).abs() < 1e-12);
         assert_eq!(mix.weights.len(), 2);
         assert!((mix.weights[1].1 - 1.0 / 3.0).abs() < 1e-12);
-        // z + left x price is equal for both: 1 + p / 2 = 4 - p.
+        // The value z + left x price is equal for both plans: 1 + p / 2 = 4 - p.
         assert!((mix.prices[0] - 2.0).abs() < 1e-12);
     }
 

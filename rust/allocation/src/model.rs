@@ -14,7 +14,7 @@ pub enum SolverError {
     /// A table has the wrong size or an entry that is not a number.
     #[error("{what}: expected {expected}")]
     Input {
-        /// The table.
+        /// Name of the table.
         what: &'static str,
         /// The expected contents.
         expected: &'static str,
@@ -33,7 +33,7 @@ pub enum SolverError {
         /// Number of steps.
         steps: u32,
     },
-    /// No class limits a level that should have a limit.
+    /// No class limits a level that should be limited.
     #[error("no job at its bottleneck with {left} left")]
     Bottleneck {
         /// Number of classes that could still rise.
@@ -42,9 +42,9 @@ pub enum SolverError {
     /// A gang where only jobs with one GPU can be served.
     #[error("job {row} needs {gpus} GPUs; the policy knows single-GPU jobs only")]
     Gang {
-        /// Its row in the ask.
+        /// Its row in the request.
         row: usize,
-        /// Its GPUs.
+        /// Number of its GPUs.
         gpus: u32,
     },
     /// An external solver has failed, with its message.
@@ -76,7 +76,7 @@ impl Rows {
         self
     }
 
-    /// Starts, columns and values row by row; the order inside a row is that of the entries.
+    /// Returns the row starts, columns and values, row by row. Inside a row, the order is that of the entries.
     ///
     /// # Examples
     /// ```
@@ -128,17 +128,17 @@ pub struct Model {
 pub struct Next {
     /// Objective per unit of each column.
     pub cost: Vec<f64>,
-    /// How the earlier objectives are kept.
+    /// Way in which the earlier objectives are preserved.
     pub keeps: Keeps,
 }
 
-/// How a later objective keeps the earlier ones.
+/// Way in which a later objective preserves the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keeps {
-    /// This part of the first objective, which is the value of the last column, is kept.
+    /// At least this part of the first objective is preserved. The objective is the value of the last column.
     LastColumn(f64),
-    /// Earlier objectives are kept exactly: columns and rows with a multiplier are fixed, as they are in every
-    /// optimum.
+    /// Earlier objectives are preserved exactly: columns and rows with a multiplier are fixed, because they have the
+    /// same value in every optimum.
     Bounds,
 }
 
@@ -151,7 +151,7 @@ pub struct Solution {
     pub row_dual: Vec<f64>,
     /// Value of the objective.
     pub objective: f64,
-    /// Steps that it took.
+    /// Number of solver iterations.
     pub iterations: u32,
 }
 
@@ -160,7 +160,7 @@ pub struct Solution {
 pub struct How {
     /// Method of solving.
     pub algorithm: Algorithm,
-    /// Wall time of each solve.
+    /// Wall-clock limit of each solve, in seconds.
     pub time_limit_s: f64,
     /// Seed of the solver's own random numbers.
     pub seed: u32,

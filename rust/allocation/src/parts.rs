@@ -1,11 +1,11 @@
 //! Splits one allocation into several small ones: jobs and GPUs are dealt into equal parts, and each part is solved
-//! alone.
+//! separately.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use gangline_engine::PolicyError;
 use gangline_rng::{Purpose, Stream};
 
-/// Shares of all jobs from `parts` parts, but at most one part per job.
+/// Returns the shares of all jobs from `parts` parts, or from as many parts as jobs if there are fewer jobs.
 ///
 /// Jobs are put in a random order, the same in each allocation of a run, and dealt in turn. GPUs of a type are alike,
 /// so every equal deal is equivalent to a random one: each part gets the same fraction of each type. The parts are
@@ -53,7 +53,7 @@ fn whole(allocator: &mut dyn Allocator, ask: &Ask) -> Result<Shares, PolicyError
     })
 }
 
-/// Rows of the jobs in each part.
+/// Returns the rows of the jobs in each part.
 fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
     let stream = Stream::new(ask.seed, Purpose::Policy);
     let mut order: Vec<usize> = (0..ask.jobs.len()).collect();
@@ -68,11 +68,11 @@ fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
     dealt
 }
 
-/// The request for some of the jobs.
+/// Returns the request for some of the jobs.
 fn part_of(ask: &Ask, part: &[usize], parts: usize) -> Ask {
     fn some<T: Copy>(column: &[T], part: &[usize]) -> Vec<T> {
         if column.is_empty() {
-            return Vec::new(); // a column that this policy does not use
+            return Vec::new(); // This policy does not use the column.
         }
         part.iter().map(|&at| column[at]).collect()
     }

@@ -7,9 +7,9 @@ use super::model::SolverError;
 /// Part of the first objective that the second stage may give up: below the precision of every comparison, above
 /// noise.
 const SLACK: f64 = 1e-9;
-/// A class that meets the objective in less than this part of its time gets this part as its floor.
+/// A class that meets the objective in less than this part of its time gets a floor of this part.
 const LEAST_TIME: f64 = 1e-8;
-/// Gap of the prices: plans are mixed until nothing is better, so the bounds usually agree to the last digits.
+/// Relative gap of the prices. Plans are mixed until none is better, so the bounds usually agree to the last digits.
 const GAP: f64 = 1e-13;
 /// Factor by which prices outweigh gains in the first plan of the second stage.
 pub(crate) const DEAR: f64 = 1e4;
@@ -94,7 +94,7 @@ impl TwoStages<'_> {
         let packs = !self.pairs.is_empty();
         let chosen = self.second_stage(&floors, &prices, packs)?;
         Ok(Staged {
-            // prices do not include pairs: their result is where floors begin to rise
+            // Prices do not include pairs, so floors begin to rise at their result.
             z: if packs {
                 z * (1.0 - SLACK) * (1.0 + chosen.value)
             } else {
@@ -107,8 +107,8 @@ impl TwoStages<'_> {
         })
     }
 
-    /// The plan with the largest worth above floors. It may fall below them by a negligible part, or the floors first
-    /// rise together as far as they can. Prices show where GPUs are scarce.
+    /// Returns the plan with the largest worth above floors. The plan may fall below them by a negligible part, or the
+    /// floors first rise together as far as they can. Prices show where GPUs are scarce.
     pub(crate) fn second_stage(
         &self,
         floors: &[f64],
@@ -143,7 +143,7 @@ impl TwoStages<'_> {
         Ok(chosen)
     }
 
-    /// The objective that a plan reaches, the prices that prove it, and the number of plans evaluated.
+    /// Returns the objective that a plan reaches, the prices that prove it, and the number of plans evaluated.
     fn first_stage(
         &self,
         measure: &[f64],
@@ -177,7 +177,7 @@ impl TwoStages<'_> {
     }
 }
 
-/// A table with each row multiplied by the number of its class.
+/// Returns a table with each row multiplied by the number of its class.
 pub(crate) fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
     let types = table.len() / times.len().max(1);
     let rows = table.chunks_exact(types.max(1)).zip(times);

@@ -1,4 +1,4 @@
-//! Random pairs of jobs, kept while they gain (the packing of Gandiva in the comparisons of Gavel).
+//! Random pairs of jobs that are kept while they gain: the packing of Gandiva in the comparisons of Gavel.
 //!
 //! While the active jobs need no more GPUs than there are, no jobs share. Otherwise, jobs without a partner are put
 //! in a random order. Each takes the first one after it with the same gang size that can share with it on some type.
@@ -43,7 +43,7 @@ impl Allocator for RandomPairs {
 }
 
 impl RandomPairs {
-    /// Dissolves pairs with a job that has ended, and pairs that are slower than taking turns on every type.
+    /// Dissolves pairs with a job that has ended, and pairs that are slower on every type than running in turns.
     fn undo(&mut self, ask: &Ask) {
         let row = |job: &JobId| ask.jobs.binary_search(job).ok();
         self.partner.retain(|job, other| {
@@ -52,7 +52,7 @@ impl RandomPairs {
         });
     }
 
-    /// Finds partners for the jobs without one. A scan reaches the end only for a job that fits no other.
+    /// Finds partners for the jobs without one. A scan reaches the end only for a job that can share with no other.
     fn pair(&mut self, ask: &Ask, turn: u32) {
         let draws = Stream::new(ask.seed, Purpose::Policy);
         let draw = |job: JobId| draws.draw(u64::from(job.0), turn, 0).uniform_u64();
@@ -73,7 +73,7 @@ impl RandomPairs {
         }
     }
 
-    /// An equal split over single jobs and pairs.
+    /// Returns an equal split over single jobs and pairs.
     fn split(&self, ask: &Ask) -> Shares {
         let count = ask.jobs.len() - self.partner.len() / 2;
         let mut shares = Shares {
@@ -115,7 +115,7 @@ fn fits(ask: &Ask, a: usize, b: usize) -> bool {
     types(ask).any(|gpu_type| gain(ask, a, b, gpu_type) > 0.0)
 }
 
-/// Sum of the relative speeds of two jobs that share; 0 if they cannot.
+/// Returns the sum of the relative speeds of two jobs that share; 0 if they cannot.
 fn gain(ask: &Ask, a: usize, b: usize, gpu_type: usize) -> f64 {
     let types = ask.capacity.len();
     let alone = |row: usize| ask.rates[row * types + gpu_type];
@@ -135,7 +135,7 @@ fn gain(ask: &Ask, a: usize, b: usize, gpu_type: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Jobs of two kinds on two GPUs of one type; kind 1 cannot share with its own kind.
+    /// Returns the jobs of two kinds on two GPUs of one type; kind 1 cannot share with its own kind.
     fn ask(jobs: &[u32], kinds: &[u32], beside: f64) -> Ask {
         Ask {
             seed: 5,
@@ -167,7 +167,7 @@ mod tests {
     fn pairs_share_time_equally_with_a_job_alone() {
         let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1, 2], &[0, 1, 1], 1.8));
         let shares = shares.expect("no error");
-        // 2 GPUs for one pair and one single job: each has all of its time
+        // There are 2 GPUs for one pair and one single job, so each of them has all of its time.
         assert_eq!(shares.pair_shares.len(), 2, "the two of kind 1 never share");
         let first = shares.pair_shares[0];
         assert_eq!((first.row, first.share.to_bits()), (0, 1.0_f64.to_bits()));

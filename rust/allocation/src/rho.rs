@@ -6,8 +6,8 @@
 //! | `D_c` | `fair_s` | seconds from arrival to the end under an equal split |
 //! | `rho` | `rho` | the largest `(t + r / rate) / D` |
 //!
-//! A given rho requires the rate `r / (rho D - t)` from each class. The smallest rho is approached from below,
-//! starting where no job could be faster alone. Rates that are out of reach cost more than all GPUs are worth, at
+//! A given rho requires the rate `r / (rho D - t)` from each class. The smallest rho is approached from below, starting
+//! at the rho that every job has if it runs alone. Rates that are out of reach cost more than all GPUs are worth, at
 //! prices that max-min finds. The smallest rho whose rates are affordable at these prices is the next trial. The cost
 //! is a convex function of rho, so this is Newton's method and never overshoots: no plan has a smaller rho than any
 //! trial, and the first feasible trial is the optimum.
@@ -22,7 +22,7 @@ use super::search::affordable;
 pub(crate) const TRIALS: u32 = 100;
 /// Two values of rho closer than this count as equal.
 const CLOSE: f64 = 1e-8;
-/// Minimum rate of a class relative to its fastest: a program could not distinguish less from zero.
+/// Minimum rate of a class relative to its fastest: a program could not distinguish a smaller rate from zero.
 const LEAST_TIME: f64 = 1e-8;
 
 /// A program; tables are row by row, `classes x types`.
@@ -44,7 +44,7 @@ pub struct Fairness<'a> {
     pub fair_s: &'a [f64],
 }
 
-/// Result.
+/// Result of the search.
 #[derive(Clone, Debug)]
 pub struct Fair {
     /// The largest rho of the plan.
@@ -53,7 +53,7 @@ pub struct Fair {
     pub bound: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// The rates that rho requires from one job of each class; the plan reaches them.
+    /// Rates that rho requires from one job of each class; the plan reaches them.
     pub asked: Vec<f64>,
     /// Prices of all GPUs of each type that prove the bound.
     pub prices: Vec<f64>,
@@ -105,7 +105,7 @@ impl Fairness<'_> {
             }
             let next = self.affordable(&mut market, &met.prices, bound, dearest);
             if next <= bound {
-                break met; // the rest is noise
+                break met; // The rest is noise.
             }
             bound = next;
             prices = Some(met.prices);
@@ -133,7 +133,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// The largest rate of a job of each class, alone or with another.
+    /// Returns the largest rate of a job of each class, alone or with another.
     pub(crate) fn fastest(&self, pairs: &[Pair]) -> Vec<f64> {
         let rows = self.rates.chunks_exact(self.capacity.len());
         let mut fastest: Vec<f64> = rows
@@ -168,7 +168,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// The largest rho at given rates.
+    /// Returns the largest rho at given rates.
     pub(crate) fn largest(&self, rates: &[f64]) -> f64 {
         let each = self.age_s.iter().zip(self.remaining).zip(self.fair_s);
         let rho = each.zip(rates);
@@ -176,12 +176,12 @@ impl Fairness<'_> {
         rho.fold(0.0, f64::max)
     }
 
-    /// The rate that a rho requires, and its derivative with respect to rho.
+    /// Returns the rate that a rho requires, and its derivative with respect to rho.
     pub(crate) fn rate(&self, class: usize, rho: f64, fastest: f64) -> (f64, f64) {
         let (left, fair) = (self.remaining[class], self.fair_s[class]);
         let rate = left / (rho * fair - self.age_s[class]);
         if rate > fastest || rate < 0.0 {
-            (fastest, 0.0) // the remaining time may be lost in the rounding of the age
+            (fastest, 0.0) // The rounding of the age might hide the remaining time.
         } else if rate < LEAST_TIME * fastest {
             (LEAST_TIME * fastest, 0.0)
         } else {
@@ -189,14 +189,14 @@ impl Fairness<'_> {
         }
     }
 
-    /// The rates that a rho requires.
+    /// Returns the rates that a rho requires.
     pub(crate) fn asked(&self, rho: f64, fastest: &[f64]) -> Vec<f64> {
         let each = fastest.iter().enumerate();
         each.map(|(class, &fastest)| self.rate(class, rho, fastest).0)
             .collect()
     }
 
-    /// The smallest rho whose rates cost no more than all GPUs are worth.
+    /// Returns the smallest rho whose rates cost no more than all GPUs are worth.
     fn affordable(&self, market: &mut Market<'_>, prices: &[f64], dear: f64, cheap: f64) -> f64 {
         market.set_hulls(prices);
         let worth: f64 = prices.iter().sum();

@@ -60,7 +60,8 @@ impl ByRows<'_> {
         })
     }
 
-    /// Both stages of max-min, in units of `reference`: the times of each, and the multipliers of the first.
+    /// Solves both stages of max-min fairness, in units of `reference`. Returns the times of each stage, and the
+    /// multipliers of the first.
     fn stages(
         &mut self,
         sums: &Activities<'_, '_>,
@@ -100,7 +101,7 @@ impl ByRows<'_> {
         ])
     }
 
-    /// The largest total gain, above floors and above a minimum of other gains if these are given.
+    /// Returns the largest total gain, above floors and above a minimum of other gains if these are given.
     pub(crate) fn best(
         &mut self,
         sums: &Activities<'_, '_>,
@@ -147,7 +148,7 @@ impl Method for ByRows<'_> {
             let [first, last, multipliers] = self.stages(&sums, &asked, reference)?;
             reached = smallest(&first);
             let is_lowered = asked.iter().zip(measure).any(|(asked, own)| asked < own);
-            // otherwise the minimum time belonged to an objective that was too small
+            // Otherwise the minimum time belonged to an objective that was too small.
             if reached <= 2.0 * reference || !is_lowered {
                 let weights = multipliers.iter().zip(asked.iter().zip(measure));
                 return Ok(Plan {
@@ -224,7 +225,7 @@ impl Method for ByRows<'_> {
             let (model, heights) = sums.rise(water.worth, &typical, &filled, &speeds);
             let found = self.run_alone(&model)?;
             times = sums.times(&found.x);
-            // the levels are those of a plan, to the last bit, so the next program has a feasible start
+            // The levels are exactly those of a plan, so the next program has a feasible start.
             let reached = levels_of(&times);
             let wanted = || speeds.iter().enumerate().filter(|own| *own.1 > 0.0);
             let rise = wanted().fold(f64::INFINITY, |least, (class, speed)| {
@@ -236,7 +237,7 @@ impl Method for ByRows<'_> {
             for (own, reached) in filled.iter_mut().zip(&reached) {
                 *own = own.min(*reached);
             }
-            // a row with a multiplier is tight in every plan that lowers no level: its class cannot rise
+            // A row with a multiplier is tight in every plan that lowers no level, so its class cannot rise.
             let first = found.row_dual.len() - classes;
             let force = |class: usize| found.row_dual[first + class].abs() / heights[class];
             let all: f64 = wanted().map(|(class, speed)| force(class) * speed).sum();
@@ -271,9 +272,9 @@ pub(crate) struct Activities<'a, 'b> {
     kinds: Vec<usize>,
     /// GPUs that each activity holds.
     gangs: Vec<f64>,
-    /// Busy jobs of a class, by class.
+    /// Entries that count the busy jobs of each class.
     time: Vec<Entry>,
-    /// Steps per second of a class, by class.
+    /// Entries that count the steps per second of each class.
     pub rate: Vec<Entry>,
     /// Typical size of each activity.
     pub unit: Vec<f64>,
@@ -292,7 +293,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect();
         let pairs = || (cells.len()..).zip(&space.pairs);
         for (at, pair) in pairs() {
-            // two jobs of one class: their time counts twice, and both rates belong to the class
+            // The two jobs belong to one class, so their time counts twice, and both rates count for the class.
             let [one, other] = pair.classes;
             let is_inside = one == other;
             time.push((one, at, if is_inside { 2.0 } else { 1.0 }));
@@ -335,14 +336,14 @@ impl<'a, 'b> Activities<'a, 'b> {
         self.unit.len()
     }
 
-    /// Entries with rows multiplied by a number per class, and columns in their units.
+    /// Returns the entries with rows multiplied by a number per class, and columns in their units.
     pub(crate) fn scaled(&self, entries: &[Entry], by_class: &[f64]) -> Vec<Entry> {
         let each = entries.iter();
         each.map(|&(class, at, value)| (class, at, value * by_class[class] * self.unit[at]))
             .collect()
     }
 
-    /// A program over these columns, plus some columns that are at least 0.
+    /// Returns a program over these columns, plus some columns that are at least 0.
     pub(crate) fn model(&self, cost: Vec<f64>, rows: Rows, more: usize) -> Model {
         let columns = self.count() + more;
         Model {
@@ -355,7 +356,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         }
     }
 
-    /// Rows of capacity and time.
+    /// Returns the rows of capacity and time.
     pub(crate) fn base(&self) -> Rows {
         let (types, classes) = (self.space.capacity.len(), self.space.gangs.len());
         let held = self
@@ -379,7 +380,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         held.above(at_most(self.scaled(&self.time, &each), classes))
     }
 
-    /// Rows for the minimum rate of each class; a floor of 0 has none.
+    /// Returns the rows for the minimum rate of each class; a floor of 0 has none.
     pub(crate) fn floors(&self, floors: &[f64]) -> Rows {
         let quickest = self.space.fastest_alone();
         let reference = |class: usize| floors[class].max(LEAST_TIME * quickest[class]);
@@ -397,7 +398,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         }
     }
 
-    /// The program that raises levels together, and the units of its last rows, one per class.
+    /// Returns the program that raises levels together, and the units of its last rows, one per class.
     fn rise(
         &self,
         worth: &[f64],
@@ -435,7 +436,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         (model, heights)
     }
 
-    /// The activities of an equal split over the jobs, as a first plan.
+    /// Returns the activities of an equal split over the jobs, as a first plan.
     pub(crate) fn spread(&self) -> Vec<f64> {
         let space = self.space;
         let jobs: f64 = space.members.iter().sum();
@@ -451,7 +452,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         times
     }
 
-    /// Steps per second of one job of each class.
+    /// Returns the steps per second of one job of each class.
     pub(crate) fn rates_of(&self, times: &[f64]) -> Vec<f64> {
         let mut rates = vec![0.0; self.space.gangs.len()];
         for &(class, at, rate) in &self.rate {
@@ -463,7 +464,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         rates
     }
 
-    /// Times of a solution, moved inside the bounds, which it may exceed by the tolerance of the solver.
+    /// Returns the times of a solution, moved inside the bounds, which it may exceed by the tolerance of the solver.
     pub(crate) fn times(&self, x: &[f64]) -> Vec<f64> {
         let space = self.space;
         let each = x.iter().zip(&self.unit);
@@ -491,7 +492,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect()
     }
 
-    /// Result for each class and pair.
+    /// Returns the result for each class and pair.
     pub(crate) fn plan(&self, times: &[f64]) -> Plan {
         let types = self.space.capacity.len();
         let mut shares = vec![0.0; self.space.rates.len()];
@@ -505,7 +506,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         }
     }
 
-    /// Value of a unit of each activity, given the value of a step per second of each class.
+    /// Returns the value of a unit of each activity, given the value of a step per second of each class.
     pub(crate) fn by_rate(&self, worth: &[f64]) -> Vec<f64> {
         let mut gains = vec![0.0; self.count()];
         for &(class, at, rate) in &self.rate {
@@ -518,24 +519,24 @@ impl<'a, 'b> Activities<'a, 'b> {
         self.by_rate(&self.space.worth)
     }
 
-    /// Gains by column.
+    /// Returns the gains by column.
     fn scaled_costs(&self, gains: &[f64]) -> Vec<f64> {
         let each = gains.iter().zip(&self.unit);
         each.map(|(gain, unit)| gain * unit).collect()
     }
 
-    /// Gains by column, scaled so that the largest is 1, and `more` columns without gain.
+    /// Returns the gains by column, scaled so that the largest is 1, and `more` columns without gain.
     pub(crate) fn costs(&self, gains: &[f64], more: usize) -> Vec<f64> {
         in_unit(self.scaled_costs(gains), more)
     }
 
-    /// Type of each activity.
+    /// Returns the type of each activity.
     pub(crate) fn kinds(&self) -> &[usize] {
         &self.kinds
     }
 }
 
-/// The sum of gains.
+/// Returns the sum of gains.
 pub(crate) fn total(gains: &[f64], times: &[f64]) -> f64 {
     gains
         .iter()
@@ -551,14 +552,14 @@ fn in_unit(costs: Vec<f64>, more: usize) -> Vec<f64> {
     costs
 }
 
-/// A cost of 1 for the column after `count` others.
+/// Returns a cost of 1 for the column after `count` others.
 fn last_of(count: usize) -> Vec<f64> {
     let mut cost = vec![0.0; count];
     cost.push(1.0);
     cost
 }
 
-/// Entries with rows renumbered without empty rows, and the number of rows left.
+/// Returns the entries with rows renumbered without empty rows, and the number of rows left.
 fn without_gaps(entries: Vec<Entry>, rows: usize) -> (Vec<Entry>, usize) {
     let mut place = vec![usize::MAX; rows];
     for &(row, _, _) in &entries {

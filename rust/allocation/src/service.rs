@@ -3,11 +3,11 @@
 use super::allocator::Ask;
 use super::split::equal_split;
 
-/// A job that is done except for a rounding error still counts as work.
+/// Minimum number of steps left: a job that is done except for a rounding error still has some work.
 pub(crate) const LEAST_STEPS: f64 = 1e-9;
 
-/// Seconds that an equal split would have taken for the steps that each job has done, at the rates of each earlier
-/// allocation. Jobs keep their history: a request may contain only some of the active jobs.
+/// Seconds that an equal split would have taken for the steps of each job so far, at the rates of each earlier
+/// allocation. Jobs keep their history, because a request may contain only some of the active jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Service {
     /// History by job.
@@ -23,11 +23,11 @@ struct Book {
 }
 
 impl Service {
-    /// Counts the steps since the last request, and returns the seconds so far of each job in this one.
+    /// Counts the steps since the last request, and returns the seconds so far of each job in this request.
     pub fn count(&mut self, ask: &Ask) -> Vec<f64> {
         let jobs = ask.jobs.len() as f64;
         let rows = ask.rates.chunks_exact(ask.capacity.len());
-        // counts true steps, regardless of estimates
+        // True steps count, regardless of estimates.
         let left = if ask.true_remaining.is_empty() {
             &ask.remaining
         } else {
@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn it_adds_up_at_the_rates_of_each_allocation() {
-        // 6 steps at one per second, then 3 at one half, because there are two jobs: 6 s, and 6 s more
+        // 6 steps at one per second take 6 s. Then there are two jobs, and 3 steps at one half per second take 6 s
+        // more.
         let mut service = Service::default();
         let mut count = |jobs: &[u32], remaining: &[f64]| {
             let ones = vec![1.0; jobs.len()];
@@ -75,7 +76,7 @@ mod tests {
         assert_eq!(count(&[7], &[10.0]), [0.0]);
         assert_eq!(count(&[7, 9], &[4.0, 8.0]), [6.0, 0.0]);
         assert_eq!(count(&[9, 7], &[8.0, 1.0]), [0.0, 12.0]);
-        // a job keeps its history while it is in no request; lost work does not give negative time
+        // A job keeps its history while it is in no request, and lost work does not give negative time.
         assert_eq!(count(&[9], &[8.0]), [0.0]);
         assert_eq!(count(&[7], &[2.0]), [12.0]);
     }

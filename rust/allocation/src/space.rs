@@ -1,7 +1,7 @@
 //! Common to all objectives: the set of feasible plans, and two methods to find the best of them.
 //!
-//! A plan gives each class time alone on each type, and each pair of classes common time. No class uses more time
-//! than its jobs have, and no type is used by more GPUs than it has.
+//! A plan gives each class time alone on each type, and each pair of classes common time. No class uses more time than
+//! its jobs have, and no plan uses more GPUs of a type than there are.
 
 use super::choose::Pair;
 use super::model::SolverError;
@@ -26,8 +26,8 @@ pub(crate) struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
-    /// The plans of classes at the given rates. From worth, class and type, `counts` returns the value of a step per
-    /// second in the objective and in the choice among optima.
+    /// Creates the set of plans for classes at the given rates. From worth, class and type, `counts` returns the value
+    /// of a step per second in the objective and in the choice among optima.
     pub(crate) fn of(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -46,7 +46,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Like `of`, for an objective that counts the same as the choice among its optima.
+    /// Like `of`, for an objective with the same values as the choice among its optima.
     pub(crate) fn plain(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -55,7 +55,7 @@ impl<'a> Space<'a> {
         Self::of(table, rates, worth, |worth, class, _| [worth[class]; 2])
     }
 
-    /// Rates of one job of each class under a plan.
+    /// Returns the rates of one job of each class under a plan.
     pub(crate) fn rates_of(&self, plan: &Plan) -> Vec<f64> {
         let types = self.capacity.len();
         let rows = self.rates.chunks_exact(types);
@@ -70,7 +70,7 @@ impl<'a> Space<'a> {
         found
     }
 
-    /// The largest rate of a job of each class when it runs alone.
+    /// Returns the largest rate of a job of each class when it runs alone.
     pub(crate) fn fastest_alone(&self) -> Vec<f64> {
         let rows = self.rates.chunks_exact(self.capacity.len());
         rows.map(|row| {
@@ -90,7 +90,7 @@ pub(crate) struct Plan {
     pub shares: Vec<f64>,
     /// Job-seconds per second of each pair.
     pub together: Vec<f64>,
-    /// For max-min: weight of each class in the limit of z; they add up to 1. Empty if not requested.
+    /// Weight of each class in the limit of z, for max-min fairness. The weights add up to 1. Empty if not requested.
     pub weights: Vec<f64>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// The same statistics with a method name.
+    /// Returns the same statistics with a method name.
     pub(crate) fn named(mut self, method: &str) -> Self {
         method.clone_into(&mut self.method);
         self
@@ -127,12 +127,12 @@ pub(crate) struct Water<'a> {
 
 /// Finds best plans.
 pub(crate) trait Method {
-    /// The largest z such that `measure x rate` of each class is at least z; among the plans that reach it, one with
-    /// the largest worth.
+    /// Returns the largest z such that `measure x rate` of each class is at least z; among the plans that reach it, one
+    /// with the largest worth.
     fn max_min(&mut self, space: &Space<'_>, measure: &[f64]) -> Result<Plan, SolverError>;
 
-    /// The largest sum of gains; among the plans that reach it, one with the largest sum of the next gains. Gains are
-    /// by class and type; pairs have their own.
+    /// Returns the largest sum of gains; among the plans that reach it, one with the largest sum of the next gains.
+    /// Gains are by class and type; pairs have their own.
     fn most(
         &mut self,
         space: &Space<'_>,
@@ -140,14 +140,14 @@ pub(crate) trait Method {
         then: Option<&[f64]>,
     ) -> Result<Plan, SolverError>;
 
-    /// The smallest rho; among the plans that reach it, one with the largest worth.
+    /// Returns the smallest rho; among the plans that reach it, one with the largest worth.
     fn least_rho(
         &mut self,
         space: &Space<'_>,
         fairness: &Fairness<'_>,
     ) -> Result<Plan, SolverError>;
 
-    /// The level of each class; among the plans that reach them, one with the largest worth.
+    /// Returns the level of each class; among the plans that reach them, one with the largest worth.
     fn fill(
         &mut self,
         space: &Space<'_>,

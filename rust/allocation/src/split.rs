@@ -3,7 +3,8 @@
 use super::allocator::{Allocator, Ask};
 use gangline_engine::PolicyError;
 
-/// An equal split: (GPUs of the type / jobs) / gang, at most 1 per row.
+/// Allocator that splits all GPUs equally. A share is (GPUs of the type / jobs) / gang, and the shares of a job add up
+/// to at most 1.
 ///
 /// # Examples
 /// ```
@@ -28,10 +29,10 @@ impl Allocator for EqualSplit {
     }
 }
 
-/// The shares of a gang under an equal split over `jobs` jobs.
+/// Returns the shares of a gang under an equal split over `jobs` jobs.
 pub(crate) fn equal_split(capacity: &[f64], jobs: f64, gang: f64) -> impl Iterator<Item = f64> {
     let shares = move || capacity.iter().map(move |gpus| gpus / jobs / gang);
     let total: f64 = shares().sum();
-    let most = total.max(1.0); // division by 1 changes nothing
+    let most = total.max(1.0); // A division by 1 changes nothing.
     shares().map(move |share| share / most)
 }

@@ -13,9 +13,9 @@ pub(crate) struct Square {
 }
 
 impl Square {
-    /// The inverse of a matrix that is given by its columns; `None` if it is singular.
+    /// Creates the inverse of a matrix that is given by its columns; `None` if it is singular.
     ///
-    /// Gaussian elimination with row pivots.
+    /// The method is Gaussian elimination with row pivots.
     pub(crate) fn inverse(columns: &[Links]) -> Option<Self> {
         let size = columns.len();
         let mut left = Self::filled(size, |row, column| columns[column][row]);
@@ -45,14 +45,14 @@ impl Square {
         Some(inverse)
     }
 
-    /// The matrix times a column.
+    /// Returns the matrix times a column.
     pub(crate) fn times(&self, column: &[f64]) -> Links {
         let rows = self.cells.chunks_exact(self.size);
         rows.map(|row| row.iter().zip(column).map(|(a, b)| a * b).sum())
             .collect()
     }
 
-    /// A row times the matrix.
+    /// Returns a row times the matrix.
     pub(crate) fn left_times(&self, row: &[f64]) -> Links {
         let mut total: Links = smallvec![0.0; self.size];
         for (cells, times) in self.cells.chunks_exact(self.size).zip(row) {
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn an_inverse_by_hand() {
-        // columns (0, 1) and (2, 1): the matrix [[0, 2], [1, 1]]
+        // The columns (0, 1) and (2, 1) form the matrix [[0, 2], [1, 1]].
         let columns: [Links; 2] = [smallvec![0.0, 1.0], smallvec![2.0, 1.0]];
         let inverse = Square::inverse(&columns).expect("regular");
         assert_eq!(inverse.times(&[4.0, 5.0])[..], [3.0, 2.0]);

@@ -36,7 +36,7 @@ pub struct Table {
     pub members: Vec<f64>,
     /// Weights.
     pub weights: Vec<f64>,
-    /// Remaining steps, > 0; empty for programs that do not use them, like the next three.
+    /// Remaining steps, > 0. This column and the next three are empty for programs that do not use them.
     pub remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
@@ -44,11 +44,11 @@ pub struct Table {
     pub lost_s: Vec<f64>,
     /// Seconds to the deadline, infinite for none; empty if no job has one.
     pub time_left_s: Vec<f64>,
-    /// The type on which a class runs through its share.
+    /// The type on which a class runs because of its share.
     pub running: Vec<Option<usize>>,
     /// GPUs of each type.
     pub capacity: Vec<f64>,
-    /// Number of jobs that an equal split divides by, including those that cannot run anywhere at present.
+    /// Number of jobs among which an equal split divides the GPUs, including jobs that cannot run anywhere at present.
     pub jobs: f64,
     /// Entity of each class; empty for none.
     pub entities: Vec<u32>,
@@ -58,7 +58,7 @@ pub struct Table {
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
-    /// As in the request.
+    /// Rates of pairs, as in the request.
     pub pair_rates: Vec<f64>,
     /// The first job of each class, as a row of the request.
     pub first: Vec<usize>,
@@ -68,7 +68,7 @@ pub struct Table {
 pub type ClassOf = Vec<Option<usize>>;
 
 impl Table {
-    /// One row per class of jobs that can run. `left` is the remaining work and `lost_s` the result of
+    /// Returns one row per class of jobs that can run. `left` is the remaining work and `lost_s` the result of
     /// [`Service`](super::Service) for each job, or empty; `in_order` lists the entities that serve their jobs in
     /// order.
     pub(crate) fn of(
@@ -147,7 +147,7 @@ impl Table {
         (table, row_of)
     }
 
-    /// The inverse of the rate of each class averaged over all GPUs.
+    /// Returns the inverse of the rate of each class averaged over all GPUs.
     pub(crate) fn fair(&self) -> Vec<f64> {
         let gpus: f64 = self.capacity.iter().sum();
         let rows = self.rates.chunks_exact(self.capacity.len());
@@ -160,7 +160,7 @@ impl Table {
         totals.map(|total| 1.0 / (total / gpus)).collect()
     }
 
-    /// The same rate wherever a class can run.
+    /// Returns a rate of 1 wherever a class can run.
     pub(crate) fn flat(&self, rates: &[f64]) -> Vec<f64> {
         let types = self.capacity.len();
         let cells = self.rates.iter().enumerate();
@@ -169,7 +169,7 @@ impl Table {
             .collect()
     }
 
-    /// The rates that an objective uses.
+    /// Returns the rates that an objective uses.
     pub(crate) fn seen(&self, seen: Seen) -> Vec<f64> {
         match seen {
             Seen::Own => self.rates.clone(),
@@ -184,16 +184,16 @@ impl Table {
         }
     }
 
-    /// Seconds to each deadline that can still be met, by class.
+    /// Returns the seconds to each deadline that can still be met, by class.
     pub(crate) fn deadlines(&self) -> Vec<(usize, f64)> {
         let each = self.time_left_s.iter().copied().enumerate();
         each.filter(|(_, left)| *left > 0.0 && left.is_finite())
             .collect()
     }
 
-    /// Classes that gain by sharing GPUs, at rates in the unit of those `seen`. `counts` returns the value of a step
-    /// per second of a class on a type in both objectives. Pairs whose relative speeds add up to at most 1 are left
-    /// out, because alternating is as good.
+    /// Returns the classes that gain by sharing GPUs, at rates in the unit of those `seen`. `counts` returns the value
+    /// of a step per second of a class on a type in both objectives. Pairs whose relative speeds add up to at most 1
+    /// are left out, because running in turns is as good.
     pub(crate) fn pairs(
         &self,
         seen: &[f64],

@@ -1,7 +1,7 @@
 //! Finish-time fairness by max-min programs, where some classes share GPUs: the price method does not support pairs.
 //!
-//! Each trial of rho is a program whose floors rise or fall together as far as they can; the multipliers of the
-//! floors replace the prices.
+//! Each trial of rho is a program whose floors rise or fall together as far as they can; the multipliers of the floors
+//! take the place of the prices.
 
 use super::model::SolverError;
 use super::rho::{Fairness, TRIALS};
@@ -12,8 +12,8 @@ use super::space::{Method, Plan, Space};
 pub(crate) const SAME: f64 = 1e-11;
 
 impl Fairness<'_> {
-    /// The smallest rho by max-min programs, whose multipliers show which rho no plan can reach; `cheap` is one that
-    /// a plan reaches. Trials that differ by less than the part `same` count as equal.
+    /// Returns the smallest rho by max-min programs, whose multipliers show which rho no plan can reach; `cheap` is a
+    /// rho that a plan reaches. Trials that differ by less than the part `same` count as equal.
     ///
     /// # Errors
     /// As [`Self::solve`].
@@ -50,7 +50,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// The factors under which a plan must reach 1 for a given rho.
+    /// Returns the factors under which a plan must reach 1 for a given rho.
     pub(crate) fn measure(&self, space: &Space<'_>, rho: f64) -> Vec<f64> {
         let asked = self.asked(rho, &self.fastest(&space.pairs));
         asked.into_iter().map(|own| 1.0 / own).collect()

@@ -1,5 +1,5 @@
-//! Converts actions from Python tuples to the engine's actions; one parser for policies in Python and for runs that
-//! are driven step by step.
+//! Converts actions from Python tuples to the engine's actions. One parser serves policies in Python and runs that are
+//! driven step by step.
 
 use gangline_engine::ClusterView;
 use gangline_model::{
@@ -17,7 +17,7 @@ const TIMER_KIND: u8 = 0;
 #[derive(Default)]
 pub(crate) struct Orders {
     pub(crate) actions: Vec<Action>,
-    /// In the order of the plan; a timer without a time is cancelled.
+    /// Timers in the order of the plan; a timer without a time is cancelled.
     pub(crate) timers: Vec<(TimerTag, Option<SimTime>)>,
 }
 
@@ -91,7 +91,7 @@ impl Parser {
         self.released.contains(&job)
     }
 
-    /// The actions so far, without quotas.
+    /// Returns the actions so far, without quotas.
     pub(crate) fn actions(&self) -> &[Action] {
         &self.orders.actions
     }
@@ -105,9 +105,9 @@ impl Parser {
     }
 }
 
-/// An action. Fields that a tuple leaves out at its end are not set:
-/// `("start" or "move", job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part, accum)`,
-/// `("keep", job, sub_batch, overhead_s, quota, part, accum)`, `("preempt", job, part)`.
+/// Returns an action. Fields that are missing at the end of a tuple are not set. The tuples are `("start" or "move",
+/// job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part, accum)`, `("keep", job,
+/// sub_batch, overhead_s, quota, part, accum)` and `("preempt", job, part)`.
 fn action(
     scratch: &mut Scratch,
     view: &ClusterView<'_>,
@@ -147,7 +147,7 @@ fn action(
     Ok(action.with(terms).of_part(part))
 }
 
-/// A field of a tuple; `None` if the tuple is shorter, or has None there.
+/// Returns a field of a tuple, or `None` if the tuple is shorter or has None there.
 fn field<'py, T>(tuple: &Bound<'py, PyTuple>, at: usize) -> PyResult<Option<T>>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
@@ -158,7 +158,7 @@ where
     tuple.get_item(at)?.extract()
 }
 
-/// Seconds without progress; the engine reports a negative value with its rule.
+/// Returns the overhead as a span. The engine reports a negative value with its rule.
 fn overhead(seconds: f64) -> PyResult<SimSpan> {
     let span = SimSpan::from_seconds(seconds.abs())
         .map_err(|error| PyValueError::new_err(format!("overhead_s: {error}")))?;
@@ -201,12 +201,12 @@ pub(crate) struct Scratch {
     free: FxHashMap<u32, u64>,
     /// Servers whose free slots may have changed since the last call of `changed`.
     touched: Vec<ServerId>,
-    /// Parts that leave their GPUs, with the server of each, and the slots that became free there.
+    /// Parts that leave their GPUs, with their servers and the slots that became free there.
     released: FxHashMap<(JobId, ServerId), u64>,
 }
 
 impl Scratch {
-    /// Servers whose free slots may have changed since the last call, with these slots.
+    /// Returns the servers whose free slots may have changed since the last call, with these slots.
     pub(crate) fn changed(&mut self) -> impl Iterator<Item = (ServerId, u64)> {
         let free = &self.free;
         let touched = self.touched.drain(..);
@@ -278,7 +278,7 @@ impl Scratch {
         let mut gpus = GpuSet::new();
         for (server, value) in pairs {
             if server as usize >= view.cluster().servers().len() {
-                // the engine reports GPUs that do not exist
+                // The engine reports GPUs that do not exist.
                 gpus.insert(ServerId(server), if are_masks { value } else { 1 });
                 continue;
             }
@@ -293,8 +293,8 @@ impl Scratch {
         Ok(gpus)
     }
 
-    /// The lowest free slots of a server, `gpus` of them. If there are fewer and GPUs are not shared, taken slots are
-    /// added; the engine then refuses them with its rule.
+    /// Returns the lowest free slots of a server, `gpus` of them. If there are fewer and GPUs are not shared, taken
+    /// slots are added; the engine then refuses them with its rule.
     fn lowest(&mut self, view: &ClusterView<'_>, server: ServerId, gpus: u32) -> u64 {
         let free = *self.free_of(view, server);
         let missing = gpus.saturating_sub(free.count_ones());

@@ -14,7 +14,7 @@ use pyo3::types::IntoPyDict;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The rows of the tables of jobs, which all columns of a decision share: those that wait and those that run.
+/// The waiting and the running jobs: the rows of the tables, which all columns of a decision share.
 #[derive(Default)]
 pub(crate) struct JobRows {
     waiting: Option<Vec<JobId>>,
@@ -35,7 +35,7 @@ impl JobRows {
     }
 }
 
-/// A column of a table: "waiting", "running", "servers", "parts" or "residents".
+/// Returns a column of a table: "waiting", "running", "servers", "parts" or "residents".
 pub(crate) fn column<'py>(
     py: Python<'py>,
     view: &ClusterView<'_>,
@@ -53,14 +53,14 @@ pub(crate) fn column<'py>(
     }
 }
 
-/// Numbers as a read-only array.
+/// Returns the numbers as a read-only array.
 pub(crate) fn array<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyAny> {
     let made = values.into_pyarray(py);
     made.readwrite().make_nonwriteable();
     made.into_any()
 }
 
-/// Indices of jobs or servers.
+/// Returns the indices of jobs or servers.
 pub(crate) fn indices(py: Python<'_>, ids: impl Iterator<Item = usize>) -> Bound<'_, PyAny> {
     array(py, ids.map(|id| id as i64).collect())
 }
@@ -92,12 +92,12 @@ pub(crate) fn check_knowledge(py: Python<'_>, knows_work: bool) -> PyResult<()> 
     Err(raise(py, "PolicyError", message, &facts)?)
 }
 
-/// GPU-seconds without overhead that a job has had so far.
+/// Returns the GPU-seconds without overhead that a job has had so far.
 fn gpu_seconds(view: &ClusterView<'_>, job: JobId) -> f64 {
     view.attained_gpu_ns(job) as f64 / NANOS_PER_SECOND
 }
 
-/// Minimum and maximum number of GPUs of a job.
+/// Returns the minimum and maximum number of GPUs of a job.
 fn gpu_range(view: &ClusterView<'_>, job: JobId) -> (u32, u32) {
     let gang = view.jobs().gpus(job);
     view.elastic(job).map_or((gang, gang), |model| {
@@ -105,7 +105,7 @@ fn gpu_range(view: &ClusterView<'_>, job: JobId) -> (u32, u32) {
     })
 }
 
-/// The labels of jobs by their name.
+/// Returns the labels of jobs by their name.
 pub(crate) fn label_of<'a>(columns: &'a JobColumns, name: &str) -> Option<&'a Label> {
     let labels = &columns.labels;
     match name {
@@ -118,13 +118,13 @@ pub(crate) fn label_of<'a>(columns: &'a JobColumns, name: &str) -> Option<&'a La
     }
 }
 
-/// A label as a number; -1 is none.
+/// Returns a label as a number; -1 means none.
 fn label(column: Option<&Vec<u32>>, job: JobId) -> i64 {
     let code = column.map(|codes| codes[job.index()]);
     code.filter(|&code| code != u32::MAX).map_or(-1, i64::from)
 }
 
-/// A number of each job.
+/// Returns a number of each job.
 fn each<'py, T: Element>(
     (py, jobs): (Python<'py>, &[JobId]),
     value: impl Fn(JobId) -> T,
@@ -157,7 +157,7 @@ fn job_column<'py>(
             let known = deadline.filter(|&deadline| deadline != SimTime::NEVER);
             known.map_or(f64::INFINITY, SimTime::seconds)
         }),
-        // signed, like the numbers of types: numpy shifts only equal kinds
+        // The numbers are signed, like the numbers of types, because numpy shifts only equal kinds.
         "gpu_types" => each(of, |job| {
             let types = view.types_of(job);
             types.fold(0, |mask, gpu_type| mask | 1 << gpu_type.index())
@@ -197,7 +197,7 @@ fn job_column<'py>(
     })
 }
 
-/// Base rates by job and GPU type; 0 where a job may not run.
+/// Returns the base rates by job and GPU type; 0 where a job may not run.
 fn rates<'py>(
     py: Python<'py>,
     view: &ClusterView<'_>,
@@ -225,7 +225,7 @@ fn rates<'py>(
     Ok(made.into_any())
 }
 
-/// A column with a row per part of every running job, in the order of jobs and servers.
+/// Returns a column with a row per part of every running job, in the order of jobs and servers.
 fn part_column<'py>(
     py: Python<'py>,
     view: &ClusterView<'_>,
@@ -259,7 +259,7 @@ fn part_column<'py>(
     })
 }
 
-/// A column with a row per job on each GPU, in the order of servers and slots.
+/// Returns a column with a row per job on each GPU, in the order of servers and slots.
 fn resident_column<'py>(
     py: Python<'py>,
     view: &ClusterView<'_>,

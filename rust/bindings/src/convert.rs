@@ -93,10 +93,10 @@ type Phases = Vec<(f64, f64, f64)>;
 
 #[pymethods]
 impl Elastic {
-    /// `row`: class of each job, 2^32 - 1 = none. `fits` has shape (classes, 7): seconds of a pass, of a
-    /// synchronisation over servers and on one server (two numbers each), and gamma. `limits` has shape (classes, 9):
-    /// minimum and maximum of total batch, samples per pass and GPUs, then GPUs and batch size in the trace, and 1 if
-    /// these GPUs fit on a server.
+    /// `row` holds the class of each job; 2^32 - 1 means none. `fits` has shape (classes, 7): seconds of a pass, of a
+    /// synchronisation over servers and of one on a single server (two numbers each), and gamma. `limits` has shape
+    /// (classes, 9): minimum and maximum of the total batch, of the samples per pass and of the GPUs, then GPUs and
+    /// batch size in the trace, and 1 if these GPUs fit on a server.
     #[new]
     #[allow(clippy::needless_pass_by_value)]
     fn new(
@@ -140,7 +140,7 @@ impl Elastic {
         })
     }
 
-    /// Mean iterations of the initial batch per second of each class over its whole work, as in the trace.
+    /// Returns the mean iterations of the initial batch per second of each class over its whole work, as in the trace.
     fn mean_rates<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         let models = self.table.models().iter();
         let rates: Vec<f64> = models
@@ -191,7 +191,7 @@ impl<'py> Given<'py> {
         Ok(column)
     }
 
-    /// The numbers of an array with this many dimensions, row by row, and its shape.
+    /// Returns the numbers of an array with this many dimensions, row by row, and its shape.
     pub(crate) fn array<T: numpy::Element + Copy, D: numpy::ndarray::Dimension>(
         &self,
         name: &str,
@@ -250,7 +250,7 @@ impl Jobs {
                 names: labels(&format!("{name}_labels"))?,
             })
         };
-        // longer than a run can be, so there is no limit
+        // This is longer than a run can be, so there is no limit.
         let to_span = |&s: &f64| SimSpan::from_seconds(s).unwrap_or(SimSpan::ZERO);
         let limits: Option<Vec<f64>> = given.vector("time_limit_s")?;
         let limits = limits.map(|s| s.iter().map(to_span).collect());
@@ -315,12 +315,12 @@ impl Jobs {
         self.table.len()
     }
 
-    /// Work of each job, in iterations or reference seconds.
+    /// Returns the work of each job, in iterations or in seconds on a GPU of speed 1.
     fn work<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         PyArray1::from_slice(py, self.table.all_work())
     }
 
-    /// GPU types that each job allows: bit t = type t.
+    /// Returns the GPU types that each job allows: bit `t` stands for type `t`.
     fn allowed_types<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
         let ids = 0..self.table.len();
         let masks: Vec<u64> = ids
@@ -329,7 +329,7 @@ impl Jobs {
         masks.into_pyarray(py)
     }
 
-    /// Iterations per second of each job's gang, alone and consolidated, on each GPU type: (jobs, types).
+    /// Returns the iterations per second of each job's gang, alone and consolidated, on each GPU type: (jobs, types).
     fn base_rates<'py>(
         &self,
         py: Python<'py>,
@@ -349,8 +349,8 @@ impl Jobs {
         rates.into_pyarray(py).reshape([jobs, types])
     }
 
-    /// Iterations per second of copies, alone and consolidated; row i is a copy of job `job[i]` on `gpus[i]` GPUs of
-    /// type `gpu_type[i]`.
+    /// Returns the iterations per second of copies, alone and consolidated; row i is a copy of job `job[i]` on
+    /// `gpus[i]` GPUs of type `gpu_type[i]`.
     #[allow(clippy::needless_pass_by_value)]
     fn copy_rates<'py>(
         &self,
@@ -380,7 +380,7 @@ impl Jobs {
 }
 
 impl Jobs {
-    /// The cluster, jobs and rates of a run.
+    /// Returns the cluster, jobs and rates of a run.
     pub(crate) fn world(&self, cluster: &Cluster) -> Result<World, CoreError> {
         let mut rates = RateTable::from_speeds(&cluster.spec);
         if let Some(table) = &self.rate_table {

@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyList};
 #[derive(Default)]
 pub(crate) struct Draft {
     parser: Parser,
-    /// Address of the list, and how many of its actions are included.
+    /// Address of the list, and the number of its actions that are included.
     list: usize,
     synced: usize,
     /// State of the engine's draft before the plan.
@@ -63,7 +63,7 @@ impl Draft {
         &self.parser
     }
 
-    /// Gives up the GPUs of a running job, if it still holds them. Returns whether it did.
+    /// Releases the GPUs of a running job, if it still holds them. Returns whether it held them.
     fn release(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, job: JobId) -> bool {
         if view.run(job).is_none() || self.parser.is_released(job) {
             return false;
@@ -74,7 +74,7 @@ impl Draft {
     }
 }
 
-/// The placement rules that a run has used, each made once.
+/// The placement rules that a run has used; each is created once.
 #[derive(Default)]
 pub(crate) struct Placers {
     list: Vec<Placer>,
@@ -115,7 +115,8 @@ impl Placers {
         Ok(at)
     }
 
-    /// GPUs for a job on the draft: on the first of its types, or of the allowed types, where the rule finds some.
+    /// Returns the GPUs for a job on the draft. They are on the first type where the rule finds some, among the job's
+    /// types or the allowed types.
     pub(crate) fn place(
         &mut self,
         at: usize,
@@ -149,7 +150,8 @@ pub(crate) struct Wanted {
     pub(crate) rule: usize,
 }
 
-/// GPUs for a job after the actions so far, and whether it is a move of a running job. Its own GPUs count as free.
+/// Returns the GPUs for a job after the actions so far, and whether it is a running job that moves. Its own GPUs count
+/// as free.
 pub(crate) fn place(
     (draft, placers): (&mut Draft, &mut Placers),
     view: &ClusterView<'_>,

@@ -8,12 +8,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What happened at a decision.
+/// Record of one decision.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// The policy decided.
     Decided,
-    /// A plan came from outside.
+    /// A plan was applied from outside.
     Planned {
         actions: Vec<Action>,
         timers: Vec<(TimerTag, Option<SimTime>)>,
@@ -21,7 +21,7 @@ pub(crate) enum Step {
     },
 }
 
-/// The history of a run.
+/// Record of all steps of a run, from which its history can be repeated.
 pub(crate) struct Way {
     steps: Vec<Step>,
     is_due: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Driven {
     draft: Option<Box<FreeIndex>>,
     pub(crate) policy: Option<Box<dyn Policy>>,
     pub(crate) steps: Vec<Step>,
-    /// Number of the last step: data read before it is out of date.
+    /// Number of the last step. Data that was read before it is out of date.
     stamp: u64,
 }
 
@@ -105,7 +105,7 @@ impl Driven {
         Ok(())
     }
 
-    /// A copy without its policy, which continues independently.
+    /// Returns a copy without its policy, which continues independently.
     pub(crate) fn fork(&mut self) -> Self {
         self.begin_step();
         Self {
@@ -152,7 +152,7 @@ enum Place {
     Over,
 }
 
-/// A run that several Python objects read.
+/// A run that several Python objects can read.
 pub(crate) struct Shared(Mutex<Place>);
 
 impl Shared {
@@ -210,7 +210,7 @@ fn refusal(place: &Place) -> PyErr {
     })
 }
 
-/// A run in a step; it is returned when this is dropped.
+/// A run during a step. Dropping this value returns the run.
 pub(crate) struct Held<'a> {
     from: &'a Shared,
     run: Option<Box<Driven>>,

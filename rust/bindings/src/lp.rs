@@ -22,11 +22,12 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_even_loads, module)?)
 }
 
-/// Shares of jobs under a policy, by name. `columns` are the arrays of `gangline.lp.solve`, `given` the parameters as
-/// in a run, and the others come from the cluster of a run. Without classes there is no objective.
+/// Returns the shares of jobs under the policy of this name. `columns` are the arrays of `gangline.lp.solve`, and
+/// `given` the parameters as in a run. The other arguments come from the cluster of a run. Without classes there is no
+/// objective.
 #[pyfunction]
 #[pyo3(signature = (policy, columns, given, *, seed, prices, reference, in_order, by_name))]
-#[allow(clippy::too_many_arguments)] // one call from one place
+#[allow(clippy::too_many_arguments)] // There is one call from one place.
 fn lp_solve<'py>(
     py: Python<'py>,
     policy: &str,
@@ -71,14 +72,15 @@ fn lp_solve<'py>(
     }
 }
 
-/// The exception raised in Python, or the one for an allocation that does not exist.
+/// Returns the exception raised in Python, or otherwise the one for an allocation that does not exist.
 fn own_or_refused(py: Python<'_>, policy: &str, raised: &Raised, error: &SolverError) -> PyErr {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     own.unwrap_or_else(|| refused(py, policy, error))
 }
 
-/// The winning bids of an exact auction, each with a room; used to compare with the engine. Tiers are 0 for a server,
-/// 1 for a rack, 2 for the network and 3 for the GPUs that the bidder holds; `own` lists the number of those by room.
+/// Returns the winning bids of an exact auction, each with a room, for comparisons with the engine. Tiers are 0 for a
+/// server, 1 for a rack, 2 for the network and 3 for the GPUs that the bidder holds. `own` lists the number of these
+/// GPUs by room.
 #[pyfunction]
 #[pyo3(signature = (gangs, bids, rooms, own, *, choices_max))]
 fn lp_award(
@@ -126,10 +128,10 @@ fn lp_award(
     }
 }
 
-/// The load of each GPU type under the most even division of work; `None` if some work fits nowhere. `need` has the
-/// GPU-seconds of each job on each type, infinite where it cannot run; `work` has their minimum over the types.
+/// Returns the load of each GPU type under the most even division of work; `None` if some work fits nowhere. `need` has
+/// the GPU-seconds of each job on each type, infinite where it cannot run; `work` has their minimum over the types.
 #[pyfunction]
-#[allow(clippy::needless_pass_by_value)] // PyO3 passes arrays by value
+#[allow(clippy::needless_pass_by_value)] // PyO3 passes arrays by value.
 fn lp_even_loads<'py>(
     py: Python<'py>,
     need: PyReadonlyArray2<'py, f64>,
@@ -147,7 +149,7 @@ fn lp_even_loads<'py>(
     }
 }
 
-/// Result for each job.
+/// Returns the result for each job.
 fn told<'py>(
     py: Python<'py>,
     table: &Table,
@@ -194,7 +196,7 @@ fn told<'py>(
     Ok(told)
 }
 
-/// The columns of jobs, and the time that each has lost so far.
+/// Returns the columns of jobs, and the time that each has lost so far.
 fn ask_of(columns: &Bound<'_, PyDict>) -> PyResult<(Ask, Vec<f64>)> {
     let given = Given::new(columns)?;
     let column = |name: &str| -> PyResult<Vec<f64>> {

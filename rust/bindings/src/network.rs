@@ -22,7 +22,7 @@ fn bad(key: impl Into<String>, value: &Bound<'_, PyAny>, expected: &str) -> PyEr
     .into()
 }
 
-/// One of several words.
+/// Reads one of several words.
 fn word<T>(
     key: &str,
     value: &Bound<'_, PyAny>,
@@ -124,7 +124,7 @@ fn read_link(tier: &str, keys: &Bound<'_, PyDict>) -> PyResult<LinkChange> {
     Ok(link)
 }
 
-/// One name, or a list of names of which the fastest applies.
+/// Reads one name of an algorithm, or a list of names of which the fastest applies.
 fn algorithms(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Algorithms> {
     let words = "ring, halving, direct or auto, or a list of them";
     let names: Vec<String> = match value.extract::<String>() {
@@ -214,19 +214,19 @@ impl Network {
         })
     }
 
-    /// Names of the link presets.
+    /// Returns the names of the link presets.
     #[staticmethod]
     fn presets() -> Vec<&'static str> {
         PRESETS.to_vec()
     }
 
-    /// Labels of the built-in models.
+    /// Returns the labels of the built-in models.
     #[staticmethod]
     fn models() -> Vec<String> {
         gangline_network::network_models()
     }
 
-    /// Whether distance costs nothing.
+    /// Returns whether distance costs nothing.
     fn is_free(&self) -> bool {
         self.model.is_free()
     }
@@ -241,7 +241,8 @@ impl Network {
         Ok(())
     }
 
-    /// Max-min fair rates of flows, each given by its demand and its links, over links of one capacity.
+    /// Returns the max-min fair rates of flows over links of one capacity. Each flow is given by its demand and its
+    /// links.
     #[staticmethod]
     #[allow(clippy::needless_pass_by_value)]
     fn fair_rates(capacity: f64, links: usize, flows: Vec<(f64, Vec<u32>)>) -> PyResult<Vec<f64>> {
@@ -261,12 +262,13 @@ impl Network {
         Ok(stops.iter().map(|stop| stop.rate()).collect())
     }
 
-    /// Bytes/s of every up-link that jobs share; `None` if each job sends as if it were alone.
+    /// Returns the bytes/s of every up-link that jobs share; `None` if each job sends as if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         self.model.shared_bw()
     }
 
-    /// Demand of a gang with a shape on the up-link of each of its racks: bytes per iteration, bytes/s alone.
+    /// Returns the load of a gang with a shape on the up-link of each of its racks: bytes per iteration, and bytes/s
+    /// when it is alone.
     fn load(
         &self,
         gpu_type: u32,
@@ -279,7 +281,7 @@ impl Network {
         Some((load.bytes, load.demand))
     }
 
-    /// Factor of a gang in a tier (0 server, 1 rack, 2 network).
+    /// Returns the factor of a gang in a tier (0 server, 1 rack, 2 network).
     #[pyo3(signature = (gpu_type, model, gpus, tier, batch_size=0))]
     fn at_tier(
         &self,
@@ -294,7 +296,8 @@ impl Network {
             .at_tier(&Self::gang(gpu_type, model, batch_size, gpus), tier)
     }
 
-    /// Factor of a gang with a shape: (GPUs per server: most, fewest; servers per rack: most, fewest; racks).
+    /// Returns the factor of a gang with a shape: (GPUs per server: most, fewest; servers per rack: most, fewest;
+    /// racks).
     fn at_shape(
         &self,
         gpu_type: u32,
@@ -306,12 +309,12 @@ impl Network {
             .locality(&Self::gang(gpu_type, model, 0, gpus), to_shape(shape))
     }
 
-    /// Factor of a shape by the closed form before the clamp; `None` without a closed form.
+    /// Returns the factor of a shape by the closed form before the clamp; `None` without a closed form.
     fn raw(&self, model: Option<u32>, shape: (u32, u32, u32, u32, u32)) -> Option<f64> {
         self.model.raw(model, to_shape(shape))
     }
 
-    /// Placements on which the clamp acts: (model, type, gang size, tier, closed form, resulting factor).
+    /// Returns the placements on which the clamp acts: (model, type, gang size, tier, closed form, resulting factor).
     #[allow(clippy::needless_pass_by_value)]
     fn check(&self, sizes: Vec<u32>) -> Vec<(String, u32, u32, u8, f64, f64)> {
         let row = |clamp: gangline_network::Clamp| {

@@ -1,5 +1,5 @@
-//! Options of a run: one typed object, created by Python's `RunOptions` and stored as a [`RunConfig`]. A missing or
-//! unknown argument is a `TypeError` in Python.
+//! Options of a run: one typed object, which Python's `RunOptions` creates and which is stored as a [`RunConfig`]. A
+//! missing or unknown argument is a `TypeError` in Python.
 
 use crate::convert::Cluster;
 use crate::error::CoreError;
@@ -67,12 +67,12 @@ enum EstimatesGiven<'py> {
     },
 }
 
-/// Sigmas of the noise of jobs, of stretches and of further servers, and seconds of a checkpoint; costs by model
-/// label, number of GPUs and GPU type: seconds of a first start, restart, stop and checkpoint.
+/// Sigmas of the noise of jobs, of stretches and of each server after the first, and seconds of a checkpoint. Then
+/// costs by model label, number of GPUs and GPU type: seconds of a first start, restart, stop and checkpoint.
 type RunTimeGiven = ([f64; 4], Vec<CostsGiven>);
 type CostsGiven = ((Option<u32>, Option<u32>, Option<usize>), [Option<f64>; 4]);
 
-/// All options of a run. Defaults are Python's, which has the one list of them.
+/// All options of a run. The defaults are defined only in Python.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct RunOptions {
     pub(crate) config: RunConfig,
@@ -211,7 +211,7 @@ impl Timeline {
 
 impl EstimatesGiven<'_> {
     fn resolved(self) -> PyResult<Estimates> {
-        // an estimate is at least one nanosecond
+        // An estimate is at least one nanosecond.
         let told = |seconds| Ok::<_, PyErr>(span("estimates", seconds)?.max(SimSpan(1)));
         Ok(match self {
             Self::Noise(sigma) => Estimates::Noise(sigma),
@@ -267,7 +267,7 @@ impl Pairs<'_> {
     }
 }
 
-/// The locality model of a network and of fitted models.
+/// Returns the locality model of a network and of fitted models.
 fn locality(
     cluster: &ClusterSpec,
     network: Option<&Network>,
@@ -344,7 +344,7 @@ fn step_fit([a_c, b_c, a_n, b_n, a_r, b_r, gamma]: Fit) -> StepFit {
     }
 }
 
-/// A policy's parameters.
+/// Returns a policy's parameters.
 pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
     let mut params = Params::new();
     for (key, value) in given.iter() {
@@ -353,15 +353,14 @@ pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
     Ok(params)
 }
 
-/// Maximum nesting of lists and tables in a parameter: lists of tables that contain lists of tables, with some
-/// reserve.
+/// Maximum nesting of lists and tables in a parameter. Lists of tables that contain lists of tables need less.
 const DEEPEST: u32 = 8;
 
 fn param(value: &Bound<'_, PyAny>, levels: u32) -> PyResult<ParamValue> {
     if value.is_none() {
         return Ok(ParamValue::None);
     }
-    // bool before int: a Python bool is an int
+    // A bool is tested before an int, because a Python bool is an int.
     if value.is_instance_of::<PyBool>() {
         return Ok(ParamValue::Bool(value.extract()?));
     }

@@ -1,6 +1,6 @@
-//! Orders of jobs for policies in Python. The waiting jobs of an order are kept from decision to decision: an update
-//! costs what changed, and a walk what it visits. Running jobs are few, and are put in order when they are asked for.
-//! The markets of prices are kept with them.
+//! Orders of jobs for policies in Python. The waiting jobs of an order are kept from decision to decision, so an update
+//! costs only as much as has changed, and a walk only as much as it visits. Running jobs are few and are sorted on
+//! request. The markets of prices are stored here too.
 
 use gangline_engine::{Changes, ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Sorts after all first starts.
+/// This value sorts after all first starts.
 const NEVER_STARTED: i64 = i64::MAX;
 
 /// Measure of an order; ties go by arrival, then job.
@@ -20,11 +20,12 @@ const NEVER_STARTED: i64 = i64::MAX;
 pub(crate) enum Measure {
     /// Arrival.
     Arrival,
-    /// Isolated duration; times the gang if `by_gpus`.
+    /// Isolated duration; with `by_gpus` it is multiplied by the gang size.
     Duration,
-    /// Remaining isolated time; with `by_gpus` times the gang size, then by gang size.
+    /// Remaining isolated time; with `by_gpus` it is multiplied by the gang size, and ties go by gang size.
     Remaining,
-    /// Attained service: by queue, and inside a queue by first start; without limits, by the service itself.
+    /// Attained service. With limits, jobs are sorted by queue, and inside a queue by first start. Without limits, they
+    /// are sorted by the service itself.
     Attained,
     /// Deadline.
     Deadline,
@@ -37,7 +38,7 @@ pub(crate) struct Spec {
     pub(crate) by_gpus: bool,
     /// Attained services, GPU-ns, at which a job moves to the next queue.
     pub(crate) limits: Vec<i128>,
-    /// Head start of running jobs if there are no limits, GPU-ns per GPU.
+    /// Head start of running jobs if there are no limits, in GPU-ns per GPU.
     pub(crate) lead: i128,
     pub(crate) estimate_error: f64,
 }
@@ -92,13 +93,13 @@ impl Spec {
         }
     }
 
-    /// The queue of a job: the number of limits that it has reached.
+    /// Returns the queue of a job: the number of limits that it has reached.
     fn queue(&self, view: &ClusterView<'_>, job: JobId) -> usize {
         let attained = self.attained(view, job);
         self.limits.partition_point(|&limit| limit <= attained)
     }
 
-    /// Instant at which a job that makes progress from `since` on reaches its next limit.
+    /// Returns the instant at which a job that makes progress from `since` on reaches its next limit.
     pub(crate) fn next_limit(
         &self,
         view: &ClusterView<'_>,
@@ -115,7 +116,7 @@ impl Spec {
     }
 }
 
-/// Everything that may affect a placement, as numbers.
+/// All properties of a job that might affect its placement, as numbers.
 type Likeness = SmallVec<[u64; 10]>;
 
 /// Classes of jobs that are equivalent for placement.
@@ -154,7 +155,7 @@ impl Alike {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) spec: Spec,
-    /// By class.
+    /// Ranks of the waiting jobs, by class.
     sets: Vec<BTreeSet<Rank>>,
     known: FxHashMap<JobId, (u32, Rank)>,
 }
@@ -183,13 +184,13 @@ impl Queue {
         }
     }
 
-    /// The first waiting job.
+    /// Returns the first waiting job.
     pub(crate) fn first(&self) -> Option<JobId> {
         let heads = self.sets.iter().filter_map(BTreeSet::first);
         heads.min().map(|rank| JobId(rank.job))
     }
 
-    /// The rank of a job, waiting or running.
+    /// Returns the rank of a job, waiting or running.
     pub(crate) fn rank(&self, view: &ClusterView<'_>, job: JobId) -> Result<Rank, PolicyError> {
         match self.known.get(&job) {
             Some(&(_, rank)) => Ok(rank),
@@ -197,7 +198,7 @@ impl Queue {
         }
     }
 
-    /// Running jobs with their ranks, in order.
+    /// Returns the running jobs with their ranks, in order.
     pub(crate) fn running(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
         let ranks = view.running().map(|job| self.spec.rank(view, job));
         let mut ranks = ranks.collect::<Result<Vec<_>, _>>()?;
@@ -205,7 +206,7 @@ impl Queue {
         Ok(ranks)
     }
 
-    /// A walk over the waiting jobs.
+    /// Returns a walk over the waiting jobs.
     pub(crate) fn walk(&self) -> Walk {
         let heads = self.sets.iter().enumerate();
         let heads = heads.filter_map(|(class, set)| Some(Reverse((*set.first()?, class as u32))));
@@ -215,10 +216,10 @@ impl Queue {
         }
     }
 
-    /// Admits jobs by number of GPUs. In order, a job is admitted if enough GPUs of one of its types are left, first
-    /// of the type on which it runs. Returns, in order, the running jobs that are not admitted on their type and the
-    /// waiting jobs that are admitted, each with the type that admits it. O(running log running + classes log
-    /// classes).
+    /// Admits jobs by number of GPUs. In rank order, a job is admitted if enough GPUs of one of its types are left; the
+    /// type on which it runs is tried first. Returns, in order, the running jobs that are not admitted on their type
+    /// and the waiting jobs that are admitted, each with the type that admits it. The cost is O(running log running +
+    /// classes log classes).
     pub(crate) fn admit(
         &self,
         view: &ClusterView<'_>,
@@ -273,7 +274,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// The next job, of a class that is not skipped.
+    /// Returns the next job, of a class that is not skipped.
     pub(crate) fn next(&mut self, queue: &Queue, skipped: &FxHashSet<u32>) -> Option<(Rank, u32)> {
         if let Some((rank, class)) = self.last.take()
             && !skipped.contains(&class)
@@ -324,7 +325,7 @@ impl Kept {
         Ok(self.queues.len() - 1)
     }
 
-    /// The number of a market, which is built where it is new.
+    /// Returns the number of a market, which is built if it is new.
     pub(crate) fn market(
         &mut self,
         view: &ClusterView<'_>,
@@ -338,7 +339,7 @@ impl Kept {
         Ok(self.markets.len() - 1)
     }
 
-    /// Takes in what became of the last plan and what happened since.
+    /// Updates the orders and markets with the effects of the last plan and the events since then.
     pub(crate) fn update(
         &mut self,
         view: &ClusterView<'_>,

@@ -28,12 +28,12 @@ pub(crate) struct RunOutput {
 /// Counters of the solves of a run.
 pub(crate) struct Solves {
     policy: String,
-    /// Allocations or auctions.
+    /// Statistics of the allocations or auctions.
     pub(crate) tally: Arc<Mutex<Tally>>,
 }
 
 impl Solves {
-    /// Counters for a run of this policy.
+    /// Creates the counters for a run of this policy.
     pub(crate) fn of(policy: &str) -> Self {
         Self {
             policy: policy.to_owned(),
@@ -41,7 +41,7 @@ impl Solves {
         }
     }
 
-    /// Statistics of the solves, by name; `None` if nothing needed solving.
+    /// Returns the statistics of the solves, by name; `None` if nothing needed solving.
     fn told<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let told = PyDict::new(py);
@@ -131,7 +131,7 @@ fn filled<T: numpy::Element + Clone>(
     zero: T,
     rows: usize,
 ) -> Bound<'_, PyArray1<T>> {
-    // an empty column stands for zeros
+    // An empty column stands for zeros.
     if column.is_empty() {
         vec![zero; rows].into_pyarray(py)
     } else {
@@ -244,9 +244,9 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Reasons why watched jobs waited, by time, as columns: instant, job, reason, the other job, its GPUs, a number
-    /// and an instant of the cause, and the text of a policy in Python. Reasons and texts are indices into `reasons`
-    /// and `said`. A missing value is -1, and an instant that never comes is infinite.
+    /// Returns the reasons why watched jobs waited, by time, as columns: instant, job, reason, the other job, its GPUs,
+    /// a number and an instant of the cause, and the text of a policy in Python. Reasons and texts are indices into
+    /// `reasons` and `said`. A missing value is -1, and an instant that never comes is infinite.
     fn causes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let causes = self.take(|output| output.causes.take());
         let rows = causes.map(|causes| causes.rows).unwrap_or_default();
@@ -290,9 +290,9 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Data of a run that watches jobs: failures and repairs of servers as rows (s, server, up); the usable types and
-    /// the minimum number of GPUs of each watched job as rows (job, mask, GPUs); whether a gang may use several
-    /// types; and the length of a round. Take it before the causes.
+    /// Returns the data of a run that watches jobs. It consists of the failures and repairs of servers as rows (s,
+    /// server, up), the usable types and the minimum number of GPUs of each watched job as rows (job, mask, GPUs),
+    /// whether a gang may use several types, and the length of a round. It must be taken before the causes.
     #[allow(clippy::type_complexity)]
     fn watched(
         &self,
@@ -351,7 +351,7 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Counters of the policy, such as demotions.
+    /// Returns the counters of the policy, such as demotions.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let table = PyDict::new(py);
         for &(key, value) in &self.counters {
@@ -360,7 +360,7 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Statistics of the policy's solves, as `gangline.lp.report.Report`; `None` if it solves nothing.
+    /// Returns the statistics of the policy's solves, as `gangline.lp.report.Report`; `None` if it solves nothing.
     fn solver<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(solves) = &self.solves else {
             return Ok(None);
@@ -370,7 +370,7 @@ impl RunOutput {
         told.map(|told| report.call1((told,))).transpose()
     }
 
-    /// Number of GPUs of each part of a forked job: "gang", "server" (all of its server) or a number.
+    /// Returns the number of GPUs of each part of a forked job: "gang", "server" (all of its server) or a number.
     fn copy_gpus<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self.copy_gpus {
             CopyGpus::Gang => "gang".into_pyobject(py)?.into_any(),
@@ -379,18 +379,18 @@ impl RunOutput {
         })
     }
 
-    /// Hash of the event log.
+    /// Returns the hash of the event log.
     fn log_hash(&self) -> String {
         format!("{:016x}", self.log_hash)
     }
 
-    /// How the run ended: finished, limit, interrupted.
+    /// Returns how the run ended: finished, limit or interrupted.
     fn outcome(&self) -> &'static str {
         self.outcome
     }
 }
 
-/// A reason with the fields of its declaration.
+/// Returns a reason as a dictionary of the fields of its declaration.
 pub(crate) fn reason_row<'py>(py: Python<'py>, reason: &Reason) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     row.set_item("name", reason.name)?;

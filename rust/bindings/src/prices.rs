@@ -1,4 +1,4 @@
-//! The prices of one decision for a policy in Python, and an allocation in the making at them.
+//! The prices of one decision for a policy in Python, and an allocation that is built at these prices.
 
 use crate::columns::array;
 use crate::error::CoreError;
@@ -10,10 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Servers with counts, utility, cost, payoff, rate, and whether the job stays because nothing else is faster.
+/// Servers with numbers of GPUs, utility, cost, payoff, rate, and whether the job stays because no other place is
+/// faster.
 type Offer = (Vec<(u32, u32)>, f64, f64, f64, f64, bool);
 
-/// Prices, what is free, and the market that they are of.
+/// Prices, free GPUs, and the market that they belong to.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct PriceList {
     view: Py<PolicyView>,
@@ -29,7 +30,7 @@ impl PriceList {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses counts of which a server has too few.
+    /// Refuses counts that exceed the GPUs of a server.
     fn check(
         servers: usize,
         gpus: &[(u32, u32)],
@@ -59,7 +60,7 @@ fn ids(allocation: &Allocation) -> impl Iterator<Item = ServerId> + use<> {
 
 #[pymethods]
 impl PriceList {
-    /// The prices at the decision of a view, for parameters of `hadar`.
+    /// Creates the prices at the decision of a view, for parameters of `hadar`.
     #[new]
     fn new(view: Py<PolicyView>, given: &Bound<'_, PyDict>) -> PyResult<Self> {
         let hadar = gangline_policies::find("hadar").map_err(CoreError::from)?;
@@ -75,14 +76,14 @@ impl PriceList {
         })
     }
 
-    /// `U_min`, and `U_max` by GPU type.
+    /// Returns `U_min`, and `U_max` by GPU type.
     fn bounds<'py>(&self, py: Python<'py>) -> (f64, Bound<'py, PyAny>) {
         let allocation = self.lock();
         let (floor, ceiling) = allocation.bounds();
         (floor, array(py, ceiling.to_vec()))
     }
 
-    /// Price of a GPU of each server.
+    /// Returns the price of a GPU of each server.
     fn prices<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let allocation = self.lock();
         array(
@@ -91,7 +92,7 @@ impl PriceList {
         )
     }
 
-    /// Free GPUs of each server.
+    /// Returns the free GPUs of each server.
     fn free<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let allocation = self.lock();
         let free = ids(&allocation).map(|one| i64::from(allocation.free(one)));
@@ -126,7 +127,7 @@ impl PriceList {
         Ok(())
     }
 
-    /// Utility of a job per GPU at its best rate.
+    /// Returns the utility of a job per GPU at its best rate.
     fn density(&self, job: u32) -> PyResult<f64> {
         let key = (self.market, self.loan);
         self.view.get().market_at(key, |view, market| {
@@ -135,7 +136,7 @@ impl PriceList {
         })
     }
 
-    /// The best place of a job: as the objective says, or that of the largest utility.
+    /// Returns the best place of a job by the objective, or the one with the largest utility.
     fn offer(&self, job: u32, by_utility: bool) -> PyResult<Option<Offer>> {
         let goal = if by_utility {
             Goal::Utility

@@ -19,16 +19,16 @@ pub(crate) static OWN_WORDS: Declared =
     Declared::new("own words", "what the policy's `why` returned", "{words}")
         .counts(Counted::Words);
 
-/// Place for the user's own exception while the engine returns a typed error.
+/// Holds the user's own exception while the engine returns a typed error.
 pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
 /// A policy written in Python.
 pub(crate) struct PyPolicy {
     object: Py<PyAny>,
-    /// Its view, as the Rust object and as the Python object.
+    /// View of the policy, as a Rust object and as a Python object.
     view: Py<PolicyView>,
     python_view: Py<PyAny>,
-    /// From `gangline.policies.protocol`: `Changes`, `Plan` and `read_answer`.
+    /// `Changes`, `Plan` and `read_answer` of `gangline.policies.protocol`.
     changes_class: Py<PyAny>,
     plan_class: Py<PyAny>,
     read_answer: Py<PyAny>,
@@ -38,9 +38,9 @@ pub(crate) struct PyPolicy {
     max_share: u32,
     mixes_types: bool,
     forks: bool,
-    /// Whether it gives reasons.
+    /// Whether the policy gives reasons.
     says_why: bool,
-    /// Its texts, without duplicates.
+    /// Texts of the policy, without duplicates.
     words: Mutex<Vec<String>>,
     decisions: u64,
     raised: Raised,
@@ -50,7 +50,7 @@ pub(crate) struct PyPolicy {
 type Reason = (String, Option<u32>, Option<f64>);
 
 impl PyPolicy {
-    /// Reads the declarations of the object.
+    /// Creates the policy and reads the declarations of the object.
     ///
     /// `names` are the names of the jobs, by index.
     pub(crate) fn new(
@@ -115,14 +115,14 @@ impl PyPolicy {
         })
     }
 
-    /// Its texts, by number.
+    /// Returns the texts of the policy, by number.
     pub(crate) fn words(self) -> Vec<String> {
         self.words
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether its own code has already failed.
+    /// Returns whether the code of the policy has already failed.
     fn has_raised(&self) -> bool {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         raised.is_some()
@@ -164,7 +164,7 @@ impl PyPolicy {
             kind.map_or_else(|_| "the policy".to_owned(), |name| name.to_string()),
             self.decisions
         );
-        // a note is added to the user's own exception, which is otherwise unchanged
+        // A note is added to the user's own exception, which is otherwise unchanged.
         if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
             failed.write_unraisable(py, None);
         }
@@ -267,7 +267,7 @@ impl Policy for PyPolicy {
         Ok(next)
     }
 
-    /// An error is stored: it ends the run at the next decision, or after the last one.
+    /// An error is stored, and ends the run at the next decision or after the last one.
     fn reasons(&self) -> Vec<&'static Declared> {
         vec![&OWN_WORDS]
     }

@@ -1,5 +1,5 @@
-//! `gangline.lp.highs.solve` as a [`Solver`]: passes the arrays of one program and returns its optimum. It attaches
-//! to the interpreter once per program.
+//! `gangline.lp.highs.solve` as a [`Solver`], which passes the arrays of one program and returns its optimum. It
+//! attaches to the interpreter once per program.
 
 use crate::error::raise;
 use crate::py_policy::Raised;
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, PoisonError};
 
-/// Values, multipliers, objective and steps of each objective; name of the method; whether it was a second attempt.
+/// Values, multipliers, objective and steps of each objective, name of the method, and whether it was a second attempt.
 type Answer<'py> = (
     Vec<(
         PyReadonlyArray1<'py, f64>,
@@ -24,7 +24,7 @@ type Answer<'py> = (
     bool,
 );
 
-/// Programs solved in Python.
+/// A solver that passes programs to Python.
 pub(crate) struct PySolver {
     /// Policy name, for messages.
     policy: String,
@@ -34,7 +34,7 @@ pub(crate) struct PySolver {
 }
 
 impl PySolver {
-    /// The solver of one call.
+    /// Creates the solver of one call.
     pub(crate) fn new(policy: &str, raised: &Raised) -> Self {
         Self {
             policy: policy.to_owned(),
@@ -43,7 +43,7 @@ impl PySolver {
         }
     }
 
-    /// The solver of a run.
+    /// Creates the solver of a run.
     pub(crate) fn of_run(policy: &str, params: &Bound<'_, PyDict>, raised: &Raised) -> Self {
         Self {
             params: Some(params.clone().unbind()),
@@ -127,7 +127,7 @@ impl Solver for PySolver {
         self.keep(None);
         Python::attach(|py| self.call(py, model, then, how)).map_err(|error| {
             let message = error.to_string();
-            self.keep(Some(error)); // so that it is raised unchanged
+            self.keep(Some(error)); // The exception is stored so that it is raised unchanged.
             SolverError::Outside(message)
         })
     }
@@ -148,7 +148,7 @@ impl Solver for PySolver {
     }
 }
 
-/// The arguments of `gangline.lp.solve` for a request.
+/// Returns the arguments of `gangline.lp.solve` for a request.
 fn arrays_of<'py>(
     py: Python<'py>,
     ask: &Ask,
@@ -193,7 +193,7 @@ fn arrays_of<'py>(
     Ok(given)
 }
 
-/// The exception for an allocation that does not exist.
+/// Returns the exception for an allocation that does not exist.
 pub(crate) fn refused(py: Python<'_>, policy: &str, error: &SolverError) -> PyErr {
     let facts = PyDict::new(py);
     let message = format!("{policy}: {error}");

@@ -1,4 +1,4 @@
-//! The registry as data: source of the code and tables that `scripts/registry.py` writes, and of the draws of tests.
+//! The registry as data, from which `scripts/registry.py` writes code and tables, and from which tests draw parameters.
 
 use crate::error::CoreError;
 use crate::options;
@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyList};
 /// Whether the toy policies of the tests can be run; a release does not contain them.
 const HAS_TOYS: bool = cfg!(debug_assertions);
 
-/// The policy with a given name.
+/// Returns the policy with a given name.
 pub(crate) fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     if HAS_TOYS {
         gangline_testkit::find(name)
@@ -31,7 +31,7 @@ pub(crate) fn check_policy(name: &str, params: &Bound<'_, PyDict>) -> PyResult<(
     Ok(built.map(drop).map_err(CoreError::from)?)
 }
 
-/// The policies in the order of lists; development builds add the toy policies, marked as hidden.
+/// Returns the policies in the order of lists; development builds add the toy policies, marked as hidden.
 #[pyfunction]
 pub(crate) fn registry(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -107,7 +107,7 @@ fn policy<'py>(
     Ok(row)
 }
 
-/// Its knowledge of durations, as in the table of policies.
+/// Returns the knowledge of durations that a policy has, as in the table of policies.
 fn durations(info: &PolicyInfo) -> &'static str {
     match (info.reads_durations, info.knowledge) {
         (false, _) => "no",
@@ -168,7 +168,7 @@ fn set_default(row: &Bound<'_, PyDict>, key: &str, value: ParamDefault) -> PyRes
     }
 }
 
-/// The kind of the value, its rule, and the number in that rule.
+/// Returns the kind of a value, its rule, and the number in that rule.
 fn kind_names(kind: ParamKind) -> (&'static str, &'static str, Option<f64>) {
     match kind {
         ParamKind::Bool => ("bool", "bool", None),

@@ -1,5 +1,5 @@
-//! One run. The interpreter is released before the first event; the calling thread waits for the run, shows progress
-//! and handles Ctrl-C.
+//! One run. The GIL is released before the first event. The calling thread waits for the run, shows progress and
+//! handles Ctrl-C.
 
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
@@ -27,7 +27,7 @@ pub(crate) struct Clock(pub(crate) Instant);
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        #[allow(clippy::disallowed_methods)] // the binding lends wall time to the run
+        #[allow(clippy::disallowed_methods)] // The bindings provide wall-clock time to the run.
         Self(Instant::now())
     }
 }
@@ -51,7 +51,7 @@ fn run_to_end(
     Ok((engine.output()?, policy.counters()))
 }
 
-/// A run before its first event.
+/// Returns a run that is ready for its first event.
 fn started(
     world: &World,
     config: RunConfig,
@@ -142,7 +142,7 @@ fn simulate_registered(
         // Attaches once and detaches at once. The interpreter then knows the thread, and a solve that attaches again
         // does not create and free a thread state each time.
         let result = Python::attach(|py| py.detach(run));
-        // the receiver is gone only if the waiting thread died
+        // The receiver is gone only if the waiting thread died.
         let _woken: Result<(), _> = sender.send(());
         result
     });
@@ -196,8 +196,8 @@ fn look(
     Ok(())
 }
 
-/// Events between two checks of the wall clock in a run of a policy object: one, because a decision in Python may
-/// take long. A check takes about 30 ns.
+/// Number of events between two checks of the wall-clock time in a run of a policy object. It is one, because a
+/// decision in Python may take long; a check takes about 30 ns.
 const EVENTS_PER_SLICE: u64 = 1;
 
 /// Runs a policy written in Python on the calling thread, where its code expects to run and where an interrupt
@@ -214,7 +214,7 @@ fn simulate_object(
     let mut policy = PyPolicy::new(object, Arc::clone(&raised), names)?;
     let total = world.jobs.len() as u64;
     let result = py.detach(|| run_in_slices(world, config, &mut policy, total, progress));
-    // an exception of the user's own code is raised unchanged
+    // An exception of the user's own code is raised unchanged.
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (result, own) {
         (Err(Stopped::Here(error)), _) | (_, Some(error)) => Err(error),
@@ -261,7 +261,7 @@ fn run_in_slices(
     }
 }
 
-/// A registered policy with its parameters, and the counters of its solves.
+/// Returns a registered policy with its parameters, and the counters of its solves.
 pub(crate) fn build(
     name: &str,
     given: &Bound<'_, PyDict>,

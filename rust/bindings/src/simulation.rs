@@ -1,4 +1,4 @@
-//! A run that is driven step by step: for tests, environments, debugging and `gangline.Simulation`.
+//! A run that is driven step by step, for tests, environments, debugging and `gangline.Simulation`.
 
 use crate::actions::parse;
 use crate::changes::PolicyChanges;
@@ -20,13 +20,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 
-/// Events between two checks of the clock while no decision is due. Our own choice: they take about 100 us.
+/// Number of events between two checks of the wall-clock time while no decision is due. This is our own choice; that
+/// many events take about 100 us.
 const EVENTS_PER_SLICE: u64 = 1024;
 
 /// Source of the decisions.
 enum Decider {
     Outside(PolicyTraits),
-    /// A registered policy by name, or a policy object; with parameters.
+    /// A registered policy by name or a policy object, with its parameters.
     Policy(Py<PyAny>, Py<PyDict>),
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Simulation {
     raised: Raised,
 }
 
-/// Traits of a run that is driven from outside: `round_s`, `mixes_types`, `forks`.
+/// Returns the traits of a run that is driven from outside: `round_s`, `mixes_types`, `forks`.
 fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
     let mut traits = PolicyTraits {
         wake_on: WakeOn::QUEUE | WakeOn::TIMER,
@@ -71,7 +72,7 @@ fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
 }
 
 impl Decider {
-    /// Creates the policy, for a job table that may lack durations.
+    /// Creates the policy. The job table may lack durations.
     fn make(
         &self,
         py: Python<'_>,
@@ -108,7 +109,7 @@ fn refused(error: EngineError) -> PyErr {
 }
 
 impl Simulation {
-    /// A run before its first event, or one that repeats the history of another run.
+    /// Creates a run before its first event, or one that repeats the history of another run.
     fn begin(
         py: Python<'_>,
         ground: Arc<Ground>,
@@ -210,7 +211,7 @@ impl Simulation {
             }
             None => Decider::Outside(traits_of(traits)?),
         };
-        // a run that is driven from outside shares GPUs only if its options say so
+        // A run that is driven from outside shares GPUs only if its options say so.
         if matches!(decider, Decider::Outside(_)) && !options.says_max_share {
             config.max_share = 1;
         }
@@ -221,7 +222,7 @@ impl Simulation {
         Self::begin(py, ground, (decider, names), jobs.missing_durations, None)
     }
 
-    /// The same history in a world with more jobs; `policy` replaces a policy object.
+    /// Returns a run that repeats the same history in a world with more jobs; `policy` replaces a policy object.
     #[pyo3(signature = (cluster, jobs, options, policy=None, names=None))]
     #[allow(clippy::needless_pass_by_value)]
     fn again(
@@ -256,8 +257,8 @@ impl Simulation {
         )
     }
 
-    /// A copy that continues independently; `policy` replaces a policy object. A registered policy is created when it
-    /// is needed.
+    /// Returns a copy that continues independently; `policy` replaces a policy object. A registered policy is created
+    /// when it is needed.
     #[pyo3(signature = (policy=None))]
     fn fork(&self, py: Python<'_>, policy: Option<Py<PyAny>>) -> PyResult<Self> {
         let mut run = self.run.take()?.run().fork();
@@ -348,13 +349,13 @@ impl Simulation {
         self.run.read(|run| Ok(run.engine.now().0))
     }
 
-    /// Whether a decision is due.
+    /// Returns whether a decision is due.
     #[getter]
     fn is_due(&self) -> PyResult<bool> {
         self.run.read(|run| Ok(run.engine.is_due()))
     }
 
-    /// Time, decisions and a hash of the log so far.
+    /// Returns the time, decisions and a hash of the log so far.
     #[getter]
     fn trail(&self) -> PyResult<(i64, u64, u64)> {
         self.run.read(|run| {
@@ -363,19 +364,19 @@ impl Simulation {
         })
     }
 
-    /// The state; readable between steps.
+    /// Returns the state, which is readable between steps.
     #[getter]
     fn view(&self, py: Python<'_>) -> Py<PolicyView> {
         self.view.clone_ref(py)
     }
 
-    /// Changes since the last decision.
+    /// Returns the changes since the last decision.
     fn changes(&self) -> PyResult<PolicyChanges> {
         self.run
             .read(|run| Ok(PolicyChanges::new(run.engine.view().1)))
     }
 
-    /// Waiting jobs in order of arrival.
+    /// Returns the waiting jobs in order of arrival.
     fn waiting<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
         self.run.read(|run| {
             let ids: Vec<u32> = run.engine.view().0.waiting().map(|job| job.0).collect();
@@ -383,7 +384,7 @@ impl Simulation {
         })
     }
 
-    /// Running jobs in order of id.
+    /// Returns the running jobs in order of id.
     fn running<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
         self.run.read(|run| {
             let ids: Vec<u32> = run.engine.view().0.running().map(|job| job.0).collect();
@@ -391,8 +392,8 @@ impl Simulation {
         })
     }
 
-    /// The state as plain data: per running job its parts (number, GPUs, rate,
-    /// sub-batch), rate and finish; per server its free slots.
+    /// Returns the state as plain data. For each running job it has the parts (number, GPUs, rate, sub-batch), the rate
+    /// and the finish; for each server it has the free slots.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.run.read(|run| {
             let (view, _) = run.engine.view();
@@ -423,7 +424,7 @@ impl Simulation {
         })
     }
 
-    /// Takes the results; the run is over unless `goes_on`.
+    /// Takes the results. The run is over unless `goes_on` is set.
     #[pyo3(signature = (goes_on=false))]
     fn output(&self, py: Python<'_>, goes_on: bool) -> PyResult<RunOutput> {
         let mut held = self.run.take()?;

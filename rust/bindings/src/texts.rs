@@ -11,10 +11,11 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(surely_distinct, module)?)
 }
 
-/// Returns whether all texts are certainly different; false means unknown.
+/// Returns whether all texts are certainly different; false means that this is unknown.
 ///
-/// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. Texts in order, numbers such as "9" and "10"
-/// included, differ from the texts next to them; others by hashes, which differ only where texts do.
+/// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. Ascending texts, including numbers such as "9" and "10", are
+/// compared with the texts next to them. Other texts are compared by hashes, because different hashes prove that texts
+/// are different.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 fn surely_distinct(

@@ -67,7 +67,7 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
         if let Ok(rows) = rows {
             return Ok(SynthValue::Models(rows));
         }
-        // the text form is checked where it is read, with a message about the expected value
+        // The text form is checked where it is read, with a message about the expected value.
         let shares: PyResult<Vec<String>> = models
             .iter()
             .map(|(gpus, share)| Ok(format!("{}:{}", gpus.str()?, share.str()?)))
@@ -83,7 +83,7 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
     })
 }
 
-/// A synthetic trace: columns as arrays, labels as lists, notes as counters.
+/// Returns a synthetic trace: columns as arrays, labels as lists, notes as counters.
 #[pyfunction]
 fn synth<'py>(
     py: Python<'py>,
@@ -130,7 +130,7 @@ fn set_codes(table: &Bound<'_, PyDict>, name: &str, codes: Option<SynthCodes>) -
     Ok(())
 }
 
-/// Users, virtual clusters and noise factors for jobs of another source.
+/// Returns the users, virtual clusters and noise factors for jobs of another source.
 #[pyfunction]
 fn synth_extras<'py>(py: Python<'py>, params: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let spec = synth_spec(py, Shape::Uniform.name(), params)?;
@@ -155,7 +155,7 @@ fn drawn<'py>(
         .into_pyarray(py))
 }
 
-/// Uniform numbers on [0, 1), one per job, of one purpose.
+/// Returns the uniform numbers on [0, 1), one per job, of one purpose.
 #[pyfunction]
 fn synth_uniforms<'py>(
     py: Python<'py>,
@@ -167,7 +167,7 @@ fn synth_uniforms<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::Uniform)
 }
 
-/// Exponential numbers with mean 1, one per job, of one purpose.
+/// Returns the exponential numbers with mean 1, one per job, of one purpose.
 #[pyfunction]
 fn synth_exponentials<'py>(
     py: Python<'py>,
@@ -179,7 +179,7 @@ fn synth_exponentials<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::Exponential)
 }
 
-/// Log-normal numbers with median 1, one per job, of one purpose.
+/// Returns the log-normal numbers with median 1, one per job, of one purpose.
 #[pyfunction]
 fn synth_log_normals<'py>(
     py: Python<'py>,
@@ -192,7 +192,7 @@ fn synth_log_normals<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::LogNormal { sigma })
 }
 
-/// The parameters of a shape as data.
+/// Returns the parameters of a shape as data.
 #[pyfunction]
 fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, PyList>> {
     let shape = Shape::from_name(shape).map_err(|error| refuse(py, &error))?;
@@ -239,8 +239,8 @@ fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, Py
     Ok(list)
 }
 
-/// Mean completion times of two jobs together and one after the other, the threshold of the pair rule, and its
-/// decision.
+/// Returns the mean completion times of two jobs, together and one after the other, with the threshold and the decision
+/// of the pair rule.
 #[pyfunction]
 fn sharing_pair(
     new_s: f64,
@@ -259,26 +259,26 @@ fn sharing_pair(
     (pair.t_con(), pair.t_seq(), pair.threshold(), pair.shares())
 }
 
-/// One block of the generator.
+/// Returns one block of the generator.
 #[pyfunction]
 fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> (u32, u32, u32, u32) {
     let [a, b, c, d] = gangline_rng::philox4x32(counter, key);
     (a, b, c, d)
 }
 
-/// `base` to the power of `exponent`, as the core computes it.
+/// Returns `base` to the power of `exponent`, as the core computes it.
 #[pyfunction]
 fn pow(base: f64, exponent: f64) -> f64 {
     libm::pow(base, exponent)
 }
 
-/// e to the power of `x`, as the core computes it.
+/// Returns e to the power of `x`, as the core computes it.
 #[pyfunction]
 fn exp(x: f64) -> f64 {
     libm::exp(x)
 }
 
-/// Natural logarithm of `x`, as the core computes it.
+/// Returns the natural logarithm of `x`, as the core computes it.
 #[pyfunction]
 fn log(x: f64) -> f64 {
     libm::log(x)

@@ -1,5 +1,6 @@
-//! The view of a policy written in Python, and the state from which its plan is built: one object per run, lent at
-//! each decision. It keeps the columns of the decision. Orders and placement rules are kept between decisions.
+//! The view of a policy written in Python, and the state from which its plan is built. There is one object per run,
+//! which is lent at each decision. It keeps the columns of the decision. Orders and placement rules are kept between
+//! decisions.
 
 use crate::actions::parse;
 use crate::columns::{JobRows, array, check_knowledge, column, indices, label_of};
@@ -33,20 +34,20 @@ pub(crate) struct PolicyView {
 #[derive(Default)]
 struct Inner {
     lent: Option<Lent>,
-    /// Number of the loan: objects created in an earlier one are out of date.
+    /// Number of the loan. Objects that were created during an earlier loan are out of date.
     loan: u64,
     columns: FxHashMap<String, Py<PyAny>>,
     rows: JobRows,
     draft: Draft,
     placers: Placers,
     kept: Kept,
-    /// For a driven run: the step of this data, and the decision of the orders.
+    /// For a run that is driven step by step: the step of this data, and the decision of the orders.
     stamp: u64,
     decision: Option<u64>,
 }
 
 impl Inner {
-    /// Starts again after a step of a driven run.
+    /// Resets the data after a step of a run that is driven step by step.
     fn follow(&mut self, look: &Look<'_, '_, '_>) -> PyResult<()> {
         if self.stamp == look.stamp {
             return Ok(());
@@ -85,9 +86,9 @@ unsafe impl Send for Lent {}
 
 /// A view for the duration of a call, with the changes since the last one.
 pub(crate) enum Loan<'a, 'b> {
-    /// After a plan was applied: the orders are rebuilt for this call.
+    /// The state after a plan was applied. The orders are rebuilt for this call.
     Look,
-    /// Before the first event: the orders are rebuilt, and the draft is the empty cluster.
+    /// The state before the first event. The orders are rebuilt, and the draft is the empty cluster.
     Start(&'a mut Plan<'b>),
     /// A decision.
     Decide(&'a Changes, &'a mut Plan<'b>),
@@ -118,7 +119,7 @@ impl PolicyView {
         }
     }
 
-    /// The view of a run that is driven from outside.
+    /// Creates the view of a run that is driven from outside.
     pub(crate) fn of_run(knows_work: bool, run: Arc<Shared>) -> Self {
         Self {
             run: Some(run),
@@ -148,7 +149,7 @@ impl PolicyView {
                 None
             }
             Loan::Start(plan) => {
-                // one policy object may serve several runs, but a view belongs to one
+                // One policy object may serve several runs, but a view belongs to one run.
                 set_aside = Some(Kept::default());
                 Some(NonNull::from(plan).cast::<Plan<'static>>())
             }
@@ -230,7 +231,7 @@ pub(crate) fn policy_error(field: &str, message: &str) -> PyErr {
     .unwrap_or_else(|error| error)
 }
 
-/// The job with the given index.
+/// Returns the job with the given index.
 pub(crate) fn job_of(view: &ClusterView<'_>, job: u32) -> PyResult<JobId> {
     if (job as usize) < view.jobs().len() {
         return Ok(JobId(job));
@@ -290,12 +291,13 @@ impl PolicyView {
         self.knows_work
     }
 
-    /// Number of rows of `waiting`.
+    /// Returns the number of rows of `waiting`.
     fn waiting_count(&self) -> PyResult<usize> {
         self.look(|view| Ok(view.waiting_count()))
     }
 
-    /// Names of GPU types, models, users, virtual clusters, accounts, partitions or qualities of service, by number.
+    /// Returns the names of GPU types, models, users, virtual clusters, accounts, partitions or qualities of service,
+    /// by number.
     fn labels(&self, of: &str) -> PyResult<Vec<String>> {
         self.look(|view| {
             let columns = view.jobs().columns();
@@ -316,7 +318,7 @@ impl PolicyView {
         })
     }
 
-    /// GPUs that a running job holds, or one of its parts: (server, slot mask).
+    /// Returns the GPUs that a running job holds, or one of its parts: (server, slot mask).
     #[pyo3(signature = (job, part=None))]
     fn gpus_of(&self, job: u32, part: Option<u16>) -> PyResult<Vec<(u32, u64)>> {
         self.look(|view| {
@@ -329,8 +331,8 @@ impl PolicyView {
         })
     }
 
-    /// The batch with the most progress of an elastic job on this number of GPUs: (samples per GPU and pass, passes
-    /// beyond the first, iterations of the initial batch per second at speed 1).
+    /// Returns the batch with the most progress of an elastic job on this number of GPUs: (samples per GPU and pass,
+    /// passes beyond the first, iterations of the initial batch per second at speed 1).
     fn best_batch(&self, job: u32, gpus: u32, spans: bool) -> PyResult<Option<(u32, u32, f64)>> {
         self.look(|view| {
             let known = (job as usize) < view.jobs().len();
@@ -342,7 +344,7 @@ impl PolicyView {
         })
     }
 
-    /// Rate of a job on GPUs, with their present residents or alone, in iterations/s.
+    /// Returns the rate of a job on GPUs, with their present residents or alone, in iterations/s.
     fn rate_on(&self, job: u32, gpus: Vec<(u32, u64)>, alone: bool) -> PyResult<f64> {
         self.look(|view| {
             let (job, gpus) = (job_of(view, job)?, gpus_of(view, gpus)?);
@@ -354,7 +356,7 @@ impl PolicyView {
         })
     }
 
-    /// Slowdown factor of a job next to another on a GPU type; `None` if the two may not share.
+    /// Returns the slowdown factor of a job next to another on a GPU type; `None` if the two may not share.
     fn slowdown(&self, job: u32, beside: u32, gpu_type: usize) -> PyResult<Option<f64>> {
         self.look(|view| {
             let (job, beside) = (job_of(view, job)?, job_of(view, beside)?);
@@ -362,7 +364,7 @@ impl PolicyView {
         })
     }
 
-    /// One column of `waiting`, `running`, `parts`, `residents` or `servers`.
+    /// Returns one column of `waiting`, `running`, `parts`, `residents` or `servers`.
     fn column<'py>(&self, py: Python<'py>, table: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
         self.work(|view, inner| {
             let key = format!("{table}.{name}");
@@ -376,10 +378,10 @@ impl PolicyView {
         })
     }
 
-    // The draft of a plan, defined by the list of its actions
+    // These methods read and extend the draft of a plan, which the list of its actions defines.
 
-    /// Starts or moves a job where a placement rule puts it, and adds the action to the list. Returns whether there
-    /// is a place. `terms` are sub-batch, overhead, quota and accum as in the tuples of actions.
+    /// Starts or moves a job to the place that a placement rule chooses, and adds the action to the list. Returns
+    /// whether there is a place. `terms` are sub-batch, overhead, quota and accum as in the tuples of actions.
     #[allow(clippy::too_many_arguments)]
     fn place(
         &self,
@@ -421,7 +423,7 @@ impl PolicyView {
     }
 
     /// Fills the arrays of [`crate::window::Arrays`] with the state after the actions of the list, for a placement
-    /// rule; `estimate_error` is the error of the displayed times, `None` to leave them out.
+    /// rule; `estimate_error` is the error of the displayed times; `None` leaves them out.
     #[allow(clippy::too_many_arguments)]
     fn window(
         &self,
@@ -461,7 +463,7 @@ impl PolicyView {
         })
     }
 
-    /// Jobs that a rule could never place, even on the empty cluster.
+    /// Returns the jobs that a rule could never place, even on the empty cluster.
     fn unplaceable(
         &self,
         list: &Bound<'_, PyList>,
@@ -479,7 +481,7 @@ impl PolicyView {
         })
     }
 
-    /// Slot masks that are free after the actions, by server.
+    /// Returns the slot masks that are free after the actions, by server.
     fn free_masks<'py>(
         &self,
         py: Python<'py>,
@@ -492,7 +494,7 @@ impl PolicyView {
         })
     }
 
-    /// GPUs of a type that hold one job after the actions: (job, server, slot mask), by job, then server.
+    /// Returns the GPUs of a type that hold one job after the actions: (job, server, slot mask), by job, then server.
     fn sole_residents(
         &self,
         list: &Bound<'_, PyList>,
@@ -533,9 +535,9 @@ impl PolicyView {
         })
     }
 
-    /// The pair test of a waiting job at a sub-batch (0 = full batch) with a resident: (mean completion time of the
-    /// two from now if it starts, the same if it waits, whether sharing pays). `None` if the two may not share or if
-    /// a GPU has too little memory for both.
+    /// Returns the pair test of a waiting job at a sub-batch (0 = full batch) with a resident: (mean completion time of
+    /// the two from now if it starts, the same if it waits, whether sharing pays). It is `None` if the two may not
+    /// share or if a GPU has too little memory for both.
     fn pair(
         &self,
         list: &Bound<'_, PyList>,
@@ -574,7 +576,7 @@ impl PolicyView {
         })
     }
 
-    // Orders, by number
+    // These methods use orders, which are given by their numbers.
 
     /// Returns the number of an order, which is kept from the first call on.
     #[allow(clippy::needless_pass_by_value)]
@@ -611,7 +613,7 @@ impl PolicyView {
         })
     }
 
-    /// A walk over the waiting jobs of an order.
+    /// Returns a walk over the waiting jobs of an order.
     fn walk(slf: &Bound<'_, Self>, order: usize, loan: u64) -> PyResult<OrderWalk> {
         let walk = slf
             .get()
@@ -624,14 +626,14 @@ impl PolicyView {
         })
     }
 
-    /// The first waiting job of an order.
+    /// Returns the first waiting job of an order.
     fn first(&self, order: usize, loan: u64) -> PyResult<Option<u32>> {
         self.order_at(order, loan, |_, inner| {
             Ok(inner.kept.queues[order].first().map(|job| job.0))
         })
     }
 
-    /// Running jobs in an order.
+    /// Returns the running jobs in an order.
     fn running_in<'py>(
         &self,
         py: Python<'py>,
@@ -645,7 +647,7 @@ impl PolicyView {
         })
     }
 
-    /// Running jobs behind a job in an order, the last first.
+    /// Returns the running jobs behind a job in an order, the last first.
     fn behind<'py>(
         &self,
         py: Python<'py>,
@@ -673,7 +675,7 @@ impl PolicyView {
         })
     }
 
-    /// Jobs that have GPUs by number: (job, type that admits it), see [`crate::orders::Queue::admit`].
+    /// Returns the jobs that have GPUs by number: (job, type that admits it), see [`crate::orders::Queue::admit`].
     fn admit(&self, order: usize, loan: u64) -> PyResult<Vec<(u32, Option<usize>)>> {
         self.order_at(order, loan, |view, inner| {
             let changed = inner.kept.queues[order].admit(view);
@@ -721,7 +723,8 @@ impl PolicyView {
 }
 
 impl PolicyView {
-    /// An allocation at the prices of this decision, and which market they are of; it is kept from the first call on.
+    /// Returns an allocation at the prices of this decision, and which market they are of. The allocation is kept from
+    /// the first call on.
     pub(crate) fn allocation(&self, params: HadarParams) -> PyResult<(Allocation, (usize, u64))> {
         Python::attach(|py| check_knowledge(py, self.knows_work))?;
         self.with(|view, plan, inner| {
@@ -735,7 +738,7 @@ impl PolicyView {
         })
     }
 
-    /// A market of this decision, by its number and that of the loan.
+    /// Returns a market of this decision, by its number and that of the loan.
     pub(crate) fn market_at<R>(
         &self,
         (market, loan): (usize, u64),
@@ -776,7 +779,7 @@ struct Stay {
     bytes: u64,
 }
 
-/// A resident after the given actions; `None` if it then holds no GPUs.
+/// Returns a resident after the given actions; `None` if it then holds no GPUs.
 fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Option<Stay>> {
     let action = actions.iter().find(|action| action.job == job);
     let given = action.and_then(Action::gpus);
@@ -793,7 +796,7 @@ fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Opti
             }
         }));
     }
-    // with another place or batch, it counts as running alone until the next decision
+    // With another place or batch, the job counts as running alone until the next decision.
     let Some(gpus) = given.or_else(|| run.map(|run| &run.only().gpus)) else {
         return Ok(None);
     };
@@ -843,7 +846,7 @@ impl OrderWalk {
         })
     }
 
-    /// Skips all further jobs like this one.
+    /// Skips all further jobs of the same class as this one.
     fn skip_like(&self, job: u32) -> PyResult<()> {
         let view = self.view.get();
         view.order_at(self.order, self.loan, |view, inner| {
@@ -855,7 +858,7 @@ impl OrderWalk {
     }
 }
 
-/// The actions of a plan as a list, for [`parse`].
+/// Returns the actions of a plan as a list, for [`parse`].
 pub(crate) fn items<'py>(list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     match list.cast::<PyList>() {
         Ok(list) => Ok(list.iter().collect()),

@@ -11,23 +11,23 @@ use numpy::ndarray::{ArrayViewMut1, ArrayViewMut2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Columns of a job before its speeds on each GPU type.
+/// Number of columns of a job before its speeds on each GPU type.
 const JOB_COLUMNS: usize = 5;
-/// Columns of the cluster for each GPU type, and after them.
+/// Number of columns of the cluster for each GPU type, and number of columns after these.
 const TYPE_COLUMNS: usize = 3;
 const CLUSTER_COLUMNS: usize = 3;
 
 /// The arrays of a window.
 pub(crate) struct Arrays<'a> {
-    /// One row per place of the window: whether it contains a job, whether the job has a place, seconds since its
-    /// arrival, GPUs, attained GPU-seconds; its speed on each GPU type, 1 on its fastest; and, where durations are
-    /// known, the seconds left.
+    /// One row per place of the window. The columns are: whether it contains a job, whether the job has a place,
+    /// seconds since its arrival, GPUs, and attained GPU-seconds. Then its speed on each GPU type, 1 on its fastest,
+    /// and the seconds left where durations are known.
     pub(crate) jobs: ArrayViewMut2<'a, f64>,
-    /// For each GPU type: free GPUs, the most free GPUs on one server, GPUs of servers that are up. Then waiting
-    /// jobs, their GPUs and running jobs; where durations are known, also the seconds until the first running job
-    /// ends.
+    /// For each GPU type: free GPUs, the maximum number of free GPUs on one server, and GPUs of servers that are up.
+    /// Then waiting jobs, their GPUs and running jobs. Where durations are known, the last column is the seconds until
+    /// the first running job ends.
     pub(crate) cluster: ArrayViewMut1<'a, f64>,
-    /// The job at each place; -1 = none.
+    /// The job at each place; -1 means none.
     pub(crate) ids: ArrayViewMut1<'a, i64>,
     /// Whether each job may start; the last entry says whether waiting will end.
     pub(crate) mask: ArrayViewMut1<'a, i8>,
@@ -38,8 +38,8 @@ pub(crate) struct Arrays<'a> {
 /// number of jobs in the window with a place.
 pub(crate) type Standing = (i64, usize, usize, u32, f64, bool, usize);
 
-/// Fills the arrays with the state after the actions of a plan so far. `seen` defines the times that the agent sees,
-/// if any.
+/// Fills the arrays with the state after the actions of a plan so far. `seen` defines the times that the agent sees, if
+/// it sees any.
 pub(crate) fn fill(
     (draft, placers, rule): (&Draft, &mut Placers, usize),
     view: &ClusterView<'_>,
@@ -88,7 +88,7 @@ pub(crate) fn fill(
     if seen.is_some() {
         arrays.cluster[totals + 3] = next_end.map_or(0.0, SimSpan::seconds);
     }
-    // jobs are numbered by arrival
+    // Jobs are numbered in order of arrival.
     let jobs = (0..view.jobs().len()).rev();
     let mut phases = jobs.map(|job| view.phase(JobId::new(job)));
     let last = phases.find(|&phase| phase != Phase::Dropped);

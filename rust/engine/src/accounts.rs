@@ -30,7 +30,7 @@ pub(crate) struct Accounts {
     keeps_segments: bool,
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
-    /// `comm_s` by tier.
+    /// The seconds of `comm_s`, by tier.
     pub(crate) comm_tier_s: [Vec<f64>; 3],
     pub(crate) share_ns: Vec<i64>,
     /// Seconds with progress that were lost to co-runners and sub-batches.
@@ -54,20 +54,20 @@ pub(crate) struct Accounts {
     pub(crate) sharing: SharingTotals,
     /// Useful time of shared GPUs.
     pub(crate) useful: Option<Box<Useful>>,
-    /// In runs with a table of run time.
+    /// Totals of lost work and checkpoints, in runs with a table of run time.
     pub(crate) run_time: Option<Box<RunTimeTotals>>,
 }
 
-/// What lost work and checkpoints came to.
+/// Totals of lost work and checkpoints.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunTimeTotals {
     /// Time with progress whose work was lost, by job.
     pub(crate) lost_ns: Vec<i64>,
-    /// The same times GPUs, of all jobs.
+    /// GPU time with progress whose work was lost, of all jobs.
     pub(crate) lost_gpu_ns: i128,
     /// Seconds with progress that checkpoints took, by job.
     pub(crate) checkpoint_s: Vec<f64>,
-    /// The same times GPUs, of all jobs.
+    /// GPU time that checkpoints took, of all jobs.
     pub(crate) checkpoint_gpu_s: f64,
 }
 
@@ -99,7 +99,7 @@ fn column<T: Clone + Default>(is_needed: bool, jobs: usize) -> Vec<T> {
 }
 
 impl Accounts {
-    /// Empty accounts for this many jobs and GPUs.
+    /// Creates the empty accounts for this many jobs and GPUs.
     pub(crate) fn new(
         config: &RunConfig,
         traits: &PolicyTraits,
@@ -278,7 +278,7 @@ impl Accounts {
 
     // Queries
 
-    /// Time with GPUs so far without overhead; for a forked job, the sum over its parts.
+    /// Returns the time with GPUs so far without overhead; for a forked job, the sum over its parts.
     #[inline]
     pub(crate) fn executed(&self, state: &State, job: JobId) -> SimSpan {
         let at = job.index();
@@ -295,7 +295,7 @@ impl Accounts {
         SimSpan(closed + open)
     }
 
-    /// GPU time held so far without overhead, GPU-nanoseconds.
+    /// Returns the GPU time held so far without overhead, GPU-nanoseconds.
     #[inline]
     pub(crate) fn attained_gpu_ns(&self, state: &State, job: JobId) -> i128 {
         if state.features().resizes {
@@ -314,7 +314,8 @@ impl Accounts {
         self.attained_ns[job.index()] + open
     }
 
-    /// Share of its base rate that the job kept, in units of 10^-12, summed over its ns with progress so far.
+    /// Returns the share of its base rate that the job kept, in units of 10^-12, summed over its ns with progress so
+    /// far.
     pub(crate) fn kept_ns(&self, state: &State, job: JobId) -> i128 {
         let closed = self.kept_ns.get(job.index()).copied().unwrap_or(0);
         let parts = state.run(job).map_or(&[][..], |run| run.parts());
@@ -368,8 +369,8 @@ impl Useful {
     }
 }
 
-/// Useful seconds of a GPU since an instant: the integral of the largest share of its base rate that a resident with
-/// progress has.
+/// Returns the useful seconds of a GPU since an instant: the integral of the largest share of its base rate that a
+/// resident with progress has.
 fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     let [mut one, mut other] = pair.map(|job| share_since(state, server, job, from));
     if other.0 < one.0 {

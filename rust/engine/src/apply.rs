@@ -1,8 +1,8 @@
 //! Checks a whole plan on an overlay, without touching the state.
 //!
 //! Jobs and terms are checked first, then releases, then takes. The first broken rule is returned; a plan is never
-//! applied in part. Cost: O(actions x servers per gang), times a logarithm where GPUs are shared, never O(cluster).
-//! The rules are in `docs/concepts/simulated-second.md`.
+//! applied in part. The cost is O(actions x servers per gang), times a logarithm where GPUs are shared, and never
+//! O(cluster). The rules are in `docs/concepts/simulated-second.md`.
 
 use crate::error::{PlanError, Rule};
 use crate::plan::{PlanBuffer, TimerOrder};
@@ -44,7 +44,7 @@ impl<'a> ByPart<'a> {
             .map(|at| &self.plan.actions[self.sorted[at].2 as usize])
     }
 
-    /// Actions for a job.
+    /// Returns the actions for a job.
     fn of(self, job: JobId) -> impl Iterator<Item = &'a Action> {
         let from = self.sorted.partition_point(|entry| entry.0 < job);
         let own = self.sorted[from..]
@@ -53,14 +53,14 @@ impl<'a> ByPart<'a> {
         own.map(move |entry| &self.plan.actions[entry.2 as usize])
     }
 
-    /// The part of a running job on a server, if it stays there.
+    /// Returns the part of a running job on a server, if it stays there.
     fn stays(self, state: &State, job: JobId, server: ServerId) -> bool {
         let here = state.run(job).and_then(|run| run.part_on(server));
         let action = here.and_then(|part| self.get(job, part.number));
         here.is_some() && !action.is_some_and(Action::releases)
     }
 
-    /// Sub-batch after the plan of the part that the job then has on a server; 0 = full batch.
+    /// Returns the sub-batch, after the plan, of the job's part on a server; 0 means full batch.
     fn sub_batch(self, state: &State, job: JobId, server: ServerId) -> u32 {
         let named = |action: &&Action| action.gpus().is_some_and(|gpus| gpus.mask_on(server) != 0);
         let (part, action) = if let Some(action) = self.of(job).find(named) {
@@ -80,7 +80,7 @@ impl<'a> ByPart<'a> {
     }
 }
 
-/// Present sub-batch of a part; 0 = full batch, or no such part.
+/// Returns the present sub-batch of a part; 0 means full batch, or that there is no such part.
 fn sub_batch_of(state: &State, job: JobId, part: u16) -> u32 {
     let part = state.run(job).and_then(|run| run.part(part));
     part.map_or(0, |part| part.sub_batch)
@@ -313,7 +313,7 @@ impl Overlay {
             let base = state.occupancy().gpu(server, 0);
             let mut last = None;
             for slot in slots(all) {
-                // the GPUs of a gang mostly have the same residents
+                // The GPUs of a gang mostly have the same residents.
                 let pair = state.occupancy().pair(base + slot as usize);
                 if takes.len() == 1 && last.replace(pair) == Some(pair) {
                     continue;
@@ -405,7 +405,8 @@ fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken
         return Err(Broken::by(action, None, Rule::GangSize));
     }
     if state.types().copy_gpus().is_some() && state.base_on(action.job, gpus) <= 0.0 {
-        return Err(Broken::by(action, None, Rule::TypeNotAllowed)); // no rate for that many GPUs
+        // There is no rate for this number of GPUs.
+        return Err(Broken::by(action, None, Rule::TypeNotAllowed));
     }
     Ok(())
 }
@@ -426,7 +427,7 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
         return fail(Rule::Overhead);
     }
     if !terms.quota.is_none_or(|quota| quota > 0.0) {
-        return fail(Rule::WorkLimit); // also rejects NaN
+        return fail(Rule::WorkLimit); // This also rejects NaN.
     }
     if !terms.sub_batch.is_none_or(is_batch) {
         return fail(Rule::SubBatch);
@@ -438,7 +439,7 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
 fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
     let terms = &action.terms;
     let (Some(pass_batch), Some(accum)) = (terms.sub_batch, terms.accum) else {
-        return Err(Rule::SubBatch); // a pass without samples
+        return Err(Rule::SubBatch); // This would be a pass without samples.
     };
     let run = state.run(action.job);
     let held = run
@@ -508,7 +509,7 @@ fn check_residents(
         }
     }
     let capacity = state.cluster().gpu_types()[gpu_type.index()].memory_bytes;
-    // no sub-batch needs more than the full batch, and looking up its memory is expensive
+    // No sub-batch needs more memory than the full batch, and looking up the memory of a sub-batch is expensive.
     let full = |&job| u128::from(state.jobs().memory_bytes(job));
     if residents.iter().map(full).sum::<u128>() <= u128::from(capacity) {
         return Ok(());

@@ -1,12 +1,12 @@
-//! Failures and repairs: from a table, from mean times, or injected during the run.
+//! Failures and repairs. They come from a table, from mean times, or are injected during the run.
 
 use crate::config::{FailureRow, Failures, RunConfig};
 use crate::queue::{EventClass, EventQueue};
 use gangline_model::{ServerId, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
 
-/// No server changes later than this, about 250 years. Jobs that are requeued then still have more than 30 years
-/// before the end of simulated time.
+/// The last instant at which a server may change, after about 250 years. Jobs that are requeued then still have more
+/// than 30 years before the end of simulated time.
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
 /// Future failures and repairs, as events of the queue.
@@ -21,7 +21,7 @@ struct Random {
     mtbf_s: f64,
     mttr_s: f64,
     seed: u64,
-    /// Draws made so far, by server.
+    /// Number of draws so far, by server.
     draws: Vec<u32>,
 }
 
@@ -32,7 +32,7 @@ impl CapacityEvents {
         match &config.failures {
             Failures::None => {}
             Failures::Table(rows) => {
-                // if one outage of a server ends when the next one begins, the end comes first
+                // If one outage of a server ends when the next one begins, the end comes first.
                 let mut rows: Vec<&FailureRow> = rows.iter().collect();
                 rows.sort_by_key(|row| row.down);
                 for row in rows {
@@ -95,7 +95,7 @@ impl CapacityEvents {
         {
             let at = now + random.next(server.index());
             self.events[subject as usize] = (server, !up, at);
-            // a mean beyond the end of time: this server never changes again
+            // With a mean beyond the end of time, this server never changes again.
             if at < END {
                 queue.push(at, EventClass::Capacity, subject, 0);
             }
@@ -103,14 +103,14 @@ impl CapacityEvents {
         (server, up)
     }
 
-    /// Whether failures go on for ever.
+    /// Returns whether failures go on for ever.
     pub(crate) fn is_endless(&self) -> bool {
         self.random.is_some()
     }
 }
 
 impl Random {
-    /// The next up time (even draws) or down time (odd draws) of a server, at least 1 ns.
+    /// Returns the next up time (even draws) or down time (odd draws) of a server, at least 1 ns.
     fn next(&mut self, server: usize) -> SimSpan {
         let draw = self.draws[server];
         self.draws[server] += 1;

@@ -1,7 +1,7 @@
 //! One decision of a run: calls the policy, checks its plan as a whole and applies it.
 //!
 //! It works with any policy. The policy gets the free-GPU index as its draft, and its changes are undone afterwards.
-//! Cost: O(actions x servers per gang + changes of the draft), in addition to the policy itself.
+//! The cost is O(actions x servers per gang + changes of the draft), in addition to the policy itself.
 
 use crate::error::{EngineError, PlanError};
 use crate::plan::{Plan, TimerOrder};
@@ -14,7 +14,7 @@ use crate::traits::Next;
 use gangline_model::{Action, GpuSet, JobId, ServerId, Terms, Verb};
 use smallvec::SmallVec;
 
-/// One of this many decisions is timed, because a clock read costs as much as a small decision.
+/// One in this many decisions is timed, because reading the clock costs as much as a small decision.
 const DECISIONS_PER_SAMPLE: u64 = 16;
 
 /// Returns whether an action does more than renew a quota or a pause. A run with no other actions has stalled.
@@ -170,7 +170,7 @@ impl Engine {
                 return;
             }
             Verb::Move(_) => {
-                // a part keeps its sub-batch unless the action sets another
+                // A part keeps its sub-batch unless the action sets another.
                 let own = part.accum.is_none() && part.sub_batch != 0;
                 let own = own.then_some(part.sub_batch);
                 action.terms.sub_batch = action.terms.sub_batch.or(own);
@@ -214,7 +214,7 @@ impl Engine {
         self.changes.moved.clear();
         for (job, old) in before {
             if old.is_empty() {
-                // a plan has no other effect on the job
+                // A plan has no other effect on the job.
                 self.changes.started.push(*job);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The options of a run besides cluster, jobs and policy.
+//! The options of a run, in addition to cluster, jobs and policy.
 
 use crate::EngineError;
 use crate::estimates::Estimates;
@@ -10,7 +10,7 @@ use gangline_model::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One failure of a server: down at an instant, up again later (`SimTime::NEVER` = stays down).
+/// One failure of a server, which is down from one instant to another. It stays down if the second is `SimTime::NEVER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureRow {
     /// Index of the server.
@@ -21,7 +21,7 @@ pub struct FailureRow {
     pub up: SimTime,
 }
 
-/// Where failures and repairs come from.
+/// Source of the failures and repairs.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Failures {
     /// No server ever fails.
@@ -29,7 +29,7 @@ pub enum Failures {
     None,
     /// The given rows; rows of one server must not overlap.
     Table(Vec<FailureRow>),
-    /// Every server alternates: up for an exponential time, down for another.
+    /// Every server is up and down in turn, each time for an exponentially distributed time.
     Random {
         /// Mean time from a repair to the next failure, s.
         mtbf_s: f64,
@@ -38,17 +38,17 @@ pub enum Failures {
     },
 }
 
-/// What to do with jobs that can never run.
+/// Treatment of jobs that can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnInfeasible {
-    /// Refuse the run.
+    /// The run is refused.
     #[default]
     Error,
-    /// Leave them out and list them.
+    /// The jobs are left out of the run and listed.
     Drop,
 }
 
-/// How the slowdown factors of a gang's GPUs are combined, if only some of them are shared.
+/// Way in which the slowdown factors of a gang's GPUs are combined, if only some of them are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GangXi {
     /// The largest slowdown factor among its GPUs, because training is synchronous.
@@ -58,7 +58,7 @@ pub enum GangXi {
     Mean,
 }
 
-/// Which rows the timeline gets.
+/// Choice of the rows of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum TimelineMode {
     /// A row per change, thinned evenly once there are more than 2^17 of them.
@@ -83,7 +83,7 @@ pub struct RunConfig {
     pub first_start: SimSpan,
     /// Restart time by model label; overrides `restart` for labelled jobs.
     pub restart_by_model: Option<Vec<SimSpan>>,
-    /// Progress between two checkpoints; `None` = one checkpoint at every preemption and no others.
+    /// Progress between two checkpoints; `None` means one checkpoint at every preemption and no others.
     pub checkpoint_interval: Option<SimSpan>,
     /// Maximum number of jobs on one GPU, 1 or 2; the policy's own limit applies as well.
     pub max_share: u32,
@@ -91,7 +91,7 @@ pub struct RunConfig {
     pub interference: Option<Interference>,
     /// Whether a job without progress, at its start or in a pause, slows its co-runners down.
     pub overhead_interferes: bool,
-    /// How the slowdown factors of a gang's GPUs are combined.
+    /// Way in which the slowdown factors of a gang's GPUs are combined.
     pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
     pub memory_fixed_fraction: f64,
@@ -101,34 +101,35 @@ pub struct RunConfig {
     pub acc_cost: f64,
     /// Bytes of all gradients by model label, for policies that fork jobs; empty = 0.
     pub grad_bytes: Vec<f64>,
-    /// Locality factors; `None` = 1 everywhere.
+    /// Locality factors; `None` means 1 everywhere.
     pub locality: Option<Arc<dyn LocalityModel>>,
     /// Failures and repairs.
     pub failures: Failures,
     /// Source of the durations that policies see.
     pub estimates: Estimates,
-    /// What policies do not know of the speed of jobs, and costs by kind of job; `None` = they know all, and costs are
-    /// those above.
+    /// Deviations of the speed of jobs that policies do not know, and costs by kind of job. `None` means that there are
+    /// no deviations, and that the costs are those above.
     pub run_time: Option<Arc<RunTime>>,
     /// Seed of every random draw.
     pub seed: u64,
-    /// What to do with jobs that can never run.
+    /// Treatment of jobs that can never run.
     pub on_infeasible: OnInfeasible,
-    /// Whether to keep the segments table.
+    /// Whether the segments table is recorded.
     pub segments: bool,
     /// Jobs for which the run records the reasons of waiting.
     pub watch: Vec<JobId>,
     /// Rows of the timeline.
     pub timeline: TimelineMode,
-    /// Check the laws of a run after every instant; a broken one panics.
+    /// Whether the laws of a run are checked after every instant; a broken law panics.
     pub check_invariants: bool,
-    /// Skip rounds in which nothing can change.
+    /// Whether rounds in which nothing can change are skipped.
     pub skip_rounds: bool,
-    /// Stop at this instant.
+    /// Instant at which the run stops.
     pub until: Option<SimTime>,
-    /// Stop after this number of events.
+    /// Number of events after which the run stops.
     pub max_events: Option<u64>,
-    /// Measures of jobs in the summary count only jobs that arrive in this time; `None` = all jobs.
+    /// Interval of arrivals: the measures of jobs in the summary count only jobs that arrive in it. `None` means all
+    /// jobs.
     pub count_arrivals: Option<Range<SimTime>>,
 }
 
@@ -294,7 +295,7 @@ impl RunConfig {
     }
 }
 
-/// Everything that one run works on, shared with other runs of a sweep.
+/// The inputs of a run, which it shares with other runs of a sweep.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The cluster.

@@ -20,40 +20,40 @@ pub enum Rule {
     TwoActions,
     /// The number of GPUs in the set differs from the size of the gang.
     GangSize,
-    /// A server or slot that does not exist.
+    /// The plan uses a server or slot that does not exist.
     NoSuchGpu,
-    /// A server that is down.
+    /// The plan uses a server that is down.
     ServerDown,
-    /// A GPU type that the job may not use.
+    /// The plan uses a GPU type that the job may not use.
     TypeNotAllowed,
-    /// GPUs of several types under a policy that does not mix them.
+    /// A gang has GPUs of several types under a policy that does not mix them.
     MixedTypes,
-    /// A GPU that is already taken, where GPUs are not shared.
+    /// The plan uses a GPU that is already taken, in a run that does not share GPUs.
     Capacity,
-    /// More jobs on a GPU than the run allows.
+    /// A GPU would hold more jobs than the run allows.
     SharingLimit,
-    /// More memory than a GPU has.
+    /// The jobs on a GPU would need more memory than it has.
     Memory,
-    /// Two jobs that may not share a GPU.
+    /// Two jobs that may not share a GPU would share one.
     InfeasiblePair,
-    /// A sub-batch below 1 or above the job's batch.
+    /// The sub-batch is below 1 or above the job's batch.
     SubBatch,
-    /// A timer that is not later than now.
+    /// The timer is not later than now.
     TimerNotAfterNow,
-    /// A quota that is not a positive number.
+    /// The quota is not a positive number.
     WorkLimit,
-    /// An overhead below 0 or beyond the end of time.
+    /// The overhead is below 0 or above 4e9 s.
     Overhead,
-    /// A part other than 0 under a policy that does not fork jobs.
+    /// The action names a part other than 0 under a policy that does not fork jobs.
     NotForked,
-    /// A part of a forked job on several servers.
+    /// A part of a forked job would be on several servers.
     PartSpansServers,
-    /// Two parts of a job on one server.
+    /// Two parts of a job would be on one server.
     PartsShareServer,
 }
 
 impl Rule {
-    /// Stable name of the rule, as programs see it.
+    /// Returns the stable name of the rule, as programs see it.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownJob => "unknown_job",
@@ -81,7 +81,7 @@ impl Rule {
         }
     }
 
-    /// The rule in words.
+    /// Returns the rule in words.
     pub fn text(self) -> &'static str {
         match self {
             Self::UnknownJob => "the job is not in the trace",
@@ -114,7 +114,7 @@ impl Rule {
     }
 }
 
-/// A refused plan. The state is the one before the decision.
+/// A plan that was refused. The state is unchanged since before the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "decision {decision} at {} s: {}{}: {}",
@@ -166,7 +166,7 @@ pub enum PolicyError {
         /// The values that are accepted.
         expected: String,
     },
-    /// No such policy.
+    /// There is no policy with this name.
     #[error("unknown policy {name}; did you mean {nearest}?")]
     UnknownPolicy {
         /// The name that was looked up.
@@ -187,10 +187,10 @@ pub enum PolicyError {
     MissingDuration {
         /// Policy name.
         policy: String,
-        /// Jobs without a duration.
+        /// Number of jobs without a duration.
         jobs: usize,
     },
-    /// The policy itself failed (a policy written by the user, an allocator).
+    /// The policy itself failed, for instance a policy written by the user or an allocator.
     #[error("{message}")]
     Failed {
         /// Its error message.
@@ -198,7 +198,7 @@ pub enum PolicyError {
     },
 }
 
-/// Why a run ended early.
+/// Reason why a run ended early.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum EngineError {
     /// An invalid description of the world.
@@ -210,7 +210,7 @@ pub enum EngineError {
     /// The policy failed.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// Jobs that can never run here.
+    /// Some jobs can never run on this cluster.
     #[error(
         "{} can never run here; job {}: {}; leave such jobs out with `on_infeasible=\"drop\"`",
         count(jobs.len()), jobs[0].job, jobs[0].reason.text()
@@ -222,7 +222,7 @@ pub enum EngineError {
     /// Jobs are waiting, and no future event can start them.
     #[error("{}", stall(*time, *waiting, *paused, jobs))]
     Stalled {
-        /// When the run stopped.
+        /// Instant at which the run stopped.
         time: SimTime,
         /// Number of waiting jobs.
         waiting: usize,
@@ -239,7 +239,7 @@ pub enum EngineError {
         count(*open), time.seconds(), list(jobs)
     )]
     Livelock {
-        /// When the run stopped.
+        /// Instant at which the run stopped.
         time: SimTime,
         /// Number of jobs that are not done.
         open: usize,
@@ -254,7 +254,7 @@ pub enum EngineError {
         count(*open), time.seconds(), list(jobs)
     )]
     Undone {
-        /// When the run stopped.
+        /// Instant at which the run stopped.
         time: SimTime,
         /// Number of jobs that are not done.
         open: usize,
@@ -293,7 +293,7 @@ pub enum EngineError {
         time.seconds()
     )]
     OutOfMemory {
-        /// When the run stopped.
+        /// Instant at which the run stopped.
         time: SimTime,
         /// Rows of the segments table at that time.
         segments: usize,

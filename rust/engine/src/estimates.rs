@@ -1,4 +1,4 @@
-//! The durations that policies see instead of the true ones; an option of the run.
+//! The durations that policies see instead of the true ones, as an option of the run.
 
 use gangline_model::{JobId, JobTable, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
@@ -28,7 +28,7 @@ pub struct History {
     pub by_model: bool,
     /// The statistic of their durations.
     pub statistic: Statistic,
-    /// Number of most recently finished jobs that count; `None` = all.
+    /// Number of most recently finished jobs that count; `None` means all.
     pub last: Option<usize>,
     /// Estimate for a job before which no job has finished.
     pub default: SimSpan,
@@ -39,7 +39,7 @@ pub struct History {
 pub enum Statistic {
     /// The mean, to the nearest nanosecond.
     Mean,
-    /// Smallest duration that at least this percentage of them does not exceed; 1 to 100.
+    /// The smallest duration that at least this percentage of them does not exceed; 1 to 100.
     Percentile(u32),
 }
 
@@ -97,13 +97,13 @@ impl Estimate {
     pub fn of(self, truth: SimSpan) -> SimSpan {
         match self {
             Self::Exact => truth,
-            // `as` saturates; simulated time ends earlier
+            // `as` saturates, and simulated time ends earlier.
             Self::Times(factor) => SimSpan((truth.0 as f64 * factor).round() as i64),
             Self::Plus(more) => SimSpan(truth.0.saturating_add(more.0).max(1)),
         }
     }
 
-    /// Factor for times at rates other than the best, given the remaining isolated time of the job.
+    /// Returns the factor for times at rates other than the best, given the remaining isolated time of the job.
     #[inline]
     pub fn factor(self, left: SimSpan) -> f64 {
         match self {
@@ -117,7 +117,7 @@ impl Estimate {
     }
 }
 
-/// The factor of a job under log-normal noise.
+/// Returns the factor of a job under log-normal noise.
 pub fn noise(seed: u64, job: JobId, sigma: f64) -> f64 {
     let draw = Stream::new(seed, Purpose::Estimates).draw(u64::from(job.0), 0, 0);
     draw.log_normal(sigma)
@@ -127,9 +127,9 @@ pub fn noise(seed: u64, job: JobId, sigma: f64) -> f64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     rule: History,
-    /// By job, for those that have arrived.
+    /// Estimates by job, for the jobs that have arrived.
     told: Vec<SimSpan>,
-    /// Jobs that finished at the present instant: they do not count for a job that arrives at the same instant.
+    /// Jobs that finished at the present instant. They do not count for a job that arrives at the same instant.
     fresh: Vec<(JobId, SimSpan)>,
     fresh_at: SimTime,
     of_user_and_model: FxHashMap<(u32, u32), Book>,
@@ -152,7 +152,7 @@ impl Past {
         }
     }
 
-    /// Estimate of a job that has arrived.
+    /// Returns the estimate of a job that has arrived.
     #[inline]
     pub(crate) fn told(&self, job: JobId) -> Option<SimSpan> {
         self.told.get(job.index()).copied()
@@ -271,7 +271,7 @@ impl Book {
     }
 }
 
-/// Returns how many of `count` durations a percentile covers, at least 1.
+/// Returns the number of durations, out of `count`, that a percentile covers; it is at least 1.
 fn rank(percent: u32, count: usize) -> usize {
     (percent as usize * count).div_ceil(100)
 }
@@ -300,10 +300,11 @@ mod tests {
     #[test]
     fn means_round_to_the_nearest() {
         let all = rule(Statistic::Mean, None);
-        assert_eq!(book(all, &[1, 2]).value(all), Some(SimSpan(2))); // 1.5, halves up
+        assert_eq!(book(all, &[1, 2]).value(all), Some(SimSpan(2))); // The mean 1.5 is rounded up.
         assert_eq!(book(all, &[1, 1, 2]).value(all), Some(SimSpan(1)));
         let two = rule(Statistic::Mean, Some(2));
-        assert_eq!(book(two, &[100, 1, 4]).value(two), Some(SimSpan(3))); // 2.5
+        // The mean of the last two is 2.5.
+        assert_eq!(book(two, &[100, 1, 4]).value(two), Some(SimSpan(3)));
         assert_eq!(book(all, &[]).value(all), None);
     }
 
@@ -318,7 +319,8 @@ mod tests {
                     let from = count.saturating_sub(last.unwrap_or(count));
                     let mut sorted = given[from..].to_vec();
                     sorted.sort_unstable();
-                    // by counting: the smallest value such that enough durations do not exceed it
+                    // The expected value is found by counting. It is the smallest value that enough durations do not
+                    // exceed.
                     let covers = |span: &&i64| {
                         let below = sorted.iter().filter(|one| one <= span).count();
                         below * 100 >= percent as usize * sorted.len()

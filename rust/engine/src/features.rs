@@ -21,13 +21,15 @@ pub(crate) struct Features {
     pub(crate) resizes: bool,
     /// Whether distance slows gangs down.
     pub(crate) has_distance: bool,
-    /// Whether every start or some starts cost time.
+    /// Whether all or some starts cost time.
     pub(crate) starts_cost: bool,
     /// Whether a job slows its co-runners down only after its overhead, whose end is then an event.
     pub(crate) starts_quietly: bool,
-    /// Gangs may be slower than told, and starts, stops and checkpoints have costs by kind of job.
+    /// Whether the run has a table of run time: gangs deviate from the rates that policies know, and starts, stops and
+    /// checkpoints have costs by kind of job.
     pub(crate) has_run_time: bool,
-    /// Parts have details: co-runners, a pace that policies do not know, or the segments table.
+    /// Whether parts have details, which are needed for co-runners, a pace that policies do not know, or the segments
+    /// table.
     pub(crate) has_details: bool,
     /// Whether each job runs at its best rate from its start to its end: nothing slows a job, and starts cost no
     /// time.

@@ -1,6 +1,6 @@
 //! One instant of a run: finds it, applies its events and ends it (`ARCHITECTURE.md`, the life of an event).
 //!
-//! About policies it knows only which events wake them. Cost: O(log running) per event.
+//! It knows only which events wake a policy. The cost is O(log running) per event.
 
 use crate::capacity;
 use crate::error::EngineError;
@@ -15,13 +15,13 @@ use crate::traits::WakeOn;
 use crate::view::Change;
 use gangline_model::{JobId, ServerId, SimTime};
 
-/// This many rounds without an action, on a cluster where nothing else can happen, are a stall: a round policy may
-/// wait for time to pass, but not for ever. Our own choice.
+/// Number of rounds without an action after which a run has stalled, if nothing else can happen. A round-based policy
+/// may wait for time to pass, but not for ever. Our own choice.
 const IDLE_ROUNDS_MAX: u32 = 1000;
-/// The same limit for a policy with timers, which may be arbitrarily frequent. Our own choice.
+/// The same limit for timers, which may be arbitrarily frequent. Our own choice.
 const IDLE_TIMERS_MAX: u32 = 100_000;
-/// This many failures and repairs per server without an action, where nothing else can happen, are a stall as well:
-/// the servers that the waiting gangs need might never be up together. Our own choice.
+/// Number of failures and repairs per server without an action after which a run has stalled, if nothing else can
+/// happen. The servers that the waiting gangs need might never be up together. Our own choice.
 const IDLE_CHANGES_MAX: usize = 1000;
 
 impl Engine {
@@ -69,8 +69,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Prefetches the memory of the next completions while there is other work to do. In a long run it has left every
-    /// cache.
+    /// Prefetches the memory of the next completions while there is other work to do. In a long run this memory is no
+    /// longer in any cache.
     #[inline]
     fn look_ahead(&self) {
         let Some((next, others)) = self.motion.queue.soonest().split_first() else {
@@ -79,7 +79,7 @@ impl Engine {
         if next.class() == EventClass::Completion {
             self.motion.state.prefetch_end(next.subject);
         }
-        // not every subject is a record; an extra prefetch does no harm
+        // Not every subject is a record, but a useless prefetch does no harm.
         for event in others {
             self.motion.state.prefetch_run(event.subject);
         }
@@ -132,7 +132,7 @@ impl Engine {
             return Some(next.map_or(round, |time| time.min(round)));
         }
         if let Some(time) = next {
-            // rounds were skipped up to this event; the next boundary is at or after it. An event beyond the end of
+            // Rounds were skipped up to this event, so the next boundary is at or after it. An event beyond the end of
             // simulated time ends the run at any boundary.
             let periods = time.0.saturating_add(period.0 - 1).div_euclid(period.0);
             self.next_round = Some(round.max(SimTime(periods * period.0)));
@@ -174,7 +174,7 @@ impl Engine {
     #[inline(always)]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
         let mut kinds = WakeOn::default();
-        // cancelled events before the first live one were dropped when the instant was found
+        // Cancelled events before the first live one were dropped when the instant was found.
         let mut next = self.motion.queue.peek_at(time);
         while let Some(event) = next {
             kinds = kinds
@@ -309,7 +309,7 @@ impl Engine {
         }
     }
 
-    /// Sets the new rates of jobs that others made slower or faster.
+    /// Sets the new rates of jobs whose co-runners or shared up-links have changed.
     #[inline(never)]
     fn retime(&mut self) {
         self.motion.retime_touched(&mut self.changes.retimed);
@@ -325,7 +325,7 @@ impl Engine {
             is_settled: if is_endless {
                 state.occupancy().gpus_up() == state.cluster().gpus_total()
             } else {
-                // only timers and events of running jobs are left
+                // Only timers and events of running jobs are left.
                 let running = state.lives().running().iter();
                 let runs = running.filter_map(|at| state.run(JobId::new(at)));
                 let ends = runs.filter(|run| run.has_event()).count();
@@ -378,7 +378,7 @@ impl Engine {
     }
 
     fn stalled(&self) -> EngineError {
-        // a running job without a future event is paused at its quota
+        // A running job without a future event is paused at its quota.
         let lives = self.motion.state.lives();
         let (waiting, paused) = (lives.waiting(), lives.running());
         EngineError::Stalled {

@@ -1,18 +1,19 @@
-//! Handling of memory that is not available. Rust ends the process when an allocation fails. Therefore everything
-//! that grows without bound in a run checks first: the recorded tables, and before the start the state of the jobs.
+//! Checks for available memory. Rust ends the process when an allocation fails, so a run checks before anything grows
+//! without bound: its recorded tables, and the state of its jobs before the start.
 
 /// Memory that must remain free when a table grows, for the small allocations of a run and for its error path. Our
 /// own choice.
 pub(crate) const SPARE_BYTES: usize = 1 << 24;
-/// Memory of a run per job of its trace, without growing tables: state, index of the policy, columns of the result.
-/// Our own choice: about twice the growth of a process that `benches/python/memory.py` measures.
+/// Memory of a run per job of its trace, without growing tables: state, index of the policy, columns of the result. Our
+/// own choice, about twice the growth of a process that `benches/python/memory.py` measures.
 pub(crate) const BYTES_PER_JOB: usize = 512;
 
-/// Returns whether the process can allocate this much memory now. It is freed at once, untouched, which costs
-/// microseconds.
+/// Returns whether the process can allocate this much memory now. The memory is freed at once without being touched,
+/// which costs microseconds.
 pub(crate) fn is_available(bytes: usize) -> bool {
     let mut trial: Vec<u8> = Vec::new();
     let granted = trial.try_reserve_exact(bytes).is_ok();
-    std::hint::black_box(&trial); // otherwise the compiler may remove an allocation that nothing uses
+    // Otherwise the compiler may remove an allocation that nothing uses.
+    std::hint::black_box(&trial);
     granted
 }

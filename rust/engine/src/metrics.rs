@@ -1,4 +1,5 @@
-//! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation, fairness. O(jobs), once.
+//! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation and fairness. It is computed once, in
+//! O(jobs).
 
 use crate::accounts::{Accounts, SharingTotals};
 use crate::error::EngineError;
@@ -23,33 +24,33 @@ pub struct Output {
     pub queue_s: Vec<f64>,
     /// Time without GPUs between the arrival and the finish, s; NaN if the job did not finish.
     pub wait_s: Vec<f64>,
-    /// Time holding GPUs, s.
+    /// Time with GPUs, s.
     pub run_s: Vec<f64>,
-    /// Time holding GPUs without progress, s; empty = 0 for all.
+    /// Time with GPUs but without progress, s; empty means 0 for all.
     pub overhead_s: Vec<f64>,
-    /// Run time lost to locality, s; empty = 0 for all.
+    /// Run time lost to locality, s; empty means 0 for all.
     pub comm_s: Vec<f64>,
     /// Run time lost to locality by tier: server, rack, network.
     pub comm_tier_s: [Vec<f64>; 3],
-    /// Run time next to a co-runner, s; empty = 0 for all.
+    /// Run time with a co-runner, s; empty means 0 for all.
     pub share_s: Vec<f64>,
-    /// Run time lost to co-runners and sub-batches, s; empty = 0 for all.
+    /// Run time lost to co-runners and sub-batches, s; empty means 0 for all.
     pub share_lost_s: Vec<f64>,
     /// Run time with progress whose work was lost, s; empty in a run without a table of run time.
     pub lost_s: Vec<f64>,
     /// Run time that checkpoints took, s; empty in a run without a table of run time.
     pub checkpoint_s: Vec<f64>,
-    /// GPU time held, summed over the parts of the job, s; empty = GPUs x `run_s` for all.
+    /// GPU time held, summed over the parts of the job, s; empty means GPUs x `run_s` for all.
     pub gpu_s: Vec<f64>,
     /// Completion time over isolated run time; NaN if the job did not finish.
     pub slowdown: Vec<f64>,
     /// Finish-time fairness; NaN if the job did not finish.
     pub ftf: Vec<f64>,
-    /// Preemptions; empty = 0 for all.
+    /// Preemptions; empty means 0 for all.
     pub preemptions: Vec<i32>,
-    /// Migrations; empty = 0 for all.
+    /// Migrations; empty means 0 for all.
     pub migrations: Vec<i32>,
-    /// 0 finished, 1 dropped, 2 unfinished.
+    /// Status: 0 finished, 1 dropped, 2 unfinished.
     pub status: Vec<u8>,
     /// Jobs that were left out, with the reason.
     pub dropped: Vec<Infeasible>,
@@ -94,7 +95,7 @@ impl Engine {
     pub fn output(mut self) -> Result<Output, EngineError> {
         let outcome = self.outcome;
         let copy_gpus = self.motion.state.types().copy_gpus().unwrap_or_default();
-        // jobs that still run count as holding their GPUs up to now
+        // Jobs that still run count as holding their GPUs up to now.
         self.close(Outcome::Interrupted);
         self.motion.recorder.check_memory(self.motion.state.now())?;
         let rows = self.motion.state.jobs().len();
@@ -166,14 +167,14 @@ impl Engine {
             outcome,
         };
         let active_ns: Vec<f64> = state.iter().map(|job| job.active_ns() as f64).collect();
-        drop(state); // frees the largest columns before the last ones are made
+        drop(state); // This frees the largest columns before the last ones are created.
         self.times(&mut output);
         self.fairness(&mut output, &active_ns);
         output.summary = self.summary(&output, &accounts);
         Ok(output)
     }
 
-    /// Seconds from the arrival of a job to an instant.
+    /// Returns the seconds from the arrival of a job to an instant.
     fn since_arrival(&self, job: JobId, at_s: f64) -> f64 {
         at_s - self.motion.state.jobs().arrival(job).seconds()
     }
@@ -191,15 +192,15 @@ impl Engine {
         }
     }
 
-    /// Slowdown relative to the isolated run, and rho = jct / time alone on a 1/n share. `active_ns`: the number of
-    /// active jobs, integrated over the life of each job.
+    /// Computes the slowdown relative to the isolated run, and rho, the jct over the time alone on a 1/n share.
+    /// `active_ns` is the number of active jobs, integrated over the life of each job.
     fn fairness(&self, output: &mut Output, active_ns: &[f64]) {
         let state = &self.motion.state;
         let total = f64::from(state.cluster().gpus_total());
         for job in state.jobs().ids() {
             let at = job.index();
             let best_rate = state.types().best_rate(job);
-            // without a best rate, its copies ran on GPUs where the gang itself cannot run
+            // A job without a best rate ran as copies on GPUs where the gang itself cannot run.
             if output.status[at] != 0 || best_rate <= 0.0 {
                 output.ftf.push(f64::NAN);
                 output.slowdown.push(f64::NAN);
@@ -214,7 +215,7 @@ impl Engine {
         }
     }
 
-    /// Jobs that the summary's measures count, in index order.
+    /// Returns the jobs that the summary's measures count, in index order.
     fn counted(&self) -> impl Iterator<Item = JobId> {
         let (jobs, window) = (
             self.motion.state.jobs(),
@@ -238,7 +239,7 @@ impl Engine {
             known.map(|&count| i64::from(count)).sum::<i64>() as f64
         };
         let arrival = |job: JobId| jobs.arrival(job).seconds();
-        // one column at a time, because each is as long as the trace
+        // Columns are computed one at a time, because each is as long as the trace.
         let jct = |job: JobId| self.since_arrival(job, output.finish_s[job.index()]);
         let queue = |job: JobId| self.since_arrival(job, output.first_start_s[job.index()]);
         let (jct_mean, jct) = statistics(each(&jct), [0.5, 0.9, 0.95, 0.99, 1.0]);
@@ -258,7 +259,7 @@ impl Engine {
             .next();
         let last = output.finish_s.iter().copied().fold(f64::NAN, f64::max);
         let makespan = first.map_or(f64::NAN, |first| to_nanos(last - first));
-        // a run that was stopped has busy GPUs after its last finish
+        // A run that was stopped has busy GPUs after its last finish.
         let until = self.motion.state.now().seconds();
         let length_s = first.map_or(f64::NAN, |first| to_nanos(until - first));
         let shares = self.shares(output, accounts, length_s);
@@ -311,8 +312,8 @@ impl Engine {
         summary
     }
 
-    /// Totals of co-running; `None` where GPUs are not shared. The policy reports its refusals itself:
-    /// [`Output::note_counters`].
+    /// Returns the totals of co-running; `None` where GPUs are not shared. The policy itself reports its refusals
+    /// through [`Output::note_counters`].
     fn sharing(&self, accounts: &Accounts) -> Option<[(&'static str, f64); 6]> {
         let useful = accounts.useful.as_ref()?;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
@@ -334,7 +335,7 @@ impl Engine {
         ])
     }
 
-    /// Cost of the busy GPUs at their hourly prices; `None` if no GPU has a price.
+    /// Returns the cost of the busy GPUs at their hourly prices; `None` if no GPU has a price.
     fn cost(&self) -> Option<f64> {
         let busy = &self.motion.recorder.totals.busy_by_type_ns;
         let types = self.motion.state.cluster().gpu_types().iter().zip(busy);
@@ -344,7 +345,7 @@ impl Engine {
         })
     }
 
-    /// Number of jobs with a deadline, and number of those that met it; `None` if no job has one.
+    /// Returns the number of jobs with a deadline, and the number of those that met it; `None` if no job has one.
     fn deadlines(&self, output: &Output) -> Option<[(&'static str, f64); 2]> {
         let column = self.motion.state.jobs().columns().deadline.as_ref()?;
         let (mut all, mut met) = (0_u32, 0_u32);
@@ -352,7 +353,7 @@ impl Engine {
             let deadline = column[job.index()];
             if deadline != SimTime::NEVER {
                 all += 1;
-                // a job that did not finish has NaN, which meets no deadline
+                // A job that did not finish has NaN, which meets no deadline.
                 met += u32::from(output.finish_s[job.index()] <= deadline.seconds());
             }
         }
@@ -362,8 +363,8 @@ impl Engine {
         ])
     }
 
-    /// Time-weighted shares of the cluster's GPU time between the first arrival and the end of the run, which is the
-    /// last finish unless the run was stopped.
+    /// Returns the time-weighted shares of the cluster's GPU time between the first arrival and the end of the run,
+    /// which is the last finish unless the run was stopped.
     fn shares(&self, output: &Output, accounts: &Accounts, length_s: f64) -> Shares {
         let totals = &self.motion.recorder.totals;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
@@ -401,7 +402,8 @@ impl Engine {
     }
 }
 
-/// Shares of the GPU time held that lost work and checkpoints took; none in a run without a table of run time.
+/// Returns the shares of the GPU time held that lost work and checkpoints took; none in a run without a table of run
+/// time.
 fn lost_and_saved(accounts: &Accounts, held_h: f64) -> Vec<(&'static str, f64)> {
     let Some(totals) = &accounts.run_time else {
         return Vec::new();
@@ -420,7 +422,7 @@ fn lost_and_saved(accounts: &Accounts, held_h: f64) -> Vec<(&'static str, f64)> 
     ]
 }
 
-/// How a job is reported: 0 finished, 1 dropped, 2 unfinished.
+/// Returns the status of a job in the results: 0 finished, 1 dropped, 2 unfinished.
 fn status_of(job: &JobState) -> u8 {
     match job.phase() {
         Phase::Finished => 0,
@@ -440,18 +442,19 @@ struct Shares {
     gpu_hours: f64,
 }
 
-/// Difference of two times, rounded to the nanosecond: both times are multiples of it.
+/// Returns the difference of two times, rounded to the nanosecond: both times are multiples of a nanosecond.
 fn to_nanos(seconds: f64) -> f64 {
     (seconds * NANOS_PER_SECOND).round_ties_even() / NANOS_PER_SECOND
 }
 
-/// Arithmetic mean in index order, and quantiles; NaN for no values.
+/// Returns the arithmetic mean in index order, and quantiles; NaN for no values.
 fn statistics<const N: usize>(mut values: Vec<f64>, shares: [f64; N]) -> (f64, [f64; N]) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     (mean, shares.map(|share| quantile(&mut values, share)))
 }
 
-/// Quantile by linear interpolation between order statistics; NaN for no values. Reorders `values`.
+/// Returns the quantile by linear interpolation between order statistics; NaN for no values. The function reorders
+/// `values`.
 ///
 /// # Examples
 /// ```

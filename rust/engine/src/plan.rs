@@ -14,7 +14,7 @@ pub(crate) enum TimerOrder {
     Cancel(TimerTag),
 }
 
-/// Actions and timer requests of one decision; reused.
+/// Actions and timer requests of one decision. The buffer is reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlanBuffer {
     pub(crate) actions: Vec<Action>,
@@ -36,7 +36,7 @@ pub struct Plan<'a> {
     pub(crate) buffer: &'a mut PlanBuffer,
 }
 
-// Actions
+// These methods add and read actions.
 impl Plan<'_> {
     /// Adds an action, at most one per part of a job. The engine checks it with the whole plan after the decision.
     /// The draft does not change.
@@ -79,25 +79,25 @@ impl Plan<'_> {
         self.push(Action::keep(job, terms));
     }
 
-    /// Number of starts of a job so far, without this plan. A move is not a start.
+    /// Returns the number of starts of a job so far, without this plan. A move is not a start.
     #[inline]
     pub fn starts(&self, job: JobId) -> u32 {
         self.state.lives().starts(job)
     }
 
-    /// Jobs that this plan starts, in the order of the plan.
+    /// Returns the jobs that this plan starts, in the order of the plan.
     pub fn started(&self) -> impl Iterator<Item = JobId> {
         let starts = self.buffer.actions.iter();
         let starts = starts.filter(|action| matches!(action.verb, Verb::Start(_)));
         starts.map(|action| action.job)
     }
 
-    /// Actions so far, in order.
+    /// Returns the actions so far, in order.
     pub fn actions(&self) -> &[Action] {
         &self.buffer.actions
     }
 
-    /// Whether the plan has no action.
+    /// Returns whether the plan has no action.
     pub fn is_empty(&self) -> bool {
         self.buffer.actions.is_empty()
     }
@@ -112,7 +112,7 @@ impl Plan<'_> {
             });
     }
 
-    /// Wakes the policy at `time`; replaces the timer of the same tag.
+    /// Wakes the policy at `time`. This replaces the timer with the same tag.
     #[inline]
     pub fn wake_at(&mut self, time: SimTime, tag: TimerTag) {
         self.buffer.timers.push(TimerOrder::Arm(tag, time));
@@ -125,15 +125,15 @@ impl Plan<'_> {
     }
 }
 
-// The draft
+// These methods use the draft.
 impl Plan<'_> {
-    /// The draft: the free GPUs after the policy's changes.
+    /// Returns the draft: the free GPUs after the policy's changes.
     #[inline]
     pub fn free(&mut self) -> &mut FreeIndex {
         self.free
     }
 
-    /// Number of free GPUs of a type in the draft.
+    /// Returns the number of free GPUs of a type in the draft.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
         self.free.pool(gpu_type).free_total()
@@ -175,7 +175,7 @@ impl Plan<'_> {
         self.free.mark()
     }
 
-    /// Undoes changes of the draft since `mark` (actions stay).
+    /// Undoes the changes of the draft since `mark`; the actions remain.
     pub fn rollback(&mut self, mark: Mark) {
         self.free.rollback(mark);
     }

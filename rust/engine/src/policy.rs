@@ -9,13 +9,13 @@ use gangline_model::JobId;
 
 /// A scheduling policy. It reads the state through a view and fills a plan; only the engine changes the state.
 pub trait Policy: Send {
-    /// Features that the policy needs from the engine. Read once, before the run.
+    /// Returns the features that the policy needs from the engine. They are read once, before the run.
     fn traits(&self) -> PolicyTraits {
         PolicyTraits::default()
     }
 
-    /// Called once, before the first event. `plan` may only be used to read the empty cluster. Returns the jobs that
-    /// the policy could never place.
+    /// The engine calls this method once, before the first event. `plan` may only be used to read the empty cluster.
+    /// Returns the jobs that the policy could never place.
     ///
     /// # Errors
     /// [`PolicyError`] if the policy cannot serve this trace or cluster.
@@ -25,7 +25,7 @@ pub trait Policy: Send {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError>;
 
-    /// Called once at each instant that wakes the policy.
+    /// The engine calls this method once at each instant that wakes the policy.
     ///
     /// # Errors
     /// [`PolicyError`] ends the run.
@@ -36,18 +36,19 @@ pub trait Policy: Send {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError>;
 
-    /// Returns why a job still waits after the decision just made; `None` if the tables of the run already show it.
-    /// Called only for jobs that the run watches ([`crate::RunConfig::watch`]), so it may cost O(running jobs).
+    /// Returns why a job still waits after the last decision, or `None` if the tables of the run already show it. The
+    /// engine calls this method only for jobs that the run watches ([`crate::RunConfig::watch`]), so it may cost
+    /// O(running jobs).
     fn why(&self, _view: &ClusterView<'_>, _job: JobId) -> Option<Cause> {
         None
     }
 
-    /// All reasons that [`Self::why`] can return.
+    /// Returns all reasons that [`Self::why`] can return.
     fn reasons(&self) -> Vec<&'static Reason> {
         Vec::new()
     }
 
-    /// Counters for the notes of the result (name, value), such as demotions.
+    /// Returns the counters for the notes of the result (name, value), such as demotions.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -1,14 +1,14 @@
 //! The event queue: a heap of small keys with lazy cancellation.
 //!
-//! It does not depend on jobs or servers. Arrivals and round boundaries never enter it. It holds the events of
-//! running jobs, the policy's timers and future failures, so its size does not depend on the length of the trace.
-//! Push and pop cost O(log n). A node has four children: this halves the levels of a binary heap, and siblings are
+//! It does not depend on jobs or servers. Arrivals and round boundaries never enter it. It holds the events of running
+//! jobs, the policy's timers and future failures, so its size does not depend on the length of the trace. Push and pop
+//! cost O(log n). A node has four children. This halves the number of levels of a binary heap, and siblings are
 //! adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events at one instant.
 
 use gangline_model::SimTime;
 
-/// Class of an event; at one instant lower classes come first. Class 2 is reserved for arrivals, which never enter
-/// the queue.
+/// Class of an event. At one instant, lower classes come first. Class 2 is reserved for arrivals, which never enter the
+/// queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventClass {
@@ -20,13 +20,13 @@ pub enum EventClass {
     Timer = 3,
 }
 
-/// Children of a node of the heap.
+/// Number of children of a node of the heap.
 const WIDTH: usize = 4;
 
-/// An event with its time, class and subject. `generation` tells a live event from a cancelled one.
+/// An event with its time, class and subject. `generation` distinguishes a live event from a cancelled one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its instant.
+    /// Instant of the event.
     pub time: SimTime,
     /// Class in the upper 4 bits, sequence number of insertion in the lower 60.
     order: u64,
@@ -37,7 +37,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Its class.
+    /// Returns its class.
     #[inline]
     pub fn class(&self) -> EventClass {
         match self.order >> 60 {
@@ -47,7 +47,7 @@ impl Event {
         }
     }
 
-    /// Time, class and insertion number as one number, unique in a queue.
+    /// Returns the time, class and insertion number as one number, unique in a queue.
     #[inline]
     fn key(&self) -> u128 {
         u128::from(self.time.0 as u64 ^ 1 << 63) << 64 | u128::from(self.order)
@@ -57,7 +57,7 @@ impl Event {
 /// Returns the index of the earliest of four events.
 #[inline]
 fn earliest(events: &[Event]) -> usize {
-    // compares times in two pairs and then the winners, without a branch; equal times are rare
+    // The times are compared in two pairs and then between the winners, without a branch. Equal times are rare.
     let at = [0, 1, 2, 3].map(|at: usize| events[at].time.0);
     let left = usize::from(at[1] < at[0]);
     let right = 2 + usize::from(at[3] < at[2]);
@@ -79,7 +79,7 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
@@ -108,19 +108,19 @@ impl EventQueue {
         self.rise(self.heap.len() - 1);
     }
 
-    /// The earliest event.
+    /// Returns the earliest event.
     #[inline]
     pub fn peek(&self) -> Option<&Event> {
         self.heap.first()
     }
 
-    /// The earliest event, if it is at this instant.
+    /// Returns the earliest event, if it is at this instant.
     #[inline]
     pub(crate) fn peek_at(&self, time: SimTime) -> Option<Event> {
         self.peek().filter(|event| event.time == time).copied()
     }
 
-    /// The earliest event and its children in the heap; the second event is one of them.
+    /// Returns the earliest event and its children in the heap; the second event is one of them.
     #[inline]
     pub fn soonest(&self) -> &[Event] {
         &self.heap[..self.heap.len().min(WIDTH + 1)]
@@ -178,23 +178,23 @@ impl EventQueue {
         heap[at] = event;
     }
 
-    /// Number of events, including cancelled ones.
+    /// Returns the number of events, including cancelled ones.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether there is no event.
+    /// Returns whether there is no event.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// Number of events that are not stale.
+    /// Returns the number of events that are not stale.
     #[inline]
     pub fn live(&self) -> usize {
         self.heap.len().saturating_sub(self.stale)
     }
 
-    /// All events in unspecified order, including stale ones.
+    /// Returns all events in unspecified order, including stale ones.
     pub(crate) fn events(&self) -> &[Event] {
         &self.heap
     }

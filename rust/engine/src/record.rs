@@ -1,4 +1,4 @@
-//! Results of a run other than the accounts of jobs: segments, timeline, totals over time, and a hash of the event
+//! Results of a run in addition to the accounts of jobs: segments, timeline, totals over time, and a hash of the event
 //! log.
 
 use crate::accounts::Segment;
@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::timeline::{Timeline, TimelineWriter};
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 
-/// Collects these results.
+/// Collector of these results.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
@@ -25,7 +25,7 @@ pub(crate) struct Recorder {
 pub(crate) struct Totals {
     pub(crate) last: SimTime,
     pub(crate) busy_gpu_ns: i128,
-    /// `busy_gpu_ns` by GPU type; empty where GPUs have no price.
+    /// `busy_gpu_ns` by GPU type; empty if no GPU has a price.
     pub(crate) busy_by_type_ns: Vec<i128>,
     pub(crate) busy_server_ns: i128,
     pub(crate) up_gpu_ns: i128,
@@ -75,7 +75,7 @@ impl Recorder {
         }
     }
 
-    /// Adds the time since the last instant to the totals; call before anything changes at `now`.
+    /// Adds the time since the last instant to the totals. It must be called before anything changes at `now`.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &State, now: SimTime) {
@@ -146,7 +146,7 @@ impl Totals {
 pub(crate) enum Logged {
     Start = 1,
     Finish = 2,
-    /// Preempted, or taken off its GPUs by a move.
+    /// The job was preempted, or left its GPUs in a move.
     Stop = 3,
     Failed = 4,
 }
@@ -164,7 +164,7 @@ impl Default for LogHash {
 impl LogHash {
     #[inline]
     fn word(&mut self, word: u64) {
-        // multiply-xor mixing with odd constants; good enough to tell logs apart, not cryptographic
+        // This is multiply-xor mixing with odd constants. It is good enough to distinguish logs, but not cryptographic.
         self.0 = (self.0 ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
         self.0 ^= self.0 >> 32;
     }

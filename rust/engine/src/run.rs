@@ -23,14 +23,14 @@ use crate::watch::Watch;
 use gangline_model::{Action, Infeasible, InfeasibleReason, JobId, ServerId, SimTime, TimerTag};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// Checks the interrupt flag and reports progress at least once per this number of events.
+/// Number of events after which the interrupt flag is checked and progress is reported.
 const EVENTS_PER_LOOK: u64 = 4096;
-/// Reports progress at least once per this number of decisions, because some take long.
+/// Number of decisions after which progress is reported, because some decisions take long.
 const DECISIONS_PER_REPORT: u64 = 16;
 
-/// A source of wall time; results never depend on it.
+/// A source of wall-clock time. Results never depend on it.
 pub trait Stopwatch {
-    /// Nanoseconds since a fixed moment.
+    /// Returns the nanoseconds since a fixed moment.
     fn nanos(&mut self) -> u64;
 }
 
@@ -47,7 +47,7 @@ impl Stopwatch for Silent {
 /// Progress of a run and a way to stop it, shared with other threads.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// Set this to stop the run at its next check.
+    /// Setting this flag stops the run at its next check.
     pub interrupt: AtomicBool,
     /// Simulated time, ns.
     pub now_ns: AtomicI64,
@@ -55,7 +55,7 @@ pub struct Control {
     pub done: AtomicU64,
 }
 
-/// Why [`Engine::advance`] returned.
+/// Reason why [`Engine::advance`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
     /// A decision of the policy is due.
@@ -68,7 +68,7 @@ pub enum Advance {
     Done,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All jobs are done.
@@ -190,7 +190,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets the policy examine the empty cluster. Call it once, before the first step.
+    /// Lets the policy examine the empty cluster. It must be called once, before the first step.
     ///
     /// # Errors
     /// Those of [`Policy::start`], and [`EngineError::Infeasible`] for jobs that the policy could never place.
@@ -243,9 +243,9 @@ impl Engine {
         }
     }
 
-    /// Runs through about this number of events, for callers that do other work between slices. The length of slices
-    /// does not change the run; `None` means that the run is not over. It checks the interrupt flag at the beginning
-    /// and after every decision, because a decision may take long.
+    /// Processes about this number of events, for callers that do other work between slices. The length of slices does
+    /// not change the run; `None` means that the run is not over. It checks the interrupt flag at the beginning and
+    /// after every decision, because a decision may take long.
     ///
     /// # Errors
     /// Those of [`Engine::run`].
@@ -294,8 +294,8 @@ impl Engine {
         self.advance_for(u64::MAX, None)
     }
 
-    /// Like [`Self::advance`], through about this number of events, and not beyond an instant. Events of that instant
-    /// happen; without a decision the run then stops there.
+    /// Like [`Self::advance`], but for about this number of events and not beyond an instant. Events of that instant
+    /// happen. If no decision is due, the run then stops there.
     ///
     /// # Errors
     /// Those of [`Engine::advance`].
@@ -328,12 +328,12 @@ impl Engine {
         }
     }
 
-    /// Advances time to an instant if nothing happens before or at it. Returns whether it did.
+    /// Advances time to an instant if nothing happens before or at it. Returns whether it advanced.
     fn stands_at(&mut self, to: SimTime) -> bool {
         if self.motion.state.lives().are_all_done() || self.is_past_limit(to) {
             return false;
         }
-        // finding the next instant may skip rounds, which a later external event would need
+        // Finding the next instant may skip rounds that a later external event would need.
         let rounds = (self.next_round, self.is_steady);
         let next = self.next_instant();
         (self.next_round, self.is_steady) = rounds;
@@ -380,18 +380,18 @@ impl Engine {
         self.awaiting
     }
 
-    /// Traits of the policy.
+    /// Returns the traits of the policy.
     pub fn traits(&self) -> PolicyTraits {
         self.traits
     }
 
-    /// Number of decisions so far.
+    /// Returns the number of decisions so far.
     pub fn decisions(&self) -> u64 {
         self.decisions
     }
 
-    /// A fingerprint of the history: the time, the number of decisions, and a hash of all events of jobs. Runs with
-    /// equal progress and different histories differ in it.
+    /// Returns a fingerprint of the history: the time, the number of decisions, and a hash of all events of jobs. Runs
+    /// with equal progress and different histories differ in it.
     pub fn trail(&self) -> (SimTime, u64, u64) {
         let state = &self.motion.state;
         let hash = self.motion.recorder.hash.0;
@@ -439,7 +439,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The state as a policy with full knowledge would see it now: the cluster, and the changes since the last
+    /// Returns the state as a policy with full knowledge would see it now: the cluster, and the changes since the last
     /// decision.
     pub fn view(&self) -> (ClusterView<'_>, &Changes) {
         (self.motion.view(Knowledge::Remaining), &self.changes)
@@ -466,7 +466,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The present instant.
+    /// Returns the present instant.
     pub fn now(&self) -> SimTime {
         self.motion.state.now()
     }
@@ -484,7 +484,7 @@ impl Engine {
         self.outcome = Some(outcome);
     }
 
-    /// Number of GPU types, for results.
+    /// Returns the number of GPU types, for results.
     pub fn types(&self) -> usize {
         self.motion.state.cluster().gpu_types().len()
     }

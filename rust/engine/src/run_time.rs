@@ -1,50 +1,50 @@
-//! Run time as it is (`docs/concepts/run-time.md`): what starts, stops and checkpoints of each kind of job cost, and how
-//! much slower gangs are than policies know.
+//! The table of run time (`docs/concepts/run-time.md`): the costs of starts, stops and checkpoints of each kind of job,
+//! and the deviations of gangs from the rates that policies know.
 
 use gangline_model::{GpuTypeId, JobId, MAX_SECONDS, SimSpan};
 use gangline_rng::{Purpose, Stream};
 use std::collections::BTreeMap;
 
-/// The largest sigma of a noise.
+/// Maximum sigma of a noise.
 const NOISE_MAX: f64 = 2.0;
 
-/// What something costs.
+/// Kinds of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// The first start of a job.
     FirstStart = 0,
     /// Any later start, and a move.
     Restart = 1,
-    /// A preemption, and the end of a stay before a move: the next start pays it.
+    /// A preemption, and the end of a stay before a move. The cost is added to the next start.
     Stop = 2,
     /// A checkpoint.
     Checkpoint = 3,
 }
 
-/// The jobs and GPUs that a row of costs is about: model label, number of GPUs, GPU type; `None` = all.
+/// The jobs and GPUs to which a row of costs applies: model label, number of GPUs and GPU type. `None` means all.
 pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
 
-/// Costs of a kind, by number of [`Cost`]; `None` = as in a row of another kind.
+/// Costs of a kind, by number of [`Cost`]; `None` means that a row of another kind applies.
 pub type Costs = [Option<SimSpan>; 4];
 
-/// What a run does not tell policies of the speed of jobs, and the costs that it has by kind of job.
+/// Deviations of the speed of jobs that policies do not know, and costs by kind of job.
 #[derive(Clone, Debug, Default)]
 pub struct RunTime {
     /// Sigma of the noise of whole jobs.
     pub job_noise: f64,
-    /// Sigma of the noise between a start or move and the next.
+    /// Sigma of the noise of each stretch between a start or move and the next one.
     pub run_noise: f64,
     /// Sigma of the noise of each server of a gang beyond the first.
     pub straggler_noise: f64,
-    /// Time that a checkpoint takes where no row says so.
+    /// Time of a checkpoint if no row sets it.
     pub checkpoint: SimSpan,
     /// Costs by kind.
     pub costs: BTreeMap<Kind, Costs>,
 }
 
 impl RunTime {
-    /// The cost of a gang on GPUs of a type, if a row has it: rows that name the model come before others, then those
-    /// that name the number of GPUs, then those that name the type.
+    /// Returns the cost of a gang on GPUs of a type, if a row has it: rows that name the model take precedence, then
+    /// those that name the number of GPUs, then those that name the type.
     pub(crate) fn cost(
         &self,
         what: Cost,
@@ -67,14 +67,14 @@ impl RunTime {
         kinds.find_map(|kind| self.costs.get(&kind)?[what as usize])
     }
 
-    /// The longest checkpoint of any kind of job.
+    /// Returns the longest checkpoint of any kind of job.
     pub(crate) fn longest_checkpoint(&self) -> SimSpan {
         let rows = self.costs.values();
         let of_rows = rows.filter_map(|row| row[Cost::Checkpoint as usize]).max();
         of_rows.map_or(self.checkpoint, |longest| longest.max(self.checkpoint))
     }
 
-    /// What is wrong with it, if something is.
+    /// Returns a description of the first invalid value, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         let sigmas = [self.job_noise, self.run_noise, self.straggler_noise];
         if !sigmas.iter().all(|sigma| (0.0..=NOISE_MAX).contains(sigma)) {
@@ -86,7 +86,8 @@ impl RunTime {
         (!is_sound).then(|| "costs must be 0 to 4e9 s".to_owned())
     }
 
-    /// How many times as long as told a stretch of a part takes: the one of this number, on so many servers.
+    /// Returns the ratio of the actual to the stated time of a stretch of a part, given the number of the stretch and
+    /// its number of servers.
     pub(crate) fn pace(
         &self,
         seed: u64,
@@ -107,7 +108,7 @@ impl RunTime {
         if self.straggler_noise > 0.0 {
             let stream = Stream::new(seed, Purpose::Stragglers);
             let further = 1..servers as u32;
-            // the quantile rises with the integer
+            // The quantile rises with the integer.
             let slowest = further
                 .map(|server| stream.draw(id, stretch, server))
                 .max_by_key(|draw| draw.uniform_u64());
@@ -122,12 +123,12 @@ impl RunTime {
 pub(crate) struct Stays {
     /// Starts and moves of each part of each job.
     stretches: BTreeMap<(JobId, u16), u32>,
-    /// What the last stop of each job adds to its next start.
+    /// Time that the last stop of each job adds to its next start.
     due: Vec<SimSpan>,
 }
 
 impl Stays {
-    /// No job has been on any.
+    /// Creates the record of a run in which no job has started.
     pub(crate) fn new(jobs: usize) -> Self {
         Self {
             stretches: BTreeMap::new(),
@@ -135,19 +136,19 @@ impl Stays {
         }
     }
 
-    /// A part starts or moves: how often it did before.
+    /// Counts a start or move of a part. Returns how often it started or moved before.
     pub(crate) fn begin(&mut self, part: (JobId, u16)) -> u32 {
         let count = self.stretches.entry(part).or_insert(0);
         *count += 1;
         *count - 1
     }
 
-    /// A job has stopped; its next start costs so much more.
+    /// Records that a job has stopped, and the time that this adds to its next start.
     pub(crate) fn note_stop(&mut self, job: JobId, due: SimSpan) {
         self.due[job.index()] = due;
     }
 
-    /// What its last stop adds to the next start of a job.
+    /// Returns the time that the last stop of a job adds to its next start.
     pub(crate) fn due(&self, job: JobId) -> SimSpan {
         self.due[job.index()]
     }

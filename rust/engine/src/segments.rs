@@ -6,10 +6,10 @@ use crate::accounts::Segment;
 use crate::memory::{SPARE_BYTES, is_available};
 use crate::state::State;
 
-/// Rows of the first allocation. Our own choice.
+/// Number of rows of the first allocation. Our own choice.
 const ROWS_AT_FIRST: usize = 256;
 
-/// Why a segment ended.
+/// Reason why a segment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EndReason {
@@ -21,7 +21,7 @@ pub enum EndReason {
     Moved = 2,
     /// A server failed.
     Failed = 3,
-    /// The rate changed: because of a co-runner, a sub-batch, the share of an up-link, or a quota.
+    /// The rate changed because of a co-runner, a sub-batch, the share of an up-link, or a quota.
     Retimed = 4,
     /// The run was stopped before the job was done.
     Stopped = 5,
@@ -52,7 +52,7 @@ pub struct Segments {
     pub server: Vec<u32>,
     /// Slots on that server.
     pub gpu_mask: Vec<u64>,
-    /// 0 server, 1 rack, 2 network.
+    /// Tier: 0 server, 1 rack, 2 network.
     pub tier: Vec<u8>,
     /// Iterations per second of the part, which is a whole gang.
     pub rate: Vec<f64>,
@@ -109,7 +109,7 @@ impl Segments {
         self.sort()
     }
 
-    /// Reserves memory for rows, each with this many co-runners. Pushing them then allocates nothing.
+    /// Reserves memory for rows, each with this many co-runners. Pushing these rows then allocates nothing.
     #[inline]
     fn make_room(&mut self, rows: usize, co_runners: usize) -> Result<(), NoMemory> {
         if self.job.capacity() - self.job.len() < rows {
@@ -118,7 +118,7 @@ impl Segments {
         if co_runners > 0 {
             self.co_runners.try_reserve(rows * co_runners)?;
             if self.co_runners.len() + rows * co_runners > i32::MAX as usize {
-                return Err(NoMemory); // more co-runners than an offset can count
+                return Err(NoMemory); // There are more co-runners than an offset can count.
             }
         }
         Ok(())
@@ -139,7 +139,7 @@ impl Segments {
         self.tier.try_reserve(more)?;
         self.rate.try_reserve(more)?;
         self.sub_batch.try_reserve(more)?;
-        self.co_offset.try_reserve(more + 1)?; // there is one more offset than rows
+        self.co_offset.try_reserve(more + 1)?; // There is one more offset than rows.
         self.end_reason.try_reserve(more)?;
         self.job.try_reserve(more)?;
         if is_available(SPARE_BYTES) {
@@ -150,7 +150,7 @@ impl Segments {
     }
 
     /// Sorts the rows by (start, job, part, server). No two rows are equal in all four: a part has one segment at a
-    /// time, and one row per server. O(n log n), once per run that records segments.
+    /// time, and one row per server. The cost is O(n log n), once per run that records segments.
     fn sort(&mut self) -> Result<(), NoMemory> {
         let key = |row: u32| {
             let at = row as usize;
@@ -186,7 +186,7 @@ impl Segments {
 
     fn permute_co_runners(&mut self, order: &[u32]) -> Result<(), NoMemory> {
         if self.co_runners.is_empty() {
-            return Ok(()); // all offsets are 0
+            return Ok(()); // All offsets are 0.
         }
         let mut offsets = with_room(self.co_offset.len())?;
         let mut values = with_room(self.co_runners.len())?;

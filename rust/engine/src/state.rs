@@ -1,7 +1,7 @@
 //! The state of a run at an instant. [`motion::Motion`] changes it; policies see it through [`crate::ClusterView`].
 //!
-//! Its parts: [`Jobs`] stores the phase of each job, [`Occupancy`] the residents of each GPU, [`TypeTable`] the
-//! usable types of each job, and the records of running jobs ([`Run`]) their work and places.
+//! It consists of these parts: [`Jobs`] stores the phase of each job, [`Occupancy`] the residents of each GPU,
+//! [`TypeTable`] the usable types of each job, and the records of running jobs ([`Run`]) their work and places.
 
 use crate::config::{RunConfig, World};
 use crate::estimates::{Estimate, Estimates, Past, noise};
@@ -49,11 +49,11 @@ pub struct State {
     occupancy: Occupancy,
     /// Jobs to re-time at the end of the instant.
     touched: Vec<JobId>,
-    /// Estimates from finished jobs; `None` = policies do not use them.
+    /// Estimates from finished jobs; `None` means that policies do not use them.
     past: Option<Box<Past>>,
-    /// Stretches and stops so far, where a run has a table of run time.
+    /// Stretches and stops so far, in a run with a table of run time.
     stays: Option<Box<Stays>>,
-    /// Up-links that jobs share; `None` = each job goes as if it were alone on them.
+    /// Up-links that jobs share; `None` means that each job sends as if it were alone.
     uplinks: Option<Box<UpLinks>>,
 }
 
@@ -71,7 +71,7 @@ impl State {
         } = world;
         let gang_max = jobs.columns().gpus.iter().copied().max().unwrap_or(0);
         let server_max = cluster.servers().iter().map(|server| server.gpus).max();
-        let gpus_max = gang_max.max(server_max.unwrap_or(0)); // copies may be larger than gangs
+        let gpus_max = gang_max.max(server_max.unwrap_or(0)); // Copies may be larger than gangs.
         Self {
             types: TypeTable::new(world, traits),
             elastic: rates.elastic().filter(|_| features.resizes).cloned(),
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    // Components
+    // These methods return the components.
 
     #[inline]
     pub(crate) fn cluster(&self) -> &Arc<ClusterSpec> {
@@ -150,7 +150,8 @@ impl State {
         &self.occupancy
     }
 
-    /// For changes without jobs: lending the free-GPU index, failing a server, repairing it.
+    /// Returns the occupancy for changes that concern no job: lending the free-GPU index, and failures and repairs of
+    /// servers.
     #[inline]
     pub(crate) fn occupancy_mut(&mut self) -> &mut Occupancy {
         &mut self.occupancy
@@ -161,7 +162,7 @@ impl State {
         self.uplinks.as_deref()
     }
 
-    // Time
+    // These methods advance time.
 
     /// Begins an instant.
     #[inline]
@@ -180,7 +181,7 @@ impl State {
         !self.touched.is_empty() || uplinks.is_some_and(|uplinks| uplinks.is_out_of_date())
     }
 
-    /// When the next job arrives.
+    /// Returns the arrival of the next job.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Option<SimTime> {
         let next = self.lives.next().index();
@@ -197,9 +198,9 @@ impl State {
         self.lives.take()
     }
 
-    // Queries
+    // These methods are queries.
 
-    /// GPUs of a part of the job on a server.
+    /// Returns the GPUs of a part of the job on a server.
     #[inline]
     pub(crate) fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         let gang = self.jobs.gpus(job);
@@ -216,20 +217,20 @@ impl State {
         self.lives.requeue(job, gang);
     }
 
-    /// The record of a running job.
+    /// Returns the record of a running job.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&Run> {
         let record = self.lives.record(job)?;
         Some(&self.runs[record as usize])
     }
 
-    /// Number of the record of a running job.
+    /// Returns the number of the record of a running job.
     #[inline]
     pub(crate) fn record_of(&self, job: JobId) -> usize {
         self.lives.record(job).expect("a running job") as usize
     }
 
-    /// The job of a record.
+    /// Returns the job of a record.
     #[inline]
     pub(crate) fn job_of(&self, record: usize) -> JobId {
         self.runs[record].job
@@ -249,20 +250,20 @@ impl State {
         }
     }
 
-    /// Prefetches the state of its job, when the run is the next to end.
+    /// Prefetches the state of the job of a run that is the next to end.
     #[inline]
     pub(crate) fn prefetch_end(&self, record: u32) {
         self.lives.prefetch(self.runs[record as usize].job);
     }
 
-    /// First start of the job, if it has started.
+    /// Returns the first start of the job, if it has started.
     #[inline]
     pub(crate) fn first_start(&self, job: JobId) -> Option<SimTime> {
         let first = self.lives.get(job)?.first_start;
         (first != NOT_YET).then_some(first)
     }
 
-    /// Remaining work now, without changing the state.
+    /// Returns the remaining work now, without changing the state.
     pub(crate) fn remaining_work(&self, job: JobId) -> f64 {
         let Some(state) = self.lives.get(job) else {
             return self.jobs.work(job);
@@ -278,7 +279,7 @@ impl State {
         }
     }
 
-    /// Isolated time for the remaining work; see [`crate::ClusterView::remaining`].
+    /// Returns the isolated time for the remaining work; see [`crate::ClusterView::remaining`].
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
         let best = self.types.best_rate(job);
         match self.run(job) {
@@ -291,13 +292,13 @@ impl State {
         }
     }
 
-    /// Isolated time for all the work.
+    /// Returns the isolated time for all the work.
     #[inline]
     pub(crate) fn duration(&self, job: JobId) -> SimSpan {
         span_of_work(self.jobs.work(job), self.types.best_rate(job))
     }
 
-    /// Estimate of the job's duration for policies.
+    /// Returns the estimate of the job's duration for policies.
     #[inline]
     pub(crate) fn estimate(&self, job: JobId) -> Estimate {
         let told = match &self.config.estimates {
@@ -313,7 +314,7 @@ impl State {
         })
     }
 
-    /// Memory per GPU at a sub-batch; 0 = full batch.
+    /// Returns the memory per GPU at a sub-batch; 0 means full batch.
     pub(crate) fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         if sub_batch == 0 || sub_batch >= self.jobs.batch_size(job) {
             return self.jobs.memory_bytes(job);
@@ -321,8 +322,8 @@ impl State {
         self.pass_bytes(job, sub_batch)
     }
 
-    /// Iteration time at a sub-batch over that at full batch, on this number of servers of a type; without a number,
-    /// on the fewest possible.
+    /// Returns the iteration time at a sub-batch over that at full batch, on this number of servers of a type. Without
+    /// a number, the job is on the fewest possible.
     #[inline]
     pub(crate) fn inflation(
         &self,
@@ -345,13 +346,13 @@ impl State {
             .unwrap_or_else(|| 1.0 + self.config.acc_cost * f64::from(passes - 1))
     }
 
-    /// Time without progress that a start or move of the job costs now, at the most.
+    /// Returns the maximum time without progress that a start or move of the job costs now.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
         self.overhead_of(job, || (self.jobs.gpus(job), self.types.usable(job)))
     }
 
-    /// The same on so many GPUs of some types, which are looked at only where that counts.
+    /// Returns this time for a number of GPUs of some types, which are determined only if the time depends on them.
     #[inline]
     fn overhead_of(&self, job: JobId, place: impl Fn() -> (u32, u64)) -> SimSpan {
         if !self.features.starts_cost {
@@ -367,19 +368,19 @@ impl State {
         self.restart_overhead(job)
     }
 
-    /// The same of a start or move to GPUs of a type, as many as its gang has.
+    /// Returns this time for a start or move of the gang to GPUs of one type.
     #[inline]
     pub(crate) fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
         self.overhead_of(job, || (self.jobs.gpus(job), 1 << gpu_type.index()))
     }
 
-    /// The same of a start or move to these GPUs.
+    /// Returns this time for a start or move to these GPUs.
     #[inline]
     pub(crate) fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
         self.overhead_of(job, || (gpus.gpus(), self.type_mask(gpus)))
     }
 
-    /// Time without progress that a restart or move of the job costs, at the most.
+    /// Returns the maximum time without progress that a restart or move of the job costs.
     #[inline]
     pub(crate) fn restart_overhead(&self, job: JobId) -> SimSpan {
         let cost = if self.features.has_run_time {
@@ -390,7 +391,7 @@ impl State {
         cost + self.restart_per_gpus(job)
     }
 
-    /// What a restart costs by the options of the run alone.
+    /// Returns the cost of a restart by the options of the run alone.
     #[inline]
     fn restart_of_run(&self, job: JobId) -> SimSpan {
         match (&self.config.restart_by_model, self.jobs.model(job)) {
@@ -399,7 +400,7 @@ impl State {
         }
     }
 
-    /// What a policy adds to a restart for each GPU of the gang.
+    /// Returns the cost that a policy adds to a restart for each GPU of the gang.
     #[inline]
     fn restart_per_gpus(&self, job: JobId) -> SimSpan {
         SimSpan(self.restart_per_gpu.0 * i64::from(self.jobs.gpus(job)))

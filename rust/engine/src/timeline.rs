@@ -5,7 +5,7 @@ use crate::segments::NoMemory;
 use crate::state::State;
 use gangline_model::{SimSpan, SimTime};
 
-/// Rows beyond which [`TimelineMode::Auto`] thins the timeline.
+/// Number of rows beyond which [`TimelineMode::Auto`] thins the timeline.
 const TIMELINE_ROWS: usize = 1 << 17;
 
 /// The timeline table.
@@ -25,7 +25,7 @@ pub struct Timeline {
     pub busy_by_type: Vec<i32>,
 }
 
-/// Counts at an instant; equal successive counts make one row.
+/// Counts at an instant. Equal successive counts give one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     total: u32,
@@ -138,7 +138,7 @@ impl TimelineWriter {
         self.rows.try_reserve(1)?;
         self.busy_by_type.try_reserve(busy_by_type.len())?;
         self.rows.push((time, counts));
-        // most clusters have one type, where this is faster than copying a slice
+        // Most clusters have one type, and for one type this is faster than copying a slice.
         for &busy in busy_by_type {
             self.busy_by_type.push(busy);
         }
@@ -148,7 +148,7 @@ impl TimelineWriter {
         Ok(())
     }
 
-    /// Doubles the sampling time and keeps the rows that the new one would have given.
+    /// Doubles the sampling time and keeps the rows that the new sampling time would have given.
     #[cold]
     fn halve(&mut self, types: usize) {
         let count = self.rows.len() as i64;
@@ -174,7 +174,7 @@ impl TimelineWriter {
             let time = self.rows[row].0;
             let mut due = self.due(kept, gap);
             if let Some(held) = put_off.filter(|_| due < time) {
-                // a row was pending, so there is room for one
+                // A row was pending, so there is room for one.
                 self.put(held, due, kept, types);
                 kept += 1;
                 due = self.due(kept, gap);
@@ -192,7 +192,7 @@ impl TimelineWriter {
         put_off.is_some()
     }
 
-    /// Time of the next row after this many rows.
+    /// Returns the time of the next row after this many rows.
     fn due(&self, kept: usize, gap: SimSpan) -> SimTime {
         match kept {
             0 => SimTime(i64::MIN),
@@ -247,7 +247,7 @@ mod tests {
         rows
     }
 
-    /// The value that a reader of the table sees at an instant.
+    /// Returns the value that a reader of the table sees at an instant.
     fn busy_at(rows: &TimelineWriter, time: i64) -> u32 {
         let after = rows.rows.partition_point(|row| row.0.0 <= time);
         rows.rows[after - 1].1.busy

@@ -1,4 +1,4 @@
-//! Timers of a policy: exact events, cancelled lazily by generation. One live timer per tag.
+//! Timers of a policy. They are exact events that are cancelled lazily by generation. A tag has at most one live timer.
 
 use crate::queue::{EventClass, EventQueue};
 use gangline_model::{SimTime, TimerTag};
@@ -60,7 +60,7 @@ impl Timers {
         self.live -= 1;
     }
 
-    /// Number of armed timers.
+    /// Returns the number of armed timers.
     pub(crate) fn live(&self) -> usize {
         self.live
     }

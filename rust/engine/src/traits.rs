@@ -3,7 +3,7 @@
 use gangline_model::SimSpan;
 use std::ops::BitOr;
 
-/// Kinds of events that wake a policy: a set of bits, fixed for the run.
+/// Kinds of events that wake a policy, as a set of bits that is fixed for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WakeOn(pub u8);
 
@@ -12,7 +12,7 @@ impl WakeOn {
     pub const ARRIVAL: Self = Self(1);
     /// A job finished.
     pub const COMPLETION: Self = Self(2);
-    /// A server failed or came back.
+    /// A server failed or was repaired.
     pub const CAPACITY: Self = Self(4);
     /// One of the policy's timers fired.
     pub const TIMER: Self = Self(8);
@@ -38,18 +38,18 @@ impl BitOr for WakeOn {
 /// Knowledge of a policy about the remaining work of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// None: it sees only past events.
+    /// The policy sees only past events.
     Online,
-    /// The remaining work, as the run's estimates give it.
+    /// The policy knows the remaining work according to the run's estimates.
     Remaining,
 }
 
 /// The policy's request for the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Decide again at the next round boundary.
+    /// The policy decides again at the next round boundary.
     Ask,
-    /// The plan would repeat until the next event that is not a round; skip the rounds before it.
+    /// The plan would repeat until the next event that is not a round, so the rounds before it are skipped.
     Steady,
 }
 
@@ -66,7 +66,7 @@ pub enum CopyGpus {
 }
 
 impl CopyGpus {
-    /// GPUs of a copy on a server with `server_gpus` GPUs, for a job with this gang size.
+    /// Returns the GPUs of a copy on a server with `server_gpus` GPUs, for a job with this gang size.
     #[inline]
     pub fn on(self, server_gpus: u32, gang: u32) -> u32 {
         match self {
@@ -91,7 +91,7 @@ pub struct PolicyTraits {
     pub max_share: u32,
     /// Whether its gangs may span several GPU types.
     pub mixes_types: bool,
-    /// Largest gang that it serves; jobs with a larger gang can never run.
+    /// Maximum gang size that it serves; jobs with a larger gang can never run.
     pub gang_max: Option<u32>,
     /// Whether its jobs may hold several parts at once.
     pub forks: bool,

@@ -1,15 +1,15 @@
 //! Up-links of racks that jobs share (`docs/concepts/network.md`): the jobs that send through each, and the resulting
 //! locality factors. This module does not handle time: the caller re-times the jobs whose locality changed.
 //!
-//! An up-link is *overloaded* if its jobs would together send more than its capacity when each sends as if alone. A
-//! job that uses no overloaded up-link sends as if alone. The rates of all other jobs rise together; a job stops
-//! rising at the first of its up-links that is full. Where an up-link becomes full depends on where its jobs stop
-//! elsewhere. Stops that agree at every up-link are a solution, and the solution is unique ([`Stop`]).
+//! An up-link is *overloaded* if its jobs would together send more than its capacity when each sends as if alone. A job
+//! that uses no overloaded up-link sends as if alone. The rates of all other jobs rise together; a job stops rising at
+//! the first of its up-links that is full. The rate at which an up-link becomes full depends on the rates at which its
+//! jobs stop elsewhere. Stops that agree at every up-link are a solution, and this solution is unique ([`Stop`]).
 //!
 //! After a change, new stops are computed for the changed up-links alone, with the stops of all others fixed. An
 //! up-link at which the new stops disagree is added, and so on. A start or stop costs O(racks of the job). If an
-//! up-link is overloaded before or after, it also costs O(n log n) in the up-links of the jobs that it slows or
-//! frees; at worst this is [`TURNS`] times the cost for all jobs connected by overloaded up-links.
+//! up-link is overloaded before or afterwards, it also costs O(n log n) in the up-links of the jobs that become slower
+//! or faster. At worst this is [`TURNS`] times the cost for all jobs connected by overloaded up-links.
 
 use crate::work::looked;
 use gangline_model::{JobId, Load};
@@ -23,10 +23,10 @@ const WHOLE: u128 = 1 << 40;
 /// Shared up-links of all racks, with the running jobs that send through them.
 #[derive(Clone, Debug)]
 pub(crate) struct UpLinks {
-    /// Bytes/s of each.
+    /// Capacity of each up-link in bytes/s.
     capacity: f64,
     links: Vec<UpLink>,
-    /// By record of the running job.
+    /// Senders, by record of the running job.
     senders: Vec<Option<Sender>>,
     /// Up-links of jobs that started or stopped since the last update.
     changed: Vec<u32>,
@@ -35,13 +35,13 @@ pub(crate) struct UpLinks {
 
 #[derive(Clone, Debug)]
 struct UpLink {
-    /// Its jobs with their records, in order of job number.
+    /// Jobs that send through it, with their records, in order of job number.
     jobs: Vec<(JobId, u32)>,
     /// Sum of their demands; [`WHOLE`] units are the capacity of the up-link.
     sum: u128,
     was_overloaded: bool,
     is_changed: bool,
-    /// Where it stopped its jobs in the last update.
+    /// Stop at which it was full in the last update.
     fill: Stop,
     /// Index in the part that is being solved; [`NO_PLACE`] outside it.
     place: u32,
@@ -49,7 +49,7 @@ struct UpLink {
 
 const NO_PLACE: u32 = u32::MAX;
 
-/// After this number of turns, the part being solved grows by all connected up-links, not only by those that
+/// Number of turns after which the part being solved grows by all connected up-links, and not only by those that
 /// disagree.
 const TURNS: u32 = 8;
 
@@ -66,10 +66,10 @@ struct Sender {
     load: Load,
     /// Demand in units of the sums.
     units: u128,
-    /// Locality without other jobs.
+    /// Locality factor without other jobs.
     alone: f64,
     locality: f64,
-    /// Where its rate stopped rising.
+    /// Stop at which its rate stopped rising.
     stop: Stop,
     is_seen: bool,
 }
@@ -89,7 +89,7 @@ struct Scratch {
 }
 
 impl Clone for Scratch {
-    /// The contents of the buffers have no meaning between two updates.
+    /// Creates empty buffers, because their contents have no meaning between two updates.
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -121,7 +121,7 @@ impl UpLinks {
         !self.changed.is_empty()
     }
 
-    /// Locality factor of the job of a record, if it sends through up-links.
+    /// Returns the locality factor of the job of a record, if it sends through up-links.
     #[inline]
     pub(crate) fn locality(&self, record: u32) -> Option<f64> {
         let sender = self.senders.get(record as usize)?.as_ref()?;
@@ -311,7 +311,7 @@ impl UpLinks {
         is_wider
     }
 
-    /// Returns whether an up-link stops its jobs where it did, given the stops of the others.
+    /// Returns whether an up-link still stops its jobs at the same rate, given the stops of the other up-links.
     fn fits(&self, rack: u32, below: &mut Vec<Stop>) -> bool {
         let link = &self.links[rack as usize];
         let stops = link
@@ -380,7 +380,7 @@ impl UpLinks {
         fresh
     }
 
-    /// Jobs that send, with their records.
+    /// Returns the jobs that send, with their records.
     pub(crate) fn senders(&self) -> impl Iterator<Item = (u32, JobId)> + '_ {
         let known = self.senders.iter().enumerate();
         known.filter_map(|(record, sender)| Some((record as u32, sender.as_ref()?.job)))
@@ -455,15 +455,15 @@ mod tests {
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }
 
-    /// Record, job number, racks, demand in tenths (no job from 100 on), end of the instant.
+    /// A step: record, job number, racks, demand in tenths (from 100 on there is no job), and whether the instant ends.
     fn step() -> impl Strategy<Value = (u32, u32, BTreeSet<u32>, u32, bool)> {
         let racks = prop::collection::btree_set(0..RACKS, 1..4);
         (0..12_u32, any::<u32>(), racks, 1..120_u32, any::<bool>())
     }
 
     proptest! {
-        /// Jobs start and stop in any order, several in an instant. The result equals that of all jobs starting at
-        /// once, and no job with an unchanged locality factor is reported.
+        /// Jobs start and stop in any order, and several of them in an instant. The result equals that of all jobs
+        /// starting at once, and no job with an unchanged locality factor is reported.
         #[test]
         fn step_by_step_is_as_at_once(
             steps in prop::collection::vec(step(), 1..60),
@@ -475,7 +475,7 @@ mod tests {
                 uplinks.leave(record);
                 if tenths < 100 {
                     let racks = racks.into_iter().collect();
-                    // distinct job numbers, in a different order from the records
+                    // Job numbers are distinct, and in a different order from the records.
                     let job = JobId(job << 4 | record);
                     let demand = f64::from(tenths) / 10.0;
                     uplinks.join(record, job, racks, load(demand), 0.5);
@@ -492,14 +492,15 @@ mod tests {
                 for &(other, bits) in &after {
                     let is_same = before.contains(&(other, bits));
                     let (_, job) = jobs[jobs.partition_point(|entry| entry.0 < other)];
-                    // a job that has just started without a slowdown is not reported either
+                    // A job that has just started without a slowdown is not reported either.
                     prop_assert!(!(is_same && other != record && moved.contains(&job)));
                 }
             }
         }
     }
 
-    /// Gangs over each rack and the next one in a ring, and as many over racks at distance 7; demands of all sizes.
+    /// Creates gangs over each rack and the next one in a ring, and the same number of gangs over racks at distance 7.
+    /// Demands are of all sizes.
     fn ring(racks: u32, demand: impl Fn(u32) -> f64) -> UpLinks {
         let mut uplinks = UpLinks::new(racks, 10.0);
         for record in 0..2 * racks {
@@ -516,7 +517,8 @@ mod tests {
         1.0 + f64::from(record.wrapping_mul(2_654_435_761) >> 20) / 512.0
     }
 
-    /// Number of jobs examined while every 13th of the first 600 jobs leaves and comes back, one after the other.
+    /// Returns the number of jobs examined while every 13th of the first 600 jobs leaves and comes back, one after the
+    /// other.
     fn looks_for_changes(uplinks: &mut UpLinks) -> u64 {
         let before = crate::work::looks();
         for record in (0..600).step_by(13) {
@@ -543,8 +545,8 @@ mod tests {
         assert_eq!(kept(&many), kept(&many.afresh()));
     }
 
-    /// Gangs over each rack and the next one: each gets what the previous one and ten small jobs leave, which is
-    /// slightly more than the previous one has.
+    /// Creates gangs over each rack and the next one. Each gang gets the capacity that the previous gang and ten small
+    /// jobs leave, which is slightly more than the previous gang has.
     fn chain(racks: u32) -> UpLinks {
         let mut uplinks = UpLinks::new(racks + 1, 10.0);
         let mut join = |record, racks: &[u32], demand| {

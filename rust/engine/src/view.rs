@@ -22,7 +22,7 @@ pub enum Change {
     Arrived(JobId),
     /// A job finished.
     Finished(JobId),
-    /// A server came back.
+    /// A server was repaired.
     Up(ServerId),
     /// A server failed.
     Down(ServerId),
@@ -33,24 +33,24 @@ pub enum Change {
 pub struct Changes {
     /// Jobs that the last plan started.
     pub started: Vec<JobId>,
-    /// Jobs that lost all GPUs by the last plan and are waiting again.
+    /// Jobs that lost all GPUs through the last plan and wait again.
     pub preempted: Vec<JobId>,
     /// Running jobs that the last plan gave other GPUs.
     pub moved: Vec<JobId>,
-    /// Jobs whose rate may have changed: the last plan changed their terms, a co-runner started, left or began to
+    /// Jobs whose rate might have changed: the last plan changed their terms, a co-runner started, left or began to
     /// make progress, their share of an up-link changed, or the next phase of an elastic job began. Where GPUs or
-    /// up-links are shared, jobs that were started or moved are included. A job may appear twice. Jobs in this list,
-    /// in `started` and in `moved` may have ended since.
+    /// up-links are shared, jobs that were started or moved are included. A job may appear twice. Jobs in this list, in
+    /// `started` and in `moved` may have ended since.
     pub retimed: Vec<JobId>,
     /// Jobs that arrived.
     pub arrived: Vec<JobId>,
     /// Jobs that finished.
     pub finished: Vec<JobId>,
-    /// Jobs that a failure evicted and that are waiting again.
+    /// Jobs that a failure evicted and that wait again.
     pub requeued: Vec<JobId>,
     /// Parts that a failure ended while other parts of their jobs continue, by number.
     pub parts_lost: Vec<(JobId, u16)>,
-    /// Servers that came back.
+    /// Servers that were repaired.
     pub servers_up: Vec<ServerId>,
     /// Servers that failed.
     pub servers_down: Vec<ServerId>,
@@ -64,14 +64,15 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Returns whether servers failed or came back.
+    /// Returns whether servers failed or were repaired.
     #[inline]
     pub fn has_servers(&self) -> bool {
         !(self.servers_up.is_empty() && self.servers_down.is_empty())
     }
 
-    /// Returns whether a gang that did not fit may fit now: GPUs became free (a job ended or lost a server, or a
-    /// server came back), or a server failed (some rules split gangs by the size of the largest server that is up).
+    /// Returns whether a gang that did not fit might fit now. GPUs may have become free, because a job ended or lost a
+    /// server, or because a server was repaired. A failure counts too, because some rules split gangs by the size of
+    /// the largest server that is up.
     #[inline]
     pub fn has_room(&self) -> bool {
         !(self.finished.is_empty() && self.requeued.is_empty()) || self.has_servers()
@@ -115,52 +116,52 @@ pub struct ClusterView<'a> {
 }
 
 impl<'a> ClusterView<'a> {
-    /// The present instant.
+    /// Returns the present instant.
     #[inline]
     pub fn now(&self) -> SimTime {
         self.state.now()
     }
 
-    /// The cluster description.
+    /// Returns the cluster description.
     pub fn cluster(&self) -> &'a ClusterSpec {
         self.state.cluster()
     }
 
-    /// Public facts about the jobs of the trace. The amount of work is available only through methods of the view,
-    /// which check [`Knowledge`].
+    /// Returns the public facts about the jobs of the trace. The amount of work is available only through methods of
+    /// the view, which check [`Knowledge`].
     #[inline]
     pub fn jobs(&self) -> &'a JobFacts {
         self.state.jobs()
     }
 
-    /// Seed of the run, for keyed draws.
+    /// Returns the seed of the run, for keyed draws.
     pub fn seed(&self) -> u64 {
         self.state.config().seed
     }
 
-    /// Maximum number of jobs on one GPU in this run.
+    /// Returns the maximum number of jobs on one GPU in this run.
     pub fn max_share(&self) -> u32 {
         self.state.features().max_share
     }
 
-    /// Progress between two checkpoints. Without an interval, a preempted job keeps all its progress.
+    /// Returns the progress between two checkpoints. Without an interval, a preempted job keeps all its progress.
     pub fn checkpoint_interval(&self) -> Option<SimSpan> {
         self.state.config().checkpoint_interval
     }
 
-    /// Free GPUs of a type.
+    /// Returns the free GPUs of a type.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
         self.gpus_up(gpu_type) - self.state.occupancy().busy(gpu_type)
     }
 
-    /// GPUs of the type on servers that are up.
+    /// Returns the GPUs of the type on servers that are up.
     #[inline]
     pub fn gpus_up(&self, gpu_type: GpuTypeId) -> u32 {
         self.state.occupancy().up(gpu_type)
     }
 
-    /// Free slots of a server; 0 if it is down.
+    /// Returns the free slots of a server; 0 if it is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
         self.state.occupancy().free_mask(server)
@@ -171,18 +172,18 @@ impl<'a> ClusterView<'a> {
         self.state.occupancy().is_up(server)
     }
 
-    /// Waiting jobs in order of arrival.
+    /// Returns the waiting jobs in order of arrival.
     pub fn waiting(&self) -> impl Iterator<Item = JobId> + use<'a> {
         self.state.lives().waiting().iter().map(JobId::new)
     }
 
-    /// The first waiting job in order of arrival.
+    /// Returns the first waiting job in order of arrival.
     #[inline]
     pub fn first_waiting(&self) -> Option<JobId> {
         self.state.lives().waiting().first().map(JobId::new)
     }
 
-    /// The first waiting job with an id of at least `from`.
+    /// Returns the first waiting job with an id of at least `from`.
     #[inline]
     pub fn next_waiting(&self, from: JobId) -> Option<JobId> {
         self.state
@@ -192,65 +193,65 @@ impl<'a> ClusterView<'a> {
             .map(JobId::new)
     }
 
-    /// Number of waiting jobs.
+    /// Returns the number of waiting jobs.
     pub fn waiting_count(&self) -> usize {
         self.state.lives().waiting().len()
     }
 
-    /// Running jobs in order of id.
+    /// Returns the running jobs in order of id.
     pub fn running(&self) -> impl Iterator<Item = JobId> + use<'a> {
         self.state.lives().running().iter().map(JobId::new)
     }
 
-    /// The phase of a job.
+    /// Returns the phase of a job.
     #[inline]
     pub fn phase(&self, job: JobId) -> Phase {
         self.state.lives().phase(job).expect("a job of the trace")
     }
 
-    /// Prefetches the record of a job that may be started or stopped soon. With many waiting jobs, few records are in
+    /// Prefetches the record of a job that might be started or stopped soon. With many waiting jobs, few records are in
     /// a cache.
     #[inline]
     pub fn prefetch(&self, job: JobId) {
         self.state.lives().prefetch(job);
     }
 
-    /// The record of a running job: GPUs, rate, times.
+    /// Returns the record of a running job: GPUs, rate, times.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&'a Run> {
         self.state.run(job)
     }
 
-    /// Residents of a GPU.
+    /// Returns the residents of a GPU.
     pub fn residents(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> + use<'a> {
         let there = self.state.occupancy();
         there.residents(server, slot).iter().copied()
     }
 
-    /// Number of GPUs of a type that are free, or that hold one job and have at least `bytes` of free memory.
-    /// O(distinct amounts of free memory).
+    /// Returns the number of GPUs of a type that are free, or that hold one job and have at least `bytes` of free
+    /// memory. The cost is O(distinct amounts of free memory).
     pub fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         self.state.occupancy().open_gpus(gpu_type, bytes)
     }
 
-    /// Free memory of a GPU, in bytes; `None` where GPUs are not shared.
+    /// Returns the free memory of a GPU, in bytes; `None` where GPUs are not shared.
     pub fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
         self.state.occupancy().free_bytes(server, slot)
     }
 
-    /// Co-runners of a running part by id, each with the number of shared GPUs and the slowdown factor that it
-    /// causes.
+    /// Returns the co-runners of a running part by id, each with the number of shared GPUs and the slowdown factor that
+    /// it causes.
     pub fn partners(&self, job: JobId, part: &Part) -> SmallVec<[(JobId, u32, f64); 2]> {
         self.state.partners(job, &part.gpus)
     }
 
-    /// Memory per GPU, in bytes, that the job needs at a sub-batch (0 = full batch).
+    /// Returns the memory per GPU, in bytes, that the job needs at a sub-batch (0 = full batch).
     pub fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         self.state.memory_bytes(job, sub_batch)
     }
 
-    /// Iteration time of the job at a sub-batch (0 = full batch) over that at full batch, on the fewest possible
-    /// servers of a type.
+    /// Returns the iteration time of the job at a sub-batch (0 = full batch) over that at full batch, on the fewest
+    /// possible servers of a type.
     pub fn inflation(&self, job: JobId, sub_batch: u32, gpu_type: GpuTypeId) -> f64 {
         self.state.inflation(job, sub_batch, gpu_type, None)
     }
@@ -263,76 +264,77 @@ impl<'a> ClusterView<'a> {
             .inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
-    /// Sub-batch of a running job that determines its memory: 0 = full batch.
+    /// Returns the sub-batch of a running job that determines its memory; 0 means full batch.
     pub fn sub_batch(&self, job: JobId) -> u32 {
         self.state.run(job).map_or(0, |run| run.only().sub_batch)
     }
 
-    /// Slowdown factor of `job` next to `co_runner` on a type; `None` if the two may not share.
+    /// Returns the slowdown factor of `job` next to `co_runner` on a type; `None` if the two may not share.
     pub fn xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
         self.state.pair_xi(job, co_runner, gpu_type)
     }
 
-    /// Sharing class of a job. Jobs of one class cause the same slowdown, and are slowed equally by any co-runner. 0
-    /// without a table of slowdown factors.
+    /// Returns the sharing class of a job. Jobs of one class cause the same slowdown, and are slowed equally by any
+    /// co-runner. It is 0 without a table of slowdown factors.
     pub fn pair_class(&self, job: JobId) -> u32 {
         let table = self.state.config().interference.as_ref();
         table.map_or(0, |table| table.class(job))
     }
 
-    /// Model of the job's rates on other numbers of GPUs, if it is elastic.
+    /// Returns the model of the job's rates on other numbers of GPUs, if it is elastic.
     #[inline]
     pub fn elastic(&self, job: JobId) -> Option<&'a ElasticModel> {
         self.state.elastic_model(job)
     }
 
-    /// The present noise phase of an elastic job; 0 for every other job.
+    /// Returns the present noise phase of an elastic job; 0 for every other job.
     pub fn noise_phase(&self, job: JobId) -> usize {
         self.state.noise_phase(job)
     }
 
-    /// Memory per GPU, in bytes, of an elastic job with passes of `pass_batch` samples.
+    /// Returns the memory per GPU, in bytes, of an elastic job with passes of `pass_batch` samples.
     pub fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         self.state.pass_bytes(job, pass_batch)
     }
 
-    /// First start of the job, if it has started.
+    /// Returns the first start of the job, if it has started.
     #[inline]
     pub fn first_start(&self, job: JobId) -> Option<SimTime> {
         self.state.first_start(job)
     }
 
-    /// Number of starts of a job so far. A move is not a start.
+    /// Returns the number of starts of a job so far. A move is not a start.
     pub fn starts(&self, job: JobId) -> u32 {
         self.state.lives().starts(job)
     }
 
-    /// Time with GPUs so far without overhead.
+    /// Returns the time with GPUs so far without overhead.
     #[inline]
     pub fn executed(&self, job: JobId) -> SimSpan {
         self.accounts.executed(self.state, job)
     }
 
-    /// GPU time held so far without overhead, GPU-nanoseconds.
+    /// Returns the GPU time held so far without overhead, GPU-nanoseconds.
     #[inline]
     pub fn attained_gpu_ns(&self, job: JobId) -> i128 {
         self.accounts.attained_gpu_ns(self.state, job)
     }
 
-    /// Types the job may use, as a mask.
+    /// Returns the types that the job may use, as a mask.
     #[inline]
     pub fn usable_types(&self, job: JobId) -> u64 {
         self.state.types().usable(job)
     }
 
-    /// GPUs of a part of the job on a server: its gang size, unless the policy declares another size of copies.
+    /// Returns the GPUs of a part of the job on a server: its gang size, unless the policy declares another size of
+    /// copies.
     #[inline]
     pub fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         self.state.gang_on(job, server)
     }
 
-    /// Base rate of a copy of the job on this number of GPUs of a type, alone and consolidated, iterations per
-    /// second.
+    /// Returns the base rate of a copy of the job on this number of GPUs of a type, alone and consolidated, iterations
+    /// per second.
     pub fn copy_rate(&self, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
         let state = self.state;
         state.rates().of_copy(state.jobs(), job, gpu_type, gpus)
@@ -349,7 +351,7 @@ impl<'a> ClusterView<'a> {
         self.state.lives().is_dropped(job)
     }
 
-    /// Types that the job may use, by base rate (descending), then by index.
+    /// Returns the types that the job may use, by base rate (descending), then by index.
     #[inline]
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
         let usable = self.state.types().usable(job);
@@ -360,66 +362,67 @@ impl<'a> ClusterView<'a> {
             .filter(move |id| usable >> id.index() & 1 == 1)
     }
 
-    /// Time without progress that a start or move of the job would cost now, wherever it may be: the most.
+    /// Returns the maximum time without progress that a start or move of the job would cost now, over all places.
     #[inline]
     pub fn overhead(&self, job: JobId) -> SimSpan {
         self.state.overhead(job)
     }
 
-    /// The same on GPUs of a type.
+    /// Returns this time for GPUs of one type.
     #[inline]
     pub fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
         self.state.overhead_on(job, gpu_type)
     }
 
-    /// The same on these GPUs.
+    /// Returns this time for these GPUs.
     #[inline]
     pub fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
         self.state.overhead_at(job, gpus)
     }
 
-    /// Whether the run has costs by kind of job, or speeds that policies do not know.
+    /// Returns whether the run has costs by kind of job, or speeds that policies do not know.
     #[inline]
     pub fn has_run_time(&self) -> bool {
         self.state.features().has_run_time
     }
 
-    /// Time without progress of every start or move of the job but its first start, at the most.
+    /// Returns the maximum time without progress of a start or move of the job after its first start.
     pub fn restart_overhead(&self, job: JobId) -> SimSpan {
         self.state.restart_overhead(job)
     }
 
-    /// Time with GPUs so far, including overhead.
+    /// Returns the time with GPUs so far, including overhead.
     pub fn held(&self, job: JobId) -> SimSpan {
         let closed = self.state.lives().get(job).map_or(0, |job| job.run_ns);
         let open = self.run(job).map_or(0, |run| (self.now() - run.since).0);
         SimSpan(closed + open)
     }
 
-    /// Integral of the achieved share of the base rate over the time with progress so far, in units of 10^-12 and
-    /// nanoseconds. Needs [`crate::PolicyTraits::watches_locality`].
+    /// Returns the integral of the achieved share of the base rate over the time with progress so far, in units of
+    /// 10^-12 and nanoseconds. The policy must declare [`crate::PolicyTraits::watches_locality`].
     pub fn kept_ns(&self, job: JobId) -> i128 {
         self.accounts.kept_ns(self.state, job)
     }
 
-    /// Rate (iterations/s) that the job would have on these GPUs with their present residents; 0 if it cannot run.
+    /// Returns the rate (iterations/s) that the job would have on these GPUs with their present residents; 0 if it
+    /// cannot run.
     pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_if(job, gpus)
     }
 
-    /// Rate (iterations/s) that the job would have on these GPUs alone; 0 if it cannot run.
+    /// Returns the rate (iterations/s) that the job would have on these GPUs alone; 0 if it cannot run.
     pub fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_alone(job, gpus)
     }
 
-    /// Locality factor of a running gang on its GPUs, with the jobs that send through the same up-links; 1 without a
-    /// network. `None` if it does not run.
+    /// Returns the locality factor of a running gang on its GPUs, with the jobs that send through the same up-links; 1
+    /// without a network. The result is `None` if the job does not run.
     #[inline]
     pub fn locality(&self, job: JobId) -> Option<f64> {
         self.run(job).map(|run| run.only().locality)
     }
 
-    /// Bytes of all gradients of the job's model; 0 if unknown.
+    /// Returns the bytes of all gradients of the job's model; 0 if unknown.
     pub fn grad_bytes(&self, job: JobId) -> f64 {
         let known = &self.state.config().grad_bytes;
         let label = self.jobs().model(job);
@@ -433,19 +436,19 @@ impl<'a> ClusterView<'a> {
         self.state.uplinks().is_some()
     }
 
-    /// Locality factor of the gang in a tier of a type, for any placement in that tier.
+    /// Returns the locality factor of the gang in a tier of a type, for any placement in that tier.
     pub fn locality_at(&self, job: JobId, gpu_type: GpuTypeId, tier: Tier) -> f64 {
         let gang = self.state.jobs().gang(job, gpu_type);
         self.network()
             .map_or(1.0, |model| model.at_tier(&gang, tier))
     }
 
-    /// The locality model; `None` if distance costs nothing.
+    /// Returns the locality model; `None` if distance costs nothing.
     pub fn network(&self) -> Option<&'a dyn LocalityModel> {
         self.state.config().locality.as_deref()
     }
 
-    /// Cluster, jobs and network of the run, for a policy that stores them.
+    /// Returns the cluster, jobs and network of the run, for a policy that stores them.
     pub fn shared(
         &self,
     ) -> (
@@ -461,13 +464,13 @@ impl<'a> ClusterView<'a> {
         )
     }
 
-    /// Base rate of the gang on a type, iterations/s.
+    /// Returns the base rate of the gang on a type, iterations/s.
     #[inline]
     pub fn base_rate(&self, job: JobId, gpu_type: GpuTypeId) -> f64 {
         self.state.rates().base(self.state.jobs(), job, gpu_type)
     }
 
-    /// Total work of the job, in iterations.
+    /// Returns the total work of the job, in iterations.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -476,7 +479,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.jobs().work(job))
     }
 
-    /// Isolated time for all work of the job on its best type.
+    /// Returns the isolated time for all work of the job on its best type.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -497,7 +500,7 @@ impl<'a> ClusterView<'a> {
         matches!(self.state.config().estimates, Estimates::History(_))
     }
 
-    /// The run's estimate of the duration of a job.
+    /// Returns the run's estimate of the duration of a job.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -507,13 +510,14 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.estimate(job))
     }
 
-    /// Rate of the job alone on the best type that it can use, iterations/s.
+    /// Returns the rate of the job alone on the best type that it can use, iterations/s.
     #[inline]
     pub fn best_rate(&self, job: JobId) -> f64 {
         self.state.types().best_rate(job)
     }
 
-    /// Isolated time for the remaining work at the best rate, from which the factor on other times is computed.
+    /// Returns the isolated time for the remaining work at the best rate, from which the factor on other times is
+    /// computed.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -522,8 +526,8 @@ impl<'a> ClusterView<'a> {
         Ok(span_of_work(left, self.state.types().best_rate(job)))
     }
 
-    /// Time that the remaining work would take on the job's best type, in one place and alone. If the job runs at
-    /// that rate, this is the exact time to its completion in nanoseconds.
+    /// Returns the time that the remaining work would take on the job's best type, in one place and alone. If the job
+    /// runs at that rate, this is the exact time to its completion in nanoseconds.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -533,7 +537,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.remaining_span(job))
     }
 
-    /// Remaining work, in iterations.
+    /// Returns the remaining work, in iterations.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -543,7 +547,7 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Returns whether every job of this run has its best rate from its start to its end: one GPU type, no cost of
-    /// distance or co-runners, no overhead. (Sub-batches and quotas depend on the policy.)
+    /// distance or co-runners, no overhead. Sub-batches and quotas depend on the policy and are not considered.
     pub fn is_undisturbed(&self) -> bool {
         self.state.features().is_undisturbed
     }
@@ -555,7 +559,7 @@ impl<'a> ClusterView<'a> {
             .is_some_and(|run| run.rate.to_bits() == self.state.types().best_rate(job).to_bits())
     }
 
-    /// Time at which a running job finishes at its present rate.
+    /// Returns the time at which a running job finishes at its present rate.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -565,9 +569,9 @@ impl<'a> ClusterView<'a> {
         Ok(self.run(job).map(Run::done_at))
     }
 
-    /// Isolated service of every job of the trace except those about to be dropped (ascending ids), ascending:
-    /// GPU-nanoseconds, or nanoseconds if `is_time`, according to the run's estimates. A policy may know this
-    /// distribution without knowing any single job.
+    /// Returns the isolated service of every job of the trace except those about to be dropped (ascending ids),
+    /// ascending: GPU-nanoseconds, or nanoseconds if `is_time`, according to the run's estimates. A policy may know
+    /// this distribution without knowing any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let jobs = self.state.jobs();
         let service = |job: JobId| {
@@ -581,7 +585,7 @@ impl<'a> ClusterView<'a> {
         all
     }
 
-    /// Time since the last start or move of a running job.
+    /// Returns the time since the last start or move of a running job.
     pub fn since_start(&self, job: JobId) -> Option<SimSpan> {
         self.run(job).map(|run| self.now() - run.started)
     }

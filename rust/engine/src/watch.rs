@@ -10,22 +10,22 @@ use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 /// A reason for which jobs wait. It is declared next to the policy that returns it, and printed as its sentence.
 ///
 /// In a sentence, `{policy}` is the name of the policy, `{others}` and `{some}` the jobs of the causes, `{until}` the
-/// instants, `{number}` the numbers, `{free}` the free GPUs, `{meanwhile}` the same in brackets, `{rule}` the
+/// instants, `{number}` the numbers, `{free}` the free GPUs, `{meanwhile}` the free GPUs in brackets, `{rule}` the
 /// placement rule, and `{when}` the time of the policy's decisions.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Its name in tables: one or two words, at most 13 characters.
+    /// Name in tables: one or two words, at most 13 characters.
     pub name: &'static str,
-    /// Its meaning, for the guide.
+    /// Meaning, for the guide.
     pub meaning: &'static str,
-    /// Its sentence.
+    /// Sentence that is printed.
     pub sentence: &'static str,
     /// Sentence for causes without the job, instant or number that `sentence` needs, or with too few free GPUs; empty
-    /// = the same sentence.
+    /// means the same sentence.
     pub otherwise: &'static str,
     /// Unit of the number in its causes.
     pub number: Counted,
-    /// Whether the job no longer waits for it once enough GPUs are free.
+    /// Whether the reason ends when enough GPUs are free.
     pub ends_when_free: bool,
 }
 
@@ -36,7 +36,7 @@ pub enum Counted {
     Nothing,
     /// GPUs.
     Gpus,
-    /// Parts of the other job.
+    /// Number of parts of the other job.
     Copies,
     /// Percent.
     Percent,
@@ -47,7 +47,7 @@ pub enum Counted {
 }
 
 impl Counted {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "",
@@ -61,7 +61,7 @@ impl Counted {
 }
 
 impl Reason {
-    /// A reason without a number, which also holds when enough GPUs are free.
+    /// Creates a reason without a number, which also holds when enough GPUs are free.
     pub const fn new(name: &'static str, meaning: &'static str, sentence: &'static str) -> Self {
         Self {
             name,
@@ -85,7 +85,7 @@ impl Reason {
         Self { number, ..self }
     }
 
-    /// Marks a reason that ends once enough GPUs are free.
+    /// Marks a reason that ends when enough GPUs are free.
     #[must_use]
     pub const fn ends_when_free(self) -> Self {
         Self {
@@ -109,7 +109,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// A cause without a job, a number or an instant.
+    /// Creates a cause without a job, a number or an instant.
     pub fn new(reason: &'static Reason) -> Self {
         Self {
             reason,
@@ -119,7 +119,7 @@ impl Cause {
         }
     }
 
-    /// A cause that names another job.
+    /// Creates a cause that names another job.
     pub fn of(reason: &'static Reason, job: impl Into<Option<JobId>>) -> Self {
         Self {
             job: job.into(),
@@ -146,13 +146,13 @@ impl Cause {
 /// The reason for which a watched job waits from an instant on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
-    /// Start of the cause.
+    /// Instant from which on the cause holds.
     pub since: SimTime,
     /// The watched job.
     pub job: JobId,
     /// The cause; `None` if the policy gives none.
     pub cause: Option<Cause>,
-    /// GPUs that the other job held then, if the cause names a running job.
+    /// Number of GPUs that the other job held at that time, if the cause names a running job.
     pub held: Option<u32>,
 }
 
@@ -162,9 +162,9 @@ pub struct Waited {
 pub struct Causes {
     /// Reasons by time.
     pub rows: Vec<Waited>,
-    /// When a server failed (false) or came back.
+    /// Instants at which a server failed (false) or was repaired (true).
     pub capacity: Vec<(SimTime, ServerId, bool)>,
-    /// GPU types that each watched job can use, as a mask, and the fewest GPUs that it can run on.
+    /// GPU types that each watched job can use, as a mask, and the minimum number of GPUs on which it can run.
     pub usable: Vec<(JobId, u64, u32)>,
     /// Whether the policy builds gangs over several GPU types.
     pub mixes_types: bool,
@@ -250,7 +250,7 @@ impl Watch {
         }
     }
 
-    /// Records that a server failed or came back.
+    /// Records that a server failed or was repaired.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_capacity(&mut self, now: SimTime, server: ServerId, up: bool) {
@@ -258,7 +258,7 @@ impl Watch {
     }
 }
 
-/// GPUs of all parts of a running job.
+/// Returns the GPUs of all parts of a running job.
 fn gpus_of(run: &Run) -> u32 {
     run.parts().iter().map(|part| part.gpus.gpus()).sum()
 }

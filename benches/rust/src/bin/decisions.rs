@@ -1,10 +1,10 @@
 //! Time of single decisions: 32 to 16,384 jobs on 60 to 100,000 GPUs.
 //!
-//! `decisions POLICIES [REPEATS [JOBS GPUS]]`, with names as `hadar,hadare` (no presets): a table on stdout, of one row if its
-//! jobs and GPUs are named. All jobs are there at time 0.
-//! `first` is the decision that meets them all, on the empty cluster, and takes them in; `later` is the median of those
-//! of the ten rounds after it that decided something, with the jobs running and waiting. Times are CPU time of the thread
-//! inside the policy, the least of the repeats; applying the plan is not part of it.
+//! `decisions POLICIES [REPEATS [JOBS GPUS]]`, with names such as `hadar,hadare` (no presets), prints a table on
+//! stdout. The table has one row if the numbers of jobs and GPUs are given. All jobs arrive at time 0. `first` is the
+//! decision on all jobs and the empty cluster. `later` is the median of the decisions in the ten rounds after it that
+//! had actions, with running and waiting jobs. Times are CPU time of the thread inside the policy, and the minimum over
+//! the repeats. They do not include the application of the plan.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
 
 use std::process::ExitCode;
@@ -23,10 +23,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 const JOBS: [usize; 4] = [32, 256, 2_048, 16_384];
 const GPUS: [u32; 4] = [60, 1_000, 10_000, 100_000];
-/// Fast, middling and slow ones, in equal numbers.
+/// Speeds of the GPU types, which have equal numbers of GPUs.
 const SPEEDS: [f64; 3] = [1.0, 0.5, 0.25];
 const GPUS_PER_SERVER: u32 = 4;
-/// The decision at time 0 and ten more, in rounds of six minutes.
+/// End of the run, which has the decision at time 0 and ten more in rounds of six minutes.
 const UNTIL_S: i64 = 3_601;
 
 fn main() -> ExitCode {
@@ -61,7 +61,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Prints one row; `false` if there is no such policy.
+/// Prints one row. Returns `false` if there is no such policy.
 fn row(name: &str, jobs: usize, gpus: u32, repeats: u32) -> bool {
     let world = world(jobs, gpus);
     let (mut first, mut later) = (f64::INFINITY, f64::INFINITY);
@@ -101,7 +101,7 @@ fn row(name: &str, jobs: usize, gpus: u32, repeats: u32) -> bool {
     true
 }
 
-/// Servers of three types, and jobs that are all there at time 0.
+/// Creates servers of three types, and jobs that all arrive at time 0.
 fn world(jobs: usize, gpus: u32) -> World {
     let cluster = Cluster {
         servers: gpus / GPUS_PER_SERVER,
@@ -124,7 +124,7 @@ fn world(jobs: usize, gpus: u32) -> World {
     )
     .expect("types and servers are valid");
     let table = philly_like(jobs, cluster, 1.0, 1);
-    // a gang fits on the GPUs of one type
+    // A gang fits on the GPUs of one type.
     let gangs = table.gpus.iter().map(|gang| (*gang).min(gpus / 4));
     let columns = JobColumns {
         arrival: vec![SimTime::ZERO; jobs],
@@ -148,7 +148,7 @@ fn world(jobs: usize, gpus: u32) -> World {
 struct Timed {
     inner: Box<dyn Policy>,
     times_s: Vec<f64>,
-    /// Actions of the first decision, all of them starts.
+    /// Number of actions of the first decision, all of which are starts.
     starts: usize,
 }
 
@@ -181,7 +181,7 @@ impl Policy for Timed {
     }
 }
 
-/// CPU seconds of this thread.
+/// Returns the CPU seconds of this thread.
 fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -1,10 +1,9 @@
-//! One case of the instruction gate: runs it once, prints how much there was to do.
+//! One case of the instruction gate. It runs the case once and prints the amount of work in it.
 //!
-//! `gate NAME LOAD JOBS [SERVERS]`, for instance `gate bare-fifo light 10000`, or `gate NAME SHAPE SIZE`: a
-//! stretch of a run with SIZE jobs waiting or on SIZE servers, per decision. Under callgrind
-//! only the functions `measured_*` are counted, so making the workload costs nothing
-//! (`benches/instructions.py`). With SERVERS it also prints its CPU time; 2,000 is one run of the
-//! published table, for a profiler.
+//! The usage is `gate NAME LOAD JOBS [SERVERS]`, for instance `gate bare-fifo light 10000`, or `gate NAME SHAPE SIZE`
+//! for a stretch of a run with SIZE waiting jobs or SIZE servers, counted per decision. Under callgrind only the
+//! functions `measured_*` are counted, so creating the workload costs nothing (`benches/instructions.py`). With SERVERS
+//! it also prints the CPU time. With 2,000 servers it is one run of the published table, for use with a profiler.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
 
 use std::process::ExitCode;
@@ -18,10 +17,10 @@ use gangline_engine::{Advance, Engine, Policy, RunConfig, World};
 use gangline_model::SimTime;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Small enough for callgrind, large enough to be in its steady state after 2,000 jobs.
+/// Number of servers. It is small enough for callgrind, and large enough for a steady state after 2,000 jobs.
 const SERVERS: u32 = 125;
 
-/// What is counted, named so that callgrind's filter finds it.
+/// The counted code. Its name lets callgrind's filter find it.
 #[inline(never)]
 fn measured_bare(bare_loop: BareLoop, jobs: &Jobs, cluster: Cluster) -> Times {
     bare_loop(jobs, cluster)
@@ -42,7 +41,7 @@ fn measured_run(world: &World, policy: &mut dyn Policy, config: RunConfig) -> En
     run(world, policy, config)
 }
 
-/// What a stretch of a run had to do.
+/// Amount of work in a stretch of a run.
 #[derive(Clone, Copy, Default)]
 struct Work {
     decisions: u64,
@@ -50,7 +49,7 @@ struct Work {
     waiting: u64,
 }
 
-/// Runs on to an instant, or to the end.
+/// Runs to an instant, or to the end.
 #[inline(never)]
 fn measured_stretch(engine: &mut Engine, policy: &mut dyn Policy, end: SimTime) -> Work {
     run_until(engine, policy, end)
@@ -76,7 +75,7 @@ fn seconds(seconds: f64) -> SimTime {
     SimTime((seconds * 1e9) as i64)
 }
 
-/// Jobs, cluster, and the stretch that is measured.
+/// Returns the jobs, cluster, and the stretch that is measured.
 fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)> {
     let cluster = |servers| Cluster {
         servers,
@@ -84,13 +83,13 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
     };
     let last = |jobs: &Jobs| SimTime(*jobs.arrival_ns.last().expect("not empty"));
     match shape {
-        // so many wait at first, as many end as arrive; the second is counted per job that waits
+        // SIZE jobs wait at first, and afterwards as many jobs end as arrive. `queue` is counted per waiting job.
         "waiting" | "queue" => {
             let jobs = with_backlog(size, 2_000, cluster(SERVERS), 1.0);
             let end = last(&jobs);
             Some((jobs, cluster(SERVERS), SimTime(end.0 / 10), end))
         }
-        // so many wait; others arrive inside one lease, nobody ends and nobody fits
+        // SIZE jobs wait, and others arrive within one lease. No job ends, and none fits.
         "arrivals" => {
             let mut jobs = with_backlog(size, 1_000, cluster(SERVERS), 1.0);
             for (at, arrival) in jobs.arrival_ns.iter_mut().skip(size).enumerate() {
@@ -99,7 +98,8 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
             jobs.duration_ns.fill(seconds(1e7).0);
             Some((jobs, cluster(SERVERS), seconds(9.0), seconds(1_100.0)))
         }
-        // rounds: by count three gangs fit, but one of any three finds no rack; counted per job that waits
+        // Three gangs fit by their number of GPUs, but one of any three finds no rack. It is counted per waiting job in
+        // each round.
         "refused" => {
             let mut jobs = philly_like(size, cluster(SERVERS), 1.0, 1);
             jobs.arrival_ns.fill(0);
@@ -107,13 +107,13 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
             jobs.gpus.fill(8 * 33);
             Some((jobs, cluster(SERVERS), seconds(1.0), seconds(10_000.0)))
         }
-        // the same jobs on so many servers
+        // The same jobs run on SIZE servers.
         "servers" => {
             let jobs = philly_like(8_000, cluster(SERVERS), 0.9, 3);
             let (from, end) = (seconds(4.0 * MEAN_DURATION_S), last(&jobs));
             Some((jobs, cluster(u32::try_from(size).ok()?), from, end))
         }
-        // so many jobs run, each on a GPU of its own; short ones arrive one by one and look for a partner
+        // SIZE jobs run, each on a GPU of its own. Short jobs arrive one by one and look for a partner.
         "residents" => {
             let servers = cluster(u32::try_from(size).ok()?.div_ceil(8));
             let newcomers = 1_000;
@@ -133,12 +133,12 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
     }
 }
 
-/// Prints how many decisions a stretch of a run takes, or how many waiting jobs they had before them.
+/// Prints the number of decisions in a stretch of a run, or the number of waiting jobs summed over them.
 fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
     let (jobs, cluster, from, end) = stretch(shape, size)?;
     let mut policy = case_policy(name)?;
     let world = world(&jobs, cluster);
-    // to end a run costs something for every job that runs
+    // The end of a run costs something for every running job.
     let is_ended = shape != "residents";
     let config = RunConfig {
         until: is_ended.then_some(end),
@@ -188,7 +188,7 @@ fn load_of(name: &str) -> Option<Load> {
     Load::ALL.into_iter().find(|known| known.name() == name)
 }
 
-/// Prints the last finish and how many events, starts and stops there were.
+/// Prints the last finish and the number of events, starts and stops.
 fn whole_run(name: &str, load: Load, count: &str, servers: Option<&str>) -> ExitCode {
     let is_timed = servers.is_some();
     let (Ok(count), Ok(servers)) = (
@@ -201,7 +201,7 @@ fn whole_run(name: &str, load: Load, count: &str, servers: Option<&str>) -> Exit
         servers,
         gpus_per_server: 8,
     };
-    // valgrind has no such clock
+    // Valgrind does not have this clock.
     let clock = || is_timed.then(|| clock_gettime(ClockId::ThreadCPUTime));
     let print_since = |begin: Option<Timespec>| {
         if let (Some(begin), Some(end)) = (begin, clock()) {
@@ -215,7 +215,7 @@ fn whole_run(name: &str, load: Load, count: &str, servers: Option<&str>) -> Exit
         let begin = clock();
         let times = measured_bare(bare_loop, &jobs, cluster);
         print_since(begin);
-        // an arrival, a start and an end per job
+        // Each job has an arrival, a start and an end.
         let last_ns = times.finish_ns.last().copied().unwrap_or(0);
         (last_ns as f64 / 1e9, 3.0 * count as f64)
     } else if let Some(case) = case(name, count, cluster, load) {
@@ -230,7 +230,7 @@ fn whole_run(name: &str, load: Load, count: &str, servers: Option<&str>) -> Exit
         print_since(begin);
         let output = engine.output().expect("memory for a benchmark");
         println!("log hash: {:016x}", output.log_hash);
-        // every event, one start per job, a stop and another start per preemption
+        // The operations are every event, one start per job, and a stop and another start per preemption.
         let preemptions = summary(&output, "preemptions");
         let operations = summary(&output, "events") + count as f64 + 2.0 * preemptions;
         (output.finish_s.last().copied().unwrap_or(0.0), operations)

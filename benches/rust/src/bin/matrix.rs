@@ -1,9 +1,10 @@
-//! The matrix of the published table: jobs x load x policy, engine and bare loop in turns.
+//! The matrix of the published table: jobs x load x policy, with engine and bare loop in turns.
 //!
 //! `matrix speed JOBS REPEATS POLICIES [SERVERS]`, `matrix waiting REPEATS POLICIES`, `matrix servers REPEATS
-//! POLICIES`, `matrix load JOBS REPEATS POLICIES`, `matrix contention REPEATS POLICIES`; one JSON object per line
-//! on stdout, made into a table by `benches/run.py`. Times are the least CPU time of several interleaved runs
-//! in one process: neighbours on the machine only ever add to it, and their mood meets all of the runs alike.
+//! POLICIES`, `matrix load JOBS REPEATS POLICIES`, `matrix contention REPEATS POLICIES`. It prints one JSON object per
+//! line on stdout, from which `benches/run.py` makes a table. Times are the minimum CPU time of several interleaved
+//! runs in one process. Other processes on the machine can only add to this time, and they affect all interleaved runs
+//! in the same way.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
 
 #[path = "matrix/contention.rs"]
@@ -77,13 +78,13 @@ fn names(list: &str) -> Vec<&str> {
     names
 }
 
-/// CPU seconds of this thread: everything measured runs on one.
+/// Returns the CPU seconds of this thread, on which all measured code runs.
 fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// CPU seconds that `work` takes, and what it returns.
+/// Returns the CPU seconds that `work` takes, and what it returns.
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let start = cpu_s();
     let result = work();
@@ -99,12 +100,12 @@ fn least(values: Vec<f64>) -> f64 {
 
 type BareLoop = fn(&Jobs, Cluster) -> Times;
 
-/// What takes less than this, in seconds, runs several times in a turn: its least time is found sooner, and the loop by
-/// which all are judged is one of these.
+/// A run shorter than this is repeated several times in a turn, so that its minimum time is found sooner. The bare
+/// loop, to which all policies are compared, is such a run.
 const SHORT_S: f64 = 2.0;
 const RUNS_IF_SHORT: usize = 3;
 
-/// CPU seconds of the fastest run of a turn, and what it returns.
+/// Returns the CPU seconds of the fastest run of a turn, and what it returns.
 fn turn<T>(mut run: impl FnMut() -> (f64, T)) -> (f64, T) {
     let mut best = run();
     if best.0 < SHORT_S {
@@ -118,10 +119,10 @@ fn turn<T>(mut run: impl FnMut() -> (f64, T)) -> (f64, T) {
     best
 }
 
-/// The loops by which all policies are judged.
+/// The loops to which all policies are compared.
 const BARE_LOOPS: [(&str, BareLoop); 2] = [("fifo", bare::fifo), ("sjf", bare::sjf)];
 
-/// Time per job of everyone on a cluster, light and saturated.
+/// Prints the time per job of the bare loops and all policies on a cluster, at light load and saturated.
 fn speed(count: usize, cluster: Cluster, repeats: usize, policies: &[&str]) {
     for load in Load::ALL {
         let jobs = philly_like(count, cluster, load.offered(), 1);
@@ -173,7 +174,7 @@ fn speed(count: usize, cluster: Cluster, repeats: usize, policies: &[&str]) {
     }
 }
 
-/// Seconds inside the run, seconds to take the results out, the results.
+/// Returns the seconds of the run, the seconds to take out the results, and the results.
 fn one_run(world: &World, name: &str) -> (f64, (f64, Output)) {
     let mut policy = policy(name).expect("checked at the start");
     let (inside, engine) = timed(|| run(world, policy.as_mut(), options(None)));
@@ -183,7 +184,7 @@ fn one_run(world: &World, name: &str) -> (f64, (f64, Output)) {
     )
 }
 
-/// The engine must do the bare loop's work to the nanosecond where the two have the same order.
+/// Checks that the engine gives the bare loop's finish times to the nanosecond where both use the same order of jobs.
 fn check(name: &str, output: &Output, expected: &[(&str, Times)]) {
     let own = if name == "floor" { "fifo" } else { name };
     let Some((_, times)) = expected.iter().find(|(bare, _)| *bare == own) else {
@@ -199,9 +200,9 @@ fn check(name: &str, output: &Output, expected: &[(&str, Times)]) {
     );
 }
 
-/// Nanoseconds per event between two instants: the run to the second less the run to the first. A
-/// preemption counts as two events, a stop and another start: under a longer queue a policy may
-/// preempt more often, and that is its decision and not the price of looking at the queue.
+/// Returns the nanoseconds per event between two instants: the time of the run to the second minus that of the run to
+/// the first. A preemption counts as two events, a stop and another start. With a longer queue a policy may preempt
+/// more often, which is its decision and not a cost of the queue.
 fn per_event(world: &World, name: &str, from: SimTime, to: SimTime, repeats: usize) -> f64 {
     let until = |end| {
         let mut policy = policy(name).expect("checked at the start");
@@ -219,7 +220,7 @@ fn per_event(world: &World, name: &str, from: SimTime, to: SimTime, repeats: usi
     (last_s - first_s) * 1e9 / (last - first)
 }
 
-/// Cost per event with 1,000 and with 100,000 jobs waiting, arrivals at the rate of service.
+/// Prints the cost per event with 1,000 and with 100,000 waiting jobs, if jobs arrive at the rate of service.
 fn waiting(repeats: usize, policies: &[&str]) {
     const ARRIVALS: usize = 200_000;
     for name in policies {
@@ -246,9 +247,9 @@ fn waiting(repeats: usize, policies: &[&str]) {
     }
 }
 
-/// Cost per event on 125 and on 12,500 servers: the same jobs on both (what remains is what the
-/// number of servers costs), and the same offered load on both (a hundred times the running jobs,
-/// whose memory no cache holds; the bare loop's growth stands beside it).
+/// Prints the cost per event on 125 and on 12,500 servers. With the same jobs on both, the difference is the cost of
+/// the number of servers. With the same offered load on both, there are a hundred times as many running jobs, whose
+/// memory fits in no cache. The growth of the bare loop is printed for comparison.
 fn servers(repeats: usize, policies: &[&str]) {
     const OFFERED: f64 = 0.9;
     let small = Cluster {
@@ -286,10 +287,10 @@ fn servers(repeats: usize, policies: &[&str]) {
     }
 }
 
-/// Until then the cluster fills; afterwards about as many jobs end as arrive.
+/// Instant until which the cluster fills. Afterwards about as many jobs end as arrive.
 const WARM: SimTime = SimTime((4.0 * MEAN_DURATION_S * 1e9) as i64);
 
-/// Enough jobs to fill the cluster and 200,000 more.
+/// Creates enough jobs to fill the cluster, and 200,000 more.
 fn warmed(cluster: Cluster, offered: f64) -> Jobs {
     philly_like(cluster.servers as usize * 40 + 200_000, cluster, offered, 3)
 }

@@ -10,7 +10,7 @@ use super::super::rows::ByRows;
 use super::super::table::Table;
 
 /// Assigns the oldest waiting jobs; the objective is the sum of their completion times. Rows are in order of arrival,
-/// and running jobs keep their type. Among the jobs at one place of a type's queues, the oldest start first.
+/// and running jobs stay on their type. Among the jobs at one place of a type's queues, the oldest start first.
 pub(super) fn solve(
     table: &Table,
     alpha: f64,
@@ -69,7 +69,7 @@ pub(super) fn solve(
 /// Type of each job, and its place counted from the end of the queue.
 type Places = Vec<(usize, usize)>;
 
-/// The sum of completion times, and the places of jobs. There are enough places that the last one stays empty.
+/// Returns the sum of completion times, and the places of jobs. There are so many places that the last one stays empty.
 fn assign(
     spans: &[Vec<Option<f64>>],
     free: &[f64],
@@ -138,7 +138,7 @@ fn with_levels(
     let mut places = vec![(0, 0); jobs];
     let mut total = 0.0;
     let x = found.first().map_or(&[][..], |own| own.x.as_slice());
-    // vertices of an assignment are integral
+    // The vertices of an assignment problem are integral.
     for (at, own) in columns.iter().enumerate().filter(|own| x[own.0] > 0.5) {
         places[own.0] = (own.1, own.2);
         total += model.cost[at];
@@ -146,7 +146,7 @@ fn with_levels(
     Ok((total * unit, places))
 }
 
-/// The jobs at the heads of a type's queues, oldest first at each place.
+/// Returns the jobs at the heads of a type's queues, oldest first at each place.
 ///
 /// With n jobs at place k from the end, n queues have at least k jobs. Subtracting those at the next place gives the
 /// number of queues with exactly k jobs, whose heads are at place k.

@@ -7,7 +7,7 @@ use super::super::table::Table;
 use gangline_engine::PolicyError;
 use gangline_model::GpuType;
 
-/// The objective is the smallest rate per fair share and weight.
+/// Splits all GPUs equally. The objective is the smallest rate per fair share and weight.
 pub(super) fn isolated(table: &Table) -> Answer {
     let gangs = table.gangs.iter();
     let shares: Vec<f64> = gangs
@@ -23,7 +23,7 @@ pub(super) fn isolated(table: &Table) -> Answer {
     }
 }
 
-/// The objective is the sum of the rates.
+/// Serves jobs first come, first served. The objective is the sum of the rates.
 pub(super) fn fifo_perf(table: &Table, by_name: &[usize]) -> Answer {
     let shares = fastest_first(&table.rates, &table.gangs, &table.capacity, by_name);
     Answer {
@@ -42,8 +42,8 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
     rows.map(|(rates, x)| rates.iter().zip(x).map(|(rate, x)| rate * x).sum())
 }
 
-/// Gives each job, in order of arrival, all of its time on its fastest type with room. The first job that fits
-/// nowhere ends the walk; a job that cannot run on its chosen type is skipped. All jobs are placed anew each time.
+/// Gives each job, in order of arrival, all of its time on its fastest type with enough free GPUs. The first job that
+/// fits nowhere ends the pass. A job that cannot run on its chosen type is skipped. All jobs are placed anew each time.
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FastestFirst {
-    /// Types in the order of their names: of equally fast ones the first is taken.
+    /// Types in the order of their names. Among equally fast types, the first is taken.
     by_name: Vec<usize>,
 }
 

@@ -12,7 +12,7 @@ use super::super::table::Table;
 /// A missed weight above this is more than solver noise.
 const MISSED: f64 = 1e-9;
 
-/// The objective is the sum of rate over price, without deadlines.
+/// Solves the objective without deadlines: the sum of rate over price.
 pub(super) fn solve(
     table: &Table,
     prices: &[f64],
@@ -67,7 +67,7 @@ fn in_turn(
     let ahead = table.deadlines();
     let (count, late) = (sums.count(), ahead.len());
     let quickest = sums.space.fastest_alone();
-    // all members of a class miss their deadlines equally
+    // All members of a class miss their deadlines equally.
     let weights: Vec<f64> = ahead
         .iter()
         .map(|(class, _)| table.weights[*class] * table.members[*class])
@@ -77,7 +77,7 @@ fn in_turn(
     for (at, &(class, left_s)) in ahead.iter().enumerate() {
         place[class] = at;
         let least = table.remaining[class] / left_s;
-        // a row that needs almost no time would have entries too large for a solver
+        // A row that needs almost no time would have entries that are too large for a solver.
         inverse[class] = 1.0 / least.max(LEAST_TIME * quickest[class]);
     }
     let met = sums.scaled(&sums.rate, &inverse).into_iter();
@@ -108,7 +108,8 @@ fn in_turn(
     let (Some(first), Some(last)) = (found.first(), found.last()) else {
         return Ok((0.0, vec![0.0; count]));
     };
-    // the missed weight from the solver's columns: the sum over the plan is noisy where a deadline needs little
+    // The missed weight comes from the solver's columns, because the sum over the plan is noisy where a deadline needs
+    // little time.
     let missed = first.x[count..].iter().zip(&weights);
     let missed = missed.map(|(part, weight)| part.max(0.0) * weight).sum();
     Ok((missed, sums.times(&last.x[..count])))

@@ -8,7 +8,7 @@ use super::super::space::{Method, Space};
 use super::super::split::equal_split;
 use super::super::table::Table;
 
-/// The objective is rho: age plus remaining time, divided by the time that an equal split would have taken.
+/// Minimises the largest rho: age plus remaining time, divided by the time that an equal split would have taken.
 pub(super) fn solve(
     table: &Table,
     seen: Seen,

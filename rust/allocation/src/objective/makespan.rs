@@ -1,4 +1,4 @@
-//! The smallest makespan under constant shares.
+//! Makespan: minimises the finish of the last job under constant shares.
 
 use super::super::answer::Answer;
 use super::super::facts::Seen;
@@ -6,7 +6,7 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// The objective is the end of the last job, in seconds.
+/// Minimises the finish of the last job, in seconds.
 pub(super) fn solve(
     table: &Table,
     seen: Seen,
@@ -19,8 +19,8 @@ pub(super) fn solve(
     Ok(Answer::of(&space, plan, objective))
 }
 
-/// The minimum part of the time to the makespan that each class must run: all its remaining work on its fastest type.
-/// A job that needs all of that time cannot make up for a missed round, which increases the makespan.
+/// Returns the minimum part of the time to the makespan that each class must run: all its remaining work on its fastest
+/// type. A job that needs all of that time cannot make up for a missed round, which increases the makespan.
 pub(super) fn urgency(table: &Table, seen: Seen, makespan_s: f64) -> Vec<f64> {
     let rates = table.seen(seen);
     let rows = rates.chunks_exact(table.capacity.len());

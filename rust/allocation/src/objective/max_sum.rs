@@ -1,4 +1,4 @@
-//! The largest total throughput.
+//! Total throughput: maximises the sum of the rates.
 
 use super::super::answer::Answer;
 use super::super::model::SolverError;
@@ -6,7 +6,7 @@ use super::super::program::by_class;
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// The objective is the sum of the rates, each over its average on the cluster if proportional.
+/// Maximises the sum of the rates. A proportional variant divides each rate by its average on the cluster.
 pub(super) fn solve(
     table: &Table,
     is_proportional: bool,

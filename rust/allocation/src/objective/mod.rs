@@ -1,5 +1,5 @@
-//! Objectives of allocations: one file each, with its rows, its choice among optima, and the facts that distinguish
-//! jobs.
+//! Objectives of allocations: each file contains one objective with its rows, its choice among optima, and the facts
+//! that distinguish jobs.
 
 mod allox;
 mod closed;
@@ -25,7 +25,7 @@ pub use closed::FastestFirst;
 /// Programs with more rows are solved by prices or by an external solver.
 const ROWS_MAX: usize = 10_000;
 
-/// How the objectives of parts combine to that of the whole program.
+/// Way in which the objectives of the parts combine to that of the whole program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfParts {
     /// Their minimum; more is better.
@@ -37,7 +37,7 @@ pub enum OfParts {
 }
 
 impl OfParts {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Least => "least",
@@ -50,7 +50,8 @@ impl OfParts {
 /// Objective of an allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objective {
-    /// Max-min of rate per fair share and weight; agnostic variants use only where a job can run.
+    /// Max-min fairness of the rate per fair share and weight. Agnostic variants know only on which types a job can
+    /// run.
     Las {
         /// Whether rates are unknown.
         is_agnostic: bool,
@@ -59,7 +60,7 @@ pub enum Objective {
     Makespan {
         /// The rates that it uses.
         seen: Seen,
-        /// In runs: weight of the share of a job with much slack, compared with 1 for a job without slack.
+        /// Weight of the share of a job with much slack in a run; a job without slack has weight 1.
         slack_weight: f64,
     },
     /// The smallest maximum of rho.
@@ -67,7 +68,7 @@ pub enum Objective {
         /// The rates that it uses.
         seen: Seen,
     },
-    /// Lexicographic max-min; agnostic variants use only where a job can run.
+    /// Lexicographic max-min fairness. Agnostic variants know only on which types a job can run.
     WaterFilling {
         /// Whether rates are unknown.
         is_agnostic: bool,
@@ -93,9 +94,10 @@ pub enum Objective {
     },
     /// An equal split.
     Isolated,
-    /// First come, first served on the fastest type with room.
+    /// First come, first served on the fastest type with enough free GPUs.
     FifoPerf {
-        /// Types in the order of their names; of equally fast ones the first is taken. Empty for their own order.
+        /// Types in the order of their names; among equally fast types, the first is taken. Empty means the order of
+        /// the cluster.
         by_name: Vec<usize>,
     },
 }
@@ -111,7 +113,7 @@ words! {
         Simplex = "simplex",
         /// The interior point method of the external solver.
         InteriorPoint = "ipx",
-        /// Only prices where possible, otherwise the external solver.
+        /// The price method where possible, otherwise the external solver.
         Dual = "dual",
     }
 }
@@ -123,7 +125,7 @@ pub struct Settings {
     pub solver: Choice,
     /// Whether one of several optima is chosen by its worth.
     pub chooses: bool,
-    /// Wall time of each external solve.
+    /// Wall-clock limit of each external solve, in seconds.
     pub time_limit_s: f64,
     /// Seed of the solver's own random numbers.
     pub seed: u32,
@@ -141,7 +143,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The same settings for an external solver.
+    /// Returns the same settings for an external solver.
     pub fn how(self) -> How {
         How {
             algorithm: match self.solver {
@@ -156,7 +158,7 @@ impl Settings {
 }
 
 impl Objective {
-    /// The same objective with the facts that it needs.
+    /// Returns the same objective with the facts that it needs.
     #[must_use]
     pub fn with(mut self, facts: &Facts) -> Self {
         match &mut self {
@@ -295,7 +297,7 @@ impl Objective {
         matches!(self, Self::Isolated | Self::FifoPerf { .. })
     }
 
-    /// How the objectives of parts combine; `None` if the program cannot be split into parts.
+    /// Returns how the objectives of parts combine, or `None` if the program cannot be split into parts.
     pub fn of_parts(&self) -> Option<OfParts> {
         match self {
             Self::Las { .. } | Self::WaterFilling { .. } => Some(OfParts::Least),
@@ -324,7 +326,7 @@ impl Objective {
         matches!(self, Self::Cost { .. })
     }
 
-    /// The facts that distinguish jobs; `has_deadlines` says whether a deadline can still be met.
+    /// Returns the facts that distinguish jobs; `has_deadlines` says whether a deadline can still be met.
     pub(crate) fn told(&self, has_deadlines: bool) -> &'static [Told] {
         match self {
             Self::Las { .. } | Self::Isolated => &[Told::Weights],
@@ -347,7 +349,7 @@ impl Objective {
         }
     }
 
-    /// Weights of the shares of each class in rounds.
+    /// Returns the weights of the shares of each class in rounds.
     pub(crate) fn weights(&self, table: &Table, answer: &Answer) -> Vec<f64> {
         match self {
             Self::Makespan { seen, slack_weight } if *slack_weight < 1.0 => {
@@ -359,7 +361,7 @@ impl Objective {
     }
 }
 
-/// Returns an answer if its shares are numbers.
+/// Returns the answer, or an error if a share is not a finite number.
 fn finite(answer: Answer) -> Result<Answer, SolverError> {
     if answer.shares.iter().all(|share| share.is_finite()) {
         return Ok(answer);

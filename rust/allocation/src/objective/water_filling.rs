@@ -1,4 +1,4 @@
-//! Lexicographic max-min fairness: levels rise together; those that cannot rise stop, and the others continue.
+//! Lexicographic max-min fairness: levels rise together. A level that cannot rise stops, and the others continue.
 
 use super::super::answer::Answer;
 use super::super::facts::Inside;
@@ -6,7 +6,8 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space, Water};
 use super::super::table::Table;
 
-/// The objective is the smallest level per weight; an agnostic variant uses a rate of 1 wherever a job can run.
+/// Fills the levels. The objective is the smallest level per weight; an agnostic variant uses a rate of 1 wherever a
+/// job can run.
 pub(super) fn solve(
     table: &Table,
     is_agnostic: bool,
@@ -52,20 +53,21 @@ pub(super) fn solve(
     })
 }
 
-/// How an entity divides its weight.
+/// Returns the rule by which an entity divides its weight.
 pub(super) fn inside_of(inside: &[Inside], entity: usize) -> Inside {
     let of_all = inside.first().copied().unwrap_or(Inside::Fairness);
     inside.get(entity).copied().unwrap_or(of_all)
 }
 
-/// The weight of one job of each class, from the weights of the entities, given which classes can rise no further.
+/// Returns the weight of one job of each class, from the weights of the entities, given which classes can rise no
+/// further.
 fn split(table: &Table, inside: &[Inside], done: &[bool]) -> Vec<f64> {
     let mut weights = vec![0.0; done.len()];
     for (entity, weight) in table.entity_weights.iter().enumerate() {
         let mine =
             || (0..done.len()).filter(|&at| table.entities[at] as usize == entity && !done[at]);
         match inside_of(inside, entity) {
-            // classes are in the order of their first jobs
+            // Classes are in the order of their first jobs.
             Inside::Fifo => {
                 if let Some(first) = mine().next() {
                     weights[first] = *weight;

@@ -1,8 +1,8 @@
 //! The free-GPU index: queries about free GPUs in O(1) or O(log n).
 //!
-//! One pool per GPU type, with a copy of the free masks of the servers. Policies use it as a *draft*: they take and
-//! return GPUs there without changing the state, and afterwards [`super::Occupancy`] restores every server that
-//! changed. Structures that only some rules need are built on first use and kept up to date from then on.
+//! There is one pool per GPU type, with a copy of the free masks of its servers. Policies use it as a *draft*: they
+//! take and return GPUs there without changing the state, and afterwards [`super::Occupancy`] restores every server
+//! that changed. Structures that only some rules need are built on first use and kept up to date from then on.
 //! `docs/concepts/placement.md` lists the queries of placement rules.
 
 mod pool;
@@ -17,8 +17,8 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// Changes since the last draft ended, in order: the server, and its free mask before a change of the draft;
-    /// `None` if a plan or an event made the change.
+    /// Changes since the last draft ended, in order. Each has the server and, for a change of the draft, its free mask
+    /// before the change; `None` means that a plan or an event made the change.
     changes: Vec<(ServerId, Option<u64>)>,
 }
 
@@ -29,12 +29,12 @@ struct Place {
     local: u32,
 }
 
-/// A state of the draft to return to: see [`FreeIndex::mark`].
+/// A state of the draft to which it can return; see [`FreeIndex::mark`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize);
 
 impl FreeIndex {
-    /// Index of a cluster with all servers up and all GPUs free.
+    /// Creates the index of a cluster with all servers up and all GPUs free.
     pub fn new(cluster: &ClusterSpec) -> Self {
         let mut members: Vec<Vec<ServerId>> = vec![Vec::new(); cluster.gpu_types().len()];
         let mut places = Vec::with_capacity(cluster.servers().len());
@@ -57,7 +57,7 @@ impl FreeIndex {
         }
     }
 
-    /// Index of a cluster with some servers down and all other GPUs free.
+    /// Creates the index of a cluster with some servers down and all other GPUs free.
     pub fn with_down(cluster: &ClusterSpec, down: impl Iterator<Item = ServerId>) -> Self {
         let mut index = Self::new(cluster);
         for server in down {
@@ -66,50 +66,50 @@ impl FreeIndex {
         index
     }
 
-    /// The pool of a GPU type.
+    /// Returns the pool of a GPU type.
     #[inline]
     pub fn pool(&self, gpu_type: GpuTypeId) -> &TypePool {
         &self.pools[gpu_type.index()]
     }
 
-    /// The pool of a GPU type, for queries that may build a structure first.
+    /// Returns the pool of a GPU type, for queries that may build a structure first.
     #[inline]
     pub fn pool_mut(&mut self, gpu_type: GpuTypeId) -> &mut TypePool {
         &mut self.pools[gpu_type.index()]
     }
 
-    /// Number of GPU types.
+    /// Returns the number of GPU types.
     pub fn types(&self) -> usize {
         self.pools.len()
     }
 
-    /// Position of a server in the pool of its type.
+    /// Returns the position of a server in the pool of its type.
     #[inline]
     pub fn position(&self, server: ServerId) -> usize {
         self.places[server.index()].local as usize
     }
 
-    /// GPU type of a server.
+    /// Returns the GPU type of a server.
     #[inline]
     pub fn type_of(&self, server: ServerId) -> GpuTypeId {
         self.places[server.index()].gpu_type
     }
 
-    /// Free mask of a server in the index; 0 if it is down.
+    /// Returns the free mask of a server in the index; 0 if it is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
         let place = self.places[server.index()];
         self.pools[place.gpu_type.index()].mask(place.local as usize)
     }
 
-    /// Whether every GPU of the set is free.
+    /// Returns whether every GPU of the set is free.
     pub fn is_free(&self, gpus: &GpuSet) -> bool {
         gpus.by_server()
             .iter()
             .all(|part| part.mask & !self.free_mask(part.server) == 0)
     }
 
-    /// Tier of a set of GPUs of one type.
+    /// Returns the tier of a set of GPUs of one type.
     pub fn tier(&self, gpus: &GpuSet) -> Tier {
         let mut racks = gpus
             .by_server()
@@ -184,7 +184,7 @@ impl FreeIndex {
     /// Records a server whose free mask has changed, for [`Self::end_draft`].
     #[inline]
     pub(super) fn note_change(&mut self, server: ServerId) {
-        // most often, the draft of the policy already took these GPUs
+        // Most often, the draft of the policy has already taken these GPUs.
         if self.changes.last().is_none_or(|last| last.0 != server) {
             self.changes.push((server, None));
         }

@@ -1,9 +1,9 @@
-//! The only owner of the assignment of jobs to GPUs and of the free GPUs, with private fields.
+//! The only owner of the assignment of jobs to GPUs and of the free GPUs. Its fields are private.
 //!
-//! Four methods change it: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and [`Occupancy::repair`];
-//! all others read. It knows jobs only by number, without rates, times or policies. It contains the free-GPU index. A
-//! policy plans on the index, so it is lent for a decision ([`Occupancy::lend`]). When it is returned, the changed
-//! entries are restored.
+//! Four methods change it: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and [`Occupancy::repair`]; all
+//! other methods only read. It knows jobs only by number, without rates, times or policies. It contains the free-GPU
+//! index. A policy plans on the index, so it is lent for a decision ([`Occupancy::lend`]). When it is returned, the
+//! changed entries are restored.
 
 mod free_index;
 mod sharing;
@@ -14,7 +14,7 @@ use sharing::{Place, Sharing};
 
 pub use free_index::{FreeIndex, Mark, TypePool};
 
-/// No resident.
+/// Value that stands for no resident.
 pub(crate) const NO_JOB: JobId = JobId(u32::MAX);
 
 /// The residents of a GPU; empty places hold [`NO_JOB`] and come last.
@@ -23,9 +23,9 @@ pub(crate) type Pair = [JobId; 2];
 /// A server, with the data for a start or stop on it in one place.
 #[derive(Clone, Copy, Debug)]
 struct ServerState {
-    /// Free slots; 0 if it is down.
+    /// Mask of the free slots; 0 if the server is down.
     free: u64,
-    /// All slots.
+    /// Mask of all slots.
     full: u64,
     /// Number of its first GPU; GPUs are numbered over the whole cluster.
     gpu_base: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Occupancy {
 }
 
 impl Occupancy {
-    /// An empty cluster with all servers up.
+    /// Creates an empty cluster with all servers up.
     pub(crate) fn new(cluster: &ClusterSpec, max_share: u32) -> Self {
         let gpus = cluster.gpus_total() as usize;
         Self {
@@ -226,44 +226,44 @@ impl Occupancy {
 
     // Queries
 
-    /// Number of servers.
+    /// Returns the number of servers.
     #[inline]
     pub(crate) fn servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// Free slots of a server; 0 if it is down.
+    /// Returns the free slots of a server; 0 if it is down.
     #[inline]
     pub(crate) fn free_mask(&self, server: ServerId) -> u64 {
         self.servers[server.index()].free
     }
 
-    /// All slots of a server; `None` if there is no such server.
+    /// Returns all slots of a server; `None` if there is no such server.
     #[inline]
     pub(crate) fn full_mask(&self, server: ServerId) -> Option<u64> {
         Some(self.servers.get(server.index())?.full)
     }
 
-    /// GPU type of a server.
+    /// Returns the GPU type of a server.
     #[inline]
     pub(crate) fn type_of(&self, server: ServerId) -> GpuTypeId {
         self.servers[server.index()].gpu_type
     }
 
-    /// Whether a server exists and is up.
+    /// Returns whether a server exists and is up.
     #[inline]
     pub(crate) fn is_up(&self, server: ServerId) -> bool {
         let state = self.servers.get(server.index());
         state.is_some_and(|state| state.is_up)
     }
 
-    /// Number of a GPU, counted over the whole cluster.
+    /// Returns the number of a GPU, counted over the whole cluster.
     #[inline]
     pub(crate) fn gpu(&self, server: ServerId, slot: u32) -> usize {
         (self.servers[server.index()].gpu_base + slot) as usize
     }
 
-    /// Residents of a GPU, in the order in which they started there.
+    /// Returns the residents of a GPU, in the order in which they started there.
     #[inline]
     pub(crate) fn residents(&self, server: ServerId, slot: u32) -> &[JobId] {
         let pair = &self.residents[self.gpu(server, slot)];
@@ -271,13 +271,13 @@ impl Occupancy {
         &pair[..count]
     }
 
-    /// Residents of a GPU by its number ([`Self::gpu`]), as one comparable value.
+    /// Returns the residents of a GPU by its number ([`Self::gpu`]), as one comparable value.
     #[inline]
     pub(crate) fn pair(&self, gpu: usize) -> Pair {
         self.residents[gpu]
     }
 
-    /// Jobs with GPUs on a server, ascending.
+    /// Returns the jobs with GPUs on a server, ascending.
     pub(crate) fn residents_of(&self, server: ServerId) -> Vec<JobId> {
         let full = self.servers[server.index()].full;
         let mut found: Vec<JobId> = slots(full)
@@ -288,7 +288,7 @@ impl Occupancy {
         found
     }
 
-    /// The slots in `mask` with exactly one resident; all of them if no GPU may have several.
+    /// Returns the slots in `mask` with exactly one resident; all of them if no GPU may have several.
     #[inline]
     pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
         match &self.sharing {
@@ -297,65 +297,65 @@ impl Occupancy {
         }
     }
 
-    /// Slots of a server with several residents.
+    /// Returns the slots of a server with several residents.
     #[inline]
     pub(crate) fn co_located_mask(&self, server: ServerId) -> u64 {
         let sharing = self.sharing.as_ref();
         sharing.map_or(0, |sharing| sharing.co_located(server))
     }
 
-    /// The slots in `mask` with a resident.
+    /// Returns the slots in `mask` with a resident.
     #[inline]
     pub(crate) fn held_mask(&self, server: ServerId, mask: u64) -> u64 {
         let state = &self.servers[server.index()];
         if state.is_up { mask & !state.free } else { 0 }
     }
 
-    /// Number of GPUs of a type that are free, or that hold one job and have at least `bytes` of free memory.
-    /// O(distinct amounts of free memory).
+    /// Returns the number of GPUs of a type that are free, or that hold one job and have at least `bytes` of free
+    /// memory. The cost is O(distinct amounts of free memory).
     pub(crate) fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let free = self.up(gpu_type) - self.busy(gpu_type);
         let shared = self.sharing.as_ref();
         free + shared.map_or(0, |sharing| sharing.half_full(gpu_type, bytes))
     }
 
-    /// Free memory of a GPU, in bytes; only where GPUs are shared.
+    /// Returns the free memory of a GPU, in bytes, or `None` if GPUs are not shared.
     pub(crate) fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
         let sharing = self.sharing.as_ref()?;
         Some(sharing.free_bytes(self.gpu(server, slot), self.type_of(server)))
     }
 
-    /// GPUs of a type with a resident.
+    /// Returns the GPUs of a type with a resident.
     #[inline]
     pub(crate) fn busy(&self, gpu_type: GpuTypeId) -> u32 {
         self.busy_by_type[gpu_type.index()]
     }
 
-    /// GPUs of a type on servers that are up.
+    /// Returns the GPUs of a type on servers that are up.
     #[inline]
     pub(crate) fn up(&self, gpu_type: GpuTypeId) -> u32 {
         self.up_by_type[gpu_type.index()]
     }
 
-    /// GPUs with a resident, by type.
+    /// Returns the GPUs with a resident, by type.
     #[inline]
     pub(crate) fn busy_by_type(&self) -> &[u32] {
         &self.busy_by_type
     }
 
-    /// GPUs with a resident.
+    /// Returns the GPUs with a resident.
     #[inline]
     pub(crate) fn gpus_busy(&self) -> u32 {
         self.gpus_busy
     }
 
-    /// GPUs on servers that are up.
+    /// Returns the GPUs on servers that are up.
     #[inline]
     pub(crate) fn gpus_up(&self) -> u32 {
         self.gpus_up
     }
 
-    /// Servers with at least one resident.
+    /// Returns the servers with at least one resident.
     #[inline]
     pub(crate) fn busy_servers(&self) -> u32 {
         self.busy_servers
@@ -437,7 +437,7 @@ fn set_residents(residents: &mut [Pair], base: usize, mask: u64, resident: JobId
     }
 }
 
-/// All servers of a cluster, up and with all their GPUs free.
+/// Returns all servers of a cluster, up and with all their GPUs free.
 fn server_states(cluster: &ClusterSpec) -> Vec<ServerState> {
     let mut next = 0;
     let states = cluster.servers().iter().map(|server| {

@@ -1,4 +1,5 @@
-//! Data about each GPU in runs where several jobs may share it: whether they do, and the memory that they hold.
+//! Data about each GPU in runs where several jobs may share it: whether several jobs share it, and the memory that they
+//! hold.
 
 use crate::structures::bits::slots;
 use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
@@ -13,7 +14,8 @@ pub(super) struct Sharing {
     used: Vec<u64>,
     /// Memory of a GPU, by type.
     capacity: Vec<u64>,
-    /// By type: number of GPUs with exactly one resident, by free memory. There are few values, one per kind of job.
+    /// For each type, the number of GPUs with exactly one resident, by free memory. There are few amounts, one per kind
+    /// of job.
     half_full: Vec<BTreeMap<u64, u32>>,
 }
 
@@ -37,7 +39,7 @@ impl Sharing {
         }
     }
 
-    /// Slots of a server with several residents.
+    /// Returns the slots of a server with several residents.
     #[inline]
     pub(super) fn co_located(&self, server: ServerId) -> u64 {
         self.co_located[server.index()]
@@ -47,7 +49,7 @@ impl Sharing {
         self.capacity[gpu_type.index()].saturating_sub(self.used[gpu])
     }
 
-    /// GPUs of a type with exactly one resident and at least `bytes` of free memory.
+    /// Returns the GPUs of a type with exactly one resident and at least `bytes` of free memory.
     pub(super) fn half_full(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let by_free = &self.half_full[gpu_type.index()];
         by_free.range(bytes..).map(|(_, count)| count).sum()

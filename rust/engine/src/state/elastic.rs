@@ -6,7 +6,7 @@ use crate::state::running::NewPart;
 use gangline_model::{Action, ElasticModel, GpuSet, JobId};
 
 impl State {
-    /// The model of a job that is elastic in this run.
+    /// Returns the model of a job that is elastic in this run.
     #[inline]
     pub(crate) fn elastic_model(&self, job: JobId) -> Option<&ElasticModel> {
         self.elastic.as_ref()?.get(job)
@@ -32,7 +32,7 @@ impl State {
         self.may_have(action.job, count) && self.elastic_model(action.job).is_some_and(is_batch)
     }
 
-    /// Relative speed of the slowest type of a set.
+    /// Returns the relative speed of the slowest type of a set.
     fn speed_on(&self, gpus: &GpuSet) -> f64 {
         let speed =
             |one: &gangline_model::ServerGpus| self.rates.speed(self.occupancy.type_of(one.server));
@@ -42,8 +42,8 @@ impl State {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// Rate of an elastic job with this remaining work, at a batch that a plan names; `None` if its model has no such
-    /// batch.
+    /// Returns the rate of an elastic job with this remaining work, at a batch that a plan names; `None` if its model
+    /// has no such batch.
     pub(crate) fn elastic_rate(
         &self,
         job: JobId,
@@ -58,7 +58,7 @@ impl State {
         Some(rate * self.speed_on(gpus))
     }
 
-    /// Base rate of an elastic job on these GPUs with this remaining work.
+    /// Returns the base rate of an elastic job on these GPUs with this remaining work.
     pub(crate) fn elastic_base_at(
         &self,
         job: JobId,
@@ -76,7 +76,7 @@ impl State {
         Some(frozen.rate * self.speed_on(gpus))
     }
 
-    /// Base rate of a part that is about to start; `None` if the job is not elastic.
+    /// Returns the base rate of a part that is about to start; `None` if the job is not elastic.
     #[cold]
     pub(crate) fn elastic_base(&self, job: JobId, new: &NewPart<'_>) -> Option<f64> {
         let left = self.lives.get(job).map_or(0.0, |state| state.remaining);
@@ -84,7 +84,7 @@ impl State {
         self.elastic_base_at(job, new.gpus, passes, left)
     }
 
-    /// Base rate of the only part of a run in its phase and at its batch; `None` if the job is not elastic.
+    /// Returns the base rate of the only part of a run in its phase and at its batch; `None` if the job is not elastic.
     pub(super) fn elastic_base_now(&self, record: usize) -> Option<f64> {
         let run = &self.runs[record];
         let part = &run.parts[0];
@@ -92,7 +92,7 @@ impl State {
         self.elastic_base_at(run.job, &part.gpus, passes, run.left)
     }
 
-    /// Remaining work of an elastic job at the start of its next noise phase; 0 if there is none.
+    /// Returns the remaining work of an elastic job at the start of its next noise phase; 0 if there is none.
     #[cold]
     pub(super) fn next_knot(&self, record: usize) -> f64 {
         let run = &self.runs[record];
@@ -101,12 +101,12 @@ impl State {
             .map_or(0.0, |model| model.knot(work, model.phase(work, run.left)))
     }
 
-    /// The present noise phase of a job.
+    /// Returns the present noise phase of a job.
     pub(crate) fn noise_phase(&self, job: JobId) -> usize {
         let Some(model) = self.elastic_model(job) else {
             return 0;
         };
-        // work is settled at each phase change, so the phase is constant in between
+        // Work is settled at each phase change, so the phase is constant in between.
         let left = match self.run(job) {
             Some(run) => run.left,
             None => self.lives.get(job).map_or(0.0, |state| state.remaining),
@@ -114,7 +114,8 @@ impl State {
         model.phase(self.jobs.work(job), left)
     }
 
-    /// Memory per GPU of an elastic job with passes of this many samples, which may be more than in the trace.
+    /// Returns the memory per GPU of an elastic job with passes of this many samples, which may be more than in the
+    /// trace.
     pub(crate) fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         let full = self.jobs.memory_bytes(job);
         let batch = self.jobs.batch_size(job);

@@ -1,4 +1,4 @@
-//! The phase of each job: the only place that knows which jobs wait and which run.
+//! The phases of jobs. Only this module knows which jobs wait and which run.
 
 use crate::structures::bits::{BitSet, slots};
 use gangline_model::{Infeasible, JobId, SimTime};
@@ -8,23 +8,23 @@ use prefetch_index::prefetch_index;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Not arrived yet.
+    /// The job has not arrived yet.
     Pending,
-    /// Waiting for GPUs.
+    /// The job waits for GPUs.
     Waiting,
-    /// Holding GPUs.
+    /// The job holds GPUs.
     Running,
-    /// Finished all its work.
+    /// The job has finished all its work.
     Finished,
-    /// Left out of the run, because it could never run.
+    /// The job is left out of the run, because it could never run.
     Dropped,
 }
 
 /// Value of the first start of a job that has not started.
 pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
 
-/// The data that every event of a job needs, in one cache line. Created at the arrival of the job, so that a run does
-/// not touch the memory of future jobs.
+/// The data that every event of a job needs, in one cache line. It is created at the arrival of the job, so that a run
+/// does not touch the memory of future jobs.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct JobState {
@@ -43,8 +43,8 @@ pub(crate) struct JobState {
     pub(crate) preemptions: u32,
 }
 
-/// Integral of the number of active jobs over time, ns. Below 2^95: fewer than 2^32 jobs for less than 2^63 ns.
-/// Stored as three words, because an i128 would take 16 bytes with an alignment of 16.
+/// Integral of the number of active jobs over time, ns. It is below 2^95, because there are fewer than 2^32 jobs for
+/// less than 2^63 ns. It is stored as three words, because an i128 would take 16 bytes with an alignment of 16.
 #[derive(Clone, Copy, Debug)]
 struct ActiveTime([u32; 3]);
 
@@ -61,13 +61,13 @@ impl ActiveTime {
     }
 }
 
-// values of `JobState::place` that are not a record: `Jobs::start` checks that records are smaller
+// These values of `JobState::place` are not records: `Jobs::start` checks that records are smaller.
 const WAITING: u32 = u32::MAX;
 const FINISHED: u32 = u32::MAX - 1;
 const DROPPED: u32 = u32::MAX - 2;
 
 impl JobState {
-    /// A job that has just arrived; `active_ns` is the integral of active jobs so far.
+    /// Creates the state of a job that has just arrived; `active_ns` is the integral of active jobs so far.
     #[inline]
     pub(crate) fn arrived(work: f64, active_ns: i128) -> Self {
         Self {
@@ -99,13 +99,13 @@ impl JobState {
         }
     }
 
-    /// Record of the running job.
+    /// Returns the record of the running job.
     #[inline]
     pub(crate) fn record(&self) -> Option<u32> {
         (self.place < DROPPED).then_some(self.place)
     }
 
-    /// Integral of the number of active jobs over the life of a finished job.
+    /// Returns the integral of the number of active jobs over the life of a finished job.
     #[inline]
     pub(crate) fn active_ns(&self) -> i128 {
         self.active_at_finish.ns() - self.active_at_arrival.ns()
@@ -126,7 +126,7 @@ pub(crate) struct Jobs {
     losses: Vec<u32>,
     /// Jobs that are left out of the run, ascending.
     dropped: Vec<Infeasible>,
-    /// Number of them whose arrival has passed.
+    /// Number of these jobs whose arrival has passed.
     dropped_seen: usize,
     count: usize,
     done: usize,
@@ -142,7 +142,7 @@ pub(crate) struct Gang<'a> {
 }
 
 impl Gang<'_> {
-    /// Minimum number of GPUs of a usable type on which it could start.
+    /// Returns the minimum number of GPUs of a usable type on which it could start.
     #[inline]
     fn on(&self, gpu_type: u32) -> u32 {
         self.least
@@ -166,16 +166,16 @@ impl Jobs {
         }
     }
 
-    // Changes
+    // These methods change the phases.
 
-    /// Begins an instant: jobs that arrive from now on are new.
+    /// Begins an instant. Jobs that arrive from now on are new.
     #[inline]
     pub(crate) fn begin_instant(&mut self) {
         self.newest = self.states.len();
     }
 
-    /// Ends the instant: jobs that arrived in it and still wait count as demand. Those that started at once were
-    /// never counted.
+    /// Ends the instant. Jobs that arrived in it and still wait count as demand. Those that started at once were never
+    /// counted.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn end_instant<'g>(&mut self, gang: impl Fn(JobId) -> Gang<'g>) {
@@ -274,22 +274,22 @@ impl Jobs {
         self.done += 1;
     }
 
-    // Queries
+    // These methods are queries.
 
-    /// The next job to arrive: jobs arrive in order and then have a state, so it is the first one without a state.
-    /// Jobs that are left out of the run are skipped.
+    /// Returns the next job to arrive. Jobs arrive in order and have a state from then on, so it is the first one
+    /// without a state. Jobs that are left out of the run are skipped.
     #[inline]
     pub(crate) fn next(&self) -> JobId {
         JobId::new(self.states.len())
     }
 
-    /// Whether all jobs have arrived.
+    /// Returns whether all jobs have arrived.
     #[inline]
     pub(crate) fn are_all_here(&self) -> bool {
         self.states.len() == self.count
     }
 
-    /// Jobs that are finished or left out.
+    /// Returns the jobs that are finished or left out.
     #[inline]
     pub(crate) fn done(&self) -> usize {
         self.done
@@ -311,14 +311,14 @@ impl Jobs {
         &self.running
     }
 
-    /// Number of idle GPUs of types on which a waiting gang would fit if they were together; `idle` returns those of
-    /// a type.
+    /// Returns the number of idle GPUs of all types whose idle GPUs would be enough for a waiting gang if they were in
+    /// one place. `idle` returns the idle GPUs of a type.
     #[inline]
     pub(crate) fn fragmented(&self, idle: impl Fn(usize) -> u32) -> u32 {
         self.demand.fragmented(idle)
     }
 
-    /// Number of starts of a job so far. A move is not a start.
+    /// Returns the number of starts of a job so far. A move is not a start.
     pub(crate) fn starts(&self, job: JobId) -> u32 {
         let losses = self.losses.get(job.index()).copied();
         let has_gpus = self
@@ -327,19 +327,19 @@ impl Jobs {
         losses.unwrap_or(0) + u32::from(has_gpus)
     }
 
-    /// State of a job that has arrived.
+    /// Returns the state of a job that has arrived.
     #[inline]
     pub(crate) fn get(&self, job: JobId) -> Option<&JobState> {
         self.states.get(job.index())
     }
 
-    /// State of a job that has arrived, for changes.
+    /// Returns the state of a job that has arrived, for changes.
     #[inline]
     pub(crate) fn of(&mut self, job: JobId) -> &mut JobState {
         &mut self.states[job.index()]
     }
 
-    /// Phase of a job; `None` if the job does not exist.
+    /// Returns the phase of a job; `None` if the job does not exist.
     #[inline]
     pub(crate) fn phase(&self, job: JobId) -> Option<Phase> {
         match self.states.get(job.index()) {
@@ -350,7 +350,7 @@ impl Jobs {
         }
     }
 
-    /// Whether a job is left out of the run.
+    /// Returns whether a job is left out of the run.
     pub(crate) fn is_dropped(&self, job: JobId) -> bool {
         let found = self.dropped.binary_search_by_key(&job, |entry| entry.job);
         found.is_ok()
@@ -362,7 +362,7 @@ impl Jobs {
         self.get(job).is_some_and(|state| state.place == WAITING)
     }
 
-    /// Record of a running job.
+    /// Returns the record of a running job.
     #[inline]
     pub(crate) fn record(&self, job: JobId) -> Option<u32> {
         self.get(job)?.record()
@@ -374,8 +374,8 @@ impl Jobs {
         prefetch_index(&self.states, job.index());
     }
 
-    /// Moves everything out for the results: the states of all jobs (a job that has not arrived looks like one that
-    /// has just arrived), and the jobs left out.
+    /// Moves everything out for the results: the states of all jobs, and the jobs left out. A job that has not arrived
+    /// looks like one that has just arrived.
     pub(crate) fn take(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
         let mut states = std::mem::take(&mut self.states);
         states.resize(self.count, JobState::arrived(0.0, 0));

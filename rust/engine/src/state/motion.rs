@@ -2,7 +2,7 @@
 //! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
 //!
 //! `running.rs` computes the progress of work, and `rates.rs` the rates. The accounts record the GPU time that jobs
-//! held and lost; this module notifies them of completed segments. Cost: O(touched jobs x their GPUs).
+//! held and lost; this module notifies them of completed segments. The cost is O(touched jobs x their GPUs).
 
 use crate::accounts::{Accounts, Segment};
 use crate::occupancy::NO_JOB;
@@ -27,7 +27,7 @@ pub(crate) struct Motion {
 }
 
 impl Motion {
-    /// The state as a policy sees it.
+    /// Returns the state as a policy sees it.
     pub(crate) fn view(&self, knowledge: Knowledge) -> ClusterView<'_> {
         ClusterView {
             state: &self.state,
@@ -36,7 +36,7 @@ impl Motion {
         }
     }
 
-    // Work and segments
+    // These methods settle work and close segments.
 
     /// Updates the remaining work to the present instant.
     #[inline]
@@ -108,7 +108,7 @@ impl Motion {
             .note_sharing(run.job, part, is_shared, self.state.now);
     }
 
-    // The events of a run
+    // These methods handle the events of a run.
 
     /// Handles the event of a run. Returns `true` if its work is done; otherwise an overhead has ended or a quota is
     /// used up, and the run continues.
@@ -134,7 +134,7 @@ impl Motion {
             return;
         }
         if run.begins_next() {
-            self.touch_parts(record); // from now on it slows its co-runners down
+            self.touch_parts(record); // The job slows its co-runners down from now on.
             self.schedule(record);
             return;
         }
@@ -206,7 +206,7 @@ impl Motion {
         self.schedule(record);
     }
 
-    // Arrivals, starts, stops
+    // These methods handle arrivals, starts and stops.
 
     /// Records the arrival of the next job.
     #[inline]
@@ -309,7 +309,7 @@ impl Motion {
         racks.sort_unstable();
         racks.dedup();
         uplinks.join(record as u32, run.job, racks, load, part.locality);
-        part.rate = 0.0; // until the up-links are shared at the end of the instant
+        part.rate = 0.0; // The rate is 0 until the up-links are shared at the end of the instant.
         true
     }
 
@@ -475,7 +475,7 @@ impl Motion {
         }
     }
 
-    // Changes in place
+    // These methods change jobs in place.
 
     /// Lets a part continue on its GPUs with new terms.
     pub(crate) fn keep(&mut self, record: usize, at: usize, terms: &Terms) {
@@ -490,7 +490,7 @@ impl Motion {
             state.occupancy.resize(&gpus, before, after);
             if state.features.resizes {
                 state.runs[record].parts[at].accum = terms.accum;
-                self.set_base(record); // the new rate is set when it is re-timed
+                self.set_base(record); // The new rate is set when the job is re-timed.
             }
         }
         if terms.overhead.is_some() || terms.quota.is_some() {
@@ -534,8 +534,8 @@ impl Motion {
         self.reschedule(record);
     }
 
-    /// Updates the up-links and re-times all touched jobs, in job-index order; once per instant. Adds these jobs to
-    /// `retimed`.
+    /// Updates the up-links and re-times all touched jobs, in job-index order; once per instant. These jobs are added
+    /// to `retimed`.
     pub(crate) fn retime_touched(&mut self, retimed: &mut Vec<JobId>) {
         let first = retimed.len();
         if let Some(uplinks) = &mut self.state.uplinks {
@@ -631,7 +631,7 @@ impl Motion {
     fn touch_residents(&mut self, gpus: &GpuSet) {
         for one in gpus.by_server() {
             let held = self.state.occupancy.held_mask(one.server, one.mask);
-            // the GPUs of a gang mostly have the same residents
+            // The GPUs of a gang mostly have the same residents.
             let mut last = [NO_JOB; 2];
             let base = self.state.occupancy.gpu(one.server, 0);
             for slot in slots(held) {

@@ -1,5 +1,5 @@
 //! The rate of a part (`docs/concepts/jobs-and-rates.md`, `sharing.md`, `parts.md`): base rate, locality factor, and
-//! slowdown factor of its co-runners. Read-only; `motion.rs` applies the rates.
+//! slowdown factor of its co-runners. This module only reads; `motion.rs` applies the rates.
 
 use crate::config::GangXi;
 use crate::occupancy::NO_JOB;
@@ -12,7 +12,7 @@ use gangline_model::{
 use smallvec::SmallVec;
 
 impl State {
-    /// GPU types of a set, each once per run of equal entries.
+    /// Returns the GPU types of the servers of a set. A type is not repeated for adjacent servers of the same type.
     pub(super) fn types_on<'a>(&'a self, gpus: &'a GpuSet) -> impl Iterator<Item = GpuTypeId> + 'a {
         let type_of = |one: &ServerGpus| self.occupancy.type_of(one.server);
         gpus.by_server().iter().map(type_of)
@@ -29,7 +29,8 @@ impl State {
         types.any(|other| Some(other) != first)
     }
 
-    /// Base rate of the gang on a set: that of its type, or gpus x the slowest per-GPU rate over mixed types.
+    /// Returns the base rate of the gang on a set: that of its type, or gpus x the slowest per-GPU rate over mixed
+    /// types.
     #[inline]
     pub(crate) fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
@@ -45,12 +46,13 @@ impl State {
         gang * each.fold(f64::INFINITY, f64::min)
     }
 
-    /// Locality factor of the gang on a set; over mixed types, that of the worst type.
+    /// Returns the locality factor of the gang on a set; over mixed types, that of the worst type.
     #[inline]
     pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match &self.config.locality {
             None => 1.0,
-            Some(_) if self.elastic_model(job).is_some() => 1.0, // its own model includes distance
+            // The model of the job includes distance.
+            Some(_) if self.elastic_model(job).is_some() => 1.0,
             Some(model) => self.locality_by(model.as_ref(), job, gpus),
         }
     }
@@ -69,8 +71,8 @@ impl State {
         on(self.occupancy.type_of(gpus.by_server()[0].server))
     }
 
-    /// The type of a set with the smallest locality factor, or the first of several: it determines the rate of the
-    /// gang.
+    /// Returns the type of a set with the smallest locality factor, or the first of several such types. It determines
+    /// the rate of the gang.
     pub(crate) fn slowest_type(&self, job: JobId, gpus: &GpuSet) -> GpuTypeId {
         let first = self.occupancy.type_of(gpus.by_server()[0].server);
         let (Some(model), true) = (&self.config.locality, self.is_mixed(gpus)) else {
@@ -84,7 +86,7 @@ impl State {
         slowest.unwrap_or(first)
     }
 
-    /// Slowdown factor of `job` next to `co_runner`; `None` if the two may not share.
+    /// Returns the slowdown factor of `job` next to `co_runner`; `None` if the two may not share.
     pub(crate) fn pair_xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
         match &self.config.interference {
             None => Some(1.0),
@@ -92,7 +94,7 @@ impl State {
         }
     }
 
-    /// Slowdown factor of a gang on the GPUs that it holds, and whether it has a co-runner.
+    /// Returns the slowdown factor of a gang on the GPUs that it holds, and whether it has a co-runner.
     #[inline]
     pub(crate) fn xi_now(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
         let is_shared_there =
@@ -104,8 +106,8 @@ impl State {
         }
     }
 
-    /// Slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value is whether it
-    /// has a co-runner.
+    /// Returns the slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value says
+    /// whether the gang has a co-runner.
     fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
         if !self.features.shares {
             return (1.0, false);
@@ -114,7 +116,7 @@ impl State {
         let mut is_shared = false;
         for one in gpus.by_server() {
             let gpu_type = self.occupancy.type_of(one.server);
-            // the GPUs of a gang mostly have the same residents
+            // The GPUs of a gang mostly have the same residents.
             let (mut last, mut xi) = ([NO_JOB; 2], 1.0_f64);
             let base = self.occupancy.gpu(one.server, 0);
             for slot in slots(one.mask) {
@@ -130,7 +132,7 @@ impl State {
                         if self.is_harmless(other, one.server) {
                             continue;
                         }
-                        // a plan with a pair that may not share was refused
+                        // A plan with a pair that may not share was refused.
                         let pair_xi = self.pair_xi(job, other, gpu_type);
                         xi = xi.max(pair_xi.unwrap_or(f64::INFINITY));
                     }
@@ -152,7 +154,8 @@ impl State {
         self.features.starts_quietly && self.run(job).is_some_and(begins)
     }
 
-    /// Co-runners of a gang by id, each with the number of shared GPUs and the slowdown factor that it causes.
+    /// Returns the co-runners of a gang by id, each with the number of shared GPUs and the slowdown factor that it
+    /// causes.
     pub(crate) fn partners(&self, job: JobId, gpus: &GpuSet) -> SmallVec<[(JobId, u32, f64); 2]> {
         let mut found: SmallVec<[(JobId, u32, f64); 2]> = SmallVec::new();
         for one in gpus.by_server() {
@@ -172,7 +175,7 @@ impl State {
         found
     }
 
-    /// Rate that the job would have on these GPUs with their present residents; 0 if it cannot run there.
+    /// Returns the rate that the job would have on these GPUs with their present residents; 0 if it cannot run there.
     pub(crate) fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         if gpus.is_empty() {
             return 0.0;
@@ -185,7 +188,7 @@ impl State {
         }
     }
 
-    /// Rate that the job would have on these GPUs alone.
+    /// Returns the rate that the job would have on these GPUs alone.
     pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
         if self.features.resizes
             && let Some(rate) = self.elastic_base_at(job, gpus, None, self.remaining_work(job))
@@ -196,7 +199,7 @@ impl State {
         self.base_on(job, gpus) * locality
     }
 
-    /// Present locality factor of a part, including the up-links.
+    /// Returns the present locality factor of a part, including the up-links.
     #[inline]
     pub(crate) fn locality_now(&self, record: usize, part: &Part) -> f64 {
         match &self.uplinks {
@@ -207,7 +210,7 @@ impl State {
         }
     }
 
-    /// Memory of a part on each of its GPUs, where GPUs are shared.
+    /// Returns the memory of a part on each of its GPUs, where GPUs are shared.
     #[inline]
     pub(crate) fn bytes_of(&self, job: JobId, sub_batch: u32) -> u64 {
         if self.features.shares {
@@ -217,7 +220,7 @@ impl State {
         }
     }
 
-    /// Rate of a part that starts now, alone on its GPUs.
+    /// Returns the rate of a part that starts now, alone on its GPUs.
     #[inline]
     pub(super) fn pace_of(&mut self, job: JobId, new: &NewPart<'_>) -> Pace {
         let untold = if self.features.has_run_time {
@@ -251,7 +254,7 @@ impl State {
             locality,
             inflation,
             rate: if self.features.shares {
-                0.0 // until it is re-timed at the end of the instant
+                0.0 // The rate is 0 until the part is re-timed at the end of the instant.
             } else {
                 rate
             },
@@ -260,19 +263,19 @@ impl State {
         }
     }
 
-    /// Factor on the iteration time of a part on these GPUs because of a sub-batch.
+    /// Returns the factor on the iteration time of a part on these GPUs because of a sub-batch.
     #[inline]
     fn inflation_of(&self, job: JobId, gpus: &GpuSet, batch: (u32, Option<u32>)) -> f64 {
         let (sub_batch, accum) = batch;
         if accum.is_some() {
-            return 1.0; // its base rate already includes the batch
+            return 1.0; // The base rate already includes the batch.
         }
         let places = gpus.by_server();
         let gpu_type = self.occupancy.type_of(places[0].server);
         self.inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
-    /// Rate of a part on its GPUs with their present residents.
+    /// Returns the rate of a part on its GPUs with their present residents.
     #[inline]
     pub(super) fn speed_now(&self, record: usize, at: usize) -> Speed {
         let run = &self.runs[record];
@@ -283,7 +286,7 @@ impl State {
         }
     }
 
-    /// Rate of a part on its GPUs with a given slowdown factor, if it has co-runners.
+    /// Returns the rate of a part on its GPUs with a given slowdown factor, if it has co-runners.
     #[inline]
     pub(super) fn speed_with(&self, record: usize, at: usize, xi: f64) -> Speed {
         let run = &self.runs[record];

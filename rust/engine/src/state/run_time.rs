@@ -1,5 +1,5 @@
 //! Costs of starts, stops and checkpoints by kind of job, and paces that policies do not know
-//! (`docs/concepts/run-time.md`). Only runs with a table of run time come here.
+//! (`docs/concepts/run-time.md`). Only runs with a table of run time use this module.
 
 use crate::error::EngineError;
 use crate::run_time::{Cost, RunTime};
@@ -14,13 +14,13 @@ impl State {
         table.expect("only runs with a table come here")
     }
 
-    /// GPU types of a set, as a mask.
+    /// Returns the GPU types of a set, as a mask.
     pub(super) fn type_mask(&self, gpus: &GpuSet) -> u64 {
         let bit = |mask, id: GpuTypeId| mask | 1 << id.index();
         self.types_on(gpus).fold(0, bit)
     }
 
-    /// The cost of a gang of so many GPUs, the largest over some types.
+    /// Returns the cost of a gang with this number of GPUs: the largest over some types.
     fn cost(&self, what: Cost, job: JobId, gpus: u32, types: u64) -> SimSpan {
         let (table, model) = (self.run_time(), self.jobs.model(job));
         let of_run = match what {
@@ -34,7 +34,7 @@ impl State {
         costs.max().unwrap_or(SimSpan::ZERO)
     }
 
-    /// Time without progress of the next start or move of a job, to so many GPUs of some types.
+    /// Returns the time without progress of the next start or move of a job, to this number of GPUs of some types.
     #[cold]
     pub(super) fn start_cost(&self, job: JobId, gpus: u32, types: u64) -> SimSpan {
         if self.first_start(job).is_none() {
@@ -52,7 +52,7 @@ impl State {
         self.cost(Cost::Stop, job, gpus.gpus(), self.type_mask(gpus))
     }
 
-    /// The longest restart of a job with the longest stop before it.
+    /// Returns the longest restart of a job with the longest stop before it.
     #[cold]
     pub(super) fn longest_restart(&self, job: JobId) -> SimSpan {
         let longest = |what| self.cost(what, job, self.jobs.gpus(job), self.types.usable(job));
@@ -64,7 +64,7 @@ impl State {
         longest(Cost::Restart) + stop
     }
 
-    /// Notes what a stop adds to the next start: nothing after a failure, which stops nothing in order.
+    /// Records the time that a stop adds to the next start. It is zero after a failure, which is not an orderly stop.
     #[cold]
     pub(super) fn note_stop(&mut self, record: usize, at: usize, is_failure: bool) {
         let run = &self.runs[record];
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// By how much a part that starts or moves now is slower than told.
+    /// Returns the deviation of a part that starts or moves now from the rate that policies know.
     #[cold]
     pub(super) fn begin_stretch(&mut self, job: JobId, new: &NewPart<'_>) -> Untold {
         let part = (job, new.number);
@@ -137,7 +137,7 @@ impl State {
         Ok(())
     }
 
-    /// Numbers of GPUs that a part of a job may have.
+    /// Returns the numbers of GPUs that a part of a job may have.
     fn sizes_of(&self, job: JobId) -> Vec<u32> {
         let gang = self.jobs.gpus(job);
         if let Some(copy) = self.types.copy_gpus() {

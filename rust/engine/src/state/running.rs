@@ -24,7 +24,7 @@ pub struct Part {
     pub gpus: GpuSet,
     /// Start of the present segment; place, rate and terms are constant since then.
     pub segment_start: SimTime,
-    /// When progress starts or started: start plus overhead.
+    /// Instant at which progress starts or started: start plus overhead.
     pub progress_start: SimTime,
     /// Rate of the part in iterations per second, once it makes progress; 0 while it is paused at its quota.
     pub rate: f64,
@@ -38,19 +38,19 @@ pub struct Part {
     pub inflation: f64,
     /// Iterations left in its quota at the last settlement; infinite without a quota.
     pub(crate) quota: f64,
-    /// Work that a failure of its server would lose; kept only under policies that fork jobs.
+    /// Work that a failure of its server would lose; recorded only under policies that fork jobs.
     pub(crate) at_risk: AtRisk,
     /// Number of the part.
     pub number: u16,
     /// GPU type of its first server.
     pub gpu_type: GpuTypeId,
-    /// Samples per GPU and pass; 0 = the job's own batch size.
+    /// Samples per GPU and pass; 0 means the job's own batch size.
     pub sub_batch: u32,
     /// Passes beyond the first, where a plan named the batch of an elastic job.
     pub accum: Option<u32>,
     /// Tier of its placement.
     pub tier: Tier,
-    /// Details that only runs with shared GPUs or with segments keep.
+    /// Details that only some runs need.
     pub(crate) details: Option<Box<PartDetails>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct AtRisk {
 }
 
 impl AtRisk {
-    /// A safe point with this remaining work.
+    /// Creates a safe point with this remaining work.
     #[inline]
     pub(crate) fn safe(left: f64) -> Self {
         Self {
@@ -74,7 +74,8 @@ impl AtRisk {
     }
 }
 
-/// What is kept of a part only where GPUs are shared, segments are written or gangs have a pace of their own.
+/// Details of a part that are needed only if GPUs are shared, if segments are recorded, or if the run has a table of
+/// run time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartDetails {
     /// Instant up to which its time with a co-runner is counted; `NEVER` while it has none.
@@ -85,25 +86,25 @@ pub(crate) struct PartDetails {
     pub(crate) segment_sub_batch: u32,
     /// Co-runners when the segment opened.
     pub(crate) co_runners: Vec<u32>,
-    /// By how much it is slower than told.
+    /// Deviation from the rate that policies know.
     pub(crate) untold: Untold,
     /// Time with progress since its last safe point; kept only in runs with a table of run time.
     pub(crate) at_risk_ns: i64,
 }
 
-/// By how much a part is slower than policies know, as long as it stays where it is.
+/// Deviation of a part from the rate that policies know. It is constant until the part moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Untold {
-    /// How many times as long it takes.
+    /// Ratio of the actual to the stated time.
     pub(crate) pace: f64,
     /// Share of its time with progress that checkpoints leave to its work.
     pub(crate) works: f64,
-    /// The rest of it.
+    /// Share of its time with progress that checkpoints take.
     pub(crate) saves: f64,
 }
 
 impl Default for Untold {
-    /// As told.
+    /// Creates the values of a part without deviation.
     fn default() -> Self {
         Self {
             pace: 1.0,
@@ -114,7 +115,7 @@ impl Default for Untold {
 }
 
 impl Untold {
-    /// Rate of a part, from the one that policies know.
+    /// Returns the rate of a part from the one that policies know.
     #[inline]
     pub(crate) fn rate(self, told: f64) -> f64 {
         told * self.works / self.pace
@@ -125,14 +126,14 @@ impl Untold {
 #[derive(Debug)]
 pub(crate) struct NewPart<'a> {
     pub(crate) number: u16,
-    /// The part takes these GPUs and leaves here those of the reused record.
+    /// The part takes these GPUs, and leaves the GPUs of the reused record here.
     pub(crate) gpus: &'a mut GpuSet,
-    /// 0 means the full batch.
+    /// Sub-batch; 0 means the full batch.
     pub(crate) sub_batch: u32,
-    /// With `sub_batch`, a batch of an elastic job.
+    /// Passes beyond the first, which with `sub_batch` define a batch of an elastic job.
     pub(crate) accum: Option<u32>,
     pub(crate) overhead: SimSpan,
-    /// Infinite means no quota.
+    /// Iteration quota; infinite means none.
     pub(crate) quota: f64,
 }
 
@@ -169,12 +170,12 @@ enum NextStep {
     Change,
 }
 
-/// No run continues after this instant, about 285 years: just before nanoseconds would overflow.
+/// No run continues after this instant. It is at about 285 years, just before nanoseconds would overflow.
 pub(crate) const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
-/// Completion time of a job that would finish after the horizon: later than every possible event.
+/// Completion time of a job that would finish after the horizon. It is later than every possible event.
 const BEYOND: SimTime = SimTime(HORIZON.0 + 1);
 
-/// End of work that begins at an instant; [`BEYOND`] if it would be after the horizon.
+/// Returns the end of work that begins at an instant; [`BEYOND`] if it would be after the horizon.
 #[inline]
 fn end_of(from: SimTime, work: f64, rate: f64) -> SimTime {
     let span = span_of_work(work, rate);
@@ -222,7 +223,7 @@ impl Part {
         }
     }
 
-    /// Brings the time with progress that a failure would lose up to now; call before the work is settled.
+    /// Updates the time with progress that a failure would lose. It must be called before the work is settled.
     #[cold]
     pub(crate) fn settle_risk(
         &mut self,
@@ -241,7 +242,7 @@ impl Part {
         }
     }
 
-    /// Instant at which its quota is used up if it makes progress from `from` on; `NEVER` without a quota.
+    /// Returns the instant at which its quota is used up if it makes progress from `from` on; `NEVER` without a quota.
     #[inline]
     fn quota_end(&self, from: SimTime) -> SimTime {
         if self.quota.is_finite() {
@@ -251,7 +252,7 @@ impl Part {
         }
     }
 
-    /// The last checkpoint that it has taken since an instant, at a multiple of the checkpoint interval.
+    /// Returns the last checkpoint that it has taken since an instant, at a multiple of the checkpoint interval.
     #[inline]
     fn last_checkpoint(
         &self,
@@ -266,13 +267,13 @@ impl Part {
         (last > since.max(origin)).then_some(last)
     }
 
-    /// Time with progress from `since` to `now`.
+    /// Returns the time with progress from `since` to `now`.
     #[inline]
     pub(crate) fn progress(&self, since: SimTime, now: SimTime) -> SimSpan {
         SimSpan((now - since.max(self.progress_start)).0.max(0))
     }
 
-    /// Time with progress in the present segment, up to `now`.
+    /// Returns the time with progress in the present segment, up to `now`.
     #[inline]
     pub fn progress_in_segment(&self, now: SimTime) -> SimSpan {
         self.progress(self.segment_start, now)
@@ -289,18 +290,18 @@ impl Part {
         self.quota <= 0.0
     }
 
-    /// Its locality factor in units of 10^-12, rounded to the nearest: exact for decimals.
+    /// Returns its locality factor in units of 10^-12, rounded to the nearest. It is exact for decimal fractions.
     pub(crate) fn kept(&self) -> i128 {
         (self.locality * 1e12).round() as i128
     }
 
-    /// The share of its base rate that it achieves, including co-runners.
+    /// Returns the share of its base rate that it achieves, including co-runners.
     pub(crate) fn useful(&self) -> f64 {
         self.locality / (self.inflation * self.xi)
     }
 }
 
-/// A running job. An unused record keeps its last part, so a start allocates no memory.
+/// A running job. An unused record keeps its last part, so that a start allocates no memory.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Run {
@@ -312,9 +313,9 @@ pub struct Run {
     pub rate: f64,
     /// Time at which it will be done, or at which its rate will change without an external event.
     pub finish: SimTime,
-    /// Its last start or move.
+    /// Instant of its last start or move.
     pub started: SimTime,
-    /// The last settlement, at which `left` was computed.
+    /// Instant of the last settlement, at which `left` was computed.
     pub(crate) since: SimTime,
     /// Work left at the last settlement.
     pub(crate) left: f64,
@@ -324,7 +325,7 @@ pub struct Run {
 }
 
 impl Default for Run {
-    /// A record without a job.
+    /// Creates a record without a job.
     fn default() -> Self {
         Self {
             parts: SmallVec::from_buf([Part::default()]),
@@ -364,7 +365,7 @@ impl Default for Part {
     }
 }
 
-/// Bytes of a cache line.
+/// Number of bytes of a cache line.
 const LINE: usize = 64;
 
 impl Run {
@@ -377,38 +378,38 @@ impl Run {
         }
     }
 
-    /// Its parts, by server.
+    /// Returns its parts, by server.
     #[inline]
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The only part of a job that is not forked, or the first part of a forked job.
+    /// Returns the only part of a job that is not forked, or the first part of a forked job.
     #[inline]
     pub fn only(&self) -> &Part {
         &self.parts[0]
     }
 
-    /// The part with a given number.
+    /// Returns the part with a given number.
     #[inline]
     pub fn part(&self, number: u16) -> Option<&Part> {
         self.parts.iter().find(|part| part.number == number)
     }
 
-    /// GPUs of the only part.
+    /// Returns the GPUs of the only part.
     #[inline]
     pub fn gpus(&self) -> &GpuSet {
         &self.only().gpus
     }
 
-    /// GPU type of the first server.
+    /// Returns the GPU type of the first server.
     #[inline]
     pub fn gpu_type(&self) -> GpuTypeId {
         self.only().gpu_type
     }
 
-    /// Returns whether its next event is in the queue, even beyond the end of time. There is none before the run has
-    /// a rate, and none while all its parts are paused.
+    /// Returns whether its next event is in the queue, even if it is beyond the end of time. There is none before the
+    /// run has a rate, and none while all its parts are paused.
     #[inline]
     pub(crate) fn has_event(&self) -> bool {
         self.rate > 0.0
@@ -420,14 +421,14 @@ impl Run {
         self.parts.len() > 1
     }
 
-    /// Position of the part with a given number.
+    /// Returns the position of the part with a given number.
     #[inline]
     pub(crate) fn position(&self, number: u16) -> Option<usize> {
         self.parts.iter().position(|part| part.number == number)
     }
 
-    /// The earliest start of progress of a part that is not paused, but not before `from`; the rate applies from then
-    /// on. `NEVER` if all are paused.
+    /// Returns the earliest start of progress of a part that is not paused, but not before `from`; The rate applies
+    /// from then on. The result is `NEVER` if all parts are paused.
     #[inline]
     pub(crate) fn progress_from(&self, from: SimTime) -> SimTime {
         let open = self.parts.iter().filter(|part| !part.is_paused());
@@ -435,7 +436,7 @@ impl Run {
         first.map_or(SimTime::NEVER, |first| first.max(from))
     }
 
-    /// The part on a server of which the job is a resident.
+    /// Returns the part on a server of which the job is a resident.
     #[inline]
     pub(crate) fn resident_on(&self, server: ServerId) -> &Part {
         match &self.parts[..] {
@@ -444,14 +445,14 @@ impl Run {
         }
     }
 
-    /// The part on a server, if there is one.
+    /// Returns the part on a server, if there is one.
     pub(crate) fn part_on(&self, server: ServerId) -> Option<&Part> {
         let is_here = |part: &&Part| part.gpus.mask_on(server) != 0;
         self.parts.iter().find(is_here)
     }
 }
 
-// Progress of the work
+// These methods compute the progress of the work.
 impl Run {
     /// Settles the work of the only part at the present instant. Returns the work that the job would have left after
     /// falling back to a checkpoint, if the part has taken one since.
@@ -531,8 +532,8 @@ impl Run {
         self.finish <= self.parts[0].progress_start
     }
 
-    /// Instant at which the job finishes at its present rate, or stops at its quota. Its next event may be earlier:
-    /// the end of its overhead, or of a phase of an elastic job.
+    /// Returns the instant at which the job finishes at its present rate, or stops at its quota. Its next event may be
+    /// earlier: the end of its overhead, or of a phase of an elastic job.
     #[inline]
     pub fn done_at(&self) -> SimTime {
         match &self.parts[..] {
@@ -545,7 +546,7 @@ impl Run {
     }
 
     /// Returns the total rate of all parts, and the instant of the next event of the run, whose work is settled.
-    /// `starts_quietly`: the end of an overhead is an event.
+    /// `starts_quietly` says that the end of an overhead is an event.
     #[inline]
     pub(crate) fn next_event(&self, now: SimTime, starts_quietly: bool) -> (f64, SimTime) {
         match &self.parts[..] {

@@ -51,7 +51,7 @@ impl TypeTable {
             let mask = |job| jobs.usable_types(job, cluster, rates, mixes);
             Usable::PerJob(jobs.ids().map(mask).collect())
         };
-        // with one type, jobs larger than the cluster are refused or dropped before the first event
+        // With one type, jobs larger than the cluster are refused or dropped before the first event.
         let is_plain = jobs.is_uniform() && cluster.gpu_types().len() == 1;
         if copy_gpus != CopyGpus::Gang {
             let copies = |job| least_copies(world, copy_gpus, job);
@@ -87,7 +87,7 @@ impl TypeTable {
         }
     }
 
-    /// The job as a demand for GPUs.
+    /// Returns the job as a demand for GPUs.
     #[inline]
     pub(crate) fn gang(&self, job: JobId) -> Gang<'_> {
         let jobs = &self.world.jobs;
@@ -99,7 +99,7 @@ impl TypeTable {
         }
     }
 
-    /// Number of GPUs of a copy, where it differs from the gang size.
+    /// Returns the number of GPUs of a copy, where it differs from the gang size.
     #[inline]
     pub(crate) fn copy_gpus(&self) -> Option<CopyGpus> {
         (self.copy_gpus != CopyGpus::Gang).then_some(self.copy_gpus)
@@ -111,13 +111,13 @@ impl TypeTable {
         self.mixes_types
     }
 
-    /// Types that a placement of the job may use, as a mask.
+    /// Returns the types that a placement of the job may use, as a mask.
     #[inline]
     pub(crate) fn usable(&self, job: JobId) -> u64 {
         self.usable.of(job)
     }
 
-    /// All types by base rate of the job (descending), then index.
+    /// Returns all types by base rate of the job (descending), then index.
     #[inline]
     pub(crate) fn order(&self, job: JobId) -> &[GpuTypeId] {
         let row = match &self.world.jobs.columns().rate_class {
@@ -127,8 +127,8 @@ impl TypeTable {
         &self.orders[row]
     }
 
-    /// Base rate of the whole gang, consolidated and alone, on its fastest type. It does not depend on the policy
-    /// (`docs/concepts/jobs-and-rates.md`).
+    /// Returns the base rate of the whole gang, consolidated and alone, on its fastest type. It does not depend on the
+    /// policy (`docs/concepts/jobs-and-rates.md`).
     #[inline]
     pub(crate) fn best_rate(&self, job: JobId) -> f64 {
         let World {
@@ -148,13 +148,14 @@ impl TypeTable {
         let usable = if self.least.is_empty() {
             usable
         } else {
-            jobs.usable_types(job, cluster, rates, true) // of the gang, not of its copies
+            // These are the types of the gang, not of its copies.
+            jobs.usable_types(job, cluster, rates, true)
         };
         let usable = order.filter(|id| usable >> id.index() & 1 == 1);
         mixed_rate(&self.world, job, usable)
     }
 
-    /// Jobs that can never run on the whole cluster.
+    /// Returns the jobs that can never run on the whole cluster.
     pub(crate) fn infeasible(&self) -> Vec<Infeasible> {
         let World {
             cluster,
@@ -164,7 +165,7 @@ impl TypeTable {
         if self.copy_gpus != CopyGpus::Gang {
             let nowhere = |job: &JobId| self.usable(*job) == 0;
             let reason = |job| {
-                // reasons that do not depend on the number of GPUs hold for copies as well
+                // Reasons that do not depend on the number of GPUs hold for copies as well.
                 let of_any = [InfeasibleReason::NoType, InfeasibleReason::Memory];
                 let of_gang = jobs.infeasible(job, cluster, rates, true);
                 let reason = of_gang.filter(|why| of_any.contains(why));
@@ -180,7 +181,7 @@ impl TypeTable {
                 .map(|reason: InfeasibleReason| Infeasible { job, reason })
         };
         if let Usable::Uniform(_) = self.usable {
-            // only the gang size can exclude a job, so one comparison is enough for nearly all
+            // Only the gang size can exclude a job, so one comparison is enough for nearly all jobs.
             let most = cluster.gpus_total();
             let large = |job: &JobId| jobs.gpus(*job) > most;
             return jobs.ids().filter(large).filter_map(find).collect();
@@ -189,8 +190,8 @@ impl TypeTable {
     }
 }
 
-/// Minimum number of GPUs of a copy of the job on each type, on a server where it fits and makes progress; `u32::MAX`
-/// if there is none.
+/// Returns the minimum number of GPUs of a copy of the job on each type, on a server where it fits and makes progress;
+/// `u32::MAX` if there is none.
 fn least_copies(world: &World, copy_gpus: CopyGpus, job: JobId) -> Vec<u32> {
     let World {
         cluster,
@@ -212,8 +213,8 @@ fn least_copies(world: &World, copy_gpus: CopyGpus, job: JobId) -> Vec<u32> {
     least
 }
 
-/// Rate of a gang that no single type can hold. It uses types in the order of their rates until they hold it, at the
-/// pace of the slowest type. 0 if all types together cannot hold it.
+/// Returns the rate of a gang that no single type can hold. The gang takes types in the order of their rates until they
+/// hold it, and runs at the pace of the slowest type. The rate is 0 if all types together cannot hold it.
 fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>) -> f64 {
     let gang = world.jobs.gpus(job);
     let mut gpus = 0;
@@ -226,7 +227,7 @@ fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>
     0.0
 }
 
-/// Types by base rate (descending), then index. Row 0 is for jobs without a row in the rate table.
+/// Returns the types by base rate (descending), then index. Row 0 is for jobs without a row in the rate table.
 fn type_orders(world: &World) -> Vec<SmallVec<[GpuTypeId; 4]>> {
     let World {
         cluster,

@@ -1,8 +1,9 @@
-//! The bits of a mask, and a set of small integers as a pyramid of words: insert, remove and successor in O(log64 n).
+//! The bits of a mask, and a set of small integers as a pyramid of words. Insertion, removal and successor cost O(log64
+//! n).
 
 use crate::structures::work::looked;
 
-/// Set bits of a mask, lowest first.
+/// Returns the set bits of a mask, lowest first.
 pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
     let mut rest = mask;
     std::iter::from_fn(move || {
@@ -27,7 +28,7 @@ pub struct BitSet {
 }
 
 impl BitSet {
-    /// An empty set for integers below `capacity`.
+    /// Creates an empty set for integers below `capacity`.
     ///
     /// # Examples
     /// ```
@@ -53,19 +54,19 @@ impl BitSet {
         }
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no member.
+    /// Returns whether there is no member.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether `value` is a member.
+    /// Returns whether `value` is a member.
     #[inline]
     pub fn contains(&self, value: usize) -> bool {
         self.words
@@ -131,13 +132,13 @@ impl BitSet {
         }
     }
 
-    /// The smallest member.
+    /// Returns the smallest member.
     #[inline]
     pub fn first(&self) -> Option<usize> {
         (self.len > 0).then(|| self.lowest(self.upper.len(), 0))
     }
 
-    /// The smallest member below bit `at` of a level; `depth` counts from the words.
+    /// Returns the smallest member under bit `at` of a level; `depth` counts from the words.
     #[inline]
     fn lowest(&self, depth: usize, mut at: usize) -> usize {
         looked(depth + 1);
@@ -147,7 +148,7 @@ impl BitSet {
         at * 64 + self.words[at].trailing_zeros() as usize
     }
 
-    /// The smallest member that is at least `from`.
+    /// Returns the smallest member that is at least `from`.
     #[inline]
     pub fn next_from(&self, from: usize) -> Option<usize> {
         looked(1);
@@ -168,12 +169,12 @@ impl BitSet {
         None
     }
 
-    /// The largest member.
+    /// Returns the largest member.
     pub fn last(&self) -> Option<usize> {
         self.last_before(usize::MAX)
     }
 
-    /// The largest member below `end`.
+    /// Returns the largest member below `end`.
     pub fn last_before(&self, end: usize) -> Option<usize> {
         let mut end = end.min(self.words.len() * 64);
         for depth in 0..=self.upper.len() {
@@ -192,7 +193,7 @@ impl BitSet {
         None
     }
 
-    /// The words, or one of the levels above them.
+    /// Returns the words, or one of the levels above them.
     fn level(&self, depth: usize) -> &[u64] {
         match depth {
             0 => &self.words,
@@ -200,7 +201,7 @@ impl BitSet {
         }
     }
 
-    /// Members in ascending order.
+    /// Returns the members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let mut from = 0;
         std::iter::from_fn(move || {

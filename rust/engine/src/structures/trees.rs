@@ -12,7 +12,7 @@ pub struct MaxTree {
 }
 
 impl MaxTree {
-    /// Tree over the values.
+    /// Creates the tree over the values.
     pub fn new(values: impl ExactSizeIterator<Item = u32>) -> Self {
         let len = values.len();
         let leaves = len.next_power_of_two().max(1);
@@ -26,7 +26,7 @@ impl MaxTree {
         Self { nodes, leaves, len }
     }
 
-    /// Value of an entry.
+    /// Returns the value of an entry.
     pub fn get(&self, at: usize) -> u32 {
         self.nodes[self.leaves + at]
     }
@@ -48,7 +48,7 @@ impl MaxTree {
         }
     }
 
-    /// The leftmost entry that is at least `value`.
+    /// Returns the leftmost entry that is at least `value`.
     ///
     /// # Examples
     /// ```
@@ -64,7 +64,7 @@ impl MaxTree {
         self.descend(1, value)
     }
 
-    /// The leftmost entry at `from` or later that is at least `value`.
+    /// Returns the leftmost entry at `from` or later that is at least `value`.
     ///
     /// # Examples
     /// ```
@@ -79,7 +79,7 @@ impl MaxTree {
         }
         let mut node = self.leaves + from;
         while self.nodes[node] < value {
-            // up while this is a right child, then over to the sibling on the right
+            // The walk goes up while the node is a right child, and then to the sibling on the right.
             looked(1);
             while node % 2 == 1 {
                 looked(1);
@@ -112,7 +112,7 @@ pub struct Fenwick {
 }
 
 impl Fenwick {
-    /// Tree over the counts.
+    /// Creates the tree over the counts.
     pub fn new(counts: impl ExactSizeIterator<Item = u32>) -> Self {
         let mut sums = vec![0; counts.len() + 1];
         for (at, count) in counts.enumerate() {
@@ -138,7 +138,7 @@ impl Fenwick {
         }
     }
 
-    /// Number of units in the entries before `at`.
+    /// Returns the number of units in the entries before `at`.
     ///
     /// # Examples
     /// ```
@@ -157,7 +157,7 @@ impl Fenwick {
         sum
     }
 
-    /// The entry with unit `index` (from 0), and how many units of that entry come before it.
+    /// Returns the entry with unit `index` (from 0), and the number of units of that entry before this one.
     ///
     /// # Examples
     /// ```

@@ -1,7 +1,7 @@
-//! A counter of the index's work, for tests of cost: a clock would also measure other work of the machine.
+//! A counter of the index's work for tests of cost, because a clock would also measure other work of the machine.
 //!
-//! Counts the words of bit sets, nodes of trees and entries of lists that are read, per thread, if debug assertions
-//! are on. Otherwise it counts nothing.
+//! If debug assertions are on, it counts the words of bit sets, nodes of trees and entries of lists that a thread
+//! reads. Otherwise it counts nothing.
 
 #[cfg(debug_assertions)]
 thread_local! {
@@ -20,7 +20,7 @@ pub(crate) fn looked(times: usize) {
 #[inline]
 pub(crate) fn looked(_times: usize) {}
 
-/// Counter of this thread so far.
+/// Returns the counter of this thread so far.
 ///
 /// # Examples
 /// ```

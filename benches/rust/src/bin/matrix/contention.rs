@@ -1,5 +1,5 @@
-//! What shared up-links cost: gangs that nearly all cross racks, each alone, on up-links that are never
-//! full, and on up-links that mostly are.
+//! The cost of shared up-links. Nearly all gangs cross racks. The cases are no contention, up-links that are never
+//! full, and up-links that are mostly full.
 
 use gangline_benches::contender::{policy, run, summary};
 use gangline_benches::uplinks::{ENDLESS, NARROW, network, wide_gangs, world_of_small_racks};
@@ -14,10 +14,10 @@ const CLUSTER: Cluster = Cluster {
     gpus_per_server: 8,
 };
 const JOBS: usize = 20_000;
-/// About 220 gangs run at a time.
+/// Offered load, at which about 220 gangs run at a time.
 const OFFERED: f64 = 0.6;
 
-/// Prints nanoseconds per event of the three, and how many re-timed segments an event leaves behind.
+/// Prints the nanoseconds per event of the three cases, and the number of re-timed segments per event.
 pub(crate) fn measure(repeats: usize, policies: &[&str]) {
     let world = world_of_small_racks(&wide_gangs(JOBS, CLUSTER, OFFERED), CLUSTER);
     let networks = [
@@ -64,7 +64,7 @@ fn retimed(world: &World, name: &str, config: RunConfig) -> f64 {
         .expect("memory for a benchmark");
     let events = summary(&output, "events");
     let table = output.segments.expect("asked for");
-    // a row per server: a job's rows of one segment follow each other
+    // There is a row per server, and a job's rows of one segment are adjacent.
     let rows = 0..table.job.len();
     let is_first = |row: &usize| {
         let before = row.checked_sub(1);

@@ -1,4 +1,4 @@
-//! At which load preemption begins to cost: time per job from a cluster with room to a saturated one.
+//! The cost of preemption by load: time per job from a cluster with free GPUs to a saturated one.
 
 use gangline_benches::bare;
 use gangline_benches::contender::summary;
@@ -7,10 +7,11 @@ use gangline_benches::worlds::world;
 
 use crate::{least, one_run, timed};
 
-/// GPU-seconds that arrive per second, over the GPUs of the cluster.
+/// Offered loads: GPU-seconds that arrive per second, over the GPUs of the cluster.
 const OFFERED: [f64; 7] = [0.8, 0.95, 1.05, 1.25, 1.5, 2.0, 2.5];
 
-/// Prints time and preemptions per job of each policy at each load, beside the bare FIFO loop on the same jobs.
+/// Prints the time and the preemptions per job of each policy at each load, with the bare FIFO loop on the same jobs
+/// for comparison.
 pub(crate) fn measure(count: usize, repeats: usize, policies: &[&str]) {
     for offered in OFFERED {
         let jobs = philly_like(count, Cluster::PUBLISHED, offered, 1);

@@ -6,8 +6,8 @@ use crate::structures::bits::BitSet;
 use crate::structures::trees::{Fenwick, MaxTree};
 use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 
-/// Free GPUs of the servers of one type. Positions are local: ascending with the server's id. Racks
-/// are numbered among those that hold servers of the type, ascending with the rack's id.
+/// Free GPUs of the servers of one type. Positions are local to the pool, in ascending order of server ids. Only racks
+/// that hold servers of the type are numbered, in ascending order of rack ids.
 #[derive(Clone, Debug)]
 pub struct TypePool {
     servers: Vec<ServerId>,
@@ -39,7 +39,7 @@ struct Slots {
     up: bool,
 }
 
-/// Structures that only some rules need: built on first use, kept up to date from then on.
+/// Structures that only some rules need. They are built on first use and kept up to date from then on.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     racks: Option<Racks>,
@@ -49,11 +49,11 @@ struct Extras {
     by_gpu: Option<Fenwick>,
     /// Servers with a free GPU.
     some_free: Option<BitSet>,
-    /// For each number of GPUs used in a query: 1 for each server with at least that many free.
+    /// For each number of GPUs used in a query, a tree with a 1 for each server that has at least that number free.
     at_least: Vec<(u32, Fenwick)>,
 }
 
-/// Free GPUs of each server.
+/// Returns the free GPUs of each server.
 fn free_of(slots: &[Slots]) -> impl ExactSizeIterator<Item = u32> {
     slots.iter().map(|slots| u32::from(slots.free))
 }
@@ -96,89 +96,89 @@ impl TypePool {
         pool
     }
 
-    /// Free GPUs of the type.
+    /// Returns the free GPUs of the type.
     #[inline]
     pub fn free_total(&self) -> u32 {
         self.free_total
     }
 
-    /// GPUs of up servers.
+    /// Returns the GPUs of up servers.
     #[inline]
     pub fn up_total(&self) -> u32 {
         self.up_total
     }
 
-    /// Size of the largest up server; 0 if none is up.
+    /// Returns the size of the largest up server; 0 if none is up.
     #[inline]
     pub fn server_gpus_max(&self) -> u32 {
         self.size_max
     }
 
-    /// Servers of the type, in index order.
+    /// Returns the servers of the type, in index order.
     pub fn servers(&self) -> &[ServerId] {
         &self.servers
     }
 
-    /// Number of racks that hold servers of the type.
+    /// Returns the number of racks that hold servers of the type.
     pub fn racks(&self) -> usize {
         self.rack_ids.len()
     }
 
-    /// Server at a position.
+    /// Returns the server at a position.
     #[inline]
     pub fn server(&self, at: usize) -> ServerId {
         self.servers[at]
     }
 
-    /// Size of the server at a position.
+    /// Returns the size of the server at a position.
     #[inline]
     pub fn size(&self, at: usize) -> u32 {
         u32::from(self.slots[at].size)
     }
 
-    /// Whether the server at a position is up.
+    /// Returns whether the server at a position is up.
     #[inline]
     pub fn is_up(&self, at: usize) -> bool {
         self.slots[at].up
     }
 
-    /// Free mask of the server at a position.
+    /// Returns the free mask of the server at a position.
     #[inline]
     pub fn mask(&self, at: usize) -> u64 {
         self.slots[at].mask
     }
 
-    /// Free GPUs of the server at a position.
+    /// Returns the free GPUs of the server at a position.
     #[inline]
     pub fn free(&self, at: usize) -> u32 {
         u32::from(self.slots[at].free)
     }
 
-    /// Rack of the server at a position.
+    /// Returns the rack of the server at a position.
     #[inline]
     pub fn rack_of(&self, at: usize) -> usize {
         self.slots[at].rack as usize
     }
 
-    /// GPUs of the up servers of a rack.
+    /// Returns the GPUs of the up servers of a rack.
     #[inline]
     pub fn rack_up(&self, rack: usize) -> u32 {
         self.rack_up[rack]
     }
 
-    /// GPUs of the up servers of the largest rack.
+    /// Returns the GPUs of the up servers of the largest rack.
     #[inline]
     pub fn rack_up_max(&self) -> u32 {
         self.rack_up_max
     }
 
-    /// Most free GPUs on one server.
+    /// Returns the maximum number of free GPUs on one server.
     #[inline]
     pub fn server_free_max(&self) -> u32 {
         largest(self.bucket_mask, 64)
     }
 
-    /// The server with the fewest free GPUs that has at least `gpus`; lowest index.
+    /// Returns the server with the fewest free GPUs that has at least `gpus`; the lowest index on a tie.
     #[inline]
     pub fn best_fit(&self, gpus: u32) -> Option<usize> {
         debug_assert!(gpus >= 1, "a gang has at least one GPU");
@@ -186,7 +186,7 @@ impl TypePool {
         self.buckets[free as usize].first()
     }
 
-    /// Leftmost server with at least `gpus` free.
+    /// Returns the leftmost server with at least `gpus` free.
     pub fn first_fit(&mut self, gpus: u32) -> Option<usize> {
         let slots = &self.slots;
         self.extras.has_others = true;
@@ -196,7 +196,7 @@ impl TypePool {
             .first_at_least(gpus)
     }
 
-    /// The servers of the type by free GPUs.
+    /// Returns the servers of the type by free GPUs.
     pub fn all_servers(&self) -> Servers<'_> {
         let end = self.servers.len();
         Servers {
@@ -208,7 +208,7 @@ impl TypePool {
         }
     }
 
-    /// Number of completely free servers of the largest size.
+    /// Returns the number of completely free servers of the largest size.
     #[inline]
     pub fn whole_total(&self) -> u32 {
         if self.size_max == 0 {
@@ -218,7 +218,7 @@ impl TypePool {
         }
     }
 
-    /// The lowest-index server at `from` or later that has a free GPU.
+    /// Returns the lowest-index server at `from` or later that has a free GPU.
     pub fn next_free(&mut self, from: usize) -> Option<usize> {
         let slots = &self.slots;
         self.extras.has_others = true;
@@ -232,8 +232,8 @@ impl TypePool {
         set.next_from(from)
     }
 
-    /// The server with the `index`-th free GPU in (server, slot) order, and the number of its free GPUs before that
-    /// one.
+    /// Returns the server with the `index`-th free GPU in (server, slot) order, and the number of its free GPUs before
+    /// that one.
     pub fn nth_free(&mut self, index: u32) -> Option<(usize, u32)> {
         if index >= self.free_total {
             return None;
@@ -247,13 +247,13 @@ impl TypePool {
         Some(tree.find(index))
     }
 
-    /// Number of servers with at least `gpus` free, `gpus` > 0.
+    /// Returns the number of servers with at least `gpus` free, `gpus` > 0.
     pub fn count_at_least(&self, gpus: u32) -> u32 {
         let buckets = self.buckets.get(gpus as usize..).unwrap_or_default();
         buckets.iter().map(|set| set.len() as u32).sum()
     }
 
-    /// The `index`-th of the servers with at least `gpus` free, in index order.
+    /// Returns the `index`-th of the servers with at least `gpus` free, in index order.
     pub fn nth_at_least(&mut self, gpus: u32, index: u32) -> Option<usize> {
         if index >= self.count_at_least(gpus) {
             return None;
@@ -271,7 +271,7 @@ impl TypePool {
         Some(trees[place].1.find(index).0)
     }
 
-    /// Free GPUs of a rack.
+    /// Returns the free GPUs of a rack.
     pub fn rack_free(&mut self, rack: usize) -> u32 {
         if self.rack_ids.len() == 1 {
             self.free_total
@@ -280,7 +280,7 @@ impl TypePool {
         }
     }
 
-    /// The rack with the most free GPUs (lowest index), and how many it has.
+    /// Returns the rack with the most free GPUs (the lowest index on a tie), and its number of free GPUs.
     pub fn rack_most_free(&mut self) -> Option<(usize, u32)> {
         match self.rack_ids.len() {
             0 => None,
@@ -289,7 +289,7 @@ impl TypePool {
         }
     }
 
-    /// The rack with the fewest free GPUs that has at least `gpus`; lowest index.
+    /// Returns the rack with the fewest free GPUs that has at least `gpus`; the lowest index on a tie.
     pub fn rack_best_fit(&mut self, gpus: u32) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return (self.free_total >= gpus && !self.rack_ids.is_empty()).then_some(0);
@@ -297,7 +297,7 @@ impl TypePool {
         self.by_rack().next_from(gpus, 0)
     }
 
-    /// The rack after `rack` in the order of free GPUs, then index.
+    /// Returns the rack after `rack` in the order of free GPUs, then index.
     pub fn rack_after(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -306,7 +306,7 @@ impl TypePool {
         racks.next_from(racks.free[rack], rack + 1)
     }
 
-    /// The rack after `rack` in the order of free GPUs (descending), then index.
+    /// Returns the rack after `rack` in the order of free GPUs (descending), then index.
     pub fn rack_emptier(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -314,7 +314,7 @@ impl TypePool {
         self.by_rack().emptier(rack)
     }
 
-    /// The lowest-index rack at `from` or later with at least `gpus` (>= 1) free.
+    /// Returns the lowest-index rack at `from` or later with at least `gpus` (>= 1) free.
     pub fn rack_first_fit(&mut self, gpus: u32, from: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             let fits = from == 0 && self.free_total >= gpus && !self.rack_ids.is_empty();
@@ -323,7 +323,7 @@ impl TypePool {
         self.by_rack().first_from(gpus, from)
     }
 
-    /// The servers of a rack by free GPUs.
+    /// Returns the servers of a rack by free GPUs.
     pub fn rack_servers(&mut self, rack: usize) -> Servers<'_> {
         if self.rack_ids.len() == 1 {
             return self.all_servers();
@@ -333,8 +333,8 @@ impl TypePool {
         racks.servers(rack, &self.buckets)
     }
 
-    /// The lowest-index rack with `whole` completely free servers of the largest size and one further server with at
-    /// least `rest` (below that size) free.
+    /// Returns the lowest-index rack with `whole` completely free servers of the largest size and one further server
+    /// with at least `rest` (below that size) free.
     pub fn rack_whole_first(&mut self, whole: u32, rest: u32) -> Option<usize> {
         if self.size_max == 0 {
             return None;

@@ -11,16 +11,16 @@ use crate::structures::work::looked;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-/// Up to this many racks are scanned one by one: a scan of 1 kB costs less than keeping them sorted.
+/// Maximum number of racks that are scanned one by one, because a scan of 1 kB costs less than keeping them sorted.
 const FEW_RACKS: usize = 256;
 /// Largest range of keys that is kept as a set of bits (2 MB).
 const DENSE_KEYS: usize = 1 << 24;
 
 #[derive(Clone, Debug)]
 pub(super) struct Racks {
-    /// Rack -> its free GPUs.
+    /// Number of free GPUs of each rack.
     pub(super) free: Vec<u32>,
-    /// Rack -> its first position; one entry more than racks.
+    /// First position of each rack; there is one more entry than racks.
     starts: Vec<u32>,
     /// Numbering of the servers; `None` where the pool's own order is rack by rack.
     numbering: Option<Numbering>,
@@ -33,9 +33,9 @@ pub(super) struct Racks {
 
 #[derive(Clone, Debug)]
 struct Numbering {
-    /// Position -> place in the pool.
+    /// Place in the pool of each position.
     order: Vec<u32>,
-    /// Place in the pool -> position.
+    /// Position of each place in the pool.
     position: Vec<u32>,
     buckets: Vec<BitSet>,
 }
@@ -45,7 +45,7 @@ struct Numbering {
 struct WholeKey {
     /// Number of completely free servers of the largest size.
     whole: u32,
-    /// Most free GPUs on one of its other servers.
+    /// Maximum number of free GPUs on one of its other servers.
     other: u32,
     /// Free GPUs of the rack.
     free: u32,
@@ -151,7 +151,7 @@ impl Racks {
         !set.is_empty() && set.next_from(start).is_some_and(|position| position < end)
     }
 
-    /// Servers by free GPUs, numbered rack by rack.
+    /// Returns the servers by free GPUs, numbered rack by rack.
     #[inline]
     fn buckets<'a>(&'a self, pool: &'a [BitSet]) -> &'a [BitSet] {
         match &self.numbering {
@@ -160,14 +160,14 @@ impl Racks {
         }
     }
 
-    /// One bit per number of free GPUs that occurs in the rack, see [`super::servers::smallest`].
+    /// Returns one bit per number of free GPUs that occurs in the rack, see [`super::servers::smallest`].
     fn mask(&self, rack: usize, pool: &[BitSet]) -> u64 {
         let sets = self.buckets(pool).iter().enumerate().skip(1);
         sets.filter(|(_, set)| self.has(rack, set))
             .fold(0, |mask, (free, _)| mask | 1 << (free % 64))
     }
 
-    /// Most free GPUs, below `size`, of a server in the rack.
+    /// Returns the most free GPUs, below `size`, of a server in the rack.
     fn other(&self, rack: usize, size: u32, pool: &[BitSet]) -> u32 {
         let sets = self.buckets(pool);
         let most = (1..size)
@@ -189,25 +189,25 @@ impl Racks {
         }
     }
 
-    /// The rack with the most free GPUs, lowest index.
+    /// Returns the rack with the most free GPUs; the lowest index on a tie.
     pub(super) fn most_free(&self) -> Option<(usize, u32)> {
         let (free, rack) = self.by_free.fullest(&self.free)?;
         Some((rack, free))
     }
 
-    /// The first rack at or after (`free`, `rack`) in the order of free GPUs, then index.
+    /// Returns the first rack at or after (`free`, `rack`) in the order of free GPUs, then index.
     pub(super) fn next_from(&self, free: u32, rack: usize) -> Option<usize> {
         let next = self.by_free.next_from(&self.free, (free, rack));
         next.map(|(_, rack)| rack)
     }
 
-    /// The next rack in the order of free GPUs (descending), then index.
+    /// Returns the next rack in the order of free GPUs (descending), then index.
     pub(super) fn emptier(&self, rack: usize) -> Option<usize> {
         let next = self.by_free.emptier(&self.free, (self.free[rack], rack));
         next.map(|(_, rack)| rack)
     }
 
-    /// Leftmost rack at `from` or later with at least `gpus` free.
+    /// Returns the leftmost rack at `from` or later with at least `gpus` free.
     pub(super) fn first_from(&mut self, gpus: u32, from: usize) -> Option<usize> {
         let free = &self.free;
         self.has_others = true;
@@ -264,7 +264,7 @@ impl Racks {
         let mut next = order.range(least..).next();
         let count = next?.whole;
         let mut best: Option<&WholeKey> = None;
-        // for equal `whole`, one candidate for each value of `other`: at most 64
+        // For equal `whole`, there is one candidate for each value of `other`, so at most 64.
         while let Some(key) = next.filter(|key| key.whole == count) {
             if best.is_none_or(|best| (key.free, key.rack) < (best.free, best.rack)) {
                 best = Some(key);
@@ -279,7 +279,7 @@ impl Racks {
         best.map(|key| key.rack as usize)
     }
 
-    /// Compares with a newly built one; for tests and invariant checks.
+    /// Compares the structures with newly built ones, for tests and invariant checks.
     pub(super) fn assert_equals(&self, fresh: &mut Self, size: u32, buckets: &[BitSet]) {
         assert_eq!(self.free, fresh.free, "free GPUs by rack");
         assert_eq!(
@@ -377,26 +377,26 @@ enum FreeOrder {
     Sparse(BTreeSet<(u32, u32)>),
 }
 
-/// Key of one of few racks: ascending with free GPUs, then index.
+/// Returns the key of one of few racks: ascending with free GPUs, then index.
 #[inline]
 fn few(free: u32, rack: usize) -> u32 {
     free << FEW_RACKS.ilog2() | rack as u32
 }
 
-/// Key for the descending order: the greater key comes first.
+/// Returns the key for the descending order: the greater key comes first.
 #[inline]
 fn few_down(free: u32, rack: usize) -> u32 {
     few(free, FEW_RACKS - 1 - rack)
 }
 
-/// Free GPUs and rack of a descending key.
+/// Returns the free GPUs and rack of a descending key.
 #[inline]
 fn of_few_down(key: u32) -> (u32, usize) {
     let (free, place) = of_few(key);
     (free, FEW_RACKS - 1 - place)
 }
 
-/// Keys of few racks.
+/// Returns the keys of few racks.
 #[expect(
     clippy::range_zip_with_len,
     reason = "a range with an end is counted without checks: several at a time"
@@ -407,7 +407,7 @@ fn all_few(all: &[u32], key: impl Fn(u32, usize) -> u32) -> impl Iterator<Item =
     racks.map(move |(&free, rack)| key(free, rack))
 }
 
-/// Free GPUs and rack of a key.
+/// Returns the free GPUs and rack of a key.
 #[inline]
 fn of_few(key: u32) -> (u32, usize) {
     (key / FEW_RACKS as u32, key as usize % FEW_RACKS)
@@ -459,9 +459,10 @@ impl FreeOrder {
         match self {
             Self::Few => {
                 looked(all.len());
-                // not `few(free, rack)`: for the last of 256 racks, the next index carries into the free GPUs
+                // This is not `few(free, rack)`, because for the last of 256 racks the next index carries into the free
+                // GPUs.
                 let from = few(free, 0) + rack as u32;
-                // no branch in the loop, so that the compiler can vectorise it
+                // The loop has no branch, so that the compiler can vectorise it.
                 let later = |key| if key >= from { key } else { u32::MAX };
                 let least = all_few(all, few).map(later).min()?;
                 (least != u32::MAX).then(|| of_few(least))
@@ -479,7 +480,7 @@ impl FreeOrder {
         }
     }
 
-    /// The first rack in the order of free GPUs (descending), then index.
+    /// Returns the first rack in the order of free GPUs (descending), then index.
     fn fullest(&self, all: &[u32]) -> Option<(u32, usize)> {
         let most = match self {
             Self::Few => {
@@ -492,12 +493,12 @@ impl FreeOrder {
         self.next_from(all, (most, 0))
     }
 
-    /// The next rack in that order.
+    /// Returns the rack after this one in the order of free GPUs (descending), then index.
     fn emptier(&self, all: &[u32], (free, rack): (u32, usize)) -> Option<(u32, usize)> {
         if let Self::Few = self {
             looked(all.len());
             let end = few_down(free, rack);
-            // no branch in the loop, as above
+            // The loop has no branch, as above.
             let earlier = |key| if key < end { key + 1 } else { 0 };
             let next = all_few(all, few_down).map(earlier).max()?;
             return next.checked_sub(1).map(of_few_down);
@@ -508,7 +509,7 @@ impl FreeOrder {
         }
     }
 
-    /// The most free GPUs of a rack among those with fewer than `free`.
+    /// Returns the most free GPUs of a rack among those with fewer than `free`.
     fn most_below(&self, all: &[u32], free: u32) -> Option<u32> {
         match self {
             Self::Few => all.iter().copied().filter(|&other| other < free).max(),
@@ -567,7 +568,7 @@ mod tests {
                 sorted_down.sort_unstable_by_key(|&(free, rack)| (Reverse(free), rack));
                 for order in &mut orders {
                     order.change(rack, (before, after));
-                    // from a rack, and from after the last one
+                    // The walk starts at a rack, and after the last one.
                     for from in [(before, rack), (before, racks)] {
                         let later = sorted.iter().find(|&&key| key >= from);
                         prop_assert_eq!(order.next_from(&free, from), later.copied());

@@ -14,7 +14,7 @@ pub struct Servers<'a> {
     pub(super) mask: u64,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Where servers are numbered rack by rack: their positions in the pool by that number.
+    /// Positions of the servers in the pool, if servers are numbered rack by rack.
     pub(super) order: Option<&'a [u32]>,
 }
 
@@ -31,24 +31,25 @@ impl<'a> Servers<'a> {
             .filter(|&number| number < self.end)
     }
 
-    /// Most free GPUs on one server.
+    /// Returns the maximum number of free GPUs on one server.
     pub fn free_max(&self) -> u32 {
         largest(self.mask, 64)
     }
 
-    /// The server with the fewest free GPUs that has at least `gpus`, and its number of free GPUs; lowest index.
+    /// Returns the server with the fewest free GPUs that has at least `gpus`, and its number of free GPUs; lowest
+    /// index.
     pub fn best_fit(&self, gpus: u32) -> Option<(usize, u32)> {
         let free = smallest(self.mask, gpus)?;
         self.next(free, self.start)
             .map(|number| (self.place(number), free))
     }
 
-    /// The lowest-index server with at least `gpus` free.
+    /// Returns the lowest-index server with at least `gpus` free.
     pub fn first_fit(&self, gpus: u32) -> Option<(usize, u32)> {
         self.at_least(gpus).next()
     }
 
-    /// Servers with exactly `free` free GPUs, in index order.
+    /// Returns the servers with exactly `free` free GPUs, in index order.
     pub fn with_free(&self, free: u32) -> impl Iterator<Item = usize> + use<'a> {
         let servers = *self;
         let mut from = servers.start;
@@ -59,7 +60,7 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// Servers with at least `gpus` free, in index order, each with its number of free GPUs.
+    /// Returns the servers with at least `gpus` free, in index order, each with its number of free GPUs.
     pub fn at_least(&self, gpus: u32) -> impl Iterator<Item = (usize, u32)> + use<'a> {
         let servers = *self;
         let mut from = servers.start;
@@ -73,15 +74,15 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// Servers by free GPUs (descending), then index, without those that have no free GPU.
+    /// Returns the servers by free GPUs (descending), then index, without those that have no free GPU.
     pub fn descending(&self) -> impl Iterator<Item = (usize, u32)> + use<'a> {
         let servers = *self;
         counts(servers.mask).flat_map(move |free| servers.with_free(free).map(move |at| (at, free)))
     }
 }
 
-/// The smallest free count of a mask that is at least `gpus`. Bit `f` of a mask stands for `f` free
-/// GPUs, `f` = 1..=63, and bit 0 for 64.
+/// Returns the smallest free count of a mask that is at least `gpus`. Bit `f` of a mask stands for `f` free GPUs, `f` =
+/// 1..=63, and bit 0 for 64.
 #[inline]
 pub(super) fn smallest(mask: u64, gpus: u32) -> Option<u32> {
     if gpus > 64 {
@@ -98,7 +99,7 @@ pub(super) fn smallest(mask: u64, gpus: u32) -> Option<u32> {
     (mask & 1 == 1).then_some(64)
 }
 
-/// The largest free count of a mask that is at most `most`; 0 if there is none.
+/// Returns the largest free count of a mask that is at most `most`; 0 if there is none.
 #[inline]
 pub(super) fn largest(mask: u64, most: u32) -> u32 {
     if most >= 64 && mask & 1 == 1 {
@@ -108,7 +109,7 @@ pub(super) fn largest(mask: u64, most: u32) -> u32 {
     (below | 1).ilog2()
 }
 
-/// Free counts of a mask, descending.
+/// Returns the free counts of a mask, descending.
 fn counts(mask: u64) -> impl Iterator<Item = u32> {
     let mut most = 64;
     std::iter::from_fn(move || {

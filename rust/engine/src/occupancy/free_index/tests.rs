@@ -4,7 +4,7 @@ use super::*;
 use gangline_model::{GpuType, RackId, Server};
 use gangline_rng::{Purpose, Stream};
 
-/// Random draws for the tests below, independent of the code under test.
+/// Random numbers for these tests, independent of the code under test.
 struct Dice {
     stream: Stream,
     thrown: u32,
@@ -33,7 +33,8 @@ fn gpu_type(name: &str) -> GpuType {
     }
 }
 
-/// Servers with random `sizes`, two types and `racks` racks; listed rack by rack if `sorted`.
+/// Creates a cluster of servers with random `sizes`, two types and `racks` racks. Servers are listed rack by rack if
+/// `sorted`.
 fn cluster(
     dice: &mut Dice,
     count: usize,
@@ -179,7 +180,7 @@ fn compare_whole_with_scans(pool: &mut TypePool, free: &[u32], of: &[Vec<usize>]
     assert_eq!(pool.whole_total(), (0..of.len()).map(count).sum());
 }
 
-/// One random change; `masks` is a plain copy of the state.
+/// Makes one random change; `masks` is a simple copy of the state.
 fn step(index: &mut FreeIndex, cluster: &ClusterSpec, dice: &mut Dice, masks: &mut [Option<u64>]) {
     let at = dice.below(masks.len());
     let server = ServerId::new(at);
@@ -210,7 +211,7 @@ fn step(index: &mut FreeIndex, cluster: &ClusterSpec, dice: &mut Dice, masks: &m
 
 #[test]
 fn equals_a_recount_after_random_changes() {
-    // (servers, racks, sizes, listed rack by rack, changes between comparisons)
+    // Each world has (servers, racks, sizes, listed rack by rack, changes between comparisons).
     let worlds: [(usize, usize, &[u32], bool, usize); 8] = [
         (1, 1, &[4], true, 3),
         (6, 1, &[8], true, 5),
@@ -233,7 +234,7 @@ fn equals_a_recount_after_random_changes() {
             if changes % gap == 0 {
                 let gpus = 1 + dice.below(sizes.iter().max().copied().unwrap_or(1) as usize + 2);
                 for pool in &mut index.pools {
-                    // structures are built half way through, so that early ones are kept up to date
+                    // Structures are built halfway through, so that the index must keep early ones up to date.
                     if changes > 3000 {
                         compare_with_scans(pool, gpus as u32);
                     }
@@ -321,7 +322,7 @@ fn a_giant_rack_among_many_does_not_need_a_giant_table() {
 
 #[test]
 fn a_walk_over_256_racks_ends_behind_the_last() {
-    // the largest number of racks that are kept unsorted; odd counts of free GPUs
+    // 256 is the largest number of racks that are kept unsorted. The counts of free GPUs are odd.
     let server = |rack| Server {
         gpu_type: GpuTypeId(0),
         gpus: if rack == 255 { 5 } else { 3 },
