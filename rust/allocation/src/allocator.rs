@@ -87,7 +87,7 @@ pub trait Allocator: Send {
     /// Like [`Self::allocate`], where jobs may share GPUs. By default no jobs share.
     ///
     /// # Errors
-    /// Those of [`Self::allocate`].
+    /// The errors of [`Self::allocate`].
     fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
         Ok(Shares {
             alone: self.allocate(ask)?,

@@ -13,7 +13,7 @@ use gangline_rng::{Purpose, Stream};
 /// them.
 ///
 /// # Errors
-/// Those of the allocator.
+/// The errors of the allocator.
 pub fn in_parts(
     allocator: &mut dyn Allocator,
     ask: &Ask,

@@ -16,7 +16,7 @@ impl Fairness<'_> {
     /// rho that a plan reaches. Trials that differ by less than the part `same` count as equal.
     ///
     /// # Errors
-    /// As [`Self::solve`].
+    /// The errors of [`Self::solve`].
     pub(crate) fn search(
         &self,
         method: &mut dyn Method,

@@ -535,9 +535,9 @@ impl PolicyView {
         })
     }
 
-    /// Returns the pair test of a waiting job at a sub-batch (0 = full batch) with a resident: (mean completion time of
-    /// the two from now if it starts, the same if it waits, whether sharing pays). It is `None` if the two may not
-    /// share or if a GPU has too little memory for both.
+    /// Returns the pair test of a waiting job at a sub-batch (0 means the full batch) with a resident. The result is
+    /// (mean completion time of the two from now if it starts, the same if it waits, whether sharing pays). It is
+    /// `None` if the two may not share or if a GPU has too little memory for both.
     fn pair(
         &self,
         list: &Bound<'_, PyList>,

@@ -346,7 +346,7 @@ impl Useful {
     }
 
     fn add(&mut self, state: &State, ServerGpus { server, mask }: ServerGpus) {
-        // the GPUs of a gang mostly have the same residents since the same instant
+        // The GPUs of a gang mostly have the same residents since the same instant.
         let now = state.now();
         let (mut last, mut last_s) = ((now, [NO_JOB; 2]), 0.0);
         let base = state.occupancy().gpu(server, 0);

@@ -193,7 +193,7 @@ impl Engine {
     /// Lets the policy examine the empty cluster. It must be called once, before the first step.
     ///
     /// # Errors
-    /// Those of [`Policy::start`], and [`EngineError::Infeasible`] for jobs that the policy could never place.
+    /// The errors of [`Policy::start`], and [`EngineError::Infeasible`] for jobs that the policy could never place.
     pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
         let mut index = self.motion.state.occupancy_mut().lend();
         let view = self.motion.view(self.traits.knowledge);
@@ -248,7 +248,7 @@ impl Engine {
     /// after every decision, because a decision may take long.
     ///
     /// # Errors
-    /// Those of [`Engine::run`].
+    /// The errors of [`Engine::run`].
     pub fn run_for(
         &mut self,
         events: u64,
@@ -298,7 +298,7 @@ impl Engine {
     /// happen. If no decision is due, the run then stops there.
     ///
     /// # Errors
-    /// Those of [`Engine::advance`].
+    /// The errors of [`Engine::advance`].
     pub fn advance_for(
         &mut self,
         events: u64,
@@ -401,7 +401,7 @@ impl Engine {
     /// Calls the policy for the decision that is due, and applies its plan.
     ///
     /// # Errors
-    /// Those of the policy and of its plan; [`EngineError::Step`] if no decision is due.
+    /// The errors of the policy and of its plan; [`EngineError::Step`] if no decision is due.
     pub fn decide(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
         if !self.awaiting {
             return Err(EngineError::Step {

@@ -245,13 +245,13 @@ impl<'a> ClusterView<'a> {
         self.state.partners(job, &part.gpus)
     }
 
-    /// Returns the memory per GPU, in bytes, that the job needs at a sub-batch (0 = full batch).
+    /// Returns the memory per GPU, in bytes, that the job needs at a sub-batch; 0 means the full batch.
     pub fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         self.state.memory_bytes(job, sub_batch)
     }
 
-    /// Returns the iteration time of the job at a sub-batch (0 = full batch) over that at full batch, on the fewest
-    /// possible servers of a type.
+    /// Returns the iteration time of the job at a sub-batch (0 means the full batch) over that at full batch, on the
+    /// fewest possible servers of a type.
     pub fn inflation(&self, job: JobId, sub_batch: u32, gpu_type: GpuTypeId) -> f64 {
         self.state.inflation(job, sub_batch, gpu_type, None)
     }

@@ -24,7 +24,7 @@ pub struct Action {
     pub terms: Terms,
 }
 
-/// What an [`Action`] does.
+/// Kind of change that an [`Action`] makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Gives these GPUs to a part that holds none.

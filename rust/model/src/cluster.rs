@@ -110,7 +110,7 @@ impl ClusterSpec {
         })
     }
 
-    /// GPU types, in the order of the description.
+    /// Returns the GPU types, in the order of the description.
     pub fn gpu_types(&self) -> &[GpuType] {
         &self.gpu_types
     }

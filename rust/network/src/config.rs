@@ -111,7 +111,7 @@ pub struct Measured {
     pub gpu_type: u32,
     /// Model label.
     pub model: String,
-    /// Samples per GPU; 0 = any.
+    /// Samples per GPU; 0 means any.
     pub batch_size: u32,
     /// Gang size.
     pub gpus: u32,

@@ -30,24 +30,24 @@ pub enum ParamValue {
 pub type Params = BTreeMap<String, ParamValue>;
 
 impl ParamValue {
-    /// A list of numbers.
+    /// Creates a list of numbers.
     pub fn numbers(values: impl IntoIterator<Item = f64>) -> Self {
         Self::List(values.into_iter().map(Self::Float).collect())
     }
 
-    /// A list of words.
+    /// Creates a list of words.
     pub fn words<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let words = values.into_iter().map(|word| Self::Str(word.to_owned()));
         Self::List(words.collect())
     }
 
-    /// Numbers by name.
+    /// Creates the numbers by name.
     pub fn named(values: impl IntoIterator<Item = (String, f64)>) -> Self {
         let pairs = values.into_iter();
         Self::Table(pairs.map(|(name, x)| (name, Self::Float(x))).collect())
     }
 
-    /// A number.
+    /// Returns a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
@@ -56,7 +56,7 @@ impl ParamValue {
         }
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Str(value) => Some(value),
@@ -64,7 +64,7 @@ impl ParamValue {
         }
     }
 
-    /// A list of texts.
+    /// Returns a list of texts.
     pub fn texts(&self) -> Option<Vec<&str>> {
         match self {
             Self::List(values) => values.iter().map(Self::text).collect(),
@@ -93,12 +93,12 @@ pub enum ParamDefault {
 }
 
 impl ParamDefault {
-    /// The default as a value.
+    /// Returns the default as a value.
     pub fn value(self) -> ParamValue {
         match self {
             Self::None => ParamValue::None,
             Self::Bool(value) => ParamValue::Bool(value),
-            // readers hold every number as a float
+            // A reader holds every number as a float.
             Self::Int(value) => ParamValue::Float(value as f64),
             Self::Float(value) => ParamValue::Float(value),
             Self::Str(value) => ParamValue::Str(value.to_owned()),
@@ -162,7 +162,8 @@ pub struct ParamSpec {
     pub unit: &'static str,
     /// One line for the documentation.
     pub doc: &'static str,
-    /// For tests with random values: a positive value must exceed every restart overhead, or jobs make no progress.
+    /// Whether, in tests with random values, a positive value must exceed every restart overhead so that jobs make
+    /// progress.
     pub outlasts_restarts: bool,
 }
 
@@ -189,7 +190,7 @@ impl ParamSpec {
     }
 }
 
-/// One parameter, without unit and documentation.
+/// Returns one parameter, without unit and documentation.
 pub const fn spec(name: &'static str, kind: ParamKind, default: ParamDefault) -> ParamSpec {
     ParamSpec {
         name,
@@ -201,17 +202,17 @@ pub const fn spec(name: &'static str, kind: ParamKind, default: ParamDefault) ->
     }
 }
 
-/// A number.
+/// Returns a number.
 pub const fn number(name: &'static str, kind: ParamKind, default: f64) -> ParamSpec {
     spec(name, kind, ParamDefault::Float(default))
 }
 
-/// A flag.
+/// Returns a flag.
 pub const fn flag(name: &'static str, default: bool) -> ParamSpec {
     spec(name, ParamKind::Bool, ParamDefault::Bool(default))
 }
 
-/// A choice among words.
+/// Returns a choice among words.
 pub const fn choice(
     name: &'static str,
     words: &'static [&'static str],
@@ -301,7 +302,7 @@ impl ParamReader {
         }
     }
 
-    /// A reader for the inside of this value, without values yet.
+    /// Returns a reader for the inside of this value, without values yet.
     fn inside(&self, name: &str) -> Self {
         Self {
             policy: self.policy.clone(),
@@ -327,7 +328,7 @@ impl ParamReader {
         Err(self.bad(name, &value, &expected))
     }
 
-    /// The error for a value of the right kind that a policy cannot use.
+    /// Returns the error for a value of the right kind that a policy cannot use.
     pub fn refuse(&self, field: &str, expected: &str) -> PolicyError {
         let value = self.get(field).unwrap_or(&ParamValue::None);
         self.bad(field, value, expected)
@@ -345,7 +346,7 @@ impl ParamReader {
     /// Refuses a value other than the default, for a parameter that another one makes meaningless.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`]; `when` says why.
+    /// [`PolicyError::Parameter`]; `when` states the reason.
     pub fn expect_default(&self, spec: &ParamSpec, when: &str) -> Result<(), PolicyError> {
         let default = spec.default.value();
         match self.get(spec.name) {
@@ -356,7 +357,7 @@ impl ParamReader {
         }
     }
 
-    /// Name of the policy.
+    /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
         &self.policy
     }
@@ -365,12 +366,12 @@ impl ParamReader {
         self.values.get(name)
     }
 
-    /// A truth value; false if the policy has no such parameter.
+    /// Returns a truth value; false if the policy has no such parameter.
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.get(name), Some(ParamValue::Bool(true)))
     }
 
-    /// A number; 0 if the policy has no such parameter.
+    /// Returns a number; 0 if the policy has no such parameter.
     pub fn number(&self, name: &str) -> f64 {
         match self.get(name) {
             Some(ParamValue::Float(value)) => *value,
@@ -378,7 +379,7 @@ impl ParamReader {
         }
     }
 
-    /// A word; empty if the policy has no such parameter.
+    /// Returns a word; empty if the policy has no such parameter.
     pub fn word(&self, name: &str) -> &str {
         match self.get(name) {
             Some(ParamValue::Str(value)) => value,
@@ -386,7 +387,7 @@ impl ParamReader {
         }
     }
 
-    /// The variant that a word stands for.
+    /// Returns the variant that a word stands for.
     ///
     /// # Panics
     /// If `named` does not know every word of the parameter.
@@ -394,12 +395,12 @@ impl ParamReader {
         named(self.word(name)).expect("the reader has checked the word")
     }
 
-    /// A number, if given.
+    /// Returns a number, if given.
     pub fn maybe_number(&self, name: &str) -> Option<f64> {
         self.get(name).and_then(ParamValue::number)
     }
 
-    /// Numbers, if given.
+    /// Returns the numbers, if given.
     pub fn list(&self, name: &str) -> Option<Vec<f64>> {
         match self.get(name) {
             Some(ParamValue::List(values)) => values.iter().map(ParamValue::number).collect(),
@@ -407,13 +408,13 @@ impl ParamReader {
         }
     }
 
-    /// Texts in order; empty if the policy has no such parameter.
+    /// Returns the texts in order; empty if the policy has no such parameter.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         let texts = self.get(name).and_then(ParamValue::texts);
         texts.unwrap_or_default()
     }
 
-    /// Values by name, if given; an empty [`ParamKind::Named`] counts as given.
+    /// Returns the values by name, if given; an empty [`ParamKind::Named`] counts as given.
     pub fn table(&self, name: &str) -> Option<&Params> {
         match self.get(name) {
             Some(ParamValue::Table(values)) => Some(values),
@@ -421,7 +422,7 @@ impl ParamReader {
         }
     }
 
-    /// Numbers by name, if given.
+    /// Returns the numbers by name, if given.
     pub fn named_numbers(&self, name: &str) -> Option<BTreeMap<String, f64>> {
         let pairs = self.table(name)?.iter();
         pairs
@@ -429,7 +430,7 @@ impl ParamReader {
             .collect()
     }
 
-    /// A reader for each table in a list.
+    /// Returns a reader for each table in a list.
     pub fn tables(&self, name: &str) -> Vec<Self> {
         let Some(ParamValue::List(rows)) = self.get(name) else {
             return Vec::new();
@@ -444,7 +445,7 @@ impl ParamReader {
         readers.collect()
     }
 
-    /// Seconds as nanoseconds.
+    /// Returns the seconds as nanoseconds.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] beyond the range of simulated time.
@@ -454,7 +455,7 @@ impl ParamReader {
             .map_err(|_| self.bad(name, &ParamValue::Float(seconds), "at most 4e9 seconds"))
     }
 
-    /// Seconds as nanoseconds, for a repeated event: its next time must be later.
+    /// Returns the seconds as nanoseconds, for a repeated event, whose next time must be later.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] beyond the range of simulated time, or below its resolution.
@@ -467,10 +468,10 @@ impl ParamReader {
         Err(self.bad(name, &given, "at least 1e-9 seconds, a step of the clock"))
     }
 
-    /// Seconds as nanoseconds, if given.
+    /// Returns the seconds as nanoseconds, if given.
     ///
     /// # Errors
-    /// As [`Self::span`].
+    /// The errors of [`Self::span`].
     pub fn maybe_span(&self, name: &str) -> Result<Option<SimSpan>, PolicyError> {
         match self.get(name) {
             Some(ParamValue::Float(_)) => self.span(name).map(Some),
@@ -478,13 +479,13 @@ impl ParamReader {
         }
     }
 
-    /// GPU-seconds as GPU-nanoseconds.
+    /// Returns the GPU-seconds as GPU-nanoseconds.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] naming the parameter, above 1e20.
     pub fn gpu_ns(&self, name: &str, gpu_seconds: f64) -> Result<i128, PolicyError> {
         if gpu_seconds.abs() <= 1e20 {
-            // halves up; exact, because every f64 beyond 2^53 is whole
+            // The number is rounded halves up. Larger numbers are exact, because every f64 beyond 2^53 is whole.
             return Ok((gpu_seconds * 1e9).round() as i128);
         }
         Err(self.bad(
@@ -520,7 +521,7 @@ fn widened(kind: ParamKind, value: ParamValue) -> ParamValue {
     }
 }
 
-/// Positive numbers, if all are.
+/// Returns the numbers, if all of them are positive.
 fn positives<'a>(values: impl Iterator<Item = &'a ParamValue>) -> Option<Vec<f64>> {
     let positive = |x: &f64| x.is_finite() && *x > 0.0;
     values.map(|x| x.number().filter(positive)).collect()
@@ -571,7 +572,7 @@ impl ParamKind {
                 positives(table.values()).is_some_and(|found| !found.is_empty())
             }
             (Self::NamedShares, ParamValue::Table(table)) => {
-                // thirds written as decimals may add up to slightly more than 1
+                // Thirds that are written as decimals may add up to slightly more than 1.
                 let sum = positives(table.values()).map(|found| found.iter().sum::<f64>());
                 sum.is_some_and(|sum| (1e-300..=1.0 + 1e-9).contains(&sum))
             }
@@ -585,7 +586,7 @@ impl ParamKind {
         }
     }
 
-    /// Description of the accepted values.
+    /// Returns the description of the accepted values.
     pub fn expected(self) -> String {
         match self {
             ParamKind::Bool => "true or false".to_owned(),
@@ -643,7 +644,7 @@ impl std::fmt::Display for ParamValue {
     }
 }
 
-/// The word among `known` with the smallest edit distance to `word`; the first on a tie.
+/// Returns the word among `known` with the smallest edit distance to `word`; the first on a tie.
 pub fn nearest(word: &str, known: &[&str]) -> String {
     known
         .iter()

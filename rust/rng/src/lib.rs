@@ -179,19 +179,19 @@ impl Draw {
         self.block[2 * lane] as u64 | (self.block[2 * lane + 1] as u64) << 32
     }
 
-    /// Uniform over all 64-bit integers (lane `a`).
+    /// Returns the uniform over all 64-bit integers (lane `a`).
     #[inline]
     pub const fn uniform_u64(self) -> u64 {
         self.lane(0)
     }
 
-    /// Uniform on `[0, 1)`: the upper 53 bits of lane `a`, times 2^-53.
+    /// Returns the uniform on `[0, 1)`: the upper 53 bits of lane `a`, times 2^-53.
     #[inline]
     pub fn uniform(self) -> f64 {
         (self.lane(0) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// Uniform over `0..n`, without bias.
+    /// Returns the uniform over `0..n`, without bias.
     ///
     /// The method is multiply and reject (Lemire 2019). The answer is the high half of the 128-bit product `lane * n`,
     /// unless the low half is below `2^64 mod n`. In that case lane `b` is tried, and then the same block enciphered
@@ -218,7 +218,7 @@ impl Draw {
         }
     }
 
-    /// Exponential with the given mean: `-mean ln(1 - u)`. The value can be 0 but never infinite.
+    /// Returns the exponential with the given mean: `-mean ln(1 - u)`. The value can be 0 but never infinite.
     #[inline]
     pub fn exponential(self, mean: f64) -> f64 {
         -libm::log(1.0 - self.uniform()) * mean
@@ -232,7 +232,7 @@ impl Draw {
         inverse_normal(midpoint * (1.0 / 4_503_599_627_370_496.0))
     }
 
-    /// Log-normal with median 1: `exp(sigma * normal)`.
+    /// Returns the log-normal with median 1: `exp(sigma * normal)`.
     #[inline]
     pub fn log_normal(self, sigma: f64) -> f64 {
         libm::exp(sigma * self.normal())

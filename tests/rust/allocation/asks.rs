@@ -3,7 +3,7 @@
 use gangline_allocation::{Ask, NoSolver, Objective, PairShare, Seen, Settings, Shares};
 use gangline_model::{GpuTypeId, JobId};
 
-/// Jobs with one GPU and weight 1, each of its own kind, at rate 1 on the only GPU type.
+/// Returns the jobs with one GPU and weight 1, each of its own kind, at rate 1 on the only GPU type.
 fn ask(jobs: usize, gpus: f64) -> Ask {
     Ask {
         jobs: (0..jobs).map(JobId::new).collect(),

@@ -133,7 +133,7 @@ fn rho_of_two_jobs_of_which_one_is_older() {
     close(&[found.together[0].time], &[y]);
 }
 
-/// Two classes of one job each, at rate 1 on one GPU.
+/// Returns two classes of one job each, at rate 1 on one GPU.
 fn two_jobs<'a>(gains: &'a [f64], then: Option<&'a [f64]>, floors: &'a [f64]) -> Choose<'a> {
     Choose {
         rates: &[1.0; 2],

@@ -7,7 +7,8 @@ use gangline_policies::place::{
     Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, SkewSource, Slots,
 };
 
-/// Two racks of two servers with 4 GPUs each. The free GPUs are 4 and 1 in the first rack, 2 and 3 in the second.
+/// Returns two racks of two servers with 4 GPUs each. The free GPUs are 4 and 1 in the first rack, 2 and 3 in the
+/// second.
 fn world() -> World {
     let mut world = World::new(&[(0, 4, 0), (0, 4, 0), (0, 4, 1), (0, 4, 1)], &[]);
     for (at, mask) in [0b1111, 0b0100, 0b1010, 0b1101].into_iter().enumerate() {

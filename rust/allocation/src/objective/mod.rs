@@ -72,7 +72,7 @@ pub enum Objective {
     WaterFilling {
         /// Whether rates are unknown.
         is_agnostic: bool,
-        /// How each entity divides its weight; a single entry applies to all.
+        /// Rule by which each entity divides its weight; a single rule applies to all entities.
         inside: Vec<Inside>,
     },
     /// Maximum total steps per second, relative to fair shares if proportional.

@@ -142,7 +142,7 @@ impl Motion {
             self.cross_knot(record);
             return;
         }
-        // the remaining work is exact: no time is converted back
+        // The remaining work is exact, because no time is converted back.
         let left = run.left - run.parts[0].quota;
         self.settle(record);
         self.pause(record, 0);
@@ -156,7 +156,7 @@ impl Motion {
     #[cold]
     fn cross_knot(&mut self, record: usize) {
         let run = &self.state.runs[record];
-        // the remaining work is exact: no time is converted back
+        // The remaining work is exact, because no time is converted back.
         let (knot, quota) = (run.knot, run.parts[0].quota - (run.left - run.knot));
         self.settle(record);
         self.close_segment(record, 0, EndReason::Retimed);

@@ -1,8 +1,9 @@
-//! `easy`: FIFO with a reservation for the blocked head, and backfill behind it.
+//! `easy`: FIFO with a reservation for the blocked head, and backfilling behind it.
 //!
-//! The reservation counts GPUs over the estimated finishes of running jobs, up to the size of the head. Backfilled
-//! jobs are found per class: the first waiting job that is short enough to end before the reservation, or simply the
-//! first one if the gang fits next to the reserved GPUs. O((starts + classes) log n).
+//! The reservation counts GPUs over the estimated finishes of running jobs, up to the size of the head. Backfilled jobs
+//! are found per class. The candidate of a class is the first waiting job that is short enough to end before the
+//! reservation, or simply the first one if the gang fits next to the reserved GPUs. A decision costs O((starts +
+//! classes) log n).
 
 use crate::kit::why::NO_PLACE;
 use crate::kit::{Classes, Places, Seen};
@@ -33,17 +34,18 @@ pub(crate) static RESERVED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// The type and the instant at which enough GPUs are free for it, at any place; `None` = never on any type.
+    /// The type, and the instant at which enough of its GPUs are free for the head, at any place; `None` means never on
+    /// any type.
     reserved: Option<(GpuTypeId, SimTime)>,
-    /// GPUs of that type that are free then, in addition to its own.
+    /// GPUs of that type that are free at that instant, in addition to those for the head.
     extra: u32,
 }
 
-/// EASY backfill.
+/// EASY backfilling.
 #[derive(Debug)]
 pub(crate) struct Easy {
     seen: Seen,
-    /// Whether each job ends at its estimate: no error is drawn, and no rate changes by itself.
+    /// Whether each job ends at its estimate, because no error is drawn and no rate changes by itself.
     is_exact: bool,
     extend: f64,
     places: Places,
@@ -53,12 +55,13 @@ pub(crate) struct Easy {
     end_of: Vec<SimTime>,
     blocked: Option<Shadow>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
-    /// Per class, as bits: types where the placement rule found no place in this pass.
+    /// Types where the placement rule found no place in this pass, as bits per class.
     dead: Vec<u64>,
 }
 
 impl Easy {
-    /// EASY with a placement rule. An expired estimate becomes `extend` times the time since the start.
+    /// Creates EASY backfilling with a placement rule. An expired estimate becomes `extend` times the time since the
+    /// start.
     pub(crate) fn new(placement: PlacementParams, seen: Seen, extend: f64) -> Self {
         Self {
             seen,
@@ -74,7 +77,7 @@ impl Easy {
         }
     }
 
-    /// Estimated time with GPUs of a job that starts now on a type, regardless of its place.
+    /// Returns the estimated time with GPUs of a job that starts now on a type, regardless of its place.
     fn estimate(
         &self,
         view: &ClusterView<'_>,
@@ -148,7 +151,7 @@ impl Easy {
         }
     }
 
-    /// The reservation of a head that does not fit now.
+    /// Returns the reservation of a head that does not fit now.
     fn reserve(&self, view: &ClusterView<'_>, plan: &Plan<'_>, head: JobId) -> Shadow {
         let class = self.places.class(head);
         let mut best = Shadow {
@@ -175,7 +178,8 @@ impl Easy {
         best
     }
 
-    /// Returns whether a job may start on a type although the head waits; takes its share of `extra`.
+    /// Returns whether a job may start on a type although the head waits. If it needs GPUs of `extra`, they are
+    /// deducted.
     fn passes(
         &self,
         view: &ClusterView<'_>,
@@ -200,7 +204,8 @@ impl Easy {
         Ok(false)
     }
 
-    /// Starts a job behind the head on the first of its types where it fits and may pass.
+    /// Starts a job behind the head on the first of its types where it fits and may pass the head. Returns whether it
+    /// has started.
     fn backfill(
         &mut self,
         view: &ClusterView<'_>,
@@ -226,7 +231,7 @@ impl Easy {
         Ok(false)
     }
 
-    /// The next job of a class, from a position on, that fits and may pass on some type by its number of GPUs.
+    /// Returns the next job of a class, from a position on, that fits and may pass on some type by its number of GPUs.
     fn candidate(
         &self,
         view: &ClusterView<'_>,
@@ -258,7 +263,7 @@ impl Easy {
         best.map(|position| self.backlog.job(class, position))
     }
 
-    /// Backfill over all classes, in order of arrival.
+    /// Backfills over all classes, in order of arrival.
     fn backfill_all(
         &mut self,
         view: &ClusterView<'_>,
@@ -281,7 +286,7 @@ impl Easy {
             }
         }
         while let Some(Reverse((job, class))) = self.heads.pop() {
-            // `extra` may have shrunk since the job was found
+            // `extra` may have shrunk since the job was found.
             let here = self.backlog.position(job);
             let found = self.candidate(view, plan, class, here, shadow);
             let from = match found {
@@ -319,14 +324,15 @@ impl Easy {
         Ok(())
     }
 
-    /// Whether a job goes at another rate than it was started with, or may: where policies are not told all of their
-    /// speed, jobs that have just started do.
+    /// Returns whether the rate of a job might differ from the one at its start. It may also differ for jobs that have
+    /// just started, if the run has speeds that policies do not know.
     fn is_moved(view: &ClusterView<'_>, changes: &Changes, job: JobId) -> bool {
         let is_started = view.has_run_time() && changes.started.contains(&job);
         changes.retimed.contains(&job) || is_started
     }
 
-    /// Exact estimates follow the rates of gangs that share up-links, and what is known only once a job runs.
+    /// Updates exact estimates after changes of rates on shared up-links, and for rates that are known only when a job
+    /// runs.
     #[inline]
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.retimed {
@@ -373,9 +379,9 @@ impl Easy {
     }
 }
 
-/// The largest estimate; the next value means "none" in the tree of waiting jobs.
+/// Largest estimate. The next value means "none" in the tree of waiting jobs.
 const MAX_ESTIMATE: i64 = MinTree::NONE - 1;
-/// The latest estimated finish, even with large errors; the next instant marks jobs that are not running.
+/// Latest estimated finish, even with large errors. The next instant marks jobs that are not running.
 const LATEST: SimTime = SimTime(SimTime::NEVER.0 - 1);
 
 impl Policy for Easy {
@@ -422,14 +428,14 @@ impl Policy for Easy {
         let Some(head) = next else {
             return Ok(Next::Ask);
         };
-        // jobs that started at once never enter the backlog
+        // Jobs that started at once never enter the backlog.
         for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.enqueue(view, job)?;
         }
         let mut shadow = self.reserve(view, plan, head);
         self.dead.fill(0);
         if before == Some(shadow) {
-            // the reservation is unchanged and no GPUs came free: only jobs that just arrived may start
+            // The reservation is unchanged and no GPUs came free, so only jobs that just arrived may start.
             for &job in &changes.arrived {
                 self.backfill(view, plan, job, &mut shadow)?;
             }
@@ -471,9 +477,9 @@ impl Policy for Easy {
 /// Waiting jobs. The positions in a class are in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Per class, its jobs in order of arrival.
+    /// Jobs of each class in order of arrival.
     members: Vec<Vec<JobId>>,
-    /// Per class and type of the class, estimates by position.
+    /// Estimates by position, for each class and type of the class.
     trees: Vec<Vec<MinTree>>,
     position: Vec<u32>,
     waiting: Vec<u32>,
@@ -541,7 +547,7 @@ impl Backlog {
         }
     }
 
-    /// The first waiting job of a class from a position on whose estimate on a type is at most `bound`.
+    /// Returns the first waiting job of a class from a position on whose estimate on a type is at most `bound`.
     pub(super) fn first_at_most(
         &self,
         class: usize,
@@ -565,10 +571,10 @@ pub(super) struct MinTree {
 }
 
 impl MinTree {
-    /// No value.
+    /// Value of a position without a value.
     pub(super) const NONE: i64 = i64::MAX;
 
-    /// A tree of `len` positions without values.
+    /// Creates a tree of `len` positions without values.
     pub(super) fn new(len: usize) -> Self {
         let mut levels = Vec::new();
         let mut len = len.max(1);
@@ -598,7 +604,7 @@ impl MinTree {
         }
     }
 
-    /// The leftmost position from `from` on whose value is at most `bound`.
+    /// Returns the leftmost position from `from` on whose value is at most `bound`.
     pub(super) fn first_at_most(&self, from: usize, bound: i64) -> Option<usize> {
         let mut at = from;
         let mut level = 0;

@@ -1,4 +1,4 @@
-//! `fifo`: strict order of arrival; a head that does not fit blocks all jobs behind it. O(1) per event.
+//! `fifo`: strict order of arrival. A head that does not fit blocks all jobs behind it. The cost is O(1) per event.
 
 use crate::kit::Places;
 use crate::kit::why::{BEHIND, NO_PLACE, at_head};
@@ -10,12 +10,12 @@ use gangline_model::JobId;
 #[derive(Debug)]
 pub(crate) struct Fifo {
     places: Places,
-    /// Whether the head was tried and no GPUs have come free since.
+    /// Whether the head has been tried and no GPUs have come free since then.
     is_blocked: bool,
 }
 
 impl Fifo {
-    /// FIFO with a placement rule.
+    /// Creates FIFO with a placement rule.
     pub(crate) fn new(placement: PlacementParams) -> Self {
         Self {
             places: Places::new(placement),

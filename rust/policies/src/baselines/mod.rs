@@ -1,4 +1,4 @@
-//! The classic queues: fifo, sjf, ssf, srtf, srsf and their variants, and EASY backfill.
+//! The classic queues: fifo, sjf, ssf, srtf, srsf and their variants, and EASY backfilling.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

@@ -1,7 +1,8 @@
 //! `srtf` and `srsf`: shortest remaining time or service first, with preemption.
 //!
-//! The key of a running job at its best rate is the instant of its finish, which does not change. The few others (in
-//! their overhead, slowed by place or partner, or with an inexact estimate) get a new key at each decision.
+//! The key of a running job at its best rate is the instant of its finish, which does not change. Few jobs get a new
+//! key at each decision: those in their overhead, those slowed by their place or a co-runner, and those with an inexact
+//! estimate.
 
 use crate::kit::JobTimers;
 use crate::kit::Seen;
@@ -18,7 +19,7 @@ use gangline_model::{JobId, SimSpan, SimTime, Tier, Verb};
 const PROTECTED: u64 = 0;
 const OPEN: u64 = 1;
 
-/// Shortest remaining first.
+/// Shortest remaining time or service first.
 #[derive(Debug)]
 pub(crate) struct ShortestRemaining {
     seen: Seen,
@@ -33,7 +34,7 @@ pub(crate) struct ShortestRemaining {
 }
 
 impl ShortestRemaining {
-    /// `srsf` if `by_service`, else `srtf`.
+    /// Creates `srsf` if `by_service`, otherwise `srtf`.
     pub(crate) fn new(
         by_service: bool,
         placement: PlacementParams,
@@ -85,9 +86,9 @@ impl ShortestRemaining {
             main,
             job: job.0,
         });
-        // a gang over racks may be slowed at any time by others on its up-links
+        // Other jobs on its up-links may slow a gang over racks at any time.
         let is_exposed = run.only().tier == Tier::Network && view.shares_uplinks();
-        // the remaining work of an elastic job is rounded again whenever its noise changes
+        // The remaining work of an elastic job is rounded again whenever its noise changes.
         let is_elastic = view.elastic(job).is_some();
         let is_steady = view.is_at_best_rate(job) && !is_exposed && !is_elastic;
         Ok(now < run.only().progress_start || !is_steady || !self.seen.is_exact(view))

@@ -1,9 +1,9 @@
-//! `fifo-skip`, `sjf` and `ssf`: a sorted queue in which jobs that do not fit are skipped; and `sjf-strict`, in which
-//! a head that does not fit blocks all jobs behind it, so all jobs are one class.
+//! `fifo-skip`, `sjf` and `ssf`: a sorted queue in which jobs that do not fit are skipped. In `sjf-strict`, a head that
+//! does not fit blocks all jobs behind it, so all jobs form one queue.
 //!
-//! Free capacity only decreases within a decision. If the first job of a class does not fit, the class is done for
-//! that decision. So a small heap of the first jobs of the classes gives the same starts as a walk over the whole
-//! queue. An arrival is tried only if no job of its class is waiting already. Cost: O((starts + classes) log n).
+//! Free capacity only decreases within a decision. If the first job of a class does not fit, the class is done for that
+//! decision. A small heap of the first jobs of the classes therefore gives the same starts as a walk over the whole
+//! queue. An arrival is tried only if no job of its class is already waiting. The cost is O((starts + classes) log n).
 
 use crate::kit::Seen;
 use crate::kit::why::{BEHIND, NO_PLACE, at_head};
@@ -32,11 +32,11 @@ pub(crate) enum SkipOrder {
 #[derive(Debug)]
 pub(crate) struct Skip {
     order: SkipOrder,
-    /// Whether the head blocks.
+    /// Whether the head blocks the jobs behind it.
     is_strict: bool,
     seen: Seen,
     places: Places,
-    /// Waiting jobs by duration, ns (0 in order of arrival), then index.
+    /// Waiting jobs by duration in ns (0 in order of arrival), then index.
     queues: ByClass<(i64, JobId)>,
     /// First jobs of classes, in the order of the queue.
     heads: BinaryHeap<Reverse<(i128, JobId)>>,
@@ -47,7 +47,7 @@ pub(crate) struct Skip {
 }
 
 impl Skip {
-    /// A queue with a sort key and a placement rule; `is_strict` means that its head blocks.
+    /// Creates a queue with a sort key and a placement rule; `is_strict` means that its head blocks.
     pub(crate) fn new(
         order: SkipOrder,
         is_strict: bool,
@@ -66,7 +66,7 @@ impl Skip {
         }
     }
 
-    /// The queue of a job.
+    /// Returns the queue of a job.
     fn queue_of(&self, job: JobId) -> usize {
         if self.is_strict {
             0
@@ -75,7 +75,7 @@ impl Skip {
         }
     }
 
-    /// The key of a job inside its class.
+    /// Returns the key of a job inside its class.
     fn key(&self, view: &ClusterView<'_>, job: JobId) -> Result<(i64, JobId), PolicyError> {
         Ok(match self.order {
             SkipOrder::Arrival => (0, job),
@@ -83,7 +83,7 @@ impl Skip {
         })
     }
 
-    /// The key of a job among all jobs.
+    /// Returns the key of a job among all jobs.
     fn rank(&self, (length, job): (i64, JobId)) -> (i128, JobId) {
         let gpus = match self.order {
             SkipOrder::Arrival | SkipOrder::Duration => 1,
@@ -143,7 +143,7 @@ impl Policy for Skip {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        // a job that is now before a blocking head may fit although the head does not
+        // A job that is now before a blocking head might fit although the head does not.
         let has_room = self.is_strict || changes.has_room();
         self.is_checked &= !changes.has_servers();
         if !self.is_strict && !std::mem::replace(&mut self.is_checked, true) {
@@ -154,7 +154,7 @@ impl Policy for Skip {
             return Ok(Next::Ask);
         }
         if !has_room && let [job] = changes.arrived[..] {
-            // the usual case; jobs of its class that are already waiting still do not fit
+            // This is the usual case. Jobs of its class that are already waiting still do not fit.
             let class = self.places.class_of(job);
             if self.queues.first(class).is_some() || !self.places.start_job(plan, class, job) {
                 self.queues.push(class, self.key(view, job)?);

@@ -1,4 +1,4 @@
-//! Lease boundaries on a circle: a lease ends at start + k L, so only the instant modulo L matters.
+//! Lease boundaries. A lease ends at start + k L, so only the instant modulo L matters: its phase.
 
 use gangline_model::{JobId, SimTime};
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 #[derive(Clone, Debug)]
 pub(super) struct Leases {
     length: i64,
-    /// Phase of every job; kept after its end.
+    /// Phase of every job; it is kept after the job ends.
     phase: Vec<i64>,
     /// All running jobs.
     all: BTreeSet<(i64, u32)>,
@@ -38,7 +38,7 @@ impl Leases {
         self.all.insert((phase, job.0));
     }
 
-    /// Records that a job has no GPUs any more.
+    /// Records that a job has lost its GPUs.
     pub(super) fn end(&mut self, job: JobId) {
         let entry = (self.phase[job.index()], job.0);
         self.all.remove(&entry);
@@ -59,7 +59,7 @@ impl Leases {
         if all_leases { &self.all } else { &self.loose }
     }
 
-    /// Jobs whose lease ends at an instant, among all jobs or the loose ones.
+    /// Returns the jobs whose lease ends at an instant, among all jobs or the loose ones.
     pub(super) fn ending(&self, now: SimTime, all_leases: bool) -> impl Iterator<Item = JobId> {
         let phase = now.0.rem_euclid(self.length);
         self.set(all_leases)
@@ -67,7 +67,7 @@ impl Leases {
             .map(|&(_, job)| JobId(job))
     }
 
-    /// The next instant after `now` at which a lease ends.
+    /// Returns the next instant after `now` at which a lease ends.
     pub(super) fn next(&self, now: SimTime, all_leases: bool) -> Option<SimTime> {
         let phase = now.0.rem_euclid(self.length);
         let set = self.set(all_leases);
@@ -79,7 +79,7 @@ impl Leases {
         later.or_else(around).map(|wait| SimTime(now.0 + wait))
     }
 
-    /// Running jobs in unspecified order.
+    /// Returns the running jobs in unspecified order.
     pub(super) fn running(&self) -> impl Iterator<Item = JobId> {
         self.all.iter().map(|&(_, job)| JobId(job))
     }

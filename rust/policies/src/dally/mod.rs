@@ -1,7 +1,7 @@
 //! `dally`: delay scheduling by topology level, with priority for jobs that the network slows most.
 //!
-//! A job waits a tuned time for a narrow place before it accepts a wider one. Jobs hold GPUs by leases. At the end of
-//! a lease, jobs that lost the most speed to distance go first.
+//! A job waits a tuned time for a narrow place before it accepts a wider one. Jobs hold GPUs by leases. At the end of a
+//! lease, jobs that have lost the most speed to distance have priority.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 //! | Nw | [`queue::Rank::score`] | mean locality so far, in 10^-12 |
 //! | G, Gr | [`offer::Extent`] | largest up server, most up GPUs of one rack |
 //!
-//! The parts: [`offer`] (one decision), [`rooms`] (places with room, and the GPUs that jobs claim), [`tuner`]
-//! (timers), [`leases`] (boundaries), [`queue`] (waiting jobs). The policy itself is in [`walk`].
+//! The modules are [`offer`] (one decision), [`rooms`] (places with room, and the GPUs that jobs claim), [`tuner`]
+//! (timers), [`leases`] (boundaries) and [`queue`] (waiting jobs). The policy itself is in [`walk`].
 
 mod leases;
 mod offer;

@@ -12,7 +12,7 @@ use gangline_model::{GpuSet, JobId, SimTime, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The largest server and rack for a class at present, in GPUs of servers that are up.
+/// The present largest server and rack for a class, in GPUs of servers that are up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// The largest server.
@@ -32,7 +32,7 @@ impl Extent {
         extent
     }
 
-    /// The narrowest possible tier of a gang.
+    /// Returns the narrowest possible tier of a gang.
     pub(super) fn narrowest(self, gpus: u32) -> Tier {
         if gpus <= self.server {
             Tier::Server
@@ -53,7 +53,7 @@ pub(super) struct Class {
     /// Index of its tuner; there is one per gang size.
     pub(super) tuner: usize,
     pub(super) waiting: Waiting,
-    /// Whether the last decision left room for a gang in one rack, where this matters.
+    /// Whether the last decision left room for a gang in one rack.
     rack_room: bool,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Decision {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Candidate {
-    /// The best of a class.
+    /// The best job of a class.
     Class(usize),
     Up,
 }
@@ -144,8 +144,9 @@ impl Decision {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    /// The widest level that a job accepts before its delay allows the free GPUs, and the length of that delay in ns,
-    /// according to the timers and the room of the last decision. `None` if it may have any place.
+    /// Returns the widest level that a job accepts before its delay allows the free GPUs, and the length of that delay
+    /// in ns, according to the timers and the room of the last decision. The result is `None` if the job may have any
+    /// place.
     pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {
         let delays = self.tuners[class.tuner].known();
         if may_use(class, Level::Network, waited, delays) {
@@ -164,7 +165,7 @@ impl Decision {
         rooms::can(free, &mut self.claims, (class.gpus, &class.types), level)
     }
 
-    /// The first job of a class that may use a level with room.
+    /// Returns the first job of a class that may use a level with room.
     fn best(
         &mut self,
         free: &mut FreeIndex,
@@ -210,7 +211,7 @@ impl Decision {
             match candidate {
                 Candidate::Up => self.ask_up(free, params, now),
                 Candidate::Class(class) => {
-                    // the levels that it may use have changed since it was added
+                    // The levels that the job may use might have changed since it was added.
                     let best = self.best(free, class, params, now);
                     if best == Some(rank) {
                         self.ask_waiting(free, class, rank, params, now);
@@ -297,9 +298,9 @@ impl Decision {
         }
     }
 
-    /// The first of several levels with room for a job whose lease ends. Its timers count unless it is only being
-    /// moved to a narrower place.
-    #[expect(clippy::too_many_arguments)] // state of one search
+    /// Returns the first of several levels with room for a job whose lease ends. Its timers count unless it only moves
+    /// to a narrower place.
+    #[expect(clippy::too_many_arguments)] // The arguments are the state of one search.
     fn look(
         &mut self,
         free: &mut FreeIndex,
@@ -335,7 +336,7 @@ impl Decision {
         };
     }
 
-    /// Makes a second offer to a job that lost all its GPUs: jobs behind it may have left room.
+    /// Makes a second offer to a job that lost all its GPUs, because jobs behind it may have left room.
     fn second_look(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         for at in 0..self.ups.len() {
             if self.ups[at].verdict != Verdict::Nothing {
@@ -363,7 +364,7 @@ impl Decision {
         }
     }
 
-    /// The next instant at which a timer ends that keeps a job of a class from available room.
+    /// Returns the next instant at which a timer ends that keeps a job of a class from available room.
     pub(super) fn next_delay(
         &mut self,
         free: &mut FreeIndex,

@@ -8,13 +8,13 @@ use gangline_model::{SimSpan, words};
 words! {
     /// Source of the delay timers.
     pub(crate) enum Mode {
-        /// Tuned by the earlier waiting times of jobs of the same size.
+        /// The timers are tuned by the earlier waiting times of jobs of the same size.
         Auto = "auto",
-        /// A fixed pair.
+        /// The timers are a fixed pair.
         Manual = "manual",
-        /// Any place at once.
+        /// A job accepts any place at once.
         NoWait = "no_wait",
-        /// Never wider than necessary for the gang.
+        /// A job never accepts a place that is wider than necessary for its gang.
         FullyConsolidated = "fully_consolidated",
     }
 }
@@ -40,9 +40,9 @@ pub(crate) struct DallyParams {
     pub rack_delay: f64,
     /// Waiting time before the network is accepted, in leases.
     pub network_delay: f64,
-    /// Window and cap of the tuner, leases.
+    /// Window and cap of the tuner, in leases.
     pub history_leases: f64,
-    /// The window, ns.
+    /// Window of the tuner, in ns.
     pub window_ns: i64,
     /// Minimum tuned wait for a rack, in leases.
     pub rack_floor: f64,
@@ -50,13 +50,13 @@ pub(crate) struct DallyParams {
     pub network_floor: f64,
     /// Cap of the tuned wait for a rack, as a share of the history.
     pub rack_cap_share: f64,
-    /// Standard deviations above the mean.
+    /// Number of standard deviations above the mean.
     pub sd_factor: f64,
-    /// Choice among places with room.
+    /// Choice among the places with room.
     pub fit: Fit,
     /// Treatment of a job whose lease ends.
     pub renewal: Renewal,
-    /// Whether it may move to a narrower place then.
+    /// Whether a job may move to a narrower place at the end of a lease.
     pub upgrades: bool,
     /// Whether all leases end at multiples of their length.
     pub is_aligned: bool,
@@ -128,7 +128,7 @@ impl DallyParams {
         }
     }
 
-    /// A number of leases in ns: the nearest, halves up. Infinite beyond the end of time.
+    /// Returns a number of leases in ns, rounded to the nearest, halves up. It is infinite beyond the end of time.
     pub(super) fn leases(&self, count: f64) -> i64 {
         (count * self.lease.0 as f64).round() as i64
     }

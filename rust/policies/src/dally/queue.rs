@@ -1,18 +1,18 @@
 //! The waiting jobs of one demand class, by priority and by age.
 //!
-//! The first job that has waited long enough is found by a walk in order of priority, which ends at once if there is
-//! none.
+//! The first job that has waited long enough is found by a walk in order of priority. The walk ends at once if there is
+//! no such job.
 
 use gangline_model::JobId;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Rank of a job among the candidates of a decision: lowest first.
+/// Rank of a job among the candidates of a decision; the lowest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// Mean locality so far, in 10^-12; 0 before the first run.
+    /// Mean locality factor so far, in 10^-12; 0 before the first run.
     pub(super) score: u64,
-    /// Since when it waits, ns.
+    /// Instant from which on it waits, ns.
     pub(super) since: i64,
     /// The job.
     pub(super) job: u32,
@@ -48,14 +48,14 @@ impl Waiting {
         self.ages.remove(&(rank.since, rank.job));
     }
 
-    /// The first job in order of rank that has waited since `bound` or longer.
+    /// Returns the first job in order of rank that has waited since `bound` or longer.
     pub(super) fn first_since(&self, bound: i64) -> Option<Rank> {
         let is_any = self.ages.first().is_some_and(|&(since, _)| since <= bound);
         let mut ranks = self.ranks.iter().filter(|_| is_any);
         ranks.find(|rank| rank.since <= bound).copied()
     }
 
-    /// The earliest waiting instant after `bound`.
+    /// Returns the earliest waiting instant after `bound`.
     pub(super) fn next_since(&self, bound: i64) -> Option<i64> {
         let after = Excluded((bound, u32::MAX));
         self.ages

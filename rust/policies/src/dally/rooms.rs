@@ -1,4 +1,4 @@
-//! The search for room: level by level, first among unclaimed GPUs, then with claims.
+//! The search for room. It goes level by level, first among unclaimed GPUs, then with claims.
 
 use super::queue::Rank;
 use crate::kit::TypeList;
@@ -13,13 +13,13 @@ pub(super) struct Seeker<'a> {
     pub(super) gpus: u32,
     /// Its types, in the order in which it tries them.
     pub(super) types: &'a TypeList,
-    /// GPUs that it held and may have again: they count as unclaimed for it.
+    /// GPUs that it held and may have again. They count as unclaimed for this job.
     pub(super) own: Option<&'a GpuSet>,
-    /// Claims it may displace.
+    /// Claims that it may displace.
     pub(super) over: &'a Masks,
 }
 
-/// Returns whether a gang has room at a level among unclaimed and claimed GPUs; O(types x claims).
+/// Returns whether a gang has room at a level among unclaimed and claimed GPUs. The cost is O(types x claims).
 pub(super) fn can(
     free: &mut FreeIndex,
     claims: &mut Claims,
@@ -36,7 +36,7 @@ pub(super) fn can(
         })
 }
 
-/// Returns whether a gang has room at a level among unclaimed GPUs; O(types).
+/// Returns whether a gang has room at a level among unclaimed GPUs. The cost is O(types).
 pub(super) fn can_unclaimed(
     free: &mut FreeIndex,
     (gpus, types): (u32, &TypeList),
@@ -74,7 +74,7 @@ fn can_with(
     }
 }
 
-/// The gang's GPUs at a level, if it has room there. The draft is restored afterwards.
+/// Returns the gang's GPUs at a level, if it has room there. The draft is restored afterwards.
 pub(super) fn find(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -140,7 +140,7 @@ fn with_claims(
     }
 }
 
-/// Among the servers with claims and room, the one that needs the fewest claimed GPUs, then by fit.
+/// Returns the server that needs the fewest claimed GPUs among those with claims and room; ties go by fit.
 fn claimed_server(
     fit: Fit,
     free: &FreeIndex,
@@ -157,7 +157,7 @@ fn claimed_server(
     roomy.min().map(|(_, _, at)| at)
 }
 
-/// The same search over racks.
+/// Like [`claimed_server`], but for racks.
 fn claimed_rack(
     fit: Fit,
     free: &mut FreeIndex,
@@ -174,7 +174,7 @@ fn claimed_rack(
     roomy.min().map(|(_, _, rack)| rack)
 }
 
-/// Takes whole racks while they are needed completely, then the rest where it needs the fewest claims.
+/// Takes whole racks while they are needed completely, and the rest where it needs the fewest claims.
 fn over_racks(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -211,7 +211,7 @@ fn over_racks(
     consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
 }
 
-/// A server that needs no claim, by fit; otherwise the one that needs the fewest.
+/// Returns a server that needs no claim, by fit; otherwise the one that needs the fewest.
 fn rest_server(
     fit: Fit,
     free: &mut FreeIndex,
@@ -228,12 +228,12 @@ fn rest_server(
     let unclaimed = consolidate::server(fit, free.pool_mut(gpu_type), rest);
     free.rollback(before);
     unclaimed.or_else(|| {
-        // servers of completely used racks have no free GPUs left
+        // Servers of completely used racks have no free GPUs left.
         claimed_server(fit, free, claimed, gpu_type, rest)
     })
 }
 
-/// The same search over racks.
+/// Like [`rest_server`], but for racks.
 fn rest_rack(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -256,7 +256,8 @@ fn rest_rack(
     unclaimed.or_else(|| claimed_rack(params.fit, free, claimed, gpu_type, rest))
 }
 
-/// Slots of the picks: own ones, then unclaimed ones, then those of the last claim, and so on.
+/// Returns the slots of the picks: first the job's own slots, then unclaimed ones, then those of the last claim, and so
+/// on towards the first.
 fn slots(
     free: &FreeIndex,
     claims: &Claims,
@@ -282,7 +283,7 @@ fn slots(
     set
 }
 
-// Claims: the GPUs of jobs whose lease has ended and that have not had an offer yet.
+// Claims are the GPUs of jobs whose lease has ended and that have not yet had an offer.
 //
 // The draft of the plan contains unclaimed GPUs. A search that may displace claims adds them, searches, and removes
 // them again. Its cost depends only on these claims.
@@ -290,9 +291,9 @@ fn slots(
 /// One job whose lease ends.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
-    /// Its rank among the candidates.
+    /// Rank of the job among the candidates.
     pub(super) rank: Rank,
-    /// Those of its GPUs that no job has taken.
+    /// GPUs of the job that no other job has taken.
     pub(super) gpus: GpuSet,
 }
 
@@ -312,7 +313,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Starts again with the jobs whose lease ends.
+    /// Resets the claims to those of the jobs whose lease ends.
     pub(super) fn set(&mut self, mut list: Vec<Claim>) {
         list.sort_by_key(|claim| claim.rank);
         self.list = list;
@@ -326,12 +327,12 @@ impl Claims {
         }
     }
 
-    /// Claims that a job may displace if its offer comes before theirs.
+    /// Returns the claims that a job may displace if its offer comes before theirs.
     pub(super) fn open(&self) -> &Masks {
         &self.open
     }
 
-    /// Open claims on one GPU type.
+    /// Returns the open claims on one GPU type.
     pub(super) fn open_on(&mut self, free: &FreeIndex, gpu_type: GpuTypeId) -> &Claimed {
         if self.by_type.is_empty() {
             self.by_type.resize_with(free.types(), || None);
@@ -340,7 +341,7 @@ impl Claims {
         self.by_type[gpu_type.index()].get_or_insert_with(|| Claimed::of(open, free, gpu_type))
     }
 
-    /// Open claims with a strictly higher score.
+    /// Returns the open claims with a strictly higher score.
     pub(super) fn above(&self, score: u64) -> Masks {
         let open = &self.list[self.asked..];
         let first = open.partition_point(|claim| claim.rank.score <= score);
@@ -364,7 +365,7 @@ impl Claims {
         at
     }
 
-    /// Slots of a server that open claims hold, from the last claim to the first.
+    /// Returns the slots of a server that open claims hold, from the last claim to the first.
     pub(super) fn last_first(&self, server: ServerId) -> impl Iterator<Item = u64> {
         let open = self.list[self.asked..].iter().rev();
         open.map(move |claim| claim.gpus.mask_on(server))
@@ -413,9 +414,9 @@ fn clear(masks: &mut Masks, server: ServerId, mask: u64) {
 /// Claimed GPUs of one type, by server and by rack of its pool.
 #[derive(Clone, Debug)]
 pub(super) struct Claimed {
-    /// Server, its position in the pool, claimed GPUs.
+    /// Entries (server, position in the pool, number of claimed GPUs).
     pub(super) servers: Vec<(ServerId, usize, u32)>,
-    /// Rack, claimed GPUs; ascending.
+    /// Entries (rack, number of claimed GPUs), ascending.
     pub(super) racks: Vec<(usize, u32)>,
     pub(super) total: u32,
 }

@@ -4,19 +4,19 @@ use super::params::{DallyParams, Mode};
 use gangline_model::SimTime;
 use std::collections::VecDeque;
 
-/// Time that a job waits before it accepts a wider place, ns.
+/// Times that a job waits before it accepts a wider place, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delays {
-    /// Before several servers of a rack.
+    /// Wait before several servers of a rack.
     pub(super) rack: i64,
-    /// Before several racks.
+    /// Wait before several racks.
     pub(super) network: i64,
 }
 
 impl Delays {
     pub(super) const NEVER: i64 = i64::MAX;
 
-    /// The shorter delay: a rack is also accepted as soon as the network is.
+    /// Returns the shorter delay: a rack is also accepted as soon as the network is.
     pub(super) fn least(self) -> i64 {
         self.rack.min(self.network)
     }
@@ -25,7 +25,7 @@ impl Delays {
 /// Completed waiting times in a sliding window, with exact sums.
 #[derive(Clone, Debug, Default)]
 struct History {
-    /// Instant of acceptance, waiting time in ns.
+    /// Entries (instant of acceptance, waiting time in ns).
     entries: VecDeque<(i64, i64)>,
     sum: u128,
     squares: Wide,
@@ -34,7 +34,7 @@ struct History {
 impl History {
     fn push(&mut self, now: i64, wait: i64) {
         self.entries.push_back((now, wait));
-        let wait = wait as u128; // waits are not negative
+        let wait = wait as u128; // Waiting times are not negative.
         self.sum += wait;
         self.squares = self.squares.plus(Wide::square(wait));
     }
@@ -55,7 +55,7 @@ impl History {
         dropped
     }
 
-    /// Mean plus `factor` population standard deviations, in leases; 1 without entries.
+    /// Returns the mean plus `factor` population standard deviations, in leases; 1 without entries.
     fn bound(&self, factor: f64, lease_ns: i64) -> f64 {
         let n = self.entries.len() as u64;
         if n == 0 {
@@ -100,12 +100,12 @@ impl Tuner {
         }
     }
 
-    /// The timers of the last query.
+    /// Returns the timers that the last query computed.
     pub(super) fn known(&self) -> Delays {
         self.delays
     }
 
-    /// The timers at an instant.
+    /// Returns the timers at an instant.
     pub(super) fn delays(&mut self, params: &DallyParams, now: SimTime) -> Delays {
         if params.mode != Mode::Auto {
             return self.delays;
@@ -124,7 +124,7 @@ impl Tuner {
         let lease = params.lease.0;
         let server = self.server.bound(params.sd_factor, lease).ceil();
         let rack = self.rack.bound(params.sd_factor, lease).ceil();
-        // for a decimal such as 0.07, floats are inexact: 100 times it is 7, and rounded 7.000000000000001
+        // For a decimal such as 0.07, floats are inexact: 100 times it should be 7, but is 7.000000000000001.
         let cap = params.rack_cap_share * params.history_leases;
         let cap = (cap * (1.0 - 4.0 * f64::EPSILON)).ceil();
         Delays {
@@ -148,14 +148,15 @@ impl Tuner {
     }
 }
 
-// Whole numbers of 256 bits: squares of waiting times exceed 128 bits if thousands of jobs wait for weeks.
+// Whole numbers of 256 bits are needed because squares of waiting times exceed 128 bits if thousands of jobs wait for
+// weeks.
 
-/// Limbs of 64 bits, lowest first.
+/// A number as limbs of 64 bits, lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wide([u64; 4]);
 
 impl Wide {
-    /// The square of a number.
+    /// Creates the square of a number.
     pub(super) fn square(value: u128) -> Self {
         let (low, high) = (value as u64, (value >> 64) as u64);
         let wide = |a: u64, b: u64| u128::from(a) * u128::from(b);
@@ -167,7 +168,7 @@ impl Wide {
         sum
     }
 
-    /// A multiple of the number.
+    /// Returns a multiple of the number.
     pub(super) fn times(self, factor: u64) -> Self {
         let mut product = Self::default();
         for (at, &limb) in self.0.iter().enumerate() {
@@ -193,7 +194,7 @@ impl Wide {
         self
     }
 
-    /// The difference; `other` must not be larger.
+    /// Returns the difference; `other` must not be larger.
     pub(super) fn minus(mut self, other: Self) -> Self {
         let mut borrow = false;
         for (limb, &less) in self.0.iter_mut().zip(&other.0) {
@@ -206,14 +207,14 @@ impl Wide {
         self
     }
 
-    /// The nearest float.
+    /// Returns the nearest float.
     pub(super) fn to_f64(self) -> f64 {
         let pair = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
         let (low, high) = (pair(self.0[0], self.0[1]), pair(self.0[2], self.0[3]));
         if high == 0 {
             return low as f64;
         }
-        // the upper 128 bits; the last one is set if a bit was cut off, so that ties round correctly
+        // These are the upper 128 bits. The last one is set if a bit was cut off, so that ties round correctly.
         let shift = 128 - high.leading_zeros();
         let kept = if shift == 128 {
             high
@@ -221,7 +222,7 @@ impl Wide {
             high << (128 - shift) | low >> shift
         };
         let cut = low << (128 - shift) != 0;
-        let scale = f64::from_bits((1023 + u64::from(shift)) << 52); // 2^shift, exact
+        let scale = f64::from_bits((1023 + u64::from(shift)) << 52); // This is 2^shift exactly.
         (kept | u128::from(cut)) as f64 * scale
     }
 }
@@ -243,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Timers in leases after these waiting times in leases.
+    /// Returns the timers, in leases, after these waiting times in leases.
     fn after(history_leases: f64, server: &[f64], rack: &[f64]) -> (f64, f64) {
         let params = params(history_leases);
         let mut tuner = Tuner::new(&params);
@@ -338,11 +339,11 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::float_cmp)] // powers of two are exact
+    #[expect(clippy::float_cmp)] // Powers of two are exact.
     fn large_numbers_round_to_the_nearest() {
         assert_eq!(Wide::square(1 << 100).to_f64(), 2_f64.powi(200));
         assert_eq!(Wide::square(u128::MAX).to_f64(), 2_f64.powi(256));
-        // 2^200 + 2^147 lies half way between two floats, and rounds to the even one
+        // 2^200 + 2^147 lies halfway between two floats, and rounds to the even one.
         let half = Wide::square(1 << 100).plus(of(1 << 120).times(1 << 27));
         assert_eq!(half.to_f64(), 2_f64.powi(200));
         assert_eq!(half.plus(of(1)).to_f64(), 2_f64.powi(200) + 2_f64.powi(148));

@@ -1,4 +1,4 @@
-//! The policy: follows the cluster, makes the offers of each decision, and sets the timer of the next one.
+//! The policy itself. It follows the cluster, makes the offers of each decision, and sets the timer of the next one.
 
 use super::leases::Leases;
 use super::offer::{Class, Decision, Extent, Start, Up, Verdict};
@@ -32,7 +32,7 @@ pub(crate) struct Dally {
     offer: Decision,
     leases: Option<Leases>,
     score: Vec<u64>,
-    /// Since when each waiting job waits, ns.
+    /// Instant from which on each waiting job waits, ns.
     since: Vec<i64>,
     waiting: usize,
     /// Timer for the next lease or delay that ends.
@@ -40,7 +40,7 @@ pub(crate) struct Dally {
 }
 
 impl Dally {
-    /// The policy.
+    /// Creates the policy.
     pub(crate) fn new(params: DallyParams) -> Self {
         let placement = PlacementParams {
             fit: params.fit,
@@ -68,7 +68,7 @@ impl Dally {
         self.places.class_of(job)
     }
 
-    /// Mean locality over the time with GPUs so far, in 10^-12.
+    /// Returns the mean locality factor over the time with GPUs so far, in 10^-12.
     fn score_now(&self, view: &ClusterView<'_>, job: JobId) -> u64 {
         let time = if self.params.counts_overhead {
             view.held(job)
@@ -136,7 +136,7 @@ impl Dally {
         self.leases().set_loose(job, is_loose);
     }
 
-    /// The jobs whose leases end now and are not renewed silently.
+    /// Finds the jobs whose leases end now and are not renewed without a decision.
     fn raise(&mut self, view: &ClusterView<'_>) {
         let now = view.now();
         let all_leases = self.waiting > 0;
@@ -217,10 +217,10 @@ impl Dally {
         self.offer.tuners[tuner].record(on_server, now, wait, self.params.lease.0);
     }
 
-    /// Sets one timer for the earliest end.
+    /// Sets one timer for the earliest end of a lease or delay.
     fn arm(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let now = view.now();
-        // while no job waits, leases are renewed without a decision
+        // While no job waits, leases are renewed without a decision.
         let all_leases = self.waiting > 0;
         let mut next = SimTime::NEVER;
         if all_leases || self.may_upgrade() {
@@ -309,7 +309,7 @@ impl Policy for Dally {
     }
 }
 
-/// Mean share in 10^-12, rounded down, of a sum over nanoseconds; 0 before any progress.
+/// Returns the mean share in 10^-12, rounded down, of a sum over nanoseconds; 0 before any progress.
 fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
     if time.0 == 0 {
         return 0;
@@ -326,14 +326,14 @@ mod tests {
 
     #[test]
     fn the_published_example() {
-        // S = 1 for 100 s, then 0.5 for 300 s: 250 / 400
+        // The factor is 1 for 100 s and then 0.5 for 300 s, so the mean is 250 / 400.
         let kept = ONE * 100 * i128::from(SECOND) + ONE / 2 * 300 * i128::from(SECOND);
         let score = mean_share(kept, SimSpan(400 * SECOND));
         assert_eq!(score, 625_000_000_000);
         assert_eq!(mean_share(0, SimSpan(0)), 0);
     }
 
-    /// The mean of 0.3 all the time equals that of 0.2 and 0.4 for equal times.
+    /// A constant 0.3 has the same mean as 0.2 and 0.4 for equal times.
     #[test]
     fn means_that_are_equal_in_decimals_tie() {
         let unit = |share: f64| (share * 1e12).round() as i128;

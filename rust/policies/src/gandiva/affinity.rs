@@ -1,4 +1,4 @@
-//! Affinity: the servers that a size class has claimed.
+//! Affinity: the servers that each size class has claimed.
 //!
 //! A server is claimed by the kind of the first group on it, until it has no groups. Each query costs O(log servers).
 
@@ -28,7 +28,7 @@ enum At {
     Claimed(usize),
 }
 
-/// Servers by the kind that has claimed them; empty without affinity.
+/// Servers by the kind that has claimed them. Empty without affinity.
 #[derive(Debug, Default)]
 pub(super) struct Affinity {
     servers: Vec<Host>,
@@ -37,7 +37,7 @@ pub(super) struct Affinity {
 }
 
 impl Affinity {
-    /// All servers of the index, none with a group.
+    /// Creates the state of all servers of the index, none of which has a group.
     pub(super) fn new(free: &FreeIndex, count: usize, kinds: usize) -> Self {
         let mut affinity = Self {
             servers: vec![Host::default(); count],
@@ -65,7 +65,7 @@ impl Affinity {
         let (gpu_type, position) = (free.type_of(server), free.position(server));
         let count = free.pool(gpu_type).free(position);
         let place = kind.map_or(At::Idle(gpu_type), At::Claimed);
-        // a server that is down has no free GPU
+        // A server that is down has no free GPU.
         let wanted = (count > 0).then_some((place, count));
         if wanted == listed {
             return;
@@ -103,7 +103,8 @@ impl Affinity {
         }
     }
 
-    /// Position of the server for a group of a kind: among those it has claimed, or else those without a group.
+    /// Returns the position of the server for a group of a kind: among those that the kind has claimed, otherwise among
+    /// those without a group.
     pub(super) fn find(
         &self,
         fit: Fit,
@@ -117,7 +118,7 @@ impl Affinity {
     }
 }
 
-/// The server of a list with at least `gpus` free that the fit prefers.
+/// Returns the server of a list with at least `gpus` free that the fit prefers.
 fn least(list: &ByFree, fit: Fit, gpus: u32) -> Option<usize> {
     let mut best = None;
     let mut from = gpus;

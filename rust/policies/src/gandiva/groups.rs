@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 const NONE: u32 = u32::MAX;
 
-/// A group in a list: its sort key, its index, its slot.
+/// An entry of a list: sort key, index and slot of a group.
 type Entry<K> = (K, u64, u32);
 
 /// All groups.
@@ -26,15 +26,15 @@ pub(super) struct Groups {
     /// Number of groups created and residents added so far.
     made: u64,
     joins: u64,
-    /// Groups that accept another resident, by kind; fewest residents first.
+    /// Groups that accept another resident, by kind; those with the fewest residents come first.
     open: Vec<BTreeSet<Entry<usize>>>,
-    /// Groups with a resident of the class that may migrate; most residents first.
+    /// Groups with a resident of the class that may migrate; those with the most residents come first.
     movable: Vec<BTreeSet<Entry<Reverse<usize>>>>,
     /// Classes with such a group.
     movable_classes: BitSet,
-    /// Groups on several servers, by kind; the widest first.
+    /// Groups on several servers, by kind; the widest come first.
     wide: Vec<BTreeSet<Entry<Reverse<Span>>>>,
-    /// Groups that this decision has changed: index, slot. Entries may be repeated or refer to removed groups.
+    /// Groups that this decision has changed, as (index, slot). Entries may be repeated or refer to removed groups.
     changed: Vec<(u64, u32)>,
 }
 
@@ -55,7 +55,7 @@ impl Groups {
         &self.slots[slot as usize]
     }
 
-    /// The group, for changes that do not affect its place in the lists.
+    /// Returns the group for changes that do not affect its place in the lists.
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Group {
         &mut self.slots[slot as usize]
     }
@@ -92,7 +92,7 @@ impl Groups {
         self.changed.clear();
     }
 
-    /// The group of a job.
+    /// Returns the group of a job.
     pub(super) fn of(&self, job: JobId) -> Option<u32> {
         let slot = self.of[job.index()];
         (slot != NONE).then_some(slot)
@@ -128,7 +128,7 @@ impl Groups {
         self.change(slot, |group| group.residents.push(resident));
     }
 
-    /// Removes a resident from its group; a trial with it ends.
+    /// Removes a resident from its group. A trial with it ends.
     pub(super) fn leave(&mut self, slot: u32, job: JobId) {
         self.of[job.index()] = NONE;
         self.change(slot, |group| {
@@ -140,7 +140,7 @@ impl Groups {
         });
     }
 
-    /// Removes a group; its residents are then without one.
+    /// Removes a group. Its residents then have no group.
     pub(super) fn remove(&mut self, slot: u32) -> Group {
         self.unlist(slot);
         let group = self.slots[slot as usize].clone();
@@ -189,30 +189,30 @@ impl Groups {
         (1..self.max_residents).contains(&residents)
     }
 
-    /// The group of a kind with the fewest residents that accepts another one: residents, index, slot.
+    /// Returns the group of a kind with the fewest residents that accepts another one: residents, index, slot.
     pub(super) fn most_open(&self, kind: usize) -> Option<Entry<usize>> {
         self.open[kind].first().copied()
     }
 
-    /// Classes with a resident that may migrate, ascending.
+    /// Returns the classes with a resident that may migrate, ascending.
     pub(super) fn movable_classes(&self) -> impl Iterator<Item = usize> {
         let next = |from: usize| self.movable_classes.next_from(from);
         std::iter::successors(next(0), move |&class| next(class + 1))
     }
 
-    /// The group with the most residents among those that can give away a resident of this class.
+    /// Returns the group with the most residents among those that can give away a resident of this class.
     pub(super) fn most_shared(&self, class: usize) -> Entry<Reverse<usize>> {
         let first = self.movable[class].first();
         *first.expect("a class of which a resident may migrate")
     }
 
-    /// The group of a kind with the widest span, if it is on several servers.
+    /// Returns the group of a kind with the widest span, if it is on several servers.
     pub(super) fn widest(&self, kind: usize) -> Option<Entry<Reverse<Span>>> {
         self.wide[kind].first().copied()
     }
 }
 
-// A group: some GPUs and the residents that take turns on them.
+// A group consists of some GPUs and the residents that take turns on them.
 
 /// Span of a group: tier, then number of servers.
 pub(super) type Span = (Level, usize);
@@ -224,15 +224,15 @@ pub(super) struct Resident {
     pub(super) class: usize,
     /// Number of residents that joined any group before it.
     pub(super) joined: u64,
-    /// Added to the run time so far to get the run time for turns, ns.
+    /// Amount that is added to the run time so far to get the run time for turns, ns.
     pub(super) offset: i64,
     /// Whether it has run on these GPUs since it joined.
     pub(super) has_run: bool,
 }
 
 impl Resident {
-    /// Run time that decides turns, ns: counted since it joined, starting at the minimum of the residents at that
-    /// time.
+    /// Returns the run time that decides turns, ns: it is counted since the resident joined, starting at the minimum of
+    /// the residents at that time.
     pub(super) fn run_time(&self, view: &ClusterView<'_>) -> i64 {
         view.executed(self.job).0 + self.offset
     }
@@ -249,20 +249,20 @@ pub(super) struct Group {
     pub(super) residents: SmallVec<[Resident; 4]>,
     /// The job with the current turn, then its co-runner.
     pub(super) running: SmallVec<[JobId; 2]>,
-    /// `NEVER` while no resident is waiting for a turn.
+    /// End of the turn; `NEVER` while no resident is waiting for a turn.
     pub(super) turn_end: SimTime,
-    /// `NEVER` while no trial is running.
+    /// End of the trial; `NEVER` while no trial is running.
     pub(super) trial_end: SimTime,
 }
 
 /// The entries of a group in the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
-    /// Number of residents; a group without any is in no list.
+    /// Number of residents; a group without residents is in no list.
     pub(super) residents: usize,
     /// Classes of the residents that may migrate, ascending.
     pub(super) classes: SmallVec<[usize; 4]>,
-    /// Its span, if it is on several servers.
+    /// Span of the group, if it is on several servers.
     pub(super) span: Option<Span>,
 }
 
@@ -276,7 +276,7 @@ impl Group {
         self.running.contains(&job)
     }
 
-    /// Residents that may migrate: those waiting for a turn, or else co-runners.
+    /// Returns the residents that may migrate: those waiting for a turn, otherwise the co-runners.
     pub(super) fn movable(&self) -> impl Iterator<Item = &Resident> {
         let (has_waiting, is_alone) = (self.has_waiting(), self.residents.len() == 1);
         self.residents
@@ -284,7 +284,7 @@ impl Group {
             .filter(move |one| !(is_alone || has_waiting && self.is_running(one.job)))
     }
 
-    /// Its entries in the lists of [`super::groups::Groups`].
+    /// Returns its entries in the lists of [`super::groups::Groups`].
     pub(super) fn listing(&self) -> Listing {
         let mut classes: SmallVec<[usize; 4]> = self.movable().map(|one| one.class).collect();
         classes.sort_unstable();
@@ -296,7 +296,7 @@ impl Group {
         }
     }
 
-    /// Time of its next timer.
+    /// Returns the time of its next timer.
     pub(super) fn due(&self) -> SimTime {
         self.turn_end.min(self.trial_end)
     }

@@ -10,9 +10,9 @@
 //! group |
 //! | xi | [`turns::Pairs`] | slowdown by a co-runner; known for a pair of models after a trial |
 //!
-//! The parts: [`policy`] (one decision, migration), [`turns`] (running residents and the ends of their turns),
-//! [`affinity`] (servers claimed by a size class), [`groups`] (their index). The cost of a decision depends on the
-//! groups that it touches, plus O(classes); it scans neither queue nor servers.
+//! The modules are [`policy`] (one decision, migration), [`turns`] (running residents and the ends of their turns),
+//! [`affinity`] (servers claimed by a size class) and [`groups`] (groups and their indexes). The cost of a decision is
+//! proportional to the groups that it touches, plus O(classes). It scans neither queue nor servers.
 
 mod affinity;
 mod groups;

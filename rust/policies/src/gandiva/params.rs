@@ -10,7 +10,7 @@ pub(crate) struct GandivaParams {
     pub max_residents: usize,
     /// Length of a turn, counted in progress.
     pub quantum: SimSpan,
-    /// Time without progress of a resident that resumes where it ran before; `None` = that of the run.
+    /// Time without progress of a resident that resumes where it ran before; `None` means that of the run.
     pub switch: Option<SimSpan>,
     /// Maximum number of migrations in one decision.
     pub moves_per_event: usize,

@@ -1,4 +1,4 @@
-//! One decision: departures, jobs that find a group, migration, turns.
+//! One decision: departures, jobs that find a group, migration, and turns.
 
 use super::affinity::Affinity;
 use super::groups::Groups;
@@ -33,7 +33,7 @@ pub(super) struct Kind {
     pub(super) gpus: u32,
 }
 
-/// Time slices on shared GPUs, migration, packing.
+/// The policy: time slices on shared GPUs, migration and packing.
 #[derive(Debug)]
 pub(crate) struct Gandiva {
     pub(super) params: GandivaParams,
@@ -49,9 +49,9 @@ pub(crate) struct Gandiva {
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
     /// Ends of turns and trials; a timer is identified by the slot of its group.
     timers: JobTimers,
-    /// Groups without a running resident, between a departure and the next turn.
+    /// Groups without a running resident, in the time between a departure and the next turn.
     idle: Vec<u32>,
-    /// Whether groups on several servers may have a narrower place than at the last search.
+    /// Whether groups on several servers might find a narrower place than at the last search.
     pub(super) may_narrow: bool,
     pub(super) counts: Counts,
 }
@@ -66,7 +66,7 @@ pub(super) struct Counts {
 }
 
 impl Gandiva {
-    /// Time slicing with these parameters.
+    /// Creates the policy with these parameters.
     pub(crate) fn new(params: GandivaParams) -> Self {
         Self {
             places: Places::new(params.placement.clone()),
@@ -150,7 +150,7 @@ impl Gandiva {
             let gpus = &groups.get(slot).gpus;
             let is_up = gpus.by_server().iter().all(|part| view.is_up(part.server));
             if is_up {
-                // the engine takes them for free
+                // The engine counts them as free.
                 plan.take(gpus);
             } else {
                 broken.push(slot);
@@ -180,7 +180,7 @@ impl Gandiva {
         self.queue.push(class, job);
     }
 
-    /// Removes a group; its remaining residents wait like jobs that have just arrived.
+    /// Removes a group. Its remaining residents wait like jobs that have just arrived.
     fn remove(&mut self, free: &FreeIndex, slot: u32) {
         let group = self.groups.remove(slot);
         self.affinity.release(free, &group.gpus);
@@ -217,8 +217,8 @@ impl Gandiva {
         due
     }
 
-    /// Finds a place for a new group of a job: on servers that its size class has claimed, then on those without a
-    /// group, then wherever the rule finds room; type by type.
+    /// Finds a place for a new group of a job: type by type, on servers that its size class has claimed, then on
+    /// servers without a group, then where the placement rule finds room.
     pub(super) fn find_place(
         &mut self,
         view: &ClusterView<'_>,
@@ -296,14 +296,14 @@ impl Gandiva {
         true
     }
 
-    /// Returns whether the first job of a class may find a new group or one to join.
+    /// Returns whether the first job of a class might find a new group or one to join.
     fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
         let mut kinds = self.kinds_of[class].iter();
         kinds.any(|&kind| self.groups.most_open(kind).is_some()) || self.places.can(free, class)
     }
 
-    /// Finds groups for jobs in order of arrival; jobs without one are skipped. If the first job of a class finds
-    /// none, the class is done: groups created for other classes do not help it.
+    /// Finds groups for jobs in order of arrival; jobs that find none are skipped. If the first job of a class finds
+    /// none, the class is done, because groups created for other classes do not help it.
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {
@@ -360,11 +360,11 @@ impl Gandiva {
             self.timers.set(JobId(slot), self.groups.get(slot).due());
             self.write(view, plan, slot);
         }
-        // decisions made here need no further decision
+        // Decisions made here need no further decision.
         self.groups.forget_changed();
     }
 
-    /// Writes the actions that bring the cluster to the state of a group.
+    /// Writes the actions that give the cluster the state of a group.
     fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, slot: u32) {
         let group = self.groups.get_mut(slot);
         let switch = self.params.switch;
@@ -415,7 +415,7 @@ impl Policy for Gandiva {
         self.groups = Groups::new(jobs, classes, kinds, self.params.max_residents);
         self.queue = ByClass::new(classes);
         self.timers = JobTimers::new(view.cluster().gpus_total() as usize);
-        // if no job can join a group, sizes need not be kept together
+        // If no job can join a group, sizes need not be kept together.
         if self.params.max_residents > 1 && self.places.rule().is_narrow() {
             self.affinity = Affinity::new(plan.free(), view.cluster().servers().len(), kinds);
         }
@@ -467,10 +467,10 @@ impl Policy for Gandiva {
     }
 }
 
-// Migration: moves residents of shared groups to free GPUs, and gangs on many servers to fewer.
+// Migration moves residents of shared groups to free GPUs, and gangs on many servers to fewer servers.
 
 impl Gandiva {
-    /// Makes up to `moves_per_event` migrations, shared groups first. Returns whether there was one.
+    /// Makes up to `moves_per_event` migrations, shared groups first. Returns whether there was a migration.
     pub(super) fn migrate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let most = self.params.moves_per_event;
         let mut moves = 0;
@@ -517,7 +517,7 @@ impl Gandiva {
         true
     }
 
-    /// A resident of a class that may leave the group.
+    /// Returns a resident of a class that may leave the group.
     fn movable_of(&self, slot: u32, class: usize) -> JobId {
         let mut movable = self.groups.get(slot).movable();
         let found = movable.find(|one| one.class == class);
@@ -574,7 +574,7 @@ impl Gandiva {
     }
 }
 
-/// The narrowest span that a gang of a kind can have on the servers that are up.
+/// Returns the narrowest span that a gang of a kind can have on the servers that are up.
 fn narrowest(free: &FreeIndex, kind: Kind) -> (Level, usize) {
     let pool = free.pool(kind.gpu_type);
     let servers = kind.gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;

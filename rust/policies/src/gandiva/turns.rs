@@ -32,12 +32,13 @@ pub(super) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Overhead of the next start of a resident on the GPUs of its group, if the policy sets one.
+    /// Returns the overhead of the next start of a resident on the GPUs of its group, if the policy sets one.
     pub(super) fn own_overhead(&self, resident: &Resident) -> Option<SimSpan> {
         self.params.switch.filter(|_| resident.has_run)
     }
 
-    /// Instant from which a resident makes progress, or now if it could already.
+    /// Returns the instant from which on a resident makes progress, or the present instant if it can already make
+    /// progress.
     fn progress_start(&self, group: &Group, resident: &Resident) -> SimTime {
         let now = self.view.now();
         match self.view.run(resident.job) {
@@ -50,7 +51,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Instant from which all running residents make progress.
+    /// Returns the instant from which on all running residents make progress.
     fn base(&self, group: &Group) -> SimTime {
         let running = group
             .residents
@@ -60,7 +61,7 @@ impl Turns<'_> {
         starts.max().expect("a resident of a group runs")
     }
 
-    /// Residents by run time; ties go to those that are waiting, then to the order in which they joined.
+    /// Returns the residents by run time; ties go to those that are waiting, then to the order in which they joined.
     fn order(&self, group: &Group) -> SmallVec<[Resident; 4]> {
         let mut order = group.residents.clone();
         order.sort_by_key(|one| {
@@ -82,7 +83,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Gives the next turn to the resident that has run least, and to a co-runner.
+    /// Gives the next turn to the resident with the least run time, and to a co-runner.
     fn begin(&self, group: &mut Group) {
         let order = self.order(group);
         group.running.clear();
@@ -154,10 +155,10 @@ impl Turns<'_> {
     }
 }
 
-// Good co-runners by model: measured in trials, and remembered by pair.
+// Good co-runners by model are measured in trials and stored by pair.
 
 /// Sums of speeds that are equal in decimals may differ by less than this as floats.
-const ROUNDING: f64 = 1e-12; // our own choice: thousands of times the rounding errors
+const ROUNDING: f64 = 1e-12; // This is our own choice, and thousands of times the rounding errors.
 
 /// Knowledge about a pair before it runs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +229,7 @@ impl Pairs {
         sum - self.gain > ROUNDING
     }
 
-    /// Measures a pair that runs together. Returns whether it gains. The first measurement is kept.
+    /// Measures a pair that runs together. Returns whether it gains. Only the first measurement of a pair is stored.
     pub(super) fn measure(
         &mut self,
         view: &ClusterView<'_>,

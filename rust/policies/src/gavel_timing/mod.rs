@@ -1,9 +1,9 @@
 //! The timing of the public Gavel simulator, for comparisons with it: rounds without a grid.
 //!
-//! A round gives each chosen job a micro-task of whole steps and ends with the last of them; the next round starts
-//! there. Quirks are kept on purpose. Shares are renewed at most every 1,920 s, and a reset at instant 0 allows one
-//! more renewal. A gap without work counts as run time of the next round. A job newer than the shares may occupy GPUs
-//! without running. Sources: the public code, facts only.
+//! A round gives each chosen job a micro-task of whole steps. It ends with the last of these tasks, and the next round
+//! starts at that instant. Quirks of the simulator are preserved on purpose. Shares are renewed at most every 1,920 s,
+//! and a reset at instant 0 allows one more renewal. A gap without work counts as run time of the next round. A job
+//! newer than the shares may occupy GPUs without running. The source of these facts is the public code.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -27,9 +27,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use type_order::TypeOrder;
 
-/// Minimum time between two allocations, independent of the round [code].
+/// Minimum time between two allocations, independent of the round. From the public code.
 const SOLVE_INTERVAL_S: f64 = 1920.0;
-/// Priority per unit of share of a job whose type has no counted time yet [code].
+/// Priority per unit of share of a job whose type has no counted time yet. From the public code.
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 
@@ -44,7 +44,7 @@ pub(crate) struct GavelTimingParams {
     pub shuffles: bool,
     /// Whether jobs without a share are skipped, for first come, first served.
     pub skips_zero: bool,
-    /// Knowledge of the allocator.
+    /// Knowledge that the allocator needs.
     pub knowledge: Knowledge,
 }
 
@@ -66,7 +66,8 @@ pub(crate) struct GavelTiming {
     accounts: Accounts,
     half_round_ns: i64,
     booked_ns: Vec<i64>,
-    /// Whole steps left, by job: the simulator's own count, which the allocator sees only if it may.
+    /// Whole steps left, by job. This is the simulator's own count; the allocator sees it only if the policy may know
+    /// it.
     left: Vec<f64>,
     arrived: Vec<JobId>,
     active: BTreeSet<JobId>,
@@ -88,7 +89,7 @@ impl std::fmt::Debug for GavelTiming {
 }
 
 impl GavelTiming {
-    /// A policy with a placement rule and an allocator.
+    /// Creates a policy with a placement rule and an allocator.
     pub(crate) fn new(
         params: GavelTimingParams,
         placement: PlacementParams,
@@ -121,7 +122,7 @@ impl GavelTiming {
         PolicyError::Failed { message }
     }
 
-    /// Checks the assumptions of the public simulator: whole steps, no overhead and no distance.
+    /// Checks the assumptions of the public simulator, such as whole steps, no overhead and no network.
     fn check(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
         if view.network().is_some() {
             return Err(self.refuse("the public simulator has no network; leave out [network]"));
@@ -219,7 +220,7 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Claim of a job on a type: its priority is its share divided by its part of the time counted there.
+    /// Returns the claim of a job on a type: its priority is its share divided by its part of the time counted there.
     fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
         let gpu_type = gpu_type.index();
         let claim = self.accounts.claim(job, gpu_type);
@@ -232,7 +233,8 @@ impl GavelTiming {
         Claim { priority, ..claim }
     }
 
-    /// Jobs and types of the next round, and whether each of them runs; a job without shares only occupies GPUs.
+    /// Returns the jobs and types of the next round, and whether each job runs. A job without shares only occupies
+    /// GPUs.
     fn choose(&mut self, view: &ClusterView<'_>) -> Vec<(JobId, GpuTypeId)> {
         let mut taken: BTreeSet<JobId> = BTreeSet::new();
         let mut chosen = Vec::new();
@@ -262,7 +264,7 @@ impl GavelTiming {
         chosen
     }
 
-    /// GPUs of all chosen jobs: first those that keep theirs, then the largest gangs.
+    /// Returns the GPUs of all chosen jobs: first those that keep theirs, then the largest gangs.
     fn place(
         &mut self,
         view: &ClusterView<'_>,
@@ -342,7 +344,7 @@ impl Policy for GavelTiming {
     fn traits(&self) -> PolicyTraits {
         PolicyTraits {
             wake_on: WakeOn::QUEUE | WakeOn::TIMER,
-            // it counts whole iterations, regardless of the objective
+            // The policy counts whole iterations, regardless of the objective.
             knowledge: Knowledge::Remaining,
             ..PolicyTraits::default()
         }
@@ -389,7 +391,7 @@ impl Policy for GavelTiming {
         self.renew(view)?;
         let mut chosen = self.choose(view);
         if chosen.is_empty() && self.expected == 0 && !self.active.is_empty() {
-            // no micro-task is running and no job will come: allow another renewal
+            // No micro-task is running and no job will arrive, so another renewal is allowed.
             self.last_reset = SimTime(0);
             self.renew(view)?;
             chosen = self.choose(view);

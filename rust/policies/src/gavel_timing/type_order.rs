@@ -4,9 +4,9 @@
 use gangline_model::{GpuType, GpuTypeId};
 use rand_mt::Mt;
 
-/// Type names in the public simulator, in its order [code]; others follow by index.
+/// Type names in the order of the public simulator's code; other types follow by index.
 const KNOWN: [&str; 3] = ["v100", "p100", "k80"];
-/// Added to the run's seed for the shuffle [code].
+/// Number that is added to the run's seed for the shuffle. From the public code.
 const SEED_OF_SHUFFLE: u64 = 5;
 
 /// Types in order, and the generator that shuffles them.
@@ -17,7 +17,7 @@ pub(super) struct TypeOrder {
 }
 
 impl TypeOrder {
-    /// The types of a cluster; with a seed they are shuffled.
+    /// Creates the order of the types of a cluster. With a seed, it is shuffled at each choice.
     pub(super) fn new(gpu_types: &[GpuType], seed: Option<u64>) -> Self {
         let rank = |name: &str| {
             let known = KNOWN.iter().position(|k| k.eq_ignore_ascii_case(name));
@@ -31,7 +31,7 @@ impl TypeOrder {
         }
     }
 
-    /// The order of the next choice.
+    /// Returns the order of the next choice.
     pub(super) fn next(&mut self) -> Vec<GpuTypeId> {
         let mut types = self.types.clone();
         if let Some(random) = &mut self.random {
@@ -41,7 +41,8 @@ impl TypeOrder {
     }
 }
 
-/// `random.Random(seed)` of `CPython`: the generator is seeded with the 32-bit words of the seed, lowest first.
+/// Returns `random.Random(seed)` of `CPython`: a generator that is seeded with the 32-bit words of the seed, lowest
+/// first.
 fn python_random(seed: u64) -> Mt {
     let (low, high) = (seed as u32, (seed >> 32) as u32);
     let words = if high == 0 {
@@ -52,7 +53,7 @@ fn python_random(seed: u64) -> Mt {
     Mt::new_with_key(words)
 }
 
-/// `Random.shuffle` of `CPython`: from the end, swaps each item with a random one at or before it.
+/// Shuffles like `Random.shuffle` of `CPython`: from the end, each item is swapped with a random one at or before it.
 fn shuffle<T>(items: &mut [T], random: &mut Mt) {
     for at in (1..items.len()).rev() {
         items.swap(at, below(at as u32 + 1, random) as usize);
@@ -99,8 +100,8 @@ mod tests {
         assert_eq!(ids(&["A100", "K80", "V100"]), [2, 1, 0].map(GpuTypeId));
     }
 
-    /// Expected output printed by `CPython` 3.11: `r = random.Random(seed + 5)`, then `x = [2, 1, 0]; r.shuffle(x)`
-    /// repeatedly.
+    /// The expected output was printed by `CPython` 3.11, with `r = random.Random(seed + 5)` and repeated `x = [2, 1,
+    /// 0]; r.shuffle(x)`.
     #[test]
     fn shuffles_are_those_of_python() {
         let of_5 = [

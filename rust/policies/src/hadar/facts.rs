@@ -36,7 +36,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Facts of a job from its rates on what it can use: GPU types, or groups of servers.
+    /// Creates the constants of a job from its rates on GPU types or on groups of servers.
     pub(crate) fn new(
         view: &ClusterView<'_>,
         (utility, round): (Utility, SimSpan),
@@ -73,7 +73,7 @@ impl Facts {
         })
     }
 
-    /// `t_max x W`.
+    /// Returns `t_max x W`.
     #[inline]
     pub(super) fn gpu_slots_max(&self) -> f64 {
         self.slots_max.saturating_mul(u128::from(self.gpus)) as f64
@@ -110,7 +110,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Returns the utility per GPU if the job ran at its best rate from now on.
+    /// Returns the utility per GPU if the job runs at its best rate from now on.
     #[inline]
     pub(super) fn density(&self, now: SimTime) -> f64 {
         let seconds = (now - self.arrival).seconds() + self.left_s;
@@ -118,7 +118,7 @@ impl Line {
     }
 }
 
-/// Returns the gang rates on the allowed types with enough memory, regardless of how many GPUs of them there are.
+/// Returns the gang rates on the allowed types with enough memory, regardless of their numbers of GPUs.
 pub(super) fn gang_rates(view: &ClusterView<'_>, job: JobId) -> Rates {
     let jobs = view.jobs();
     let (allowed, memory) = (jobs.allowed_types(job), jobs.memory_bytes(job));

@@ -1,7 +1,7 @@
 //! `FIND_ALLOC`: the best place for one job in a working state.
 //!
-//! O(types x (groups of servers + W)), independent of the number of servers. The search inside a rack visits every
-//! rack.
+//! The cost is O(types x (groups of servers + W)), independent of the number of servers. The search inside a rack
+//! visits every rack.
 
 use super::facts::Facts;
 use super::params::{CostHorizon, HadarParams, Objective, Pick};
@@ -13,8 +13,8 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Values that differ by less than this share count as equal. From the specification; it absorbs floating-point
-/// noise.
+/// Values that differ by less than this share count as equal, because of floating-point noise. The number is our own
+/// choice.
 const TOLERANCE: f64 = 1e-12;
 
 #[inline]
@@ -63,7 +63,7 @@ impl Live {
 pub struct Quote {
     /// Servers, ascending, each with a number of GPUs.
     pub places: Counts,
-    /// Utility less cost.
+    /// Utility minus cost.
     pub payoff: f64,
     /// Cost of the GPUs.
     pub cost: f64,
@@ -71,7 +71,7 @@ pub struct Quote {
     pub utility: f64,
     /// Rate there, alone, in iterations per second.
     pub rate: f64,
-    /// Whether the job stays because nothing else is faster.
+    /// Whether the job stays because no other place is faster.
     pub by_stay_rule: bool,
 }
 
@@ -92,13 +92,13 @@ impl Quote {
 /// The criterion for the best candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// As the objective says.
+    /// The largest payoff or the lowest cost, according to the objective.
     Objective,
     /// The largest utility, used for backfilled jobs.
     Utility,
 }
 
-/// Looks for places at one instant.
+/// Finds places at one instant.
 #[derive(Debug)]
 pub(super) struct Finder<'a> {
     pub(super) view: &'a ClusterView<'a>,
@@ -107,7 +107,7 @@ pub(super) struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// The best place for a job, if it has any.
+    /// Returns the best place for a job, if it has any.
     pub(super) fn find(
         &self,
         servers: &Servers,
@@ -117,7 +117,7 @@ impl Finder<'_> {
     ) -> Option<Quote> {
         let stay = self.stay(servers, facts, live);
         let mut others = self.others(servers, facts);
-        // the GPUs that the job holds are already candidate 0
+        // The GPUs that the job holds are already candidate 0.
         others.retain(|places| live.held.as_ref() != Some(places));
         let offer = |places: Counts| self.offer(servers, facts, live, places, live.start_s);
         let offers: SmallVec<[Quote; 8]> = others.into_iter().map(offer).collect();
@@ -161,7 +161,7 @@ impl Finder<'_> {
         })
     }
 
-    /// Candidate 0: the GPUs that the job holds.
+    /// Returns candidate 0: the GPUs that the job holds.
     fn stay(&self, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
         let held = live.held.as_ref()?;
         let is_free = held
@@ -170,7 +170,7 @@ impl Finder<'_> {
         is_free.then(|| self.offer(servers, facts, live, held.clone(), live.left_s))
     }
 
-    /// The remaining candidates, in scan order.
+    /// Returns the remaining candidates, in scan order.
     fn others(&self, servers: &Servers, facts: &Facts) -> SmallVec<[Counts; 8]> {
         let mut found = SmallVec::new();
         let types: SmallVec<[GpuTypeId; 4]> = facts.types.iter().map(|one| one.id).collect();
@@ -195,7 +195,7 @@ impl Finder<'_> {
         found
     }
 
-    /// One server of a GPU type with room for the gang.
+    /// Returns one server of a GPU type with room for the gang.
     fn consolidated(&self, servers: &Servers, id: GpuTypeId, gpus: u32) -> Option<Counts> {
         let mut best: Option<(f64, u32, u32)> = None;
         for (at, group) in servers.groups.iter().enumerate() {
@@ -220,8 +220,8 @@ impl Finder<'_> {
         best.map(|(_, _, server)| SmallVec::from_slice(&[(server, gpus)]))
     }
 
-    /// Servers of the given types by price; the gang takes all free GPUs of each until it is complete. Returns
-    /// nothing if one server is enough.
+    /// Returns the servers of the given types by price; the gang takes all free GPUs of each until it is complete. The
+    /// result is `None` if one server is enough.
     fn spread(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let free: u32 = types.iter().map(|&id| servers.free_of_type(id)).sum();
         if free < gpus {
@@ -324,20 +324,20 @@ impl Finder<'_> {
     }
 }
 
-/// Order of servers: price, free GPUs, index.
+/// Returns whether server `a` comes before `b` in the order of price, free GPUs and index.
 fn is_before(a: (f64, u32, u32), b: (f64, u32, u32)) -> bool {
     a.0.total_cmp(&b.0)
         .then((a.1, a.2).cmp(&(b.1, b.2)))
         .is_lt()
 }
 
-/// The counts sorted by server, if they use more than one server.
+/// Returns the counts sorted by server, if they use more than one server.
 fn several(mut places: Counts) -> Option<Counts> {
     places.sort_unstable();
     (places.len() > 1).then_some(places)
 }
 
-// Converts GPUs per server to slots, and the allocation to the actions that change the present one.
+// The following code converts GPUs per server to slots, and an allocation to the actions that lead to it.
 
 /// Fills the plan: preemptions, then starts and moves in order of the queue. A job that keeps its number of GPUs on a
 /// server keeps its slots there; the others get the lowest free ones.

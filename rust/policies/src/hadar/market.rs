@@ -1,7 +1,8 @@
-//! The market of the active jobs, and an allocation in the making at its prices. `hadar` keeps one market; a policy outside
-//! of this crate keeps another, and asks for prices at the decisions that it wants.
+//! The market of the active jobs, and an allocation that is built at its prices. `hadar` has one market. A policy
+//! outside this crate can have another, and can request prices at any of its decisions.
 //!
-//! An allocation of such a policy costs O(servers + types x (1 + sizes of servers)), and an offer what [`Finder`] says.
+//! An allocation of such a policy costs O(servers + types x (1 + sizes of servers)), and an offer costs as much as a
+//! search of [`Finder`].
 
 use super::facts::{self, Facts};
 use super::find::{Finder, Goal, Live, Quote};
@@ -13,18 +14,19 @@ use gangline_engine::{Changes, ClusterView, PolicyError, Run};
 use gangline_model::{ClusterSpec, JobId, Server, ServerId};
 use std::collections::BTreeMap;
 
-/// What prices rest on. The epoch is kept from one allocation to the next, so prices depend on when they were asked for.
+/// The data from which prices are computed. The epoch is kept from one allocation to the next, so prices depend on the
+/// instants at which they were requested.
 #[derive(Debug)]
 pub struct Market {
     pub(super) params: HadarParams,
-    /// All healthy GPUs free, between decisions.
+    /// Servers. Between decisions, all GPUs of servers that are up are free.
     pub(super) servers: Servers,
     pub(super) pricing: Pricing,
     pub(super) active: BTreeMap<JobId, Facts>,
 }
 
 impl HadarParams {
-    /// Parameters of a market that may be first asked for in the middle of a run.
+    /// Reads the parameters of a market that may be created in the middle of a run.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] for a bad value, and for a utility that is fixed at the arrival of a job.
@@ -40,7 +42,7 @@ impl HadarParams {
 }
 
 impl Market {
-    /// A market without servers and jobs.
+    /// Creates a market without servers and jobs.
     pub(super) fn new(params: HadarParams) -> Self {
         Self {
             params,
@@ -50,15 +52,15 @@ impl Market {
         }
     }
 
-    /// Takes in the servers of a cluster, all up.
+    /// Sets the servers of a cluster, all of which are up.
     pub(super) fn open(&mut self, cluster: &ClusterSpec) {
-        // a gang that its usable types hold has a place, and the engine knows whether they may be several
+        // A gang that its usable types hold has a place, and the engine knows whether it may use several types.
         let all = |server: &Server| Some(server.gpus);
         self.servers = Servers::new(cluster, self.params.rack_aware, all);
         self.pricing = Pricing::new(cluster.gpu_types().len());
     }
 
-    /// A job becomes active.
+    /// Adds a job that becomes active.
     pub(super) fn arrive(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
         let isolated_s = match self.params.utility {
             Utility::FinishTimeFairness => Some(self.isolated_s(view, job)?),
@@ -73,14 +75,15 @@ impl Market {
         Ok(())
     }
 
-    /// A job is not active any more.
+    /// Removes a job that is no longer active.
     pub(super) fn finish(&mut self, job: JobId) {
         if let Some(facts) = self.active.remove(&job) {
             self.pricing.remove(&facts);
         }
     }
 
-    /// Time that all the work of a job takes on a fair share of the cluster as it is at its arrival.
+    /// Returns the time that all the work of a job takes on a fair share of the cluster in its state at the job's
+    /// arrival.
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;
@@ -96,15 +99,15 @@ impl Market {
             let mean = weighted.sum::<f64>() / all;
             (mean > 0.0).then(|| work / (mean * (all / (jobs * gang)).min(1.0)))
         };
-        // where none of its GPUs is up, those of the cluster as described count
+        // If none of its GPUs is up, those in the description of the cluster count.
         let seconds = on(&self.servers.up_by_type());
         let seconds = seconds.or_else(|| on(view.cluster().gpus_by_type()));
         Ok(seconds.expect("a job without a GPU that it can use is no job of the run"))
     }
 
-    // For policies outside of this crate
+    // These methods are for policies outside this crate.
 
-    /// A market as a view shows it.
+    /// Creates a market from the state that a view shows.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -121,12 +124,12 @@ impl Market {
         Ok(market)
     }
 
-    /// Its parameters.
+    /// Returns its parameters.
     pub fn params(&self) -> &HadarParams {
         &self.params
     }
 
-    /// Takes in what happened.
+    /// Updates the market with the changes since the last decision.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -157,7 +160,7 @@ impl Market {
         facts.ok_or_else(|| self.refuse(job, "a job that waits or runs"))
     }
 
-    /// Utility of an active job per GPU, if it went on at its best rate from now on.
+    /// Returns the utility per GPU of an active job if it runs at its best rate from now on.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] for a job that is not active.
@@ -167,10 +170,10 @@ impl Market {
         Ok(facts.line(remaining).density(view.now()))
     }
 
-    /// An allocation at the prices of this instant. The epoch is brought up to date, unless no job is active.
+    /// Returns an allocation at the prices of this instant. The epoch is updated, unless no job is active.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] where a job is older than a fixed horizon.
+    /// [`PolicyError::Parameter`] if a job is older than a fixed horizon.
     pub fn allocation(&mut self, view: &ClusterView<'_>) -> Result<Allocation, PolicyError> {
         let Self {
             params,
@@ -190,7 +193,8 @@ impl Market {
     }
 }
 
-/// An allocation in the making: prices of one instant, and what is free. At first all healthy GPUs are.
+/// An allocation under construction: the prices of one instant, and the free GPUs. At first all GPUs of servers that
+/// are up are free.
 #[derive(Clone, Debug)]
 pub struct Allocation {
     prices: Prices,
@@ -198,28 +202,28 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// `U_min`, and `U_max` by GPU type; 0 where no job is active, or none can use the type.
+    /// Returns `U_min`, and `U_max` by GPU type. They are 0 if no job is active, or if no active job can use the type.
     pub fn bounds(&self) -> (f64, &[f64]) {
         (self.prices.floor, &self.prices.ceiling)
     }
 
-    /// How many servers there are, up or down.
+    /// Returns the number of servers, up or down.
     pub fn servers(&self) -> usize {
         self.servers.count()
     }
 
-    /// Price of a GPU of a server now.
+    /// Returns the price of a GPU of a server now.
     pub fn price(&self, server: ServerId) -> f64 {
         let group = self.servers.group(server.0);
         self.prices.of(group, self.free(server))
     }
 
-    /// GPUs of a server that are free.
+    /// Returns the GPUs of a server that are free.
     pub fn free(&self, server: ServerId) -> u32 {
         self.servers.free(server.0)
     }
 
-    /// GPUs of a server that were taken.
+    /// Returns the GPUs of a server that were taken.
     pub fn taken(&self, server: ServerId) -> u32 {
         self.servers.taken(server.0)
     }
@@ -234,10 +238,11 @@ impl Allocation {
         self.servers.give(server.0, gpus);
     }
 
-    /// The best place for an active job among the free GPUs, if it has any.
+    /// Returns the best place for an active job among the free GPUs, if it has any.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a job that is not active, or that runs with more, fewer or divided GPUs.
+    /// [`PolicyError::Parameter`] for a job that is not active, or that does not run as one gang on the number of GPUs
+    /// in the trace.
     pub fn offer(
         &self,
         market: &Market,

@@ -16,8 +16,8 @@
 //! | `mu_j` | `Quote::payoff` | utility less cost |
 //! | `U_min`, `U_max^r` | `Prices::{floor, ceiling}` | bounds of the prices |
 //!
-//! The policy decides at round boundaries. A decision costs O(jobs looked at x (types x groups of servers + gang));
-//! the number of servers does not matter.
+//! The policy decides at round boundaries. A decision costs O(jobs examined x (types x groups of servers + gang)),
+//! independent of the number of servers.
 
 pub(crate) mod facts;
 mod find;
@@ -56,7 +56,7 @@ pub(crate) static OUTBID: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// Enough GPUs may be free, but the policy examined only some of the jobs, all of them before this one.
+/// Enough GPUs might be free, but the policy examined only some of the jobs, all of them before this one.
 pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
     "not looked at",
     "the decision reached `scan_limit` before it reached this job",
@@ -67,7 +67,7 @@ pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
 #[derive(Debug)]
 pub(crate) struct Hadar {
     market: Market,
-    /// The jobs that wait; empty where a decision looks at all jobs anyway.
+    /// Index of the waiting jobs; empty if each decision examines all jobs anyway.
     waiting: Waiting,
     /// Whether `waiting` is kept up to date.
     keeps_waiting: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Hadar {
 }
 
 impl Hadar {
-    /// The policy with its settings.
+    /// Creates the policy with its settings.
     pub(crate) fn new(params: HadarParams) -> Self {
         Self {
             waiting: Waiting::new(params.sorting()),
@@ -114,7 +114,7 @@ impl Hadar {
         Ok(!changes.order.is_empty())
     }
 
-    /// The jobs of which the queue does not know the order beforehand: those that run, or all.
+    /// Returns the ranks of the jobs that are not in the index of waiting jobs: the running jobs, or all jobs.
     fn ranked(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
         let rank = |facts: &Facts| {
             let remaining = Seen::AS_TOLD.work_left(view, facts.job)?;
@@ -268,8 +268,8 @@ impl Policy for Hadar {
         vec![&OUTRANKED, &PRICE, &OUTBID, &NOT_LOOKED_AT, &SEARCH]
     }
 
-    /// In a greedy pass, a job with enough GPUs of its types has a place and takes it unless its utility is below the
-    /// price.
+    /// Returns the reason why a job waits. In a greedy pass, a job with enough GPUs of its types has a place, and takes
+    /// it unless its utility is below the price.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let facts = self.market.active.get(&job)?;
         let is_left = has_enough(view, job, facts.gpus, self.market.params.mix_types);
@@ -289,7 +289,7 @@ impl Policy for Hadar {
         let is_behind = |run: &Run| ran(run.job).is_some_and(|other| own < *other);
         if let Some(&(_, percent)) = self.rejected.jobs.iter().find(|one| one.0 == job) {
             let price = Cause::new(&PRICE).number(percent);
-            // backfilling takes the first of the jobs that were also too expensive
+            // Backfilling takes the first of the jobs that were also too expensive.
             let behind = || largest(view, job, is_behind).map(|other| Cause::of(&OUTBID, other));
             let before = || largest(view, job, is_before).map(|other| Cause::of(&OUTRANKED, other));
             let others = || behind().or_else(before).unwrap_or(price);

@@ -8,13 +8,13 @@ use gangline_model::words;
 words! {
     /// Definition of `A` in the utility `U = A / d` of a completion time.
     pub(crate) enum Utility {
-        /// A = work: the utility is the mean number of iterations per second.
+        /// A is the work: the utility is the mean number of iterations per second.
         EffectiveThroughput = "effective_throughput",
-        /// A = the shortest isolated time.
+        /// A is the shortest isolated time.
         Normalised = "normalised",
-        /// A = 1.
+        /// A is 1.
         InverseJct = "inverse_jct",
-        /// A = isolated time on a fair share, fixed at the arrival.
+        /// A is the isolated time on a fair share, fixed at the arrival.
         FinishTimeFairness = "ftf",
         /// Like `Normalised`, but the job with the longest remaining time is always first.
         Makespan = "makespan",
@@ -24,23 +24,23 @@ words! {
 words! {
     /// Order in which jobs are examined.
     pub(crate) enum Order {
-        /// The oldest.
+        /// The oldest job comes first.
         Arrival = "arrival",
-        /// The one with the largest utility per GPU.
+        /// The job with the largest utility per GPU comes first.
         Density = "density",
-        /// The one with the shortest remaining time on its fastest type.
+        /// The job with the shortest remaining time on its fastest type comes first.
         ShortestRemaining = "srtf",
     }
 }
 
 words! {
-    /// How the dual subroutine searches for the jobs to take.
+    /// Method by which the dual subroutine searches for the jobs to take.
     pub(crate) enum Tier {
-        /// Every choice of jobs.
+        /// The search compares every choice of jobs.
         Exact = "exact",
-        /// The best few states after each job.
+        /// The search keeps the best few states after each job.
         Beam = "beam",
-        /// Every job with a payoff above 0.
+        /// The search takes every job with a payoff above 0.
         Greedy = "greedy",
     }
 }
@@ -58,9 +58,9 @@ words! {
 words! {
     /// Choice among servers with room for a whole gang.
     pub(crate) enum Pick {
-        /// The one with the lowest price.
+        /// The server with the lowest price.
         Cheapest = "cheapest",
-        /// The one with the fewest free GPUs.
+        /// The server with the fewest free GPUs.
         BestFit = "best_fit",
     }
 }
@@ -68,17 +68,17 @@ words! {
 words! {
     /// Criterion for the best place of a job.
     pub(crate) enum Objective {
-        /// The one with the largest payoff.
+        /// The place with the largest payoff.
         MaxPayoff = "max_payoff",
-        /// The cheapest.
+        /// The cheapest place.
         MinCost = "min_cost",
     }
 }
 
 words! {
-    /// When the policy decides.
+    /// Rounds in which the policy decides.
     pub(crate) enum Replan {
-        /// In every round in which the plan may change.
+        /// In every round in which the plan might change.
         Round = "round",
         /// In rounds after an arrival, a completion or a change of capacity.
         Event = "event",
@@ -88,7 +88,7 @@ words! {
 /// Sort key of the queue; ties go to the earlier arrival, then the lower index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sorting {
-    /// No other key.
+    /// There is no other key.
     Arrival,
     /// Utility per GPU, largest first, then the larger gang.
     Density,
@@ -105,7 +105,7 @@ pub(super) enum Sorting {
 )]
 #[derive(Clone, Debug, PartialEq)]
 pub struct HadarParams {
-    /// The name it goes by in messages.
+    /// Name of the policy in messages.
     pub(crate) policy: String,
     /// Length of a round.
     pub(crate) round: SimSpan,
@@ -115,33 +115,33 @@ pub struct HadarParams {
     pub(crate) order: Order,
     /// Search of the dual subroutine.
     pub(crate) tier: Tier,
-    /// States kept by `Tier::Beam`.
+    /// Number of states that `Tier::Beam` keeps.
     pub(crate) beam_width: usize,
     /// Whether jobs without a payoff may use GPUs that would stay idle.
     pub(crate) backfill: bool,
-    /// For how long a job pays.
+    /// Period for which a job pays.
     pub(crate) cost_horizon: CostHorizon,
     /// Factor of the lowest price.
     pub(crate) umin_factor: f64,
-    /// Fixed horizon; `None` = epochs.
+    /// Fixed horizon; `None` means epochs.
     pub(crate) horizon: Option<SimSpan>,
-    /// Share of the cost added when a gang uses several servers.
+    /// Share of the cost that is added if a gang uses several servers.
     pub(crate) spread_surcharge: f64,
-    /// Whether a gang may lie on several GPU types.
+    /// Whether a gang may use several GPU types.
     pub(crate) mix_types: bool,
-    /// Which server with room for a whole gang.
+    /// Choice among servers with room for a whole gang.
     pub(crate) pick: Pick,
-    /// Which place of a job is best.
+    /// Criterion for the best place of a job.
     pub(crate) objective: Objective,
-    /// When it decides.
+    /// Rounds in which the policy decides.
     pub(crate) replan: Replan,
-    /// Whether one more candidate lies in a single rack.
+    /// Whether there is one more candidate inside a single rack.
     pub(crate) rack_aware: bool,
     /// Whether a job that would not be faster elsewhere stays.
     pub(crate) stay: bool,
-    /// Most active jobs with `Tier::Exact`.
+    /// Maximum number of active jobs with `Tier::Exact`.
     pub(crate) exact_max_jobs: usize,
-    /// Most gate rejections in a pass.
+    /// Maximum number of jobs that a pass may reject because of their price.
     pub(crate) scan_limit: Option<usize>,
 }
 

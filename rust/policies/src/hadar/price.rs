@@ -1,4 +1,4 @@
-//! Prices of GPUs: they rise exponentially with the share of a server that is given out.
+//! Prices of GPUs. They rise exponentially with the share of a server that is given out.
 //!
 //! The bounds of the prices are minima and maxima of constants of the active jobs, kept in heaps. An arrival mostly
 //! costs O(types); the completion of a job at the top of a heap costs O(log jobs). The constants of one heap depend
@@ -11,8 +11,8 @@ use gangline_engine::PolicyError;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Maximum of a number that each active job has. Outdated entries are removed when they reach the top, or all at once
-/// when they fill most of the heap.
+/// Maximum of a number over all active jobs. Outdated entries are removed when they reach the top, or all at once when
+/// they fill most of the heap.
 #[derive(Debug, Default)]
 struct Largest {
     heap: BinaryHeap<(u64, JobId)>,
@@ -49,7 +49,7 @@ struct Epoch {
     base: SimTime,
     /// Length in slots: a power of two, unless the horizon is fixed.
     slots: f64,
-    /// `T_end` in ns. Wider than the time type, because there can be many slots.
+    /// `T_end` in ns. The type is wider than that of times, because there can be many slots.
     end_ns: i128,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Pricing {
     epoch: Option<Epoch>,
     /// Sum of the slots that the active jobs need on their slowest types.
     slots: u128,
-    /// `U(t_min) / W` by type.
+    /// Maximum of `U(t_min) / W`, by type.
     highest: Vec<Largest>,
     /// `t_max x W`, smallest first.
     longest: Largest,
@@ -79,7 +79,7 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Prices between bounds.
+    /// Creates the prices between bounds.
     pub(super) fn between(floor: f64, ceiling: Vec<f64>, servers: &Servers) -> Self {
         let table = servers.groups.iter().map(|group| {
             let (size, ceiling) = (group.capacity, ceiling[group.gpu_type.index()]);
@@ -93,14 +93,14 @@ impl Prices {
         }
     }
 
-    /// Price of a GPU of a server in a group with so many free GPUs.
+    /// Returns the price of a GPU of a server in a group with this number of free GPUs.
     #[inline]
     pub(super) fn of(&self, group: usize, free: u32) -> f64 {
         self.table[group][free as usize]
     }
 }
 
-/// Price of a GPU of a server with `used` of its `capacity` GPUs given out.
+/// Returns the price of a GPU of a server with `used` of its `capacity` GPUs given out.
 pub(crate) fn price(floor: f64, ceiling: f64, used: u32, capacity: u32) -> f64 {
     if ceiling <= floor {
         return floor;
@@ -119,7 +119,7 @@ impl Pricing {
         }
     }
 
-    // positive floats have the same order as their bits
+    // Positive floats have the same order as their bits.
 
     fn low_of(epoch: &Epoch, facts: &Facts) -> u64 {
         let seconds = (epoch.end_ns - i128::from(facts.arrival.0)) as f64 / NANOS_PER_SECOND;

@@ -1,8 +1,7 @@
-//! The order in which a decision examines jobs, and an index of waiting jobs that makes examining all of them
-//! unnecessary.
+//! The order in which a decision examines jobs, and an index of waiting jobs, so that not all of them must be examined.
 //!
 //! Waiting jobs are split into classes with the same usable types and gang size. If one job of a class finds no room,
-//! the whole class has none until GPUs come free. Running jobs, at most one per GPU, are ranked again in each
+//! the whole class has no room until GPUs come free. Running jobs, at most one per GPU, are ranked again in each
 //! decision. A decision costs O(running jobs + classes + (jobs examined + lines that crossed) x log jobs).
 
 use super::facts::{Facts, Line};
@@ -33,7 +32,7 @@ enum Class {
     Kinetic(Lines),
 }
 
-/// All jobs that wait.
+/// All waiting jobs.
 #[derive(Debug)]
 pub(super) struct Waiting {
     sorting: Sorting,
@@ -124,7 +123,7 @@ pub(super) struct Merge<'a> {
     now: SimTime,
     running: &'a [Rank],
     classes: Vec<(&'a Kind, &'a mut Class)>,
-    /// The next job of each class that may still find room.
+    /// The next job of each class that might still find room.
     heads: BinaryHeap<Reverse<(Rank, usize)>>,
 }
 
@@ -159,7 +158,7 @@ impl Merge<'_> {
     }
 }
 
-// The place of a job in the queue.
+// The following code defines the place of a job in the queue.
 
 /// Place of a job in the queue at one instant; smaller comes first. The comparison is exact, without tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,9 +170,9 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// The rank of a job with its remaining work.
+    /// Creates the rank of a job with its remaining work.
     pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
-        // whole nanoseconds, so that decimal times that are equal tie
+        // The time is in whole nanoseconds, so that equal decimal times tie.
         let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
         let main = match sorting {
             Sorting::Density => return Self::dense(&facts.line(remaining), now),
@@ -188,7 +187,7 @@ impl Rank {
         }
     }
 
-    /// Largest utility per GPU first, then the larger gang.
+    /// Creates the rank for the order by utility per GPU (largest first), then by gang size (largest first).
     pub(super) fn dense(line: &Line, now: SimTime) -> Self {
         Self {
             main: Total(-line.density(now)),
@@ -198,24 +197,25 @@ impl Rank {
     }
 }
 
-// The best of many jobs whose utilities per GPU fall at different speeds.
+// The following code finds the best of many jobs whose utilities per GPU fall at different speeds.
 //
-// A kinetic tournament: each node stores until when its outcome is certain. The inverse of a utility per GPU is
-// linear in time, so two jobs change places at most once. Outcomes are those of the exact ranks; near a crossing,
-// where rounding may decide, a node is recomputed each time. Nodes are computed lazily: n jobs that arrive together
-// cost O(n). The cost is O(log jobs) per job added, removed or examined, and per outcome that expires.
+// It is a kinetic tournament: each node stores the instant until which its outcome is certain. The inverse of a utility
+// per GPU is linear in time, so two jobs change places at most once. Outcomes are those of the exact ranks. Near a
+// crossing, where rounding might decide, a node is recomputed each time. Nodes are computed lazily, so n jobs that
+// arrive together cost O(n). The cost is O(log jobs) per job added, removed or examined, and per outcome that expires.
 
-/// Two lines closer than this share may swap by rounding. Our own choice: far above the noise of a few operations.
+/// Two lines closer than this share might swap because of rounding. Our own choice, far above the noise of a few
+/// operations.
 const MARGIN: f64 = 1e-9;
 const NONE: u32 = u32::MAX;
-/// Before any time of a run.
+/// An instant before any time of a run.
 const UNKNOWN: SimTime = SimTime(i64::MIN);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
     /// Leaf of the best job in the subtree.
     best: u32,
-    /// Until when that job is certainly the best.
+    /// Instant until which that job is certainly the best.
     until: SimTime,
 }
 
@@ -281,7 +281,7 @@ impl Lines {
         self.jobs[leaf as usize]
     }
 
-    /// Forgets which jobs were returned.
+    /// Resets the walk, so that all jobs can be returned again.
     pub(super) fn restore(&mut self) {
         for leaf in std::mem::take(&mut self.passed) {
             if self.jobs[leaf as usize].is_some() {
@@ -308,12 +308,12 @@ impl Lines {
         }
     }
 
-    /// Puts a job into a leaf or clears it; the outcomes above become unknown.
+    /// Puts a job into a leaf or clears the leaf. The outcomes above it become unknown.
     fn set(&mut self, leaf: u32, best: u32) {
         let mut at = self.leaves() + leaf as usize;
         self.nodes[at].best = best;
         at /= 2;
-        // all ancestors of an unknown node are unknown
+        // All ancestors of an unknown node are unknown.
         while at > 0 && self.nodes[at].until != UNKNOWN {
             self.nodes[at].until = UNKNOWN;
             at /= 2;
@@ -330,7 +330,7 @@ impl Lines {
         self.nodes[at] = self.play(at, now);
     }
 
-    /// Computes the outcome of a node from its children; it is certain no longer than theirs.
+    /// Computes the outcome of a node from its children; it is not certain for longer than theirs.
     fn play(&self, at: usize, now: SimTime) -> Node {
         let (left, right) = (self.nodes[2 * at], self.nodes[2 * at + 1]);
         let until = left.until.min(right.until);
@@ -350,16 +350,16 @@ impl Lines {
     }
 }
 
-/// Returns until when `first` certainly comes before `second`, given that it does now.
+/// Returns the instant until which `first` certainly comes before `second`, given that it comes first now.
 fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
     let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
     if same(first.numerator, second.numerator)
         && same(first.left_s, second.left_s)
         && first.arrival == second.arrival
     {
-        return SimTime::NEVER; // equal for ever: the index decides
+        return SimTime::NEVER; // They are equal for ever, so the index decides.
     }
-    // inverse of the utility now, and its increase per second
+    // These are the inverse of the utility now, and its increase per second.
     let level = |line: &Line| ((now - line.arrival).seconds() + line.left_s) / line.numerator;
     let (level_a, level_b) = (level(first), level(second));
     let (slope_a, slope_b) = (1.0 / first.numerator, 1.0 / second.numerator);
@@ -373,7 +373,7 @@ fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
     } else {
         f64::INFINITY
     };
-    // a cast of a value that is too large saturates
+    // A cast of a value that is too large saturates.
     SimTime(now.0.saturating_add((seconds * NANOS_PER_SECOND) as i64))
 }
 
@@ -391,7 +391,7 @@ mod tests {
             let mut now = SimTime::ZERO;
             for step in 0..120 {
                 now = SimTime(now.0 + numbers.below(30) as i64 * second / 3);
-                let is_common = numbers.once_in(3); // many alike, some equal
+                let is_common = numbers.once_in(3); // Many lines are similar, and some are equal.
                 let line = Line {
                     job: JobId(step),
                     arrival: if is_common { SimTime::ZERO } else { now },

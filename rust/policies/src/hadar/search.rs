@@ -1,8 +1,8 @@
-//! The tiers of the dual subroutine that compare several choices of jobs: all choices (exact), or the best few
+//! The tiers of the dual subroutine. Two of them compare several choices of jobs: all choices (exact), or the best few
 //! (beam).
 //!
-//! The search maximises the sum of payoffs. Ties go to more jobs, then to the lower cost, then to the job that is
-//! earlier in the queue. States differ in the free GPUs of servers, and store the GPUs that they gave out.
+//! The search maximises the sum of payoffs. Ties go to more jobs, then to the lower cost, then to jobs that are earlier
+//! in the queue. States differ in the free GPUs of servers, and store the GPUs that they gave out.
 
 use super::facts::Facts;
 use super::find::{Chosen, Finder, Goal, Live, Quote, above, equal};
@@ -68,7 +68,7 @@ struct Taken {
 }
 
 impl Drop for Taken {
-    /// Drops the list in a loop: recursion over many jobs would overflow the stack.
+    /// Drops the list in a loop, because recursion over many jobs would overflow the stack.
     fn drop(&mut self) {
         let mut next = self.before.take();
         while let Some(Ok(mut taken)) = next.map(Rc::try_unwrap) {
@@ -173,8 +173,8 @@ fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) ->
 }
 
 /// Keeps the best states after each job, at most `width`, and takes the chosen GPUs from the servers, as the other
-/// tiers do. The walk ends when no state has a free GPU. It skips classes of jobs for which no state has room,
-/// because states only lose GPUs.
+/// tiers do. The walk ends when no state has a free GPU. It skips classes of jobs for which no state has room, because
+/// the free GPUs of states only decrease.
 pub(super) fn beam(
     finder: &Finder<'_>,
     servers: &mut Servers,
@@ -188,7 +188,7 @@ pub(super) fn beam(
         free: servers.free_by_type().into(),
         taken: None,
     }];
-    // GPUs that `servers` has given out for the state under examination
+    // These are the GPUs that `servers` has given out for the state that is being examined.
     let mut present: Rc<Used> = Rc::default();
     loop {
         let has_room = |types, gpus| {
@@ -314,9 +314,9 @@ fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
     states
 }
 
-// One pass over the queue: every job that passes the gate takes its best place at once.
+// This is one pass over the queue. Every job that passes the gate takes its best place at once.
 
-/// The jobs that a pass examined and rejected because their GPUs cost at least their utility.
+/// Jobs that a pass examined and rejected because their GPUs cost at least their utility.
 #[derive(Debug, Default)]
 pub(super) struct Rejected {
     /// Jobs with their utility in percent of the cost.

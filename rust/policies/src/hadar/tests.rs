@@ -1,4 +1,4 @@
-//! The worked examples of the specification, and laws on random worlds.
+//! Examples that were worked out by hand, and laws on random worlds.
 
 use super::facts::Facts;
 use super::find::{Finder, Goal, Live};
@@ -36,7 +36,7 @@ fn close(found: f64, wanted: f64) -> bool {
     (found - wanted).abs() <= 1e-9 * wanted.abs().max(1.0)
 }
 
-/// Three servers of four GPUs, one of each type; four jobs at 0.
+/// Creates three servers with four GPUs, one of each type, and four jobs that arrive at 0.
 fn golden_world() -> World {
     let types = ["V", "P", "K"].map(|name| GpuType {
         name: name.to_owned(),
@@ -75,10 +75,10 @@ fn golden_world() -> World {
     }
 }
 
-/// The policy at its first decision, and what it chooses there.
+/// Returns the policy at its first decision, and what it chooses there.
 fn first_decision(world: &World, params: HadarParams) -> (Hadar, Vec<Chosen>) {
     let mut policy = Hadar::new(params);
-    // the specification keeps a gang in the queue that a run without mixed types would refuse
+    // The example keeps a gang in the queue that a run without mixed types would refuse.
     let traits = PolicyTraits {
         mixes_types: true,
         ..policy.traits()
@@ -108,7 +108,7 @@ fn prices_rise_from_floor_to_ceiling() {
     );
 }
 
-/// `(job, [(server, GPUs)], payoff)`
+/// An expected choice: `(job, [(server, GPUs)], payoff)`.
 type Wanted<'a> = &'a [(u32, &'a [(u32, u32)], f64)];
 
 fn expect_golden(
@@ -150,7 +150,7 @@ fn expect_golden(
         wanted.iter().map(|one| (one.0, one.1)).collect();
     assert_eq!(places, wanted_places, "{label}");
     for (found, wanted) in chosen.iter().zip(wanted) {
-        // the specification gives nine decimals
+        // The example gives nine decimals.
         assert!(
             (found.offer.payoff - wanted.2).abs() < 6e-10,
             "{label}: {:?}",
@@ -231,7 +231,7 @@ fn sums_of_payoffs_as_in_the_text() {
     }
 }
 
-/// A random world with few jobs, without failures or other extras.
+/// Returns a random world with few jobs, without failures or other extras.
 fn small_case(seed: u64) -> Case {
     let scope = Scope {
         jobs: 9,
@@ -297,7 +297,7 @@ fn tiers_agree_where_they_must() {
     }
 }
 
-/// Sum of the payoffs at the first decision.
+/// Returns the sum of the payoffs at the first decision.
 fn first_sum(world: &World, tier: &str, width: i64) -> f64 {
     let given = [
         ("tier", word(tier)),
@@ -360,7 +360,7 @@ fn on_an_empty_cluster_every_job_is_worth_its_price() {
     assert!(seen > 10_000, "{seen}");
 }
 
-/// Payoffs of each job alone on the empty cluster, at prices for all of them.
+/// Returns the payoffs of each job alone on the empty cluster, at prices for all of them.
 fn lone_payoffs(world: &World, params: HadarParams) -> (Hadar, Vec<f64>) {
     let mut policy = Hadar::new(params);
     let config = RunConfig {
@@ -405,9 +405,9 @@ fn only_the_scale_of_a_utility_differs() {
     for seed in 0..200 {
         let case = small_case(seed);
         if case.world.jobs.columns().allowed_types.is_some() {
-            continue; // then the best rates of two jobs may differ
+            continue; // In such a world, the best rates of two jobs may differ.
         }
-        // with one best rate that is a power of two, A = work equals A = work / best rate times a constant
+        // With one best rate that is a power of two, A = work equals A = work / best rate times a constant.
         let run = |utility| run_case(&case, &[("utility", word(utility))]);
         let (a, b) = (run("effective_throughput"), run("normalised"));
         assert!(conformance::are_equal(&a, &b), "seed {seed}");

@@ -12,14 +12,15 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// An unfinished job.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
-    /// Rate of a copy that is used for planning, by column of `Nodes`; 0 = the job cannot run there.
+    /// Rate of a copy that is used for planning, by column of `Nodes`; 0 means that the job cannot run there.
     pub(super) rates: Vec<f64>,
     pub(super) best_rate: f64,
     /// Bytes of its parameters.
     pub(super) bytes: f64,
 }
 
-/// Sort key of jobs that want a node: normalised rate (largest first, as bits of a number >= 0), copies so far, job.
+/// Sort key of jobs that compete for a node: normalised rate (largest first, as bits of a number >= 0), copies so far,
+/// job.
 type Want = (u64, u32, JobId);
 
 /// All unfinished jobs by sort key for each column, without copies; kept between decisions.
@@ -48,7 +49,7 @@ impl Standing {
         self.change(job, parent, Some(0), None);
     }
 
-    /// Updates a job after its number of copies has changed; `None` = it wants no more.
+    /// Updates a job after its number of copies has changed; `None` means that it gets no more copies.
     fn change(&mut self, job: JobId, parent: &Parent, from: Option<u32>, to: Option<u32>) {
         for (at, column) in self.columns.iter_mut().enumerate() {
             if parent.rates[at] <= 0.0 {
@@ -74,15 +75,15 @@ struct Grant {
     rate: f64,
 }
 
-/// Value of a further copy of a job on the first idle node of a group. Greater is better: largest worth, then highest
-/// normalised rate, fewest copies, first job, first node.
+/// Value of a further copy of a job on the first idle node of a group. A greater bid is better. The order is: largest
+/// worth, highest normalised rate, fewest copies, first job, first node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bid {
     /// The gain in utility, minus the price of the node where groups are compared.
     worth: Total,
     /// Normalised rate of the copy.
     share: Total,
-    /// Copies of the job at the time of the bid; if they change, the bid is void.
+    /// Number of copies of the job at the time of the bid; if it changes, the bid is void.
     copies: Reverse<u32>,
     job: Reverse<JobId>,
     node: Reverse<u32>,
@@ -142,7 +143,8 @@ impl<'a> Draft<'a> {
         self.claims.get(&job).map_or(0, |claim| claim.copies)
     }
 
-    /// Time without progress of each copy of a job with its assigned copies, and optionally one more in a group.
+    /// Returns the time without progress of each copy of a job with its assigned copies, and optionally one more in a
+    /// group.
     fn overhead(&self, job: JobId, more: Option<usize>) -> SimSpan {
         let claim = self.claims.get(&job);
         let held = self.held.get(&job);
@@ -172,7 +174,7 @@ impl<'a> Draft<'a> {
         most.is_some_and(|most| copies as usize >= most)
     }
 
-    /// Rate of a copy of a job on a node that is used for planning.
+    /// Returns the rate of a copy of a job on a node that is used for planning.
     fn rate(&self, job: JobId, node: u32) -> f64 {
         self.parents[&job].rates[self.nodes.column(node)]
     }
@@ -200,8 +202,8 @@ impl<'a> Draft<'a> {
         claim.rate += rate;
     }
 
-    /// Assigns copies by payoff: the gain in utility minus the price of a node. The price is the same for all bids in
-    /// a group. A group therefore sorts its bids by gain, and a rising price does not change their order.
+    /// Assigns copies by payoff, which is the gain in utility minus the price of a node. The price is the same for all
+    /// bids in a group. A group therefore sorts its bids by gain, and a rising price does not change their order.
     pub(super) fn price_pass(
         &mut self,
         active: &BTreeMap<JobId, Facts>,
@@ -236,7 +238,7 @@ impl<'a> Draft<'a> {
                 .expect("only active jobs bid");
             for group in groups.clone() {
                 if group == given && self.nodes.are_unlike() {
-                    // the first idle node of the group has changed, and with it all rates
+                    // The first idle node of the group has changed, and with it all rates.
                     bids[group] = self.bids(&market, group, prices[group]);
                 } else {
                     bids[group].extend(self.bid(market.jobs[at], group, prices[group]));
@@ -245,21 +247,21 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Price of a node of a group; meaningless if none is up.
+    /// Returns the price of a node of a group. It has no meaning if no node is up.
     fn price(&self, market: &Market<'_>, group: usize) -> f64 {
         let healthy = self.nodes.servers.groups[group].up;
         let given = healthy - self.nodes.idle(group).len() as u32;
         price(market.floor, market.ceiling[group], given, healthy)
     }
 
-    /// The bids of all jobs for the first idle node of a group.
+    /// Returns the bids of all jobs for the first idle node of a group.
     fn bids(&self, market: &Market<'_>, group: usize, price: f64) -> BinaryHeap<Bid> {
         let jobs = market.jobs.iter();
         jobs.filter_map(|job| self.bid(*job, group, price))
             .collect()
     }
 
-    /// The bid of a job for a node of a group, if it may have one and its payoff is above 0.
+    /// Returns the bid of a job for a node of a group, if it may have one and its payoff is above 0.
     fn bid(&self, (facts, left): (&Facts, f64), group: usize, price: f64) -> Option<Bid> {
         let (job, node) = (facts.job, self.nodes.first_idle(group)?);
         if !self.may_have(job, node) {
@@ -276,7 +278,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The bid of a group with the largest payoff, which is stored as its worth. Several gains may round to one
+    /// Returns the bid of a group with the largest payoff, which is stored as its worth. Several gains may round to one
     /// payoff.
     fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
         let node = self.nodes.first_idle(group)?;
@@ -300,7 +302,7 @@ impl<'a> Draft<'a> {
         best
     }
 
-    /// Increase in utility through a further copy.
+    /// Returns the increase in utility through a further copy.
     fn gain(&self, facts: &Facts, left: f64, node: u32) -> f64 {
         let job = facts.job;
         let waited_s = (self.view.now() - facts.arrival).seconds();
@@ -349,8 +351,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The jobs that have or had nodes, with their new nodes (ascending) and the overhead of their copies. Jobs keep
-    /// as many of their present nodes as their counts allow, lowest first.
+    /// Returns the jobs that have or had nodes, with their new nodes (ascending) and the overhead of their copies. Jobs
+    /// keep as many of their present nodes as their counts allow, lowest first.
     pub(super) fn settle(mut self) -> Vec<(JobId, Vec<u32>, SimSpan)> {
         let mut placed: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
         for node in self.given.drain(..) {
@@ -395,7 +397,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-// Servers as nodes, each of which can hold one copy, and the columns of the rate table.
+// The following code treats servers as nodes, each of which can hold one copy, and defines the columns of the rate
+// table.
 
 /// All nodes that can hold a copy.
 #[derive(Debug, Default)]
@@ -429,12 +432,12 @@ impl Nodes {
         self.unlike > 0
     }
 
-    /// Columns of the rate table used for planning: groups, or single nodes where rates are estimated.
+    /// Returns the columns of the rate table used for planning: groups, or single nodes where rates are estimated.
     pub(super) fn columns(&self) -> usize {
         self.unlike.max(self.servers.groups.len())
     }
 
-    /// Column of a node.
+    /// Returns the column of a node.
     pub(super) fn column(&self, node: u32) -> usize {
         if self.are_unlike() {
             node as usize
@@ -443,7 +446,7 @@ impl Nodes {
         }
     }
 
-    /// Group of each column; `None` for a server that cannot hold a copy.
+    /// Returns the group of each column; `None` for a server that cannot hold a copy.
     pub(super) fn group_by_column(&self) -> impl Iterator<Item = Option<usize>> {
         (0..self.columns()).map(|at| {
             if self.are_unlike() {
@@ -454,12 +457,12 @@ impl Nodes {
         })
     }
 
-    /// Nodes of a group that are up and without a copy.
+    /// Returns the nodes of a group that are up and without a copy.
     pub(super) fn idle(&self, group: usize) -> &BitSet {
         &self.servers.groups[group].by_free[1]
     }
 
-    /// The first idle node of a group.
+    /// Returns the first idle node of a group.
     pub(super) fn first_idle(&self, group: usize) -> Option<u32> {
         self.idle(group).first().map(|node| node as u32)
     }

@@ -12,15 +12,15 @@ use std::fmt::Debug;
 pub(super) struct Copy {
     pub(super) job: JobId,
     pub(super) node: u32,
-    /// Its true rate.
+    /// True rate of the copy.
     pub(super) rate: f64,
-    /// The rate in the run's table, if it has one for the job.
+    /// Rate in the run's table, if the table has one for the job.
     pub(super) measured: Option<f64>,
 }
 
 /// An estimator of rates.
 pub(super) trait Estimator: Debug + Send {
-    /// Estimated rate of a possible copy, iterations per second; finite and at least 0.
+    /// Returns the estimated rate of a possible copy, iterations per second; finite and at least 0.
     fn estimate(&self, copy: Copy) -> f64;
 
     /// Returns whether estimates change with observations.
@@ -35,7 +35,7 @@ pub(super) trait Estimator: Debug + Send {
     fn observe(&mut self, _job: JobId, _node: u32, _rate: f64) {}
 }
 
-/// The estimator of a choice.
+/// Creates the estimator that the parameter chooses.
 pub(super) fn estimator(choice: Choice, view: &ClusterView<'_>) -> Box<dyn Estimator> {
     match choice {
         Choice::Oracle => Box::new(Oracle),
@@ -47,7 +47,6 @@ pub(super) fn estimator(choice: Choice, view: &ClusterView<'_>) -> Box<dyn Estim
     }
 }
 
-/// The true rates.
 #[derive(Debug, Default)]
 pub(super) struct Oracle;
 
@@ -57,7 +56,7 @@ impl Estimator for Oracle {
     }
 }
 
-/// The true rates, each times a random factor.
+/// Estimator that returns each true rate times a random factor.
 #[derive(Debug)]
 struct Noisy {
     sigma: f64,
@@ -71,10 +70,10 @@ impl Estimator for Noisy {
     }
 }
 
-/// One number per job, and running sums in the order of jobs.
+/// One number per job, with running sums in the order of jobs.
 #[derive(Clone, Debug, Default)]
 struct Means {
-    /// Job, its number, and the sum up to it: new numbers are mostly those of late jobs.
+    /// Entries (job, its number, the sum up to it). New numbers are mostly those of late jobs.
     rows: Vec<(JobId, f64, f64)>,
 }
 
@@ -113,11 +112,11 @@ impl Means {
 struct Seen {
     /// Estimates of the copies that were observed there.
     estimates: Means,
-    /// Their observed rates, each divided by the mean of the job's observed rates.
+    /// Observed rates of these copies, each divided by the mean of the job's observed rates.
     speeds: Means,
 }
 
-/// An exponentially weighted moving average of observed rates.
+/// Estimator that returns an exponentially weighted moving average of observed rates.
 #[derive(Debug)]
 struct Ewma {
     /// Weight of the latest observation.
@@ -125,7 +124,7 @@ struct Ewma {
     nodes: Vec<Seen>,
     /// Observed rates of each job by node.
     rates: BTreeMap<JobId, BTreeMap<u32, f64>>,
-    /// Estimates of copies that are placed and were not observed yet.
+    /// Estimates of copies that are placed and have not been observed yet.
     placed: BTreeMap<(JobId, u32), f64>,
 }
 
@@ -139,7 +138,7 @@ impl Ewma {
         }
     }
 
-    /// Speed of a node for its jobs, relative to the other nodes on which they ran.
+    /// Returns the speed of a node for its jobs, relative to the other nodes on which they ran.
     fn speed(&self, node: u32) -> f64 {
         self.nodes[node as usize].speeds.mean().unwrap_or(1.0)
     }

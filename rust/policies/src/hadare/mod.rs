@@ -55,7 +55,7 @@ pub(crate) static COPIES: Reason = Reason::new(
 .counts(Counted::Copies)
 .ends_when_free();
 
-/// Makes quotas of a last round slightly larger, so that rounding leaves no work for another round.
+/// Factor on the quotas of a last round, so that rounding leaves no work for another round.
 const NO_CRUMB: f64 = 1.0 + 1e-9;
 
 /// The policy.
@@ -74,7 +74,7 @@ pub(crate) struct HadarE {
 }
 
 impl HadarE {
-    /// The policy with its settings.
+    /// Creates the policy with its settings.
     pub(crate) fn new(params: HadarEParams) -> Self {
         Self {
             params,
@@ -89,7 +89,8 @@ impl HadarE {
         }
     }
 
-    /// True rate of a copy of a job in a group, alone and consolidated; 0 = the job cannot run there.
+    /// Returns the true rate of a copy of a job in a group, alone and consolidated; 0 means that the job cannot run
+    /// there.
     fn true_rate(&self, view: &ClusterView<'_>, job: JobId, group: usize) -> f64 {
         let of = &self.nodes.servers.groups[group];
         if view.usable_types(job) >> of.gpu_type.index() & 1 == 0 {
@@ -98,13 +99,13 @@ impl HadarE {
         view.rate_alone(job, &self.copy(of.first))
     }
 
-    /// GPUs of a copy on a server.
+    /// Returns the GPUs of a copy on a server.
     fn copy(&self, server: ServerId) -> GpuSet {
         let gpus = self.nodes.copy_gpus[self.nodes.servers.group(server.0)];
         GpuSet::single(server, u64::MAX >> (64 - gpus))
     }
 
-    /// Rates used for planning, by column.
+    /// Returns the rates used for planning, by column.
     fn rates_of(&self, view: &ClusterView<'_>, job: JobId) -> Result<Vec<f64>, PolicyError> {
         let groups = 0..self.nodes.servers.groups.len();
         let exact: Vec<f64> = groups.map(|at| self.true_rate(view, job, at)).collect();
@@ -232,7 +233,7 @@ impl HadarE {
             let holding = groups.filter(|(at, _)| self.true_rate(view, job, *at) > 0.0);
             let nodes: u32 = holding.map(|(_, group)| group.servers).sum();
             if nodes == 0 {
-                continue; // left out of the run
+                continue; // This job is left out of the run.
             }
             let most = self
                 .params
@@ -303,7 +304,7 @@ impl HadarE {
         }
     }
 
-    /// Iterations of each copy of a job in the round, by the estimated rates; `None` = no limit.
+    /// Returns the iterations of each copy of a job in the round, by the estimated rates; `None` means no limit.
     fn quotas(
         &self,
         view: &ClusterView<'_>,
@@ -357,7 +358,7 @@ impl HadarE {
                 ..HoldTerms::default()
             };
             if parts.iter().any(|part| part.number == number) {
-                // several copies that become one are merged, so that their progress is saved
+                // Several copies that become one are merged, so that their progress is saved.
                 let pause = if nodes.len() > 1 {
                     Some(overhead)
                 } else {

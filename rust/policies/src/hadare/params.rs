@@ -7,11 +7,11 @@ use gangline_model::SimSpan;
 use gangline_model::words;
 
 words! {
-    /// How the parameters of copies are combined.
+    /// Way in which the parameters of copies are combined.
     pub(crate) enum FanIn {
-        /// All at once.
+        /// All copies are combined at once.
         Parallel = "parallel",
-        /// One after the other.
+        /// Copies are combined one after the other.
         Serial = "serial",
     }
 }
@@ -62,7 +62,7 @@ impl Estimator {
         self == Self::Oracle
     }
 
-    /// Its name as a parameter value.
+    /// Returns its name as a parameter value.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Oracle => "oracle",
@@ -77,7 +77,7 @@ impl Estimator {
 pub(crate) struct HadarEParams {
     /// Policy name in messages.
     pub policy: String,
-    /// Maximum number of copies of a job; `None` = one per server.
+    /// Maximum number of copies of a job; `None` means one per server.
     pub max_copies: Option<usize>,
     /// GPUs of a copy.
     pub copy_gpus: CopyGpus,
@@ -87,7 +87,7 @@ pub(crate) struct HadarEParams {
     pub c0_s: f64,
     /// Bandwidth for parameters, bytes/s.
     pub bandwidth: f64,
-    /// How they are combined.
+    /// Way in which parameters are combined.
     pub fan_in: FanIn,
     /// Utility of a completion time.
     pub utility: Utility,
@@ -151,7 +151,7 @@ impl HadarEParams {
         Ok(read)
     }
 
-    /// Time to consolidate this many copies of a model with this many bytes.
+    /// Returns the time to consolidate this many copies of a model with this many bytes.
     pub(super) fn consolidation(&self, copies: usize, bytes: f64) -> SimSpan {
         if copies < 2 {
             return SimSpan::ZERO;
@@ -160,7 +160,7 @@ impl HadarEParams {
             FanIn::Parallel => self.c0_s + bytes / self.bandwidth,
             FanIn::Serial => self.c0_s + copies as f64 * bytes / self.bandwidth,
         };
-        // longer than any round, so it is refused before the run
+        // This is longer than any round, so it is refused before the run.
         SimSpan::from_seconds(seconds).unwrap_or(SimSpan(i64::MAX / 4))
     }
 }

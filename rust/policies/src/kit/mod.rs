@@ -1,8 +1,8 @@
 //! Building blocks of several policies: indexes of waiting jobs, GPUs and servers, and small rules.
 //!
-//! The engine owns the state: waiting and running jobs, and free GPUs. A policy reads it through its `ClusterView`,
-//! and its `Plan` shows what is left within a decision. A policy keeps an index only for queries in an order of its
-//! own:
+//! The engine owns the state: waiting and running jobs, and free GPUs. A policy reads it through its `ClusterView`, and
+//! its `Plan` shows what is left within a decision. A policy needs an index of its own only for queries in its own
+//! order:
 //!
 //! | question | index | used by |
 //! |---|---|---|
@@ -24,8 +24,8 @@
 //! Both take the GPUs for the rest of the decision and count the start.
 //!
 //! # Examples
-//! All of `sjf`: [`ByClass`] returns the first job of each class. If the first job of a class finds no room, the
-//! class is done for this decision, because room only decreases.
+//! This is the whole of `sjf`. [`ByClass`] returns the first job of each class. If the first job of a class finds no
+//! room, the class is done for this decision, because free GPUs only decrease.
 //! ```
 //! use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits};
 //! use gangline_model::{JobId, SimSpan};

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 words! {
     /// The label that defines a queue.
     pub enum QueueBy {
-        /// None: there is one queue.
+        /// There is one queue.
         None = "none",
         /// The user.
         User = "user",
@@ -22,14 +22,14 @@ const DEFAULT: &str = "default";
 /// The owners of a trace, in order of their names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owners {
-    /// Their names.
+    /// Names of the owners.
     pub names: Vec<String>,
     /// Owner of each job.
     pub number: Vec<u32>,
 }
 
 impl Owners {
-    /// The owners of the jobs; `None` if the label is required and no job has one.
+    /// Creates the owners of the jobs; `None` if the label is required and no job has one.
     pub(crate) fn of(jobs: &JobFacts, by: QueueBy) -> Option<Self> {
         let labels = &jobs.columns().labels;
         let label = match by {

@@ -13,7 +13,7 @@ type Order = SmallVec<[GpuTypeId; 8]>;
 words! {
     /// Rule for the GPU type; the last tie-break is the lowest index.
     pub enum GpuPick {
-        /// The type with most free GPUs.
+        /// The type with the most free GPUs.
         MostFree = "most_free",
         /// The type of the lowest-index server with a free GPU.
         FirstFit = "first_fit",
@@ -27,7 +27,7 @@ words! {
 }
 
 impl GpuPick {
-    /// GPUs for a job; `None` if no type has a place.
+    /// Returns the GPUs for a job; `None` if no type has a place.
     pub(crate) fn place(
         self,
         view: &ClusterView<'_>,
@@ -54,7 +54,7 @@ impl GpuPick {
         Some(found.swap_remove(draw.below(found.len() as u64) as usize))
     }
 
-    /// The types of the class in the order in which they are tried; types without a free GPU may be missing.
+    /// Returns the types of the class in the order in which they are tried; types without a free GPU may be missing.
     fn order(
         self,
         view: &ClusterView<'_>,
@@ -63,7 +63,7 @@ impl GpuPick {
         class: usize,
         job: JobId,
     ) -> Order {
-        // fastest first, then index
+        // The order is the fastest type first, then index.
         let mut types: Order = places.classes().get(class).types.iter().copied().collect();
         match self {
             Self::Fastest => {}

@@ -1,4 +1,4 @@
-//! Demand classes: gangs that the cluster cannot tell apart, and the placement of their jobs.
+//! Demand classes, which are gangs that the cluster cannot tell apart, and the placement of their jobs.
 //!
 //! Whether a gang fits depends only on its class, so a queue checks once per class instead of once per job. Classes
 //! are determined once, before the first event; a trace has tens of them.
@@ -19,7 +19,7 @@ pub struct DemandClass {
     pub gpus: u32,
     /// Usable types by base rate descending, then index.
     pub types: TypeList,
-    /// The demand of its jobs on the placement rule.
+    /// Demand of its jobs, as the placement rule reads it.
     pub demand: Demand,
 }
 
@@ -38,7 +38,7 @@ impl Classes {
             list: Vec::new(),
             of: Vec::with_capacity(jobs.len()),
         };
-        // if jobs differ in nothing else, a class is defined by gang size and skew
+        // If jobs differ in nothing else, gang size and skew define a class.
         let is_uniform = jobs.is_uniform();
         let mut small = [[u16::MAX; 2]; 128];
         for job in jobs.ids() {
@@ -75,29 +75,29 @@ impl Classes {
         Ok(classes)
     }
 
-    /// Number of classes.
+    /// Returns the number of classes.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is no class.
+    /// Returns whether there is no class.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The class of a job.
+    /// Returns the class of a job.
     #[inline]
     pub fn of(&self, job: JobId) -> usize {
         usize::from(self.of[job.index()])
     }
 
-    /// Properties of a class.
+    /// Returns the properties of a class.
     #[inline]
     pub fn get(&self, class: usize) -> &DemandClass {
         &self.list[class]
     }
 
-    /// All classes, in order of their first job.
+    /// Returns all classes, in order of their first job.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &DemandClass> {
         self.list.iter()
     }
@@ -114,7 +114,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Places by a rule; [`Self::start`] completes it.
+    /// Creates the places of a placement rule; [`Self::start`] completes them.
     pub fn new(params: PlacementParams) -> Self {
         Self {
             params,
@@ -159,7 +159,7 @@ impl Places {
         self.homes[self.classes.of(job)] >> gpu_type.index() & 1 == 1
     }
 
-    /// Rate of a gang on a type; 0 if it has no place there.
+    /// Returns the rate of a gang on a type; 0 if it has no place there.
     #[inline]
     pub(crate) fn rate(&self, view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
         if self.has_home(job, gpu_type) {
@@ -169,28 +169,28 @@ impl Places {
         }
     }
 
-    /// The class of a job, by number.
+    /// Returns the class of a job, by number.
     #[inline]
     pub fn class_of(&self, job: JobId) -> usize {
         self.classes.of(job)
     }
 
-    /// Properties of the class of a job.
+    /// Returns the properties of the class of a job.
     #[inline]
     pub(crate) fn class(&self, job: JobId) -> &DemandClass {
         self.classes.get(self.classes.of(job))
     }
 
-    /// The classes.
+    /// Returns the classes.
     #[inline]
     pub fn classes(&self) -> &Classes {
         &self.classes
     }
 
-    /// The placement rule.
+    /// Returns the placement rule.
     ///
     /// # Panics
-    /// Before [`Self::start`].
+    /// If it is called before [`Self::start`].
     #[inline]
     pub fn rule(&self) -> &Placer {
         let rule = self.placer.as_ref();
@@ -203,7 +203,8 @@ impl Places {
             .is_non_monotone(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Returns whether there is a class for which less room may be better: see [`Placer::is_non_monotone`].
+    /// Returns whether there is a class that might have a place with fewer free GPUs although it has none with more;
+    /// see [`Placer::is_non_monotone`].
     pub fn has_non_monotone(&self, free: &FreeIndex) -> bool {
         self.rule().may_refuse()
             && (0..self.classes.len()).any(|class| {
@@ -212,7 +213,7 @@ impl Places {
             })
     }
 
-    /// Returns whether a gang of the class might fit on one of its types. O(types).
+    /// Returns whether a gang of the class might fit on one of its types. The cost is O(types).
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
         let class = &self.classes.list[class];
@@ -223,15 +224,15 @@ impl Places {
         })
     }
 
-    /// Returns whether a gang of the class might fit on a type. O(1).
+    /// Returns whether a gang of the class might fit on a type. The cost is O(1).
     #[inline]
     pub fn can_on(&self, free: &mut FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
         let placer = self.rule();
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Whether a job has a place now on one of the types, for questions outside a decision, which have no draft.
-    /// O(types), but O(servers) where the rule may refuse a gang although enough GPUs are free.
+    /// Returns whether a job has a place now on one of the types, for questions outside a decision, which have no
+    /// draft. The cost is O(types), but O(servers) if the rule may refuse a gang although enough GPUs are free.
     pub(crate) fn has_place(
         &self,
         view: &ClusterView<'_>,
@@ -255,7 +256,7 @@ impl Places {
         enough.any(|&id| rule.place(&mut free, id, &demand).is_some())
     }
 
-    /// GPUs for a job of the class on one type, of those that are free on the draft.
+    /// Returns the GPUs for a job of the class on one type, of those that are free on the draft.
     #[inline]
     pub fn place_on(
         &mut self,
@@ -268,7 +269,7 @@ impl Places {
         self.place_in(plan.free(), class, (job, starts), gpu_type)
     }
 
-    /// GPUs of an index on one type, for a job of the class with this number of starts.
+    /// Returns GPUs of one type in an index, for a job of the class with this number of starts.
     #[inline]
     pub fn place_in(
         &mut self,
@@ -307,7 +308,7 @@ impl Places {
         placer.place(free, gpu_type, &demand)
     }
 
-    /// GPUs for a job of the class on the first of its types that has room.
+    /// Returns the GPUs for a job of the class on the first of its types that has room.
     #[inline]
     pub fn place(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> Option<GpuSet> {
         let types = self.classes.list[class].types.len();
@@ -317,7 +318,7 @@ impl Places {
         })
     }
 
-    /// Starts a job where [`Self::place`] puts it. Returns whether it has started.
+    /// Starts a job on the GPUs that [`Self::place`] chooses. Returns whether it has started.
     #[inline]
     pub fn start_job(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> bool {
         let Some(gpus) = self.place(plan, class, job) else {

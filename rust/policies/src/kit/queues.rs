@@ -4,8 +4,8 @@ use gangline_engine::BitSet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A heap per class, with the smallest key first. A caller that changes a key pushes the new one and tells
-/// [`Self::first_if`] which keys are current; outdated keys are dropped when they come to the top.
+/// A heap per class, with the smallest key first. A caller that changes a key pushes the new one, and passes to
+/// [`Self::first_if`] a test of which keys are current. Outdated keys are dropped when they come to the top.
 #[derive(Debug)]
 pub struct ByClass<K> {
     heaps: Vec<BinaryHeap<Reverse<K>>>,
@@ -14,14 +14,14 @@ pub struct ByClass<K> {
 }
 
 impl<K: Ord + Copy> Default for ByClass<K> {
-    /// No class.
+    /// Creates a queue without classes.
     fn default() -> Self {
         Self::new(0)
     }
 }
 
 impl<K: Ord + Copy> ByClass<K> {
-    /// A queue for each of `classes` classes.
+    /// Creates a queue for each of `classes` classes.
     pub fn new(classes: usize) -> Self {
         Self {
             heaps: (0..classes).map(|_| BinaryHeap::new()).collect(),
@@ -39,13 +39,13 @@ impl<K: Ord + Copy> ByClass<K> {
         heap.push(Reverse(key));
     }
 
-    /// The first job of a class.
+    /// Returns the first job of a class.
     #[inline]
     pub fn first(&self, class: usize) -> Option<K> {
         self.heaps[class].peek().map(|first| first.0)
     }
 
-    /// The first job of a class whose key is current; those before it are dropped.
+    /// Returns the first job of a class whose key is current; those before it are dropped.
     #[inline]
     pub fn first_if(&mut self, class: usize, is_current: impl Fn(&K) -> bool) -> Option<K> {
         while let Some(Reverse(key)) = self.heaps[class].peek() {
@@ -67,18 +67,19 @@ impl<K: Ord + Copy> ByClass<K> {
         first.map(|key| key.0)
     }
 
-    /// The next class, from `class` on, with a job.
+    /// Returns the next class, from `class` on, with a job.
     #[inline]
     pub fn next_busy(&self, class: usize) -> Option<usize> {
         self.busy.next_from(class)
     }
 
-    /// Classes with a job, ascending.
+    /// Returns the classes with a job, ascending.
     pub fn busy(&self) -> impl Iterator<Item = usize> {
         std::iter::successors(self.next_busy(0), |&class| self.next_busy(class + 1))
     }
 
-    /// Replaces all jobs by these, with their classes. O(jobs), because a heap is built from a whole list at once.
+    /// Replaces all jobs by these, with their classes. The cost is O(jobs), because a heap is built from a whole list
+    /// at once.
     pub fn refill(&mut self, jobs: impl Iterator<Item = (usize, K)>) {
         let emptied = self.heaps.iter_mut().map(std::mem::take);
         let mut lists: Vec<Vec<Reverse<K>>> = emptied.map(BinaryHeap::into_vec).collect();

@@ -14,7 +14,7 @@ impl Seen {
     /// The run's estimates, unchanged.
     pub const AS_TOLD: Self = Self { sigma: 0.0 };
 
-    /// Exact durations are multiplied by exp(N(0, sigma)); with sigma 0 the run's estimates are used.
+    /// Exact durations are multiplied by exp(N(0, sigma)). With sigma 0, the run's estimates are used.
     pub fn new(sigma: f64) -> Self {
         Self { sigma }
     }
@@ -33,7 +33,7 @@ impl Seen {
         view.estimate(job)
     }
 
-    /// Total isolated duration as seen.
+    /// Returns the total isolated duration as seen.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -42,7 +42,7 @@ impl Seen {
         Ok(self.estimate(view, job)?.of(view.duration(job)?))
     }
 
-    /// Isolated time for the work left, as seen.
+    /// Returns the isolated time for the work left, as seen.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -51,7 +51,7 @@ impl Seen {
         Ok(self.estimate(view, job)?.of(view.remaining(job)?))
     }
 
-    /// Factor on the remaining work, and on the time that it takes at any rate.
+    /// Returns the factor on the remaining work, and on the time that it takes at any rate.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -64,7 +64,8 @@ impl Seen {
         }
     }
 
-    /// A time for the remaining work at some rate, as seen: the nearest nanosecond, halves up.
+    /// Returns the policy's value of a time for the remaining work at some rate, rounded to the nearest nanosecond,
+    /// halves up.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -81,7 +82,7 @@ impl Seen {
         Ok(Estimate::Times(self.factor(view, job)?).of(span))
     }
 
-    /// Seconds for the remaining work at a rate, as seen. Jobs with equal estimates have equal times.
+    /// Returns the seconds for the remaining work at a rate, as seen. Jobs with equal estimates have equal times.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -102,14 +103,15 @@ impl Seen {
         })
     }
 
-    /// A time in seconds for the remaining work at its present rate, as seen by a policy that knows durations.
+    /// Returns the policy's value of a time in seconds for the remaining work at its present rate, for a policy that
+    /// knows durations.
     #[inline]
     pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
         self.factor(view, job)
             .map_or(seconds, |factor| seconds * factor)
     }
 
-    /// Remaining work as seen, in iterations.
+    /// Returns the remaining work as seen, in iterations.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -118,7 +120,7 @@ impl Seen {
         Ok(view.remaining_work(job)? * self.factor(view, job)?)
     }
 
-    /// Total work as seen, in iterations.
+    /// Returns the total work as seen, in iterations.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.

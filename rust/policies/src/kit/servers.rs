@@ -34,7 +34,7 @@ pub(crate) struct Group {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Servers {
     pub(crate) groups: Vec<Group>,
-    /// Group by server; `NONE` = not usable.
+    /// Group of each server; `NONE` means that the server is not usable.
     group_of: Vec<u32>,
     free: Vec<u32>,
     is_up: Vec<bool>,
@@ -46,7 +46,7 @@ pub(crate) struct Servers {
 
 const NONE: u32 = u32::MAX;
 
-/// A rack; kept only where gangs may prefer one.
+/// A rack. It is recorded only if gangs may prefer a single rack.
 #[derive(Clone, Debug, Default)]
 struct Rack {
     servers: Vec<u32>,
@@ -54,7 +54,8 @@ struct Rack {
 }
 
 impl Servers {
-    /// All servers of a cluster, up and free. `capacity` returns the capacity of a server; `None` = not usable.
+    /// Creates the state of all servers of a cluster, up and free. `capacity` returns the capacity of a server; `None`
+    /// means that the server is not usable.
     pub(crate) fn new(
         cluster: &ClusterSpec,
         rack_aware: bool,
@@ -104,7 +105,7 @@ impl Servers {
         all
     }
 
-    /// Records that a server came back or failed, between decisions; all of it is free.
+    /// Records, between decisions, that a server was repaired or has failed. All of its GPUs are free.
     pub(crate) fn set_up(&mut self, server: ServerId, is_up: bool) {
         let (index, group) = (server.index(), self.group_of[server.index()]);
         if group == NONE || std::mem::replace(&mut self.is_up[index], is_up) == is_up {
@@ -178,18 +179,18 @@ impl Servers {
         }
     }
 
-    /// Free capacity of a server.
+    /// Returns the free capacity of a server.
     #[inline]
     pub(crate) fn free(&self, server: u32) -> u32 {
         self.free[server as usize]
     }
 
-    /// Servers as described.
+    /// Returns the number of servers in the description.
     pub(crate) fn count(&self) -> usize {
         self.free.len()
     }
 
-    /// What was taken of a server.
+    /// Returns the capacity that was taken from a server.
     pub(crate) fn taken(&self, server: u32) -> u32 {
         let up = self.is_up[server as usize];
         if up {
@@ -199,25 +200,25 @@ impl Servers {
         }
     }
 
-    /// What is free of a type.
+    /// Returns the free capacity of a type.
     #[inline]
     pub(crate) fn free_of_type(&self, gpu_type: GpuTypeId) -> u32 {
         self.free_of_type[gpu_type.index()]
     }
 
-    /// Free capacity by type.
+    /// Returns the free capacity by type.
     #[inline]
     pub(crate) fn free_by_type(&self) -> &[u32] {
         &self.free_of_type
     }
 
-    /// Total free capacity.
+    /// Returns the total free capacity.
     #[inline]
     pub(crate) fn free_total(&self) -> u32 {
         self.free_total
     }
 
-    /// Capacity of servers that are up, by type.
+    /// Returns the capacity of servers that are up, by type.
     pub(crate) fn up_by_type(&self) -> SmallVec<[u32; 4]> {
         let mut up = SmallVec::from_elem(0, self.free_of_type.len());
         for group in &self.groups {
@@ -226,34 +227,35 @@ impl Servers {
         up
     }
 
-    /// Total capacity of servers that are up.
+    /// Returns the total capacity of servers that are up.
     pub(crate) fn up_total(&self) -> u32 {
         self.groups.iter().map(|one| one.up * one.capacity).sum()
     }
 
-    /// Type of a server.
+    /// Returns the type of a server.
     #[inline]
     pub(crate) fn type_of(&self, server: u32) -> GpuTypeId {
         self.groups[self.group(server)].gpu_type
     }
 
-    /// Group of a server.
+    /// Returns the group of a server.
     #[inline]
     pub(crate) fn group(&self, server: u32) -> usize {
         self.group_of[server as usize] as usize
     }
 
-    /// Group of a server, if it is usable.
+    /// Returns the group of a server, if it is usable.
     pub(crate) fn find_group(&self, server: u32) -> Option<usize> {
         let group = self.group_of[server as usize];
         (group != NONE).then_some(group as usize)
     }
 
-    /// Servers of the rack with the most free GPUs of these types, the lowest rack on a tie. Visits every rack.
+    /// Returns the servers of the rack with the most free GPUs of these types, the lowest rack on a tie. The search
+    /// visits every rack.
     pub(crate) fn roomiest_rack(&self, types: &[GpuTypeId]) -> &[u32] {
         let room =
             |rack: &Rack| -> u32 { types.iter().map(|id| rack.free_of_type[id.index()]).sum() };
-        // on a tie, `max_by_key` takes the last
+        // On a tie, `max_by_key` takes the last one.
         let best = self.racks.iter().rev().max_by_key(|rack| room(rack));
         best.map_or(&[], |rack| &rack.servers)
     }

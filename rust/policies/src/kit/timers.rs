@@ -13,10 +13,10 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
-    /// Not set.
+    /// A timer that is not set.
     pub(crate) const OFF: Self = Self { at: SimTime::NEVER };
 
-    /// Sets it, unless it is already set to that instant; `SimTime::NEVER` = off.
+    /// Sets the timer, unless it is already set to that instant. `SimTime::NEVER` switches it off.
     #[inline]
     pub(crate) fn set(&mut self, now: SimTime, at: SimTime, plan: &mut Plan<'_>) {
         if self.at <= now {
@@ -40,14 +40,14 @@ impl Alarm {
 pub struct JobTimers {
     /// Times and jobs, some of them stale.
     heap: BinaryHeap<Reverse<(SimTime, u32)>>,
-    /// By job; `SimTime::NEVER` = none.
+    /// Timer of each job; `SimTime::NEVER` means none.
     at: Vec<SimTime>,
     live: usize,
     alarm: Alarm,
 }
 
 impl JobTimers {
-    /// An empty set for `jobs` jobs.
+    /// Creates an empty set for `jobs` jobs.
     pub fn new(jobs: usize) -> Self {
         Self {
             heap: BinaryHeap::new(),
@@ -57,7 +57,7 @@ impl JobTimers {
         }
     }
 
-    /// Sets the timer of a job; `SimTime::NEVER` = none.
+    /// Sets the timer of a job; `SimTime::NEVER` means none.
     #[inline]
     pub fn set(&mut self, job: JobId, time: SimTime) {
         let at = &mut self.at[job.index()];
@@ -74,7 +74,7 @@ impl JobTimers {
         }
     }
 
-    /// The timer of a job.
+    /// Returns the timer of a job.
     pub fn get(&self, job: JobId) -> Option<SimTime> {
         Some(self.at[job.index()]).filter(|&at| at != SimTime::NEVER)
     }
@@ -85,7 +85,7 @@ impl JobTimers {
         self.set(job, SimTime::NEVER);
     }
 
-    /// Removes the next timer that is due, by time, then job.
+    /// Removes the next timer that is due and returns its job. The order is by time, then job.
     #[inline]
     pub fn due(&mut self, now: SimTime) -> Option<JobId> {
         let (time, job) = self.first()?;
@@ -98,7 +98,7 @@ impl JobTimers {
         Some(JobId(job))
     }
 
-    /// The earliest timer.
+    /// Returns the earliest timer.
     #[inline]
     fn first(&mut self) -> Option<(SimTime, u32)> {
         while let Some(&Reverse((time, job))) = self.heap.peek() {
@@ -110,7 +110,7 @@ impl JobTimers {
         None
     }
 
-    /// Sets the earliest timer in the engine, if it has changed. Call it at the end of a decision.
+    /// Sets the earliest timer in the engine, if it has changed. It must be called at the end of a decision.
     #[inline]
     pub fn flush(&mut self, now: SimTime, plan: &mut Plan<'_>) {
         if self.heap.len() > 2 * self.live + 1024 {

@@ -1,12 +1,12 @@
-//! Jobs that take turns: checks that a turn is long enough for progress.
+//! Checks that a turn of jobs that take turns is long enough for progress.
 
 use super::places::Places;
 use crate::params::ParamReader;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 
-/// Refuses a turn length at which a restarted job makes no lasting progress: two jobs could take turns for ever.
-/// `field` is the parameter that sets the length; jobs without a place under the policy do not count.
+/// Refuses a turn length at which a restarted job makes no lasting progress, because two jobs could take turns for
+/// ever. `field` is the parameter that sets the length; jobs without a place under the policy do not count.
 pub(crate) fn check_length(
     view: &ClusterView<'_>,
     policy: &str,
@@ -45,7 +45,7 @@ const PROTECTION: &str = "preempt_min_run_s";
 #[derive(Clone, Debug)]
 pub struct Protection {
     policy: String,
-    /// The time; zero = no protection.
+    /// Length of the protection; zero means no protection.
     pub span: SimSpan,
 }
 
@@ -61,13 +61,13 @@ impl Protection {
         })
     }
 
-    /// Refuses a protection time under which a run may never end. Call it at the start of a run.
+    /// Refuses a protection time with which a run might never end. It must be called at the start of a run.
     ///
     /// The end of each protection is a decision. Under a placement rule that may refuse a gang, jobs may run on GPUs
     /// that jobs before them in the order cannot use. While protected, they keep these jobs out; afterwards they give
-    /// way. If they give way before their restart is over, all of them may take turns for ever without progress. A
-    /// rule that refuses no gang is safe: the first job in the order keeps its GPUs, because protected jobs either
-    /// started before it or fit next to it.
+    /// way. If they give way before their restart is over, all of these jobs might take turns for ever without
+    /// progress. A rule that refuses no gang is safe: the first job in the order keeps its GPUs, because protected jobs
+    /// either started before it or fit next to it.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] naming the longest restart.

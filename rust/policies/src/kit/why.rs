@@ -64,7 +64,7 @@ pub(crate) static PRICE: Reason = Reason::new(
 .otherwise("enough GPUs were free, but its utility was below their price")
 .counts(Counted::Percent);
 
-/// The cause for a job that waits in a queue whose first job, `head`, has no place.
+/// Returns the cause for a job that waits in a queue whose first job, `head`, has no place.
 pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
     if head == job {
         Cause::new(&NO_PLACE)
@@ -73,7 +73,7 @@ pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
     }
 }
 
-/// GPUs of all parts of a job, if some of them are of a type that another job can use; otherwise 0.
+/// Returns the GPUs of all parts of a job, if some of them are of a type that another job can use; otherwise 0.
 fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     let usable = view.usable_types(job);
     let servers = run.parts().iter().flat_map(|part| part.gpus.by_server());
@@ -87,7 +87,8 @@ fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     if any { gpus } else { 0 }
 }
 
-/// The running job with the most GPUs among those that hold a GPU that a waiting job can use; the oldest on a tie.
+/// Returns the running job with the most GPUs among those that hold a GPU that a waiting job can use; the oldest on a
+/// tie.
 pub(crate) fn largest(
     view: &ClusterView<'_>,
     job: JobId,

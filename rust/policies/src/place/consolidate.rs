@@ -1,12 +1,12 @@
-//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers` it visits racks one
-//! by one.
+//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers` it visits racks one by
+//! one.
 
 use super::{Fit, Level, Pick, PlacementParams, RackChoice};
 use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::GpuTypeId;
 use smallvec::SmallVec;
 
-/// The steps of the rule in order; a wider tier is used only if no narrower one has room.
+/// Applies the steps of the rule in order. A wider tier is used only if no narrower one has room.
 pub(super) fn place(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -18,7 +18,7 @@ pub(super) fn place(
         return true;
     }
     if level == Level::Network && free.pool(gpu_type).free_total() == gpus {
-        // only these GPUs are free, so there is no choice
+        // Only these GPUs are free, so there is no choice.
         picks.extend(all_free(free.pool(gpu_type)));
         return true;
     }
@@ -26,13 +26,13 @@ pub(super) fn place(
     wider.any(|tier| tier <= level && at_level(params, free, gpu_type, (gpus, tier), picks))
 }
 
-/// All free GPUs.
+/// Returns all free GPUs.
 fn all_free(pool: &TypePool) -> impl Iterator<Item = Pick> {
     let servers = pool.all_servers().descending();
     servers.map(|(at, gpus)| Pick { at, gpus })
 }
 
-/// One step of the rule alone, independent of the others.
+/// Applies one step of the rule alone, independent of the others.
 pub(crate) fn at_level(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -62,7 +62,7 @@ pub(crate) fn at_level(
     }
 }
 
-/// The server with room that the fit prefers.
+/// Returns the server with room that the fit prefers.
 pub(crate) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> {
     match fit {
         Fit::Best => pool.best_fit(gpus),
@@ -70,7 +70,7 @@ pub(crate) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> 
     }
 }
 
-/// The rack with room that the parameters prefer, among those not taken.
+/// Returns the rack with room that the parameters prefer, among those not taken.
 pub(crate) fn rack(
     params: &PlacementParams,
     pool: &mut TypePool,
@@ -90,7 +90,7 @@ pub(crate) fn rack(
     }
 }
 
-/// The rack with room after another one in the order of free GPUs, then index; without another one, the first.
+/// Returns the rack with room after another one in the order of free GPUs, then index; without another one, the first.
 fn fuller_rack(
     pool: &mut TypePool,
     gpus: u32,
@@ -126,7 +126,7 @@ fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Op
     best.map(|(_, rack)| rack)
 }
 
-/// Number of servers that a best-fit fill of the rack takes, or `limit` if there are that many or more.
+/// Returns the number of servers that a best-fit fill of the rack takes, or `limit` if there are that many or more.
 pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit: usize) -> usize {
     let mut rest = gpus;
     let mut servers = 0;
@@ -143,8 +143,9 @@ pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit
     limit
 }
 
-/// Takes `gpus` inside a rack with at least that many free. Best: the fullest shares first, so that the gang uses the
-/// fewest servers, and the rest on the server where it fits best. First: in index order.
+/// Takes `gpus` inside a rack with at least that many free. With best fit, the servers with the most free GPUs come
+/// first, so that the gang uses the fewest servers, and the rest goes to the server where it fits best. With first fit,
+/// servers are taken in index order.
 pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks: &mut Vec<Pick>) {
     let servers = pool.rack_servers(rack);
     let mut rest = gpus;
@@ -165,7 +166,7 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
             picks.push(Pick { at, gpus: free });
             rest -= free;
         } else {
-            // a smaller server that is enough has not been taken yet; on a tie this is the first one
+            // A smaller server that is enough has not been taken yet. On a tie this is the first one.
             let best = servers
                 .best_fit(rest)
                 .filter(|&(_, smaller)| smaller < free);
@@ -182,8 +183,8 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
     unreachable!("the rack has {gpus} free GPUs");
 }
 
-/// Takes whole racks, the fullest first, while the gang needs all their free GPUs. The rest is placed as on a cluster
-/// without these racks.
+/// Takes whole racks, those with the most free GPUs first, while the gang needs all their free GPUs. The rest is placed
+/// as on a cluster without these racks.
 fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut Vec<Pick>) {
     let mut rest = gpus;
     let mut taken: SmallVec<[usize; 16]> = SmallVec::new();
@@ -220,10 +221,10 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
     }
 }
 
-/// All free GPUs of some racks (sorted), in any order: picks are sorted later.
+/// Picks all free GPUs of some racks, whose list is sorted. The picks are in any order, because they are sorted later.
 fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<Pick>) {
     if pool.free_total() <= 2 * gpus {
-        // few servers have a free GPU, so a scan of all of them costs less than a query per rack
+        // Few servers have a free GPU, so a scan of all of them costs less than a query per rack.
         picks.extend(
             all_free(pool).filter(|pick| racks.binary_search(&pool.rack_of(pick.at)).is_ok()),
         );
@@ -235,7 +236,8 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
     }
 }
 
-/// Like [`server`], outside some racks (sorted). It skips at most the servers that the gang uses in these racks.
+/// Like [`server`], but outside some racks, whose list is sorted. It skips at most the servers that the gang uses in
+/// these racks.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
     let is_outside = |at: &usize| taken.binary_search(&pool.rack_of(*at)).is_err();

@@ -1,8 +1,8 @@
-//! Placement: one library of rules for every policy that choose the GPUs of a gang.
+//! Placement: one library of rules that choose the GPUs of a gang, for every policy.
 //!
-//! A rule gets the free GPUs of one type and returns a set of them or nothing. It never changes state (it undoes its
-//! trials on the index) and never reads the clock. Random numbers come only from the stream keyed by (seed, job,
-//! starts), so a result does not depend on earlier queries. A placement costs O(servers taken x log n), unless it
+//! A rule gets the free GPUs of one type and returns a set of them or nothing. It never changes the state, because it
+//! undoes its trials on the index, and it never reads a clock. Random numbers come only from the stream keyed by (seed,
+//! job, starts), so a result does not depend on earlier queries. A placement costs O(servers taken x log n), unless it
 //! visits racks.
 //!
 //! | symbol | here | meaning |
@@ -33,19 +33,19 @@ use speeds::{Speeds, Waits};
 /// Demand of a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// The job: key of its random draws.
+    /// The job, which is a key of its random draws.
     pub job: JobId,
     /// Gang size, at least 1.
     pub gpus: u32,
-    /// Types on which it waits for a narrow place (rule `skew` only).
+    /// Types on which it waits for a narrow place, for rule `skew` only.
     pub skew: Skew,
-    /// Number of starts so far: key of its random draws.
+    /// Number of starts so far, which is a key of its random draws.
     pub starts: u32,
-    /// Widest tier allowed for this call (rule `consolidate` only; the parameter may be narrower).
+    /// Widest tier allowed for this call, for rule `consolidate` only. The parameter may be narrower.
     pub max_level: Level,
 }
 
-/// GPUs taken on one server: its position in the pool, and their number.
+/// GPUs taken on one server: the position of the server in the pool, and the number of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pick {
     pub(crate) at: usize,
@@ -60,23 +60,23 @@ pub struct Placer {
     is_bucket_first: bool,
     draws: Stream,
     high_skew_by_label: Vec<bool>,
-    /// For the rules that use the network model.
+    /// Network model, for the rules that use it.
     speeds: Option<Speeds>,
-    /// Reused by all calls.
+    /// Buffer that all calls reuse.
     picks: Vec<Pick>,
 }
 
-/// Returns whether enough servers, in any racks, have enough free GPUs for a gang on the fewest servers of the
-/// largest size. This is necessary, not sufficient. O(1). `gpus` is larger than one server.
+/// Returns whether enough servers, in any racks, have enough free GPUs for a gang on the fewest servers of the largest
+/// size. The condition is necessary but not sufficient. The cost is O(1). `gpus` is larger than one server.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
-    // each server that is not completely free uses at least one of the spare GPUs
+    // Each server that is not completely free uses at least one of the spare GPUs.
     let spare = pool.server_gpus_max() - least;
     pool.whole_total() + spare >= servers && pool.count_at_least(least) >= servers
 }
 
 /// Like `has_fewest_servers`, inside one rack; always `true` if the pool does not list its servers rack by rack. At
-/// worst O(servers with enough free GPUs).
+/// worst it costs O(servers with enough free GPUs).
 fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     let (mut rack, mut found) = (0, 0);
@@ -89,14 +89,15 @@ fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     })
 }
 
-/// Minimum number of servers of `size` GPUs for a gang, and the free GPUs that each of them must have at least.
+/// Returns the minimum number of servers of `size` GPUs for a gang, and the free GPUs that each of them must have at
+/// least.
 fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
     let servers = gpus.div_ceil(size);
     (servers, size - (servers * size - gpus))
 }
 
 impl Placer {
-    /// A rule for the run that the view belongs to.
+    /// Creates a rule for the run that the view belongs to.
     pub fn new(params: PlacementParams, view: &ClusterView<'_>) -> Self {
         let labels = &view.jobs().columns().model_labels;
         let mut placer = Self::with_seed(params, view.seed(), labels);
@@ -112,7 +113,7 @@ impl Placer {
         placer
     }
 
-    /// A rule outside a run: the seed of its draws and the model labels of the jobs.
+    /// Creates a rule outside a run, from the seed of its draws and the model labels of the jobs.
     pub fn with_seed(params: PlacementParams, seed: u64, model_labels: &[String]) -> Self {
         let is_bucket_first = params.rule == Rule::Consolidate && params.fit == Fit::Best;
         Self {
@@ -128,12 +129,12 @@ impl Placer {
         }
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     pub fn params(&self) -> &PlacementParams {
         &self.params
     }
 
-    /// The demand of a job, with the widest tier that the parameters allow.
+    /// Returns the demand of a job, with the widest tier that the parameters allow.
     #[inline]
     pub fn demand(&self, jobs: &JobFacts, job: JobId, starts: u32) -> Demand {
         Demand {
@@ -164,7 +165,8 @@ impl Placer {
         }
     }
 
-    /// Returns whether the job's model counts as highly skewed, by its name; without a name it does.
+    /// Returns whether the job's model counts as highly skewed by its name. A job without a model name counts as highly
+    /// skewed.
     #[inline]
     pub fn high_skew(&self, jobs: &JobFacts, job: JobId) -> bool {
         let label = jobs
@@ -211,9 +213,9 @@ impl Placer {
         }
     }
 
-    /// `(servers, gpus)`: the gang has no place unless that many servers have at least that many free GPUs, as long
-    /// as the size of the largest up server does not change. This is not sufficient. `None` means that nothing is
-    /// known.
+    /// Returns `(servers, gpus)`: the gang has no place unless this number of servers have at least this number of free
+    /// GPUs each, as long as the size of the largest up server does not change. The condition is not sufficient. `None`
+    /// means that nothing is known.
     pub fn needs(
         &self,
         free: &FreeIndex,
@@ -237,18 +239,18 @@ impl Placer {
         }
     }
 
-    /// GPUs on a server among the free ones in `mask`, which are enough; the rule is not used.
+    /// Returns GPUs on a server among the free ones in `mask`, which are enough. The rule is not used.
     pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
         GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
-    /// GPUs on the server at a position, which has enough free ones; the rule is not used.
+    /// Returns GPUs on the server at a position, which has enough free ones. The rule is not used.
     pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }
 
-    /// Returns whether the gang may have a place in less room although it had none in more. Under `skew`, a gang
-    /// wider than every rack takes completely free racks first, largest first, and may then find no place for the
+    /// Returns whether the gang might have a place with fewer free GPUs although it had none with more. Under `skew`, a
+    /// gang wider than every rack takes completely free racks first, largest first, and may then find no place for the
     /// rest.
     pub fn is_non_monotone(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         self.params.rule == Rule::Skew
@@ -256,8 +258,8 @@ impl Placer {
             && demand.gpus > free.pool(gpu_type).rack_up_max()
     }
 
-    /// A quick check: `false` means that [`Self::place`] would find nothing. O(1), or O(log racks) if the widest tier
-    /// is a rack, or O(servers with enough free GPUs) for the fewest servers of one.
+    /// Makes a quick check: `false` means that [`Self::place`] would find nothing. The cost is O(1), or O(log racks) if
+    /// the widest tier is a rack, or O(servers with enough free GPUs) for the fewest servers of one rack.
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let pool = free.pool_mut(gpu_type);
@@ -301,7 +303,7 @@ impl Placer {
         }
     }
 
-    /// The gang's GPUs on one type under the rule, or `None` if it has no place now. The index is restored
+    /// Returns the gang's GPUs on one type under the rule, or `None` if it has no place now. The index is restored
     /// afterwards.
     #[inline]
     pub fn place(
@@ -318,7 +320,7 @@ impl Placer {
         self.place_by_rule(free, gpu_type, demand)
     }
 
-    /// The first check of [`Self::place`], O(1). A result is final; without a result, nothing is known.
+    /// Makes the first check of [`Self::place`], in O(1). A result is final; without a result, nothing is known.
     #[inline]
     pub fn place_in_bucket(&self, pool: &TypePool, gpus: u32) -> Option<GpuSet> {
         if !self.is_bucket_first {
@@ -390,7 +392,7 @@ impl Placer {
         found.then(|| self.gpu_set(free.pool(gpu_type), picks))
     }
 
-    /// The fastest of the places that `consolidate` would take at each level; the narrowest on a tie.
+    /// Returns the fastest of the places that `consolidate` would take at each level, or the narrowest on a tie.
     fn best_speed(
         &self,
         free: &mut FreeIndex,

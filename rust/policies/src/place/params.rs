@@ -10,7 +10,7 @@ words! {
     pub enum Rule {
         /// One server, otherwise one rack, otherwise several racks; each as full as possible.
         Consolidate = "consolidate",
-        /// One server, or idle servers plus one, in one rack.
+        /// One server, otherwise idle servers plus one, in one rack.
         Yarn = "yarn",
         /// Like yarn, but gangs larger than a server take idle servers only.
         WholeServers = "whole_servers",
@@ -32,9 +32,9 @@ words! {
 words! {
     /// Choice among servers or racks with room.
     pub enum Fit {
-        /// The one with the fewest free GPUs.
+        /// The server or rack with the fewest free GPUs.
         Best = "best",
-        /// The first one.
+        /// The first server or rack.
         First = "first",
     }
 }
@@ -42,7 +42,7 @@ words! {
 words! {
     /// Choice of slots on a server.
     pub enum Slots {
-        /// The lowest free ones.
+        /// The lowest free slots.
         Lowest = "lowest",
         /// The lowest free block aligned to a power of two.
         Aligned = "aligned",
@@ -52,15 +52,15 @@ words! {
 words! {
     /// Choice of the rack, with best fit.
     pub enum RackChoice {
-        /// The one with the fewest free GPUs among those with enough.
+        /// The rack with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
-        /// The one where the gang uses the fewest servers; ties by best fit.
+        /// The rack where the gang uses the fewest servers; ties go by best fit.
         FewestServers = "fewest_servers",
     }
 }
 
 words! {
-    /// How models are classed by skew.
+    /// Method by which models are classed by skew.
     pub enum SkewSource {
         /// By name.
         Flags = "flags",
@@ -76,7 +76,7 @@ words! {
 pub struct PlacementParams {
     /// The rule; parameter `placement`.
     pub rule: Rule,
-    /// Best or first fit.
+    /// Choice of best or first fit.
     pub fit: Fit,
     /// Widest tier of `consolidate`.
     pub max_level: Tier,
@@ -86,7 +86,7 @@ pub struct PlacementParams {
     pub rack_choice: RackChoice,
     /// Source of the classes of `skew`.
     pub skew: SkewSource,
-    /// Skew from which a model counts as highly skewed (with `skew = "sizes"`).
+    /// Skew from which on a model counts as highly skewed, with `skew = "sizes"`.
     pub skew_threshold: f64,
     /// Loss of speed that `skew = "oracle"` accepts.
     pub skew_eps: f64,
@@ -126,7 +126,7 @@ impl Default for PlacementParams {
 }
 
 impl PlacementParams {
-    /// The parameters of every policy that uses the placement rules; `rule` is the default.
+    /// Returns the parameters of every policy that uses the placement rules; `rule` is the default.
     pub fn specs(rule: Rule) -> impl Iterator<Item = ParamSpec> + Clone {
         SPECS.into_iter().map(move |spec| ParamSpec {
             default: match spec.name {
@@ -137,7 +137,7 @@ impl PlacementParams {
         })
     }
 
-    /// The values of a policy with these parameters.
+    /// Creates the values of a policy with these parameters.
     pub fn read(params: &ParamReader) -> Self {
         Self {
             rule: params.choice("placement", Rule::named),

@@ -20,12 +20,12 @@ impl Key<'_> {
     }
 }
 
-/// Takes one GPU at a time from the server with the most free GPUs, each server once per sweep. The pool must have at
-/// least `gpus` free GPUs.
+/// Takes one GPU at a time, from the server with the most free GPUs first, and from each server once per sweep. The
+/// pool must have at least `gpus` free GPUs.
 ///
 /// In sweep `j`, every server with at least `j` free GPUs gives one, in the order of the first sweep, because all of
-/// them have lost the same number. So a server gives one GPU for each complete sweep that it can join, and the first
-/// ones give one more in the last sweep.
+/// them have lost the same number. A server therefore gives one GPU in each complete sweep in which it takes part, and
+/// the first servers give one more in the last sweep.
 pub(super) fn spread(pool: &TypePool, gpus: u32, picks: &mut Vec<Pick>) -> bool {
     let mut rest = gpus;
     let mut sweeps = 0;
@@ -49,8 +49,8 @@ pub(super) fn spread(pool: &TypePool, gpus: u32, picks: &mut Vec<Pick>) -> bool 
     true
 }
 
-/// Any free GPUs: draw `i` picks among those that are still free in (server, slot) order. The pool must have enough
-/// free GPUs.
+/// Returns random free GPUs. Draw `i` picks one of those that are still free, in (server, slot) order. The pool must
+/// have enough free GPUs.
 pub(super) fn random(free: &mut FreeIndex, gpu_type: GpuTypeId, key: &Key<'_>) -> GpuSet {
     let mark = free.mark();
     let mut drawn: Vec<_> = (0..key.demand.gpus)
@@ -69,7 +69,7 @@ pub(super) fn random(free: &mut FreeIndex, gpu_type: GpuTypeId, key: &Key<'_>) -
     drawn.into_iter().collect()
 }
 
-/// Any server with room for the whole gang.
+/// Returns a random server with room for the whole gang.
 pub(super) fn random_server(pool: &mut TypePool, key: &Key<'_>) -> Option<usize> {
     let servers = pool.count_at_least(key.demand.gpus);
     if servers == 0 {
@@ -78,7 +78,7 @@ pub(super) fn random_server(pool: &mut TypePool, key: &Key<'_>) -> Option<usize>
     pool.nth_at_least(key.demand.gpus, key.below(servers, 0))
 }
 
-/// The lowest free GPUs in (server, slot) order, for a pool with enough of them.
+/// Returns the lowest free GPUs in (server, slot) order, for a pool with enough of them.
 pub(super) fn count(pool: &mut TypePool, gpus: u32) -> GpuSet {
     let mut rest = gpus;
     let mut at = pool.next_free(0).expect("enough GPUs are free");

@@ -19,7 +19,7 @@ pub(super) fn is_high(model: &str) -> bool {
     })
 }
 
-/// The rule for a highly skewed gang, for a pool with at least `gpus` free GPUs.
+/// Applies the rule for a highly skewed gang, on a pool with at least `gpus` free GPUs.
 pub(super) fn place_high(
     fit: Fit,
     free: &mut FreeIndex,
@@ -31,8 +31,8 @@ pub(super) fn place_high(
         return inside_a_rack(fit, free, gpu_type, gpus, picks);
     }
     let pool = free.pool(gpu_type);
-    // completely free racks, largest first, while they are needed completely; gangs of this size are rare, so the
-    // racks may be sorted each time
+    // Completely free racks are taken, largest first, while they are needed completely. Gangs of this size are rare, so
+    // the racks may be sorted each time.
     let mut racks: Vec<usize> = (0..pool.racks()).collect();
     racks.sort_by_key(|&rack| (Reverse(pool.rack_up(rack)), rack));
     let mark = free.mark();
@@ -54,8 +54,8 @@ pub(super) fn place_high(
     found
 }
 
-/// One server if a server can be large enough, otherwise the fewest servers of one rack. Visits the racks with room,
-/// at most all of them.
+/// Returns one server if a server can be large enough, otherwise the fewest servers of one rack. It visits the racks
+/// with room, at most all of them.
 fn inside_a_rack(
     fit: Fit,
     free: &mut FreeIndex,

@@ -2,11 +2,11 @@
 
 use gangline_model::mask_of_lowest;
 
-/// `gpus` slots of the lowest free block that is aligned to the next power of two; without such a block, the lowest
-/// free slots.
+/// Returns `gpus` slots of the lowest free block that is aligned to the next power of two, or the lowest free slots if
+/// there is no such block.
 pub(super) fn aligned_mask(mask: u64, gpus: u32) -> u64 {
     let block = gpus.next_power_of_two();
-    // bit i stays set if slot i and the block - 1 slots after it are free
+    // Bit i stays set if slot i and the block - 1 slots after it are free.
     let mut runs = mask;
     let mut width = 1;
     while width < block {
@@ -37,7 +37,7 @@ mod tests {
         assert_eq!(aligned_mask(0b1111_0110, 2), 0b11_0000);
         assert_eq!(aligned_mask(0b1111_0110, 3), 0b111_0000);
         assert_eq!(aligned_mask(0b1111_0110, 4), 0b1111_0000);
-        // there is no free block of eight, so the lowest slots are taken
+        // There is no free block of eight, so the lowest slots are taken.
         assert_eq!(aligned_mask(0b1111_0110, 5), 0b0111_0110);
         assert_eq!(aligned_mask(0b0111_1110, 4), 0b1_1110);
         assert_eq!(aligned_mask(u64::MAX, 64), u64::MAX);

@@ -4,7 +4,7 @@ use gangline_engine::{ClusterView, SharedFacts};
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, LocalityModel, Shape, Tier};
 use std::sync::Arc;
 
-/// GPU types on which a gang waits for a narrow place: bit `t` = type `t`.
+/// GPU types on which a gang waits for a narrow place: bit `t` stands for type `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Skew {
     /// Types on which it wants the fewest servers possible.
@@ -14,15 +14,16 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// Any place is acceptable.
+    /// The gang accepts any place.
     pub const LOW: Self = Self { server: 0, rack: 0 };
-    /// The fewest servers, on every type.
+    /// The gang waits for the fewest servers possible, on every type.
     pub const HIGH: Self = Self {
         server: u64::MAX,
         rack: 0,
     };
 
-    /// The place that the gang waits for on a type, as a number; gangs with equal numbers have the same demand.
+    /// Returns the place that the gang waits for on a type, as a number. Gangs with equal numbers wait for the same
+    /// place.
     pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
         self.on(gpu_type) as u8
     }
@@ -55,7 +56,7 @@ pub(super) struct Speeds {
 }
 
 impl Speeds {
-    /// `None` if distance costs nothing.
+    /// Returns the network model of a run, or `None` if distance costs nothing.
     pub(super) fn of(view: &ClusterView<'_>) -> Option<Self> {
         let (cluster, jobs, network) = view.shared();
         network.map(|network| Self {
@@ -65,15 +66,15 @@ impl Speeds {
         })
     }
 
-    /// Locality factor of the gang on these GPUs.
+    /// Returns the locality factor of the gang on these GPUs.
     pub(super) fn locality(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let gpu_type = self.cluster.server(gpus.by_server()[0].server).gpu_type;
         let gang = self.jobs.gang(job, gpu_type);
         self.network.locality(&gang, Shape::of(&self.cluster, gpus))
     }
 
-    /// The place that a gang waits for if it accepts a locality factor of at least `accepts`: the narrowest level
-    /// whose loss it cannot accept.
+    /// Returns the place that a gang waits for if it accepts a locality factor of at least `accepts`: the narrowest
+    /// level whose loss it cannot accept.
     pub(super) fn skew(&self, job: JobId, accepts: f64) -> Skew {
         let mut skew = Skew::LOW;
         for index in 0..self.cluster.gpu_types().len() {

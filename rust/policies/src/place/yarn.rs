@@ -14,7 +14,7 @@ struct Cut {
     unused: u32,
 }
 
-/// The rule for a pool with at least `gpus` free GPUs.
+/// Applies the rule to a pool with at least `gpus` free GPUs.
 pub(super) fn place(
     params: &PlacementParams,
     pool: &mut TypePool,
@@ -54,7 +54,7 @@ pub(super) fn place(
     rack.is_some_and(|rack| take(params.fit, pool, Some(rack), cut, picks))
 }
 
-/// Idle servers in index order, then the server for the rest; `rack` = `None` means the whole type.
+/// Takes the idle servers in index order, then the server for the rest; `rack` = `None` means the whole type.
 fn take(
     fit: Fit,
     pool: &mut TypePool,
@@ -83,8 +83,7 @@ fn take(
     let next_idle = idle.next();
     let found = match fit {
         Fit::Best => servers.best_fit(cut.rest).filter(|&(_, free)| free < size),
-        // servers with `size` free GPUs at the front are already taken; skipping them costs no more than taking them
-        // did
+        // Servers with `size` free GPUs at the front are already taken. Skipping them costs no more than taking them.
         Fit::First => servers
             .at_least(cut.rest)
             .find(|&(at, free)| free < size || next_idle.is_some_and(|idle| at >= idle)),

@@ -1,10 +1,10 @@
-//! State of steps 3 and 4 after the incremental count, if the placement rule may refuse a gang although enough GPUs
-//! are free (`yarn`, `skew`, ...): unplaced and backfilled jobs, kept from decision to decision.
+//! State of steps 3 and 4 after the incremental count, for placement rules that may refuse a gang although enough GPUs
+//! are free (`yarn`, `skew`, ...). Unplaced and backfilled jobs are kept from decision to decision.
 //!
-//! By the rule, all backfilled jobs give up their GPUs at each decision; unplaced jobs are tried, then backfilled and
-//! waiting ones in order; a backfilled job keeps its GPUs if they are still free. So a waiting job may take all GPUs
-//! that neither admitted jobs nor earlier backfilled jobs hold: [`FreeProfile`]. A new placement stops exactly the
-//! backfilled jobs on its GPUs.
+//! By the rule, all backfilled jobs give up their GPUs at each decision. Unplaced jobs are tried first, then backfilled
+//! and waiting jobs in order. A backfilled job keeps its GPUs if they are still free. A waiting job may therefore take
+//! all GPUs that neither admitted jobs nor earlier backfilled jobs hold; see [`FreeProfile`]. A new placement stops
+//! exactly the backfilled jobs on its GPUs.
 
 use super::jobs::Key;
 use super::profile::{FreeProfile, Hold};
@@ -18,7 +18,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Default)]
 pub(super) struct Backfilling {
     pub(super) classes: Vec<LeftOut>,
-    /// `None` while there are only admitted jobs, all with GPUs: then the plan's free GPUs are the free capacity.
+    /// The free-capacity profile. It is `None` while there are only admitted jobs, all of which have GPUs, because the
+    /// plan's free GPUs are then the free capacity.
     pub(super) profile: Option<FreeProfile>,
     /// Number of decisions since the profile was last needed.
     idle: usize,
@@ -29,14 +30,14 @@ pub(super) struct LeftOut {
     gpus: u32,
     /// Whether its gangs get one server or no place.
     is_on_one_server: bool,
-    /// See [`Places::needs`].
+    /// See `Placer::needs`.
     needs: Option<(u32, u32)>,
     pub(super) unplaced: BTreeSet<Key>,
     pub(super) backfilled: BTreeSet<Key>,
-    /// Whether an unplaced job was refused, and no GPUs have come free for such jobs since.
+    /// Whether an unplaced job was refused, and no GPUs have come free for such jobs since then.
     pub(super) is_unplaced_refused: bool,
-    /// Key at which a waiting job was refused, if no GPUs have come free before it since. Not used for gangs on one
-    /// server, for which the profile is enough.
+    /// Key at which a waiting job was refused, if no GPUs have come free before it since then. It is not used for gangs
+    /// on one server, for which the profile is enough.
     refused_from: Option<Key>,
 }
 
@@ -65,13 +66,13 @@ impl Backfilling {
         self.classes.get(class)?.backfilled.first().copied()
     }
 
-    /// All unplaced jobs with their classes.
+    /// Returns all unplaced jobs with their classes.
     pub(super) fn unplaced(&self) -> impl Iterator<Item = (usize, Key)> + '_ {
         let classes = self.classes.iter().enumerate();
         classes.flat_map(|(at, class)| class.unplaced.iter().map(move |&key| (at, key)))
     }
 
-    /// All backfilled jobs.
+    /// Returns all backfilled jobs.
     pub(super) fn backfilled(&self) -> impl Iterator<Item = Key> + '_ {
         let classes = self.classes.iter();
         classes.flat_map(|class| class.backfilled.iter().copied())
@@ -109,8 +110,8 @@ impl Backfilling {
         }
     }
 
-    /// Drops the profile if it was not needed for as many decisions as there are running jobs. A load that comes and
-    /// goes then pays for building it only once per that many decisions.
+    /// Drops the profile if it was not needed for as many decisions as there are running jobs. With a load that comes
+    /// and goes, it is then built at most once per that many decisions.
     pub(super) fn drop_idle_profile(&mut self, is_needed: bool) {
         self.idle = if is_needed { 0 } else { self.idle + 1 };
         if self
@@ -142,7 +143,7 @@ impl Backfilling {
         let backfilled = &mut self.classes[class].backfilled;
         backfilled.remove(&old);
         backfilled.insert(key);
-        // if it moves forward, jobs in between have less room, so their refusals stay valid
+        // If the job moves forward, jobs in between have fewer GPUs, so their refusals stay valid.
         if key > old {
             self.note_gain_behind(old);
         }
@@ -178,7 +179,7 @@ impl Backfilling {
         self.classes[class].unplaced.remove(&key);
     }
 
-    /// Records that servers have failed or come back; their jobs have left.
+    /// Records that servers have failed or were repaired; their jobs have left.
     pub(super) fn servers_changed<'a>(
         &mut self,
         view: &ClusterView<'_>,
@@ -192,7 +193,7 @@ impl Backfilling {
         }
     }
 
-    /// The first unplaced job that may have a place, with its class.
+    /// Returns the first unplaced job that might have a place, with its class.
     pub(super) fn next_unplaced(&self) -> Option<(Key, usize)> {
         let open = self.classes.iter().enumerate();
         let open = open.filter(|(_, class)| !class.is_unplaced_refused);
@@ -200,7 +201,7 @@ impl Backfilling {
             .min()
     }
 
-    /// Returns whether a waiting job may have a place; `false` is certain.
+    /// Returns whether a waiting job might have a place; `false` is certain.
     pub(super) fn may_fit(&self, profile: &FreeProfile, class: usize, key: Key) -> bool {
         let class = &self.classes[class];
         if class.is_on_one_server {
@@ -212,7 +213,7 @@ impl Backfilling {
                 .is_none_or(|(servers, gpus)| profile.has(servers, gpus, key))
     }
 
-    /// GPUs for a waiting job among those that no job before it holds.
+    /// Returns the GPUs for a waiting job among those that no job before it holds.
     pub(super) fn place(&mut self, places: &mut Places, class: usize, key: Key) -> Option<GpuSet> {
         let profile = self.profile.as_mut().expect("jobs wait");
         let of = &mut self.classes[class];

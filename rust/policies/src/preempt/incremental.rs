@@ -17,9 +17,9 @@ use std::cmp::Reverse;
 use std::mem::take;
 
 impl Pass {
-    /// All four steps for a placement rule that refuses no gang: dropped jobs stop, admitted jobs start.
+    /// Makes all four steps for a placement rule that refuses no gang: dropped jobs stop, and admitted jobs start.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        // without other changes, a new job is behind one of its class that does not fit
+        // Without other changes, a new job is behind one of its class that does not fit.
         if self.queues.is_empty() || !self.has_room && self.woken.is_empty() {
             return;
         }
@@ -38,7 +38,7 @@ impl Pass {
         (self.dropped, self.admitted) = (dropped, admitted);
     }
 
-    /// Step 1, starting from the previously admitted jobs.
+    /// Makes step 1, starting from the previously admitted jobs.
     pub(super) fn count(&mut self, view: &ClusterView<'_>) {
         let now = view.now().0;
         let mut count = Count {
@@ -72,7 +72,7 @@ impl Pass {
         }
     }
 
-    /// Fills `heads` again after a job was dropped: those behind it may use its GPUs, of which `rest` are left.
+    /// Fills `heads` again after a job was dropped, because jobs behind it may use its GPUs, of which `rest` are left.
     fn list_behind(&mut self, rank: &Rank, rest: u64, count: &Count) {
         for class in 0..self.places.classes().len() {
             if u64::from(self.gpus(class)) <= rest {
@@ -87,7 +87,7 @@ impl Pass {
         if let Some(key) = self.left_out(class) {
             let gpus = self.gpus(class);
             let rank = self.measure.waiting(key, gpus);
-            // jobs before it in the order only leave it fewer GPUs
+            // Jobs before it in the order only leave it fewer GPUs.
             if self.fits(&rank, gpus, count) {
                 self.heads.push(Reverse((rank, class)));
             }
@@ -151,7 +151,7 @@ impl Pass {
 }
 
 impl Pass {
-    /// Steps 3 and 4 after the count.
+    /// Makes steps 3 and 4 after the count.
     pub(super) fn place_and_backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let mut stopped = Vec::new();
         self.place_unplaced(view, plan, &mut stopped);
@@ -169,7 +169,7 @@ impl Pass {
         self.backfilling.drop_idle_profile(has_waiting || !is_idle);
     }
 
-    /// Step 3.
+    /// Makes step 3.
     fn place_unplaced(
         &mut self,
         view: &ClusterView<'_>,
@@ -193,7 +193,7 @@ impl Pass {
         }
     }
 
-    /// Step 4: repeatedly takes the first waiting job that may have a place.
+    /// Makes step 4, which repeatedly takes the first waiting job that might have a place.
     fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
         while let Some((key, class)) = self.next_waiting() {
             let Some(gpus) = self.backfilling.place(&mut self.places, class, key) else {
@@ -208,8 +208,8 @@ impl Pass {
         }
     }
 
-    /// The first waiting job that may have a place, with its class. Behind an unplaced job, no job of its class has
-    /// one.
+    /// Returns the first waiting job that might have a place, with its class. Behind an unplaced job, no job of its
+    /// class has a place.
     fn next_waiting(&mut self) -> Option<(Key, usize)> {
         let profile = self.backfilling.profile.as_ref().expect("jobs wait");
         let mut first = None;
@@ -249,7 +249,7 @@ impl Pass {
 /// State of a count.
 #[derive(Debug)]
 struct Count {
-    /// GPUs not counted for any job; negative while too many are counted.
+    /// GPUs that are not counted for any job; negative while too many are counted.
     free: i64,
     now: i64,
 }

@@ -27,7 +27,7 @@ struct Kept {
     state: QueueState,
 }
 
-/// Waiting jobs by class and key. Also keeps every job's present key, waiting or running.
+/// Waiting jobs by class and key, and the present key of every job, waiting or running.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     queues: ByClass<Key>,
@@ -36,7 +36,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Empty queues.
+    /// Creates the empty queues.
     pub(super) fn new(classes: usize, jobs: usize) -> Self {
         Self {
             queues: ByClass::new(classes),
@@ -45,13 +45,13 @@ impl Jobs {
         }
     }
 
-    /// Whether no job waits.
+    /// Returns whether no job waits.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// The state of a job, after all plans so far.
+    /// Returns the state of a job, after all plans so far.
     #[inline]
     pub(super) fn state(&self, job: JobId) -> QueueState {
         self.kept[job.index()].state
@@ -72,7 +72,7 @@ impl Jobs {
         )
     }
 
-    /// The present key of a job.
+    /// Returns the present key of a job.
     #[inline]
     pub(super) fn key(&self, job: JobId) -> Key {
         let kept = self.kept[job.index()];
@@ -83,14 +83,14 @@ impl Jobs {
         }
     }
 
-    /// Adds a job, or changes the key of a waiting one (the old key becomes stale).
+    /// Adds a job, or changes the key of a waiting job, whose old key becomes stale.
     #[inline]
     pub(super) fn push(&mut self, class: usize, key: Key) {
         self.put(key, QueueState::Waiting);
         self.queues.push(class, key);
     }
 
-    /// The first waiting job of a class.
+    /// Returns the first waiting job of a class.
     #[inline]
     pub(super) fn head(&mut self, class: usize) -> Option<Key> {
         let all = &self.kept;
@@ -109,7 +109,7 @@ impl Jobs {
         Some(key)
     }
 
-    /// Sets the key of a job and its state (not waiting); an earlier key in its queue becomes stale.
+    /// Sets the key of a job and its state, which must not be waiting. An earlier key in its queue becomes stale.
     #[inline]
     pub(super) fn set(&mut self, key: Key, state: QueueState) {
         debug_assert!(state != QueueState::Waiting, "a job waits after a push");
@@ -134,21 +134,21 @@ impl Jobs {
         };
     }
 
-    /// The next class, from `class` on, that may have a waiting job.
+    /// Returns the next class, from `class` on, that may have a waiting job.
     #[inline]
     pub(super) fn next_class(&self, class: usize) -> Option<usize> {
         self.queues.next_busy(class)
     }
 }
 
-// Keys: the order of jobs. Arrival and job index are one number, because jobs are numbered by arrival.
+// Keys define the order of jobs. Arrival and job index are one number, because jobs are numbered by arrival.
 
 /// Sort key of a job in one ordered structure. Smaller comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Key {
-    /// Compared first: protection, queue, rank of an index.
+    /// The part that is compared first: protection, queue, or rank of an index.
     pub lead: u64,
-    /// The measure of the policy: an instant or a span, ns.
+    /// Measure of the policy: an instant or a span, ns.
     pub main: i64,
     /// The job; breaks ties by arrival and index.
     pub job: u32,
@@ -157,7 +157,7 @@ pub(crate) struct Key {
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // searches are most of the cost of a pass, and the first two fields nearly always decide
+        // Searches are most of the cost of a pass, and the first two fields nearly always decide.
         if self.lead != other.lead {
             return self.lead.cmp(&other.lead);
         }
@@ -192,13 +192,13 @@ impl PartialOrd for Key {
 }
 
 impl Key {
-    /// Lead and measure as one number.
+    /// Returns the lead and measure as one number.
     #[inline]
     fn order(&self) -> u128 {
         u128::from(self.lead) << 64 | u128::from(self.main as u64 ^ 1 << 63)
     }
 
-    /// The job.
+    /// Returns the job.
     #[inline]
     pub(crate) fn job(self) -> JobId {
         JobId(self.job)
@@ -208,11 +208,11 @@ impl Key {
 /// Rank of a job among all others at one instant, waiting or running, which decisions compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// Compared first: protection, queue, rank of an index.
+    /// The part that is compared first: protection, queue, or rank of an index.
     pub lead: u64,
-    /// Present value of the measure: ns, or GPU-ns if it is a span times a gang size.
+    /// Present value of the measure, in ns, or in GPU-ns if it is a span times a gang size.
     pub value: i128,
-    /// Gang size if it counts before arrival (srsf), otherwise 0.
+    /// Gang size if it is compared before the arrival (`srsf`), otherwise 0.
     pub gpus: u32,
     /// The job.
     pub job: u32,
@@ -236,7 +236,7 @@ impl PartialOrd for Rank {
 
     #[inline]
     fn lt(&self, other: &Self) -> bool {
-        // the value nearly always decides; avoids a three-way comparison
+        // The value nearly always decides, and this avoids a three-way comparison.
         self.lead < other.lead
             || self.lead == other.lead
                 && (self.value < other.value
@@ -245,7 +245,7 @@ impl PartialOrd for Rank {
 }
 
 impl Rank {
-    /// Gang size and job as one number.
+    /// Returns the gang size and job as one number.
     #[inline]
     fn tie(&self) -> u64 {
         u64::from(self.gpus) << 32 | u64::from(self.job)
@@ -255,22 +255,22 @@ impl Rank {
 /// The kind of the measure of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// `main` is constant, waiting or running.
+    /// `main` is constant, for waiting and running jobs.
     Fixed,
-    /// `main` is constant while a job waits, but grows at individual rates while it runs: the policy sets these keys
+    /// `main` is constant while a job waits, but grows at individual rates while it runs. The policy sets these keys
     /// before each decision.
     Growing,
-    /// An instant of the past: the first start. A job that has not started is last while it waits; when it starts,
-    /// `main` becomes now.
+    /// An instant of the past: the first start. A job that has not started comes last while it waits, and when it
+    /// starts, `main` becomes the present instant.
     FirstStart,
-    /// A span. For a waiting job it is `main`; for a running one it decreases with time: `main - now`.
+    /// A span. For a waiting job it is `main`. For a running job it decreases with time: it is `main - now`.
     Span,
     /// A span times the gang size; ties go by gang size, then arrival. For a running job it decreases with time.
     ShrinkingArea,
 }
 
 impl Measure {
-    /// Rank of a waiting job.
+    /// Returns the rank of a waiting job.
     #[inline]
     pub(crate) fn waiting(self, key: Key, gpus: u32) -> Rank {
         let (value, gpus) = match self {
@@ -287,7 +287,7 @@ impl Measure {
         }
     }
 
-    /// Rank of a running job at `now`.
+    /// Returns the rank of a running job at `now`.
     #[inline]
     pub(crate) fn running(self, key: Key, gpus: u32, now: i64) -> Rank {
         match self {
@@ -302,7 +302,7 @@ impl Measure {
         }
     }
 
-    /// The `main` of a job that starts now, given its `main` while it waited.
+    /// Returns the `main` of a job that starts now, given its `main` while it waited.
     #[inline]
     pub(crate) fn to_running(self, main: i64, now: i64) -> i64 {
         match self {

@@ -5,16 +5,17 @@
 //! then fills the plan.
 //!
 //! # The rule
-//! 1. *Count.* In order, a job is admitted if enough GPUs of one of its types are left by number, wherever they are:
-//!    first of the type it runs on, then of its other types in their order. These GPUs are not left for the jobs
-//!    behind it.
-//! 2. Running jobs that are admitted on the type they run on keep their GPUs. All other running jobs give theirs up.
-//! 3. In order, each admitted job without GPUs gets some by the placement rule, on the type that admitted it; one that
-//!    ran moves. A placement rule such as `yarn` may refuse a gang although enough GPUs are free, and so leave the job
-//!    *unplaced*.
-//! 4. In order, each job without GPUs: one that ran keeps its old GPUs if all of them are still free, a waiting one
-//!    gets any that the placement rule finds for it. Both run *backfilled*, without admission. A job that ran and has
-//!    no GPUs now is preempted.
+//! 1. *Count.* In order, a job is admitted if enough GPUs of one of its types are left, regardless of where they are.
+//!   The type on which it runs is tried first, then its other types in their order. These GPUs are not left for the
+//!   jobs behind it.
+//! 2. Running jobs that are admitted on the type on which they run keep their GPUs. All other running jobs give up
+//!   their GPUs.
+//! 3. In order, each admitted job without GPUs gets some by the placement rule, on the type that admitted it. A job
+//!   that was running moves. A placement rule such as `yarn` may refuse a gang although enough GPUs are free, which
+//!   leaves the job *unplaced*.
+//! 4. In order, each job without GPUs is tried. A job that was running keeps its old GPUs if all of them are still
+//!   free. A waiting job gets GPUs if the placement rule finds some. Both run *backfilled*, without admission. A job
+//!   that was running and has no GPUs now is preempted.
 //!
 //! # The algorithms
 //! All algorithms give the same plans. [`Pass`] chooses one at the start of a run; `backfilling` changes to `walk`
@@ -22,7 +23,9 @@
 //!
 //! | | used for | a decision costs |
 //! |---|---|---|
-//! | `walk`: the rule over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit beside the running ones |
+//! | `walk`: the rule over the running jobs and the first job of each demand class | all other runs | O(running log
+//! running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit next to
+//! the running ones |
 //! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
 //! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`]) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
@@ -32,7 +35,7 @@
 //!
 //! # Changing the rule
 //! `repack` in `tests/reference/policies.py` states the rule over all active jobs and must be changed first;
-//! `tests/parity` compares the engine with it. Then the others follow. `tests/rust/policies.rs` and
+//! `tests/parity` compares the engine with it. The other algorithms follow. `tests/rust/policies.rs` and
 //! `tests/rust/wide.rs` compare their plans with those of `walk`, which also serves a cluster with a second GPU type
 //! that no job may use.
 

@@ -1,4 +1,4 @@
-//! The pass with preemption from the view of a policy: the policy reports changes of its jobs and requests a plan.
+//! The pass with preemption as a policy uses it. The policy reports changes of its jobs and requests a plan.
 
 use super::backfilling::Backfilling;
 use super::jobs::{Jobs, Key, Measure, QueueState, Rank};
@@ -27,28 +27,29 @@ pub(crate) struct Pass {
     algorithm: Algorithm,
     /// Demand classes and placement rule.
     pub places: Places,
-    /// Waiting jobs by class; keys and queue states of all jobs.
+    /// Waiting jobs by class, and keys and queue states of all jobs.
     pub(super) queues: Jobs,
-    /// Whether a refusal does not hold for the other jobs of a class: [`Places::is_non_monotone`].
+    /// Whether the refusal of one job does not hold for the other jobs of its class; see [`Places::is_non_monotone`].
     pub(super) non_monotone: Vec<bool>,
     is_rule_known: bool,
     /// The admitted jobs; not maintained by the walks.
     pub(super) running: RunningSet,
     pub(super) backfilling: Backfilling,
-    /// Whether there may be room for the first job of any class, by count; otherwise only for the classes in `woken`.
+    /// Whether there might be enough GPUs for the first job of any class. Otherwise this holds only for the classes in
+    /// `woken`.
     pub(super) has_room: bool,
-    /// Classes whose first job may have changed since the last pass.
+    /// Classes whose first job might have changed since the last pass.
     pub(super) woken: Vec<usize>,
-    /// First jobs of classes that are still to be tried. Reused.
+    /// First jobs of classes that are still to be tried. The buffer is reused.
     pub(super) heads: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// Waiting jobs that the count admits, with their keys and classes, and running jobs that it does not. Used only
-    /// if the placement rule refuses no gang. Reused.
+    /// Waiting jobs that the count admits, with their keys and classes, and running jobs that it does not. It is used
+    /// only if the placement rule refuses no gang. The buffer is reused.
     pub(super) admitted: Vec<(Key, usize)>,
     pub(super) dropped: Vec<Key>,
 }
 
 impl Pass {
-    /// A pass in the order of a measure.
+    /// Creates a pass in the order of a measure.
     pub(crate) fn new(placement: PlacementParams, measure: Measure) -> Self {
         Self {
             measure,
@@ -71,7 +72,7 @@ impl Pass {
         }
     }
 
-    /// Sizes all structures. Returns the jobs that have no place even on the empty cluster.
+    /// Creates all structures at their final size. Returns the jobs that have no place even on the empty cluster.
     pub(crate) fn start(
         &mut self,
         view: &ClusterView<'_>,
@@ -92,7 +93,7 @@ impl Pass {
             };
         }
         if self.algorithm == Algorithm::Backfilling {
-            // an admitted job may start much later, and its key must not change until then
+            // An admitted job might start much later, and its key must not change until then.
             self.measure = Measure::Fixed;
             self.backfilling = Backfilling::new(classes);
         }
@@ -107,14 +108,15 @@ impl Pass {
         self.queues.is_running(job)
     }
 
-    /// Returns why a job waits after a plan: running jobs that rank before it leave too few GPUs, or the placement
-    /// rule found none for it. It names the one of those jobs with the largest gang. O(running jobs).
+    /// Returns why a job waits after a plan: running jobs that rank before it leave too few GPUs, or the placement rule
+    /// found no GPUs for it. The cause names the job with the largest gang among these running jobs. The cost is
+    /// O(running jobs).
     pub(crate) fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let (now, jobs) = (view.now().0, view.jobs());
         let key = self.queues.key(job);
         let own = match self.queues.state(job) {
             QueueState::Waiting | QueueState::Unplaced => self.measure.waiting(key, jobs.gpus(job)),
-            // just stopped, so its key is still that of a running job
+            // The job was just stopped, so its key is still that of a running job.
             _ => self.measure.running(key, jobs.gpus(job), now),
         };
         let mut left: SmallVec<[i64; 8]> = (0..view.cluster().gpu_types().len())
@@ -158,7 +160,7 @@ impl Pass {
         )
     }
 
-    /// Records failures and repairs. Call it after the requeued jobs have left.
+    /// Records failures and repairs. It must be called after the requeued jobs have left.
     pub(crate) fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         if changes.has_servers() {
             self.has_room = true;
@@ -196,7 +198,7 @@ impl Pass {
             self.has_room = true;
         }
         let is_behind = |head: Key| head < key && head.job != key.job;
-        // a job behind a first one that does not fit does not fit either
+        // If the first job of a class does not fit, a job behind it does not fit either.
         if !self.queues.head(class).is_some_and(is_behind) && !self.woken.contains(&class) {
             self.woken.push(class);
         }
@@ -226,7 +228,7 @@ impl Pass {
         }
     }
 
-    /// The first job of a class that is not admitted by the count.
+    /// Returns the first job of a class that is not admitted by the count.
     pub(super) fn left_out(&mut self, class: usize) -> Option<Key> {
         let waiting = self.queues.head(class);
         let backfilled = self.backfilling.first_backfilled(class);
@@ -267,7 +269,7 @@ impl Pass {
         }
         self.backfilling.know_rule(free, &self.places);
         if self.non_monotone.contains(&true) {
-            // rare: a gang wider than every rack; the walk tries each job of such a class
+            // This is rare: it needs a gang wider than every rack. The walk tries each job of such a class.
             self.algorithm = Algorithm::Walk;
             let backfilling = std::mem::take(&mut self.backfilling);
             for (class, key) in backfilling.unplaced() {
@@ -305,7 +307,7 @@ impl Pass {
         }
     }
 
-    /// The key of a waiting job if it ran from `now` on.
+    /// Returns the key that a waiting job gets if it runs from `now` on.
     pub(super) fn running_key(&self, key: Key, now: i64) -> Key {
         Key {
             main: self.measure.to_running(key.main, now),

@@ -1,8 +1,8 @@
 //! Free capacity along the order of jobs, under a placement rule that may refuse a gang.
 //!
-//! At a key in the order, those GPUs are free that neither an admitted job nor an earlier backfilled job holds. Along
-//! the order a server only loses GPUs. So a server has at least n GPUs free up to one position in the order. One
-//! ordered set per n then shows which servers have n GPUs free at a key.
+//! At a key in the order, a GPU is free if neither an admitted job nor an earlier backfilled job holds it. Along the
+//! order, the free GPUs of a server only decrease. A server therefore has at least n free GPUs up to one position in
+//! the order. One ordered set per n shows which servers have n free GPUs at a key.
 
 use super::jobs::Key;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
@@ -29,12 +29,13 @@ pub(super) enum Hold {
 /// Free GPUs at every position in the order.
 #[derive(Debug)]
 pub(super) struct FreeProfile {
-    /// GPUs that no admitted job holds: those free before the first job.
+    /// GPUs that no admitted job holds. They are free before the first job.
     pub(super) start: FreeIndex,
     /// GPUs of each running job.
     held: FxHashMap<JobId, GpuSet>,
     servers: Vec<Server>,
-    /// By number of GPUs minus 1: the servers that have this many free at any key, sorted by the last such key.
+    /// For each number of GPUs (minus 1), the servers that have this number free at any key, sorted by the last such
+    /// key.
     last_with: Vec<BTreeSet<(Key, u32)>>,
 }
 
@@ -42,12 +43,12 @@ pub(super) struct FreeProfile {
 struct Server {
     /// GPUs of backfilled jobs, in the order of their keys.
     backfilled: SmallVec<[(Key, u64); 8]>,
-    /// By number of GPUs minus 1: the last key at which this many are free.
+    /// For each number of GPUs (minus 1), the last key at which this number is free.
     last_with: SmallVec<[Key; 8]>,
 }
 
 impl FreeProfile {
-    /// A profile in which all running jobs and those that the plan starts are admitted.
+    /// Creates a profile in which all running jobs and those that the plan starts are admitted.
     pub(super) fn new(view: &ClusterView<'_>, plan: Option<&Plan<'_>>) -> Self {
         let all = (0..view.cluster().servers().len()).map(ServerId::new);
         let down = all.clone().filter(|&server| !view.is_up(server));
@@ -79,7 +80,7 @@ impl FreeProfile {
         self.held.insert(job, gpus);
     }
 
-    /// Number of running jobs.
+    /// Returns the number of running jobs.
     pub(super) fn jobs(&self) -> usize {
         self.held.len()
     }
@@ -126,7 +127,7 @@ impl FreeProfile {
         }
     }
 
-    /// Records that a server has failed or come back; no job holds any of its GPUs.
+    /// Records that a server has failed or was repaired. No job holds any of its GPUs.
     pub(super) fn set_up(&mut self, server: ServerId, is_up: bool) {
         self.start.set_up(server, false);
         self.start.set_up(server, is_up);
@@ -160,7 +161,7 @@ impl FreeProfile {
         }
     }
 
-    /// Returns whether at least `servers` servers have `gpus` GPUs free each at a key. O(servers).
+    /// Returns whether at least `servers` servers have `gpus` free GPUs each at a key. The cost is O(servers).
     pub(super) fn has(&self, servers: u32, gpus: u32, key: Key) -> bool {
         let Some(with) = self.last_with.get(gpus as usize - 1) else {
             return false;
@@ -172,8 +173,8 @@ impl FreeProfile {
             .is_some_and(|(last, _)| *last >= key)
     }
 
-    /// The best server for a gang at a key, with its free GPUs: the one with the fewest free, or the first one if
-    /// `is_first_fit`. O(servers with enough free GPUs).
+    /// Returns the best server for a gang at a key, with its free GPUs: the one with the fewest free, or the first one
+    /// if `is_first_fit`. The cost is O(servers with enough free GPUs).
     pub(super) fn find(&self, gpus: u32, key: Key, is_first_fit: bool) -> Option<(ServerId, u64)> {
         let with = self.last_with.get(gpus as usize - 1)?;
         let fitting = with.range((key, 0)..).map(|&(_, server)| server);
@@ -186,14 +187,15 @@ impl FreeProfile {
         Some((server, self.free_at(server, key)))
     }
 
-    /// Free GPUs of a server at a key.
+    /// Returns the free GPUs of a server at a key.
     fn free_at(&self, server: ServerId, key: Key) -> u64 {
         let backfilled = self.servers[server.index()].backfilled.iter();
         let before = backfilled.take_while(|job| job.0 < key);
         before.fold(self.start.free_mask(server), |free, job| free & !job.1)
     }
 
-    /// Runs a query on all GPUs that are free at a key; `before` are the backfilled jobs before it. O(these jobs).
+    /// Runs a query on all GPUs that are free at a key; `before` are the backfilled jobs before it. The cost is O(these
+    /// jobs).
     pub(super) fn at<T>(
         &mut self,
         before: impl Iterator<Item = JobId>,
@@ -212,7 +214,7 @@ impl FreeProfile {
         answer
     }
 
-    /// The first backfilled job that holds some of these GPUs.
+    /// Returns the first backfilled job that holds some of these GPUs.
     pub(super) fn holder(&self, gpus: &GpuSet) -> Option<Key> {
         gpus.by_server().iter().find_map(|part| {
             let backfilled = &self.servers[part.server.index()].backfilled;

@@ -11,20 +11,21 @@ pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 /// An admitted job at an instant: rank, key, gang size.
 pub(super) type Admitted = (Rank, Key, u32);
 
-/// Admitted jobs. Their keys do not change with time: a decreasing span is stored as the instant at which it ends. If
-/// the measure is span x gang size, jobs of different sizes overtake each other, so there is one set per gang size.
+/// Admitted jobs. Their keys do not change with time, because a decreasing span is stored as the instant at which it
+/// ends. If the measure is span x gang size, jobs of different sizes overtake each other, so there is one set per gang
+/// size.
 #[derive(Debug)]
 pub(super) struct RunningSet {
     measure: Measure,
     /// Gang sizes by key.
     sets: Vec<BTreeMap<Key, u32>>,
-    /// Gang size of each set where there are several.
+    /// Gang size of each set, if there are several sets.
     sizes: Vec<u32>,
     gpus: u64,
 }
 
 impl RunningSet {
-    /// An empty set; `sizes` are the gang sizes in the trace.
+    /// Creates an empty set; `sizes` are the gang sizes in the trace.
     pub(super) fn new(measure: Measure, sizes: &[u32]) -> Self {
         let mut sizes = if measure.is_by_size() {
             sizes.to_vec()
@@ -50,7 +51,7 @@ impl RunningSet {
         &mut self.sets[at]
     }
 
-    /// GPUs of all jobs.
+    /// Returns the number of GPUs of all jobs.
     pub(super) fn gpus(&self) -> u64 {
         self.gpus
     }
@@ -66,8 +67,8 @@ impl RunningSet {
         self.gpus -= u64::from(gpus);
     }
 
-    /// Returns whether the jobs behind a rank at `now` hold at least this many GPUs. O(gpus), because each job holds
-    /// at least one.
+    /// Returns whether the jobs behind a rank at `now` hold at least this many GPUs. The cost is O(gpus), because each
+    /// job holds at least one.
     pub(super) fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
         let mut sum = 0;
         for set in &self.sets {
@@ -84,8 +85,8 @@ impl RunningSet {
         false
     }
 
-    /// Goes back from the last job in rank order to the first one at which the jobs passed hold at least `over` GPUs.
-    /// Returns that job, and how many GPUs they hold beyond `over`. O(over).
+    /// Goes back from the last job in rank order to the first one at which the visited jobs hold at least `over` GPUs.
+    /// Returns that job, and the number of GPUs that they hold in excess of `over`. The cost is O(over).
     pub(super) fn first_over(&self, over: u64, now: i64) -> Option<(Admitted, u64)> {
         let mut sum = 0;
         if let [set] = &self.sets[..] {

@@ -1,4 +1,4 @@
-//! The pass that serves every run: applies the rule to the running jobs and the first waiting job of each demand
+//! The pass that serves every run. It applies the rule to the running jobs and the first waiting job of each demand
 //! class. If the placement rule refuses no gang and all waiting jobs fit next to the running ones, they are started
 //! without examining the running ones.
 
@@ -9,14 +9,14 @@ use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 
-/// A job in the order: running, or admitted by this count.
+/// A job in the order, which is running or admitted by this count.
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
     rank: Rank,
     class: usize,
     is_running: bool,
     admitted_on: Option<GpuTypeId>,
-    /// Whether it keeps or gets GPUs.
+    /// Whether the job keeps or gets GPUs.
     has_gpus: bool,
 }
 
@@ -27,7 +27,7 @@ impl Ranked {
 }
 
 impl Pass {
-    /// Costs O(running log running + classes log classes).
+    /// Makes all four steps. The cost is O(running log running + classes log classes).
     pub(super) fn walk(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         if self.all_fit(view, plan) {
             self.start_all(view, plan);
@@ -41,7 +41,7 @@ impl Pass {
         self.place_admitted(view, plan, &mut order);
         order.retain(|entry| !entry.has_gpus);
         if order.iter().all(|entry| entry.admitted_on.is_none()) {
-            // all admitted jobs have GPUs, and too few are left for any other job
+            // All admitted jobs have GPUs, and too few are left for any other job.
             for entry in order {
                 self.stop_job(plan, entry.job());
             }
@@ -51,7 +51,7 @@ impl Pass {
     }
 
     /// Tries to fit all waiting jobs next to the running ones, each on the first of its types, under a placement rule
-    /// that refuses no gang. If they fit, all jobs are admitted in any order. O(free GPUs).
+    /// that refuses no gang. If they fit, all jobs are admitted in any order. The cost is O(free GPUs).
     fn all_fit(&self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if self.queues.is_empty() {
             return true;
@@ -86,7 +86,7 @@ impl Pass {
         }
     }
 
-    /// Step 1: all running jobs and the waiting ones that are admitted, in order.
+    /// Makes step 1. Returns all running jobs and the waiting jobs that are admitted, in order.
     fn count_all(&mut self, view: &ClusterView<'_>) -> Vec<Ranked> {
         let types = view.cluster().gpu_types().len();
         let mut left: Vec<u32> = (0..types)
@@ -142,7 +142,8 @@ impl Pass {
             .running(self.queues.key(job), gpus, view.now().0)
     }
 
-    /// The type on which a gang is admitted by number of GPUs, its own first; reduces the GPUs left.
+    /// Returns the type on which a gang is admitted by number of GPUs; the type on which it runs is tried first. The
+    /// GPUs are deducted from those left.
     fn admit_on(
         &self,
         class: usize,
@@ -159,7 +160,7 @@ impl Pass {
         Some(found)
     }
 
-    /// Step 3. A waiting job without a place goes back to its queue.
+    /// Makes step 3. A waiting job without a place goes back to its queue.
     fn place_admitted(
         &mut self,
         view: &ClusterView<'_>,
@@ -188,7 +189,7 @@ impl Pass {
         }
     }
 
-    /// Step 4 over the jobs that gave up their GPUs and the first waiting jobs of the classes.
+    /// Makes step 4 for the jobs that gave up their GPUs and the first waiting jobs of the classes.
     fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: Vec<Ranked>) {
         self.list_heads();
         self.list_non_monotone(view);

@@ -1,4 +1,4 @@
-//! Delay scheduling.
+//! Registry entries of delay scheduling.
 
 use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::dally::{Dally, DallyParams, Mode, Renewal};

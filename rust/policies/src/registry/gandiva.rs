@@ -1,4 +1,4 @@
-//! Time slicing.
+//! Registry entries of time slicing.
 
 use super::world::{PAIRS, SHARING};
 use super::{PolicyInfo, Stops};

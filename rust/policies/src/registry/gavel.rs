@@ -1,4 +1,4 @@
-//! Policies in rounds: shares by linear programs or closed forms (Gavel).
+//! Registry entries of the round-based policies with shares by linear programs or closed forms (Gavel).
 
 use super::world::{PAIRS, SHARING, TYPES};
 use super::{Fact, PolicyInfo, Premise, Preset, Services, Stops};
@@ -33,9 +33,9 @@ const SOLVER: ParamSpec = choice("solver", Choice::NAMES, "auto")
 words! {
     /// Choice among several optima.
     enum TieBreak {
-        /// The one with the largest sum.
+        /// The optimum with the largest sum.
         MaxSum = "max_sum",
-        /// The one that the solver returns.
+        /// The optimum that the solver returns.
         Solver = "none",
     }
 }
@@ -50,9 +50,9 @@ const TIME_LIMIT: ParamSpec = number("time_limit_s", ParamKind::Above(0.0), 60.0
 words! {
     /// Rates in a sum of throughputs.
     enum Normalise {
-        /// Unchanged.
+        /// The rates are unchanged.
         Raw = "none",
-        /// Each divided by its average on the cluster.
+        /// Each rate is divided by its average on the cluster.
         Proportional = "proportional",
     }
 }
@@ -71,11 +71,11 @@ const ZERO_PASS: ParamSpec = choice("zero_priority_pass", ZeroPass::NAMES, "afte
      by type)",
 );
 words! {
-    /// What happens when a solve fails.
+    /// Behaviour when a solve fails.
     enum OnError {
         /// The run ends.
         Raise = "raise",
-        /// An equal split takes its place.
+        /// An equal split replaces the allocation.
         Isolated = "isolated",
     }
 }
@@ -147,7 +147,7 @@ const PACKS: [Premise; 2] = [SHARING.with("packed"), PAIRS.with("packed")];
 /// Premises of a policy that uses rates and may pack.
 const AWARE: &[Premise] = &[TYPES, PACKS[0], PACKS[1]];
 
-/// Parameters of every policy that solves programs.
+/// Parameters of every policy that solves linear programs.
 const COMMON: [ParamSpec; 12] = [
     ROUND,
     INTERVAL,
@@ -193,7 +193,7 @@ const ALLOX: &[ParamSpec] = &[
     ALPHA,
 ];
 
-/// The common parameters, followed by some of the policy's own.
+/// Returns the common parameters, followed by some of the policy's own.
 const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [ParamSpec; ALL] {
     let mut all = [ROUND; ALL];
     let mut at = 0;
@@ -208,7 +208,7 @@ const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [Par
     all
 }
 
-/// A policy whose shares optimise an objective.
+/// Declaration of a policy whose shares optimise an objective.
 const SOLVED: PolicyInfo = PolicyInfo {
     family: "shares in rounds",
     source: "Gavel (OSDI 2020)",
@@ -299,7 +299,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
             Premise::of("putting deadlines first", Fact::Deadlines),
         ],
         objective: Some(|params| Objective::Cost {
-            prices: Vec::new(), // those of the cluster
+            prices: Vec::new(), // The prices of the cluster replace this value.
             drops_all: params.flag("drop_all_infeasible"),
         }),
         own: COST,
@@ -334,7 +334,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "order of arrival, regardless of rates; each job runs to its end where it started",
         stops: Stops::Never,
         own: FIFO,
-        make: |params, _| rounds(params, Box::new(EqualSplit)), // never asked
+        make: |params, _| rounds(params, Box::new(EqualSplit)), // The allocator is never used.
         ..SOLVED
     },
     PolicyInfo {
@@ -379,7 +379,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
 ];
 
 fn makespan(params: &ParamReader, seen: Seen) -> Objective {
-    let is_public = params.flag("compat"); // the public simulator compares shares as they are
+    let is_public = params.flag("compat"); // The public simulator compares shares without weights.
     Objective::Makespan {
         seen,
         slack_weight: if is_public {
@@ -397,10 +397,10 @@ fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
     }
 }
 
-/// Settings of the allocations.
+/// Returns the settings of the allocations.
 pub(super) fn settings(params: &ParamReader) -> Settings {
     Settings {
-        // an assignment has no such parameter
+        // An assignment has no such parameter.
         solver: Choice::named(params.word("solver")).unwrap_or_default(),
         chooses: TieBreak::named(params.word("tie_break")) != Some(TieBreak::Solver),
         time_limit_s: params.number("time_limit_s"),
@@ -408,7 +408,7 @@ pub(super) fn settings(params: &ParamReader) -> Settings {
     }
 }
 
-/// The policy with the allocations of its objective.
+/// Returns the policy with the allocations of its objective.
 fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, PolicyError> {
     let objective = objective(params)?;
     let given = InRuns {
@@ -423,13 +423,13 @@ fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, P
     rounds(params, Box::new(Allocations::new(given, services.outside)))
 }
 
-/// Objective of the policy's allocations, if it is declared with one.
+/// Returns the objective of the policy's allocations, if it is declared with one.
 fn objective(params: &ParamReader) -> Result<Option<Objective>, PolicyError> {
     let read = super::find(params.policy())?.objective;
     Ok(read.map(|read| read(params)))
 }
 
-/// The policy with an allocator; jobs may share GPUs if its parameters say so.
+/// Returns the policy with an allocator; jobs may share GPUs if its parameters say so.
 pub(super) fn rounds(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
@@ -438,7 +438,7 @@ pub(super) fn rounds(
     sharing(params, allocator, packs)
 }
 
-/// Like [`rounds`], with the jobs that may share GPUs, if any.
+/// Like [`rounds`], with a choice of the jobs that may share GPUs.
 fn sharing(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
@@ -473,7 +473,7 @@ fn sharing(
     )))
 }
 
-/// The policy with the timing of the public simulator, which does not support some parameters.
+/// Returns the policy with the timing of the public simulator, which does not support some parameters.
 fn compat(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,

@@ -1,4 +1,4 @@
-//! Prices on heterogeneous GPUs.
+//! Registry entries of prices on heterogeneous GPUs.
 
 use super::world::TYPES;
 use super::{PolicyInfo, Preset, Stops};

@@ -1,4 +1,4 @@
-//! Copies of jobs on different servers.
+//! Registry entries of copies of jobs on different servers.
 
 use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::hadare::{EstimatorName, FanIn, HadarE, HadarEParams};

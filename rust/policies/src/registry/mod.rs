@@ -1,4 +1,4 @@
-//! The only list of policies: names, parameters as data, constructors.
+//! The only list of policies, with their names, parameters as data, and constructors.
 
 mod dally;
 mod gandiva;
@@ -30,12 +30,12 @@ pub use world::{Fact, Premise};
 /// External services for policies.
 #[derive(Default)]
 pub struct Services {
-    /// Solves the programs that the library cannot solve itself.
+    /// Solver of the programs that the library cannot solve itself.
     pub outside: Outside,
 }
 
 words! {
-    /// When a policy stops running jobs, as shown in the table of policies.
+    /// Instants at which a policy stops running jobs, as shown in the table of policies.
     pub enum Stops {
         /// Never.
         Never = "no",
@@ -70,7 +70,7 @@ pub type MakePolicy = fn(&ParamReader, Services) -> Result<Box<dyn Policy>, Poli
 pub struct PolicyInfo {
     /// Name.
     pub name: &'static str,
-    /// One line, in the terms of the field.
+    /// One line that describes the policy in the terms of the field.
     pub summary: &'static str,
     /// Family of policies.
     pub family: &'static str,
@@ -82,9 +82,9 @@ pub struct PolicyInfo {
     pub reads_durations: bool,
     /// Name of the number above 0 with which a policy that otherwise reads no durations reads them.
     pub reads_durations_with: Option<&'static str>,
-    /// When it stops running jobs.
+    /// Instants at which it stops running jobs.
     pub stops: Stops,
-    /// Whether every job that fits starts, under a placement rule that refuses nothing.
+    /// Whether every job that fits starts, under a placement rule that refuses no gang.
     pub is_work_conserving: bool,
     /// Objective of its allocations, if it makes any.
     pub objective: Option<ReadObjective>,
@@ -100,7 +100,7 @@ pub struct PolicyInfo {
     pub placement: Option<Rule>,
     /// Its own parameters.
     pub own: &'static [ParamSpec],
-    /// Creates it from checked parameters; see [`Self::build`].
+    /// Function that creates the policy from checked parameters; see [`Self::build`].
     pub make: MakePolicy,
 }
 
@@ -126,12 +126,12 @@ impl PolicyInfo {
         make: |_, _| unreachable!("a declaration says how the policy is made"),
     };
 
-    /// Page of `docs/policies` that describes it.
+    /// Returns the page of `docs/policies` that describes it.
     pub fn page(&self) -> &'static str {
         self.page.unwrap_or(self.name)
     }
 
-    /// All parameters: its own, then those of placement.
+    /// Returns all parameters: its own, then those of placement.
     pub fn parameters(&self) -> impl Iterator<Item = ParamSpec> + Clone + use<> {
         let rule = self.placement;
         let own = self.own.iter().copied();
@@ -152,8 +152,8 @@ impl PolicyInfo {
         (self.make)(&reader, services)
     }
 
-    /// Objective and settings of the allocations with these parameters; parameters that the policy does not have are
-    /// ignored. `None` if it makes no allocations.
+    /// Returns the objective and settings of the allocations with these parameters; parameters that the policy does not
+    /// have are ignored. The result is `None` if the policy makes no allocations.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`].
@@ -170,13 +170,13 @@ impl PolicyInfo {
         Ok(Some((objective(&reader), gavel::settings(&reader))))
     }
 
-    /// Returns whether it solves programs.
+    /// Returns whether it solves linear or integer programs.
     pub fn solves(&self) -> bool {
         self.default_objective()
             .is_some_and(|objective| !objective.is_closed_form())
     }
 
-    /// Objective of its allocations with default parameters, if it makes any.
+    /// Returns the objective of its allocations with default parameters, if it makes any.
     pub fn default_objective(&self) -> Option<Objective> {
         let allocation = self.allocation(&Params::new()).ok().flatten();
         allocation.map(|(objective, _)| objective)
@@ -212,10 +212,10 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
     .concat()
 });
 
-/// The policy with a given name.
+/// Returns the policy with a given name.
 ///
 /// # Errors
-/// [`PolicyError::UnknownPolicy`], naming the nearest.
+/// [`PolicyError::UnknownPolicy`], which names the nearest policy.
 pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     POLICIES
         .iter()
@@ -251,7 +251,7 @@ pub fn build(
     find(name)?.build(params, services)
 }
 
-/// For tests: a policy in rounds with shares that no objective would give.
+/// Creates a round-based policy, for tests, with shares that no objective would give.
 ///
 /// # Errors
 /// [`PolicyError`] for an unknown policy or wrong parameters.

@@ -1,4 +1,4 @@
-//! Policies that preempt: shortest remaining first, attained service.
+//! Registry entries of policies that preempt: shortest remaining time first, attained service.
 
 use super::parameters::{ESTIMATE_ERROR, MIN_RUN};
 use super::{PolicyInfo, Stops, seen};

@@ -1,4 +1,4 @@
-//! Queues without preemption.
+//! Registry entries of queues without preemption.
 
 use super::parameters::ESTIMATE_ERROR;
 use super::{PolicyInfo, seen};

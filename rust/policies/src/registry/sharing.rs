@@ -1,4 +1,4 @@
-//! Shortest job first with shared GPUs.
+//! Registry entries of shortest job first with shared GPUs.
 
 use super::parameters::ESTIMATE_ERROR;
 use super::world::{PAIRS, SHARING};

@@ -1,4 +1,4 @@
-//! Finish-time fairness.
+//! Registry entries of finish-time fairness.
 
 use super::parameters::ESTIMATE_ERROR;
 use super::{PolicyInfo, Services, Stops, seen};

@@ -1,4 +1,4 @@
-//! Premises of policies about the cluster and the trace: declared with each policy, evaluated before a run.
+//! Premises of policies about the cluster and the trace. They are declared with each policy and evaluated before a run.
 
 use crate::params::ParamDefault;
 use gangline_model::words;
@@ -30,7 +30,7 @@ words! {
 pub struct Premise {
     /// The fact that should hold.
     pub fact: Fact,
-    /// The value of a parameter under which the premise applies; `None` = always.
+    /// Value of a parameter under which the premise applies; `None` means always.
     pub only_if: Option<(&'static str, ParamDefault)>,
     /// The mechanism that gains nothing without the fact, as a noun phrase in the singular. Empty if the run fails
     /// without it.
@@ -38,7 +38,7 @@ pub struct Premise {
 }
 
 impl Premise {
-    /// The run fails in a world without the fact.
+    /// Creates a premise without which a run fails.
     pub(super) const fn required(fact: Fact) -> Self {
         Self {
             fact,
@@ -47,7 +47,7 @@ impl Premise {
         }
     }
 
-    /// A mechanism gains nothing in a world without the fact.
+    /// Creates a premise without which a mechanism gains nothing.
     pub(super) const fn of(mechanism: &'static str, fact: Fact) -> Self {
         Self {
             mechanism,
@@ -55,7 +55,7 @@ impl Premise {
         }
     }
 
-    /// The same premise, if a flag is set.
+    /// Returns the same premise, which applies only if a flag is set.
     pub(super) const fn with(self, flag: &'static str) -> Self {
         Self {
             only_if: Some((flag, ParamDefault::Bool(true))),

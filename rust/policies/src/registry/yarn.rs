@@ -1,4 +1,4 @@
-//! Capacity queues.
+//! Registry entries of capacity queues.
 
 use super::PolicyInfo;
 use crate::kit::{GpuPick, QueueBy};

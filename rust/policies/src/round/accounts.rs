@@ -1,4 +1,4 @@
-//! Promised and received time of each job per GPU type since the last reset, for rounds on a grid and for those of
+//! Promised and received time of each job on each GPU type since the last reset, for rounds on a grid and for those of
 //! the public simulator.
 //!
 //! | symbol | here | meaning |
@@ -23,7 +23,7 @@ pub(crate) struct Accounts {
     has_shares: Vec<bool>,
 }
 
-/// Claim of a job on a type; the greatest comes first.
+/// Claim of a job on a type. The greatest claim comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Claim {
     /// `X / t`, see [`priority`].
@@ -34,7 +34,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Sort key of claims before their jobs.
+    /// Returns the sort key of claims before their jobs.
     #[inline]
     pub(super) fn worth(&self) -> (Total, Total, Total) {
         (
@@ -60,10 +60,11 @@ impl Ord for Claim {
     }
 }
 
-/// Share divided by time held. Shares are on a grid of 1e-8, so this is a quotient of whole numbers, and equal
-/// quotients give the same float.
+/// Returns the share divided by time held. Shares are on a grid of 1e-8, so this is a quotient of whole numbers, and
+/// equal quotients give the same float.
 pub(super) fn priority(share: f64, held_ns: i64) -> f64 {
-    let cells = (share * 1e8 + 0.5) as i64; // to the nearest, as a share is not negative
+    // This rounds to the nearest, because a share is not negative.
+    let cells = (share * 1e8 + 0.5) as i64;
     cells as f64 / held_ns as f64
 }
 
@@ -100,12 +101,12 @@ impl Accounts {
         found
     }
 
-    /// Time that a job held GPUs of a type, starting at half a round, ns.
+    /// Returns the time that a job held GPUs of a type, in ns, starting at half a round.
     pub(crate) fn held_ns(&self, job: JobId, gpu_type: usize) -> i64 {
         self.half_round_ns + self.held_ns[self.at(job, gpu_type)]
     }
 
-    /// Whether a job had an allocation.
+    /// Returns whether a job had an allocation.
     pub(crate) fn has_shares(&self, job: JobId) -> bool {
         self.has_shares[job.index()]
     }
@@ -131,7 +132,7 @@ impl Accounts {
                     self.deficit_s[at] += self.share[at] * elapsed_s - received_s;
                 }
                 self.held_ns[at] = 0;
-                self.share[at] = share + 0.0; // -0 would affect the order of jobs
+                self.share[at] = share + 0.0; // A share of -0 would affect the order of jobs.
             }
             self.has_shares[job.index()] = true;
         }
@@ -161,7 +162,7 @@ mod tests {
         assert!((accounts.claim(JobId(0), 0).deficit_s - 2.0).abs() < 1e-12);
     }
 
-    /// 0.07 over 7 s and 0.01 over 1 s, which as floats are 0.010000000000000002 and 0.01.
+    /// The quotients are 0.07 over 7 s and 0.01 over 1 s, which as floats are 0.010000000000000002 and 0.01.
     #[test]
     fn equal_quotients_tie() {
         let priority = |share, seconds: i64| priority(share, seconds * 1_000_000_000);

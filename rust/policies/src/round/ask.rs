@@ -10,7 +10,7 @@ pub(crate) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> +
     (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
 }
 
-/// Describes the active jobs; `running` is the type on which a job runs through its share.
+/// Describes the active jobs; `running` is the type on which a job runs because of its share.
 pub(crate) fn ask(
     view: &ClusterView<'_>,
     places: &Places,
@@ -60,7 +60,7 @@ pub(crate) fn ask(
     Ok(ask)
 }
 
-/// Types in the order of how much faster than their average the jobs run there; ties by index. `rates` are row by
+/// Returns the types in the order of the speedup of jobs there over their average; ties go by index. `rates` are row by
 /// row, `jobs x types`.
 pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>) -> Vec<GpuTypeId> {
     let types = capacity.len();
@@ -77,7 +77,7 @@ pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>)
         for (rate, own) in row.iter().zip(capacity) {
             average += rate * own;
         }
-        average = if gpus > 0.0 { average / gpus } else { 0.0 }; // every server may be down
+        average = if gpus > 0.0 { average / gpus } else { 0.0 }; // Every server may be down.
         if average > 0.0 {
             for (sum, rate) in better.iter_mut().zip(&row) {
                 *sum += rate / average;
@@ -85,20 +85,20 @@ pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>)
         }
     }
     let mut order: Vec<usize> = (0..types).collect();
-    // treats sums of the same numbers in another order as equal
+    // This treats sums of the same numbers in another order as equal.
     let rank = |at: usize| (better[at] * 1e9).round();
     order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)).then(a.cmp(&b)));
     order.into_iter().map(GpuTypeId::new).collect()
 }
 
-// Entities: groups of jobs of one user or virtual cluster that share one weight.
+// Entities are groups of jobs of one user or virtual cluster that share one weight.
 
-/// Parameters of the groups.
+/// Parameters of the entities.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EntityParams {
     /// The label that defines an entity.
     pub by: QueueBy,
-    /// Weights by name; `None` = equal weights.
+    /// Weights by name; `None` means equal weights.
     pub weights: Option<BTreeMap<String, f64>>,
 }
 

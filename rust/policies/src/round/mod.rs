@@ -36,7 +36,7 @@ use queues::{Filter, Queues};
 use std::collections::BTreeSet;
 
 words! {
-    /// When jobs without a share are served.
+    /// Pass in which jobs without a share are served.
     pub(crate) enum ZeroPass {
         /// After all jobs with a share, on all types.
         After = "after",
@@ -45,7 +45,7 @@ words! {
     }
 }
 
-/// The filters of the passes over the types; without a setting, jobs without a share are never served.
+/// Returns the filters of the passes over the types; without a setting, jobs without a share are never served.
 fn passes(zero_pass: Option<ZeroPass>) -> &'static [Filter] {
     match zero_pass {
         Some(ZeroPass::After) => &[Filter::WithShare, Filter::WithoutShare],
@@ -63,23 +63,23 @@ pub(crate) struct RoundParams {
     pub round: SimSpan,
     /// Minimum time between two allocations.
     pub min_solve_interval: SimSpan,
-    /// When jobs without a share may use the remaining GPUs.
+    /// Pass in which jobs without a share may use the remaining GPUs.
     pub zero_pass: Option<ZeroPass>,
     /// Whether GPUs that become free inside a round are assigned at once.
     pub backfills: bool,
     /// Names of the types in the order of service; by speed if absent.
     pub type_order: Option<String>,
-    /// Choice of the type, if jobs keep their GPUs to the end. Then the allocator is not used.
+    /// Choice of the type, if jobs keep their GPUs to the end. In that case the allocator is not used.
     pub keeps: Option<GpuPick>,
-    /// Largest gang that is served.
+    /// Maximum gang size that is served.
     pub gang_max: Option<u32>,
-    /// Knowledge of the allocator.
+    /// Knowledge that the allocator needs.
     pub knowledge: Knowledge,
     /// Number of parts into which each allocation is split.
     pub partitions: usize,
-    /// Groups of jobs that share a weight, if the policy divides by group.
+    /// Entities, if the policy divides time among entities.
     pub entities: Option<EntityParams>,
-    /// The jobs that may share GPUs, if any.
+    /// Choice of the jobs that may share GPUs, if any may share.
     pub packs: Option<Partners>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct RoundParams {
 /// Our own choice.
 const WAITS_MAX: i64 = 900;
 
-/// A job with GPUs, since its use was last counted.
+/// A job with GPUs, and the instant from which on its time is not yet counted.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     job: JobId,
@@ -97,7 +97,7 @@ struct Holder {
     since: SimTime,
 }
 
-/// A policy in rounds.
+/// A round-based policy.
 pub(crate) struct Rounds {
     params: RoundParams,
     places: Places,
@@ -140,7 +140,7 @@ enum Candidates {
     Waiting,
 }
 
-/// A job, or two that share GPUs, and the type assigned to them.
+/// A job, or two jobs that share GPUs, and the type assigned to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
     job: JobId,
@@ -164,7 +164,7 @@ impl Choice {
 }
 
 impl Rounds {
-    /// A policy with a placement rule and an allocator.
+    /// Creates a policy with a placement rule and an allocator.
     pub(crate) fn new(
         params: RoundParams,
         placement: PlacementParams,
@@ -191,7 +191,7 @@ impl Rounds {
         }
     }
 
-    /// Returns whether claims stay sorted; pairs are considered one by one.
+    /// Returns whether claims stay sorted. Under a policy with pairs, they do not.
     fn keeps_queues(&self) -> bool {
         self.params.packs.is_none()
     }
@@ -333,7 +333,7 @@ impl Rounds {
         if self.is_due(view.now()) {
             self.solve(view, plan)?;
         } else if self.solved_at.is_some() && (self.is_stale || !self.is_order_solved) {
-            // the jobs differ from those of the last allocation, or equal them again
+            // The jobs differ from those of the last allocation, or equal them again.
             let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
             let places = &self.places;
             let rates = self
@@ -345,7 +345,7 @@ impl Rounds {
             }
             self.is_order_solved = !self.is_stale;
         }
-        // all of them, so that no GPU stays with a job of another pair
+        // All GPUs are returned, so that none stays with a job of another pair.
         for run in view.running().filter_map(|job| view.run(job)) {
             plan.give_back(run.gpus());
         }
@@ -382,7 +382,7 @@ impl Rounds {
         at_head(head, job)
     }
 
-    /// The types in the order set by the parameters.
+    /// Returns the types in the order set by the parameters.
     fn order_given(
         &self,
         view: &ClusterView<'_>,
@@ -522,7 +522,7 @@ impl Policy for Rounds {
         if has_enough(view, job, view.jobs().gpus(job), false) {
             return Some(Cause::new(&NO_PLACE));
         }
-        // for two jobs that share GPUs, both claims count, and all taken GPUs belong to jobs before it
+        // For two jobs that share GPUs, both claims count, and all taken GPUs belong to jobs before this one.
         let is_before = |run: &Run| {
             let gpu_type = run.gpu_type();
             self.pairs.is_some() || claim(run.job, gpu_type) > own(gpu_type)

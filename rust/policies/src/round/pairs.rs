@@ -1,4 +1,5 @@
-//! Two jobs on the same GPUs: which may share, at which rates, and the time that each may spend with each partner.
+//! Pairs of jobs on the same GPUs: the jobs that may share, their rates, and the time that each may spend with each
+//! partner.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -7,8 +8,8 @@
 //! | `X[m,d,k]` | `Book::share` | target share of job m's time with a job of group d on type k |
 //! | `t[m,d,k]` | `Book::held` | time that it held GPUs with that co-runner since the reset, starting at R/2 |
 //!
-//! Accounts are kept per job and group of its partner. Programs have one group per kind, because the jobs of a kind
-//! are equivalent as partners. The number of accounts is then the number of shares in a program, not the square of
+//! Accounts are kept per job and group of its partner. Linear programs have one group per kind, because the jobs of a
+//! kind are equivalent as partners. The number of accounts is then the number of shares in a program, not the square of
 //! the number of jobs.
 
 use super::accounts::{Claim, priority};
@@ -23,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The partners for which a job has a share of its time on the same GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Partners {
-    /// Any job of a kind: jobs of one kind are equivalent, so it does not matter which one is the partner.
+    /// Any job of a kind. Jobs of one kind are equivalent, so it does not matter which one is the partner.
     #[default]
     OfKind,
     /// One job, for the duration of the pair.
@@ -150,13 +151,13 @@ impl Pairs {
         books.entry((group, gpu_type)).or_default().held_ns += span_ns;
     }
 
-    /// Number of pairs in which a job has a share.
+    /// Returns the number of pairs in which a job has a share.
     pub(super) fn pairs_of(&self, job: JobId) -> usize {
         let books = self.books[job.index()].values();
         books.filter(|book| book.share > 0.0).count()
     }
 
-    /// All pairs of groups with candidates for each other on a type, in order.
+    /// Returns all pairs of groups with candidates for each other on a type, in order.
     pub(super) fn lines(
         &self,
         candidates: impl Iterator<Item = JobId>,
@@ -211,7 +212,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The greatest claim of each side whose job is not taken; the smaller of the two comes first.
+    /// Returns the greatest claim of each side whose job is not taken; the smaller of the two comes first.
     pub(super) fn head(&mut self, taken: &BTreeSet<JobId>) -> Option<(Claim, JobId)> {
         drop_taken(&mut self.side, taken, 0);
         let first = *self.side.last()?;
@@ -231,14 +232,14 @@ impl Line {
     }
 }
 
-/// Drops jobs that are taken from the end of a list, except the last `kept` claims.
+/// Drops taken jobs from the end of a list, except for the last `kept` claims.
 fn drop_taken(side: &mut Vec<Claim>, taken: &BTreeSet<JobId>, kept: usize) {
     while side.len() > kept && taken.contains(&side[side.len() - 1 - kept].job) {
         side.remove(side.len() - 1 - kept);
     }
 }
 
-/// Rate of a job with a co-runner; 0 if the two may not share a GPU of the type.
+/// Returns the rate of a job with a co-runner; 0 if the two may not share a GPU of the type.
 fn rate_beside(
     view: &ClusterView<'_>,
     places: &Places,

@@ -1,10 +1,10 @@
 //! Claims of all active jobs, kept between rounds.
 //!
-//! There is one heap per GPU type and gang size. A round takes claims from the greatest down and puts them back at
-//! its end. A size that does not fit is never examined, and a job that held GPUs gets a new claim. Outdated claims,
-//! of jobs that have a new one or have ended, are dropped when they come up. So a round costs O((chosen + skipped)
-//! log n), independent of the rest of the queue. A new allocation changes every claim and costs O(n); only jobs that
-//! are tried are sorted.
+//! There is one heap per GPU type and gang size. A round takes claims from the greatest down and puts them back at its
+//! end. A size that does not fit is never examined, and a job that held GPUs gets a new claim. Outdated claims belong
+//! to jobs that have a new claim or have ended; they are dropped when a walk reaches them. A round therefore costs
+//! O((chosen + skipped) log n), independent of the rest of the queue. A new allocation changes every claim and costs
+//! O(n); only jobs that are tried are sorted.
 
 use super::accounts::Claim;
 use crate::kit::ByClass;
@@ -15,11 +15,11 @@ use std::collections::BinaryHeap;
 /// The claims that a walk considers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
-    /// Those of jobs with a share.
+    /// Claims of jobs with a share.
     WithShare,
-    /// Those of jobs without one.
+    /// Claims of jobs without a share.
     WithoutShare,
-    /// All in one order.
+    /// All claims in one order.
     All,
 }
 
@@ -36,9 +36,10 @@ pub(super) struct Queues {
     gangs: Vec<u32>,
     /// Size of each job, as an index into `gangs`.
     of_job: Vec<u16>,
-    /// `2 x types x gangs`: claims with a priority above 0, then those without one; the greatest first.
+    /// Lines, `2 x types x gangs`: claims with a priority above 0, then those without one. In each line, the greatest
+    /// claim comes first.
     lines: ByClass<Reverse<Claim>>,
-    /// Half the number of lines.
+    /// Half of the number of lines.
     half: usize,
     /// Claims that were offered and not returned yet, in the order of the walk, with their lines.
     out: Vec<(Claim, usize)>,
@@ -111,7 +112,7 @@ impl Queues {
         {
             let gang = self.gangs[line % sizes];
             if gang > *free {
-                continue; // so are all claims after it
+                continue; // Later claims of this line do not fit either.
             }
             if take(claim.job, self.out.len()) {
                 *free -= gang;
@@ -129,7 +130,7 @@ impl Queues {
         }
     }
 
-    /// The greatest claim of a line; outdated ones above it are dropped.
+    /// Returns the greatest claim of a line; outdated ones above it are dropped.
     fn head(&mut self, line: usize, is_old: &impl Fn(&Claim) -> bool) -> Option<Claim> {
         let first = self.lines.first_if(line, |claim| !is_old(&claim.0));
         first.map(|claim| claim.0)
@@ -151,7 +152,7 @@ mod tests {
     }
 
     proptest! {
-        /// Claims change between walks; each walk offers the claims in the order of a sorted list of the present
+        /// Claims change between walks, and each walk offers the claims in the order of a sorted list of the present
         /// ones.
         #[test]
         fn a_walk_equals_one_over_a_sorted_list(
@@ -182,14 +183,14 @@ mod tests {
                 let is_old = |known: &Claim| *known != now[known.job.index()];
                 let mut steps = Vec::new();
                 queues.walk(0, filter, &mut free, is_old, |job, at| {
-                    // a claim that was renewed without a change is a duplicate
+                    // A claim that was renewed without a change is a duplicate.
                     let is_new = !found.contains(&job);
                     found.extend(is_new.then_some(job));
                     steps.extend((is_new && taken(job)).then_some((job, at)));
                     is_new && taken(job)
                 });
                 prop_assert_eq!((&found, free), (&expected, left));
-                // after giving up a taken claim, the walk continues as if it had never been taken
+                // After giving up a taken claim, the walk continues as if it had never been taken.
                 if let Some(&(given_up, at)) = steps.get(again % steps.len().max(1)) {
                     let kept: u32 = steps.iter().filter(|step| step.1 >= at).map(|step| gangs[step.0.index()]).sum();
                     free += kept;

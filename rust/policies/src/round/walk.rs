@@ -19,7 +19,7 @@ pub(super) struct Walk {
     left: Vec<u32>,
     /// Choices in the order of the walk.
     steps: Vec<Step>,
-    /// Number of the next pass and type; a pass covers all types.
+    /// Number of the next pass and type. A pass covers all types.
     stage: usize,
     /// Choices that have no place, sorted.
     refused: Vec<Choice>,
@@ -30,7 +30,7 @@ struct Step {
     choice: Choice,
     gpus: u32,
     stage: usize,
-    /// Number of claims that were offered before it and are out of the queues.
+    /// Number of claims that were offered before this one and are out of the queues.
     out: usize,
 }
 
@@ -51,7 +51,7 @@ impl Walk {
 }
 
 impl Rounds {
-    /// Chooses jobs for the remaining GPUs: by priority, then those without one. Refused choices are left out.
+    /// Chooses jobs for the remaining GPUs by priority, and then jobs without a share. Refused choices are left out.
     pub(super) fn choose(&mut self, view: &ClusterView<'_>, walk: &mut Walk) -> Vec<Choice> {
         if let Some(pairs) = &self.pairs {
             return self.choose_packed(view, pairs, walk.which, walk.left.clone(), |choice| {
@@ -98,7 +98,7 @@ impl Rounds {
     pub(super) fn refuse(&mut self, walk: &mut Walk, choice: Choice) {
         let place = walk.refused.partition_point(|other| *other < choice);
         walk.refused.insert(place, choice);
-        // pairs are chosen again
+        // Pairs are not in the steps, because they are chosen anew.
         let at = walk.steps.iter().position(|step| step.choice == choice);
         if let Some(at) = at {
             let step = &walk.steps[at];
@@ -108,7 +108,7 @@ impl Rounds {
         }
     }
 
-    /// Ends the walk with its choices; the queues get back the claims that they offered.
+    /// Ends the walk with its choices. The queues get back the claims that they offered.
     pub(super) fn end_walk(&mut self, mut walk: Walk) {
         self.queues.put_back(0);
         self.give_up(&mut walk, 0);
@@ -121,7 +121,7 @@ impl Rounds {
         }
     }
 
-    /// The jobs that are tried, in order.
+    /// Returns the jobs that are tried, in order.
     pub(super) fn candidates(&self, view: &ClusterView<'_>, which: Candidates) -> Vec<JobId> {
         match which {
             Candidates::All => self.active.iter().copied().collect(),
@@ -130,12 +130,12 @@ impl Rounds {
     }
 }
 
-// Choice of jobs and types, alone or in pairs, in a round of a policy that lets two jobs share GPUs.
+// The following code chooses jobs and types, alone or in pairs, in a round of a policy that lets two jobs share GPUs.
 //
-// All active jobs are considered in each round. O(active log active) is small compared with the programs that packing
-// needs.
+// All active jobs are considered in each round. The cost of O(active log active) is small compared with the linear
+// programs that packing needs.
 
-/// One job, or the next two jobs of a line; the greatest comes first.
+/// One job, or the next two jobs of a line. The greatest proposal comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Proposal {
     claim: Claim,
@@ -152,7 +152,7 @@ impl PartialOrd for Proposal {
 
 impl Ord for Proposal {
     fn cmp(&self, other: &Self) -> Ordering {
-        // for equal claims, single jobs come before pairs, then by job
+        // With equal claims, single jobs come before pairs, and ties go by job.
         let ties = |one: &Self| (one.second.is_some(), one.first, one.second);
         let by_worth = self.claim.worth().cmp(&other.claim.worth());
         by_worth.then_with(|| ties(other).cmp(&ties(self)))
@@ -224,7 +224,7 @@ impl Rounds {
                         taken.extend(entry.jobs());
                         chosen.push(choice);
                     }
-                    // a line is done for this round if its first two jobs have no room or no place
+                    // A line is done for this round if its first two jobs have no room or no place.
                     if let Some((_, at)) = entry.second.filter(|_| goes || is_late) {
                         queue.extend(Proposal::of_line(&mut lines[at], at, &taken));
                     }
@@ -272,7 +272,7 @@ impl Rounds {
     }
 }
 
-// Placement of choices, and the resulting plan.
+// The following code places the choices and writes the plan.
 
 /// A choice with its GPUs, and the draft before it took them.
 struct Placed {
@@ -315,8 +315,8 @@ impl Rounds {
         placed.collect()
     }
 
-    /// Places choices by type, largest gang first; a job keeps its GPUs if it can. Returns the choice without a
-    /// place, if there is one.
+    /// Places choices by type, the largest gang first. A job keeps its GPUs if it can. The error is the first choice
+    /// without a place.
     fn place(
         &mut self,
         view: &ClusterView<'_>,
@@ -416,8 +416,8 @@ impl Rounds {
         self.holders.extend(second);
     }
 
-    /// Shares of a policy that never stops a job. Running jobs get all of their type. Waiting jobs, in order of
-    /// arrival, get all of the type chosen for them, up to the first job without a place.
+    /// Returns the shares of a policy that never stops a job. Running jobs get all of their type. Waiting jobs, in
+    /// order of arrival, get all of the type chosen for them, up to the first job without a place.
     pub(super) fn first_come(
         &mut self,
         view: &ClusterView<'_>,

@@ -1,5 +1,5 @@
-//! `sjf-ffs` and `sjf-bsbf`: shortest job first without preemption; a job without enough free GPUs may share those of
-//! running jobs. SJF-FFS shares wherever there is room; SJF-BSBF shares where that lowers the mean completion time of
+//! `sjf-ffs` and `sjf-bsbf`: shortest job first without preemption. A job without enough free GPUs may share GPUs of
+//! running jobs. SJF-FFS shares wherever there is room. SJF-BSBF shares where that lowers the mean completion time of
 //! the two jobs (arXiv 2407.13088). `docs/policies/sjf-bsbf.md` separates the paper's rules from our own choices.
 //!
 //! | symbol | here | meaning |
@@ -42,7 +42,7 @@ pub(crate) static NO_PARTNER: Reason = Reason::new(
     "some running jobs had room on their GPUs, but the policy's rule lets it share with none of them",
 );
 
-/// The policies.
+/// Both policies.
 #[derive(Debug)]
 pub struct Sharing {
     params: SharingParams,
@@ -53,7 +53,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// A queue.
+    /// Creates a policy with these parameters.
     pub fn new(params: SharingParams) -> Self {
         Self {
             params,
@@ -63,8 +63,8 @@ impl Sharing {
         }
     }
 
-    /// Updates the residents to this instant: their rates until now, and which jobs have left. Returns the jobs that
-    /// lost a co-runner, possibly more than once.
+    /// Updates the residents to this instant: their rates until now, and the jobs that have left. Returns the jobs that
+    /// lost a co-runner; a job may be listed more than once.
     fn follow(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Vec<JobId> {
         for &job in changes.started.iter().chain(&changes.retimed) {
             if let Some(run) = view.run(job) {
@@ -84,8 +84,8 @@ impl Sharing {
         left
     }
 
-    /// Restores the full batch of jobs that have no co-runner any more. From this decision on they need the memory
-    /// and the time of the full batch.
+    /// Restores the full batch of jobs whose last co-runner has left. From this decision on they need the memory and
+    /// the time of the full batch.
     fn restore(
         &mut self,
         view: &ClusterView<'_>,
@@ -171,7 +171,7 @@ impl Sharing {
         }
     }
 
-    /// A place on one type: free GPUs, otherwise shared ones.
+    /// Returns a place on one type: free GPUs, otherwise shared ones.
     fn place(&self, newcomer: Newcomer<'_>) -> Result<Option<Found>, PolicyError> {
         if let Some(gpus) = newcomer.exclusive(self.params.free_pick) {
             let free = Found { gpus, sub_batch: 0 };
@@ -193,7 +193,7 @@ impl Sharing {
         }
     }
 
-    /// Starts a job; until the next decision it and its co-runners count as running alone.
+    /// Starts a job. Until the next decision, the job and its co-runners count as running alone.
     fn start_on(
         &mut self,
         view: &ClusterView<'_>,
@@ -237,7 +237,7 @@ impl Sharing {
         Ok(None)
     }
 
-    /// Tries the jobs that have just arrived: nothing was released, so jobs that waited before still wait.
+    /// Tries the jobs that have just arrived. Nothing was released, so jobs that waited before still wait.
     fn try_some(
         &mut self,
         view: &ClusterView<'_>,

@@ -17,9 +17,9 @@ words! {
 words! {
     /// Choice of the free GPUs of a gang.
     pub enum FreePick {
-        /// Those of the server with the fewest free GPUs among those with enough.
+        /// GPUs of the server with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
-        /// Those of servers with the fewest resident jobs.
+        /// GPUs of servers with the fewest resident jobs.
         FewResidents = "few_residents",
     }
 }
@@ -27,21 +27,22 @@ words! {
 words! {
     /// The remaining time of a resident in the pair rule.
     pub enum PartnerTime {
-        /// Alone.
+        /// The time alone.
         Exclusive = "exclusive",
-        /// At its present rate.
+        /// The time at its present rate.
         Current = "current",
-        /// At its present rate; a new job slows it down only by the factor beyond its present slowdown.
+        /// The time at its present rate, where a new job slows it down only by the factor in excess of its present
+        /// slowdown.
         Shared = "shared",
     }
 }
 
 words! {
-    /// When waiting jobs are tried again.
+    /// Decisions at which waiting jobs are tried again.
     pub enum Retest {
-        /// When a job ends or the capacity changes.
+        /// Decisions at which a job ends or the capacity changes.
         OnRelease = "on_release",
-        /// At every decision.
+        /// Every decision.
         Always = "always",
     }
 }
@@ -49,9 +50,9 @@ words! {
 words! {
     /// Choice of the sub-batch of a new job.
     pub enum SubBatchRule {
-        /// The one with the least mean completion time.
+        /// The sub-batch with the least mean completion time.
         Best = "best",
-        /// The largest one with which sharing pays.
+        /// The largest sub-batch with which sharing pays.
         Largest = "largest",
     }
 }
@@ -71,7 +72,7 @@ words! {
 pub struct BenefitParams {
     /// Remaining time of residents.
     pub partner_time: PartnerTime,
-    /// Smallest sub-batch tried; `None` = full batch alone.
+    /// Smallest sub-batch that is tried; `None` means only the full batch.
     pub min_sub_batch: Option<u32>,
     /// Choice of the sub-batch.
     pub sub_batch_rule: SubBatchRule,
@@ -98,14 +99,14 @@ pub struct SharingParams {
     pub retests_all: bool,
     /// Whether a job that does not fit ends the decision.
     pub block: bool,
-    /// Times as the policy sees them.
+    /// Durations as the policy sees them.
     pub seen: Seen,
     /// The pair rule; `None` shares wherever there is room (SJF-FFS).
     pub benefit: Option<BenefitParams>,
 }
 
 impl SharingParams {
-    /// The parameters of SJF-FFS.
+    /// Creates the parameters of SJF-FFS.
     pub fn first_fit(params: &ParamReader) -> Self {
         let block = params.flag("block");
         Self {
@@ -119,13 +120,13 @@ impl SharingParams {
         }
     }
 
-    /// The parameters of SJF-BSBF.
+    /// Creates the parameters of SJF-BSBF.
     pub fn best_benefit(params: &ParamReader) -> Self {
         let partner_time = params.choice("partner_time", PartnerTime::named);
         let base = Self::first_fit(params);
         let whole = |name| params.number(name).min(f64::from(u32::MAX)) as u32;
         Self {
-            // present rates change even if nothing is released
+            // Present rates change even if nothing is released.
             retests_all: base.retests_all || partner_time != PartnerTime::Exclusive,
             benefit: Some(BenefitParams {
                 partner_time,

@@ -1,8 +1,8 @@
 //! Finds the residents with which a new job gains, best first, without examining the others.
 //!
 //! Within a kind, the mean completion time grows with the remaining time of the resident, and so does the gain of
-//! sharing. So the residents with a gain are the tail of the kind, and the first of them is the best. A heap merges
-//! the kinds. Cost: O(K log n) for K kinds, and O(log n) for each partner taken.
+//! sharing. The residents with a gain are therefore the tail of the kind, and the first of them is the best. A heap
+//! merges the kinds. The cost is O(K log n) for K kinds, and O(log n) for each partner taken.
 
 use super::params::PartnerTime;
 use super::residents::{Members, Residents};
@@ -12,8 +12,8 @@ use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The threshold is exact only up to rounding; residents this close below it are tested with the rule itself.
-const NEAR: f64 = 1e-12; // our own choice: thousands of times the rounding errors
+/// The threshold is exact only up to rounding. Residents this close below it are tested with the rule itself.
+const NEAR: f64 = 1e-12; // This is our own choice, thousands of times the rounding errors.
 
 /// A new job at a sub-batch.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,8 @@ pub(super) struct Partner {
 pub(super) struct Partners<'a> {
     now: SimTime,
     tails: Vec<Tail<'a>>,
-    /// Mean completion time (positive, so its bits keep the order), job, finish, number of the tail.
+    /// Entries (mean completion time, job, finish, number of the tail). The mean is stored as its bits, which have the
+    /// same order for positive numbers.
     next: BinaryHeap<Reverse<(u64, JobId, SimTime, usize)>>,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Partners<'a> {
 #[derive(Debug)]
 struct Tail<'a> {
     members: &'a Members,
-    /// The new job with one of them.
+    /// Pair of the new job with one of them.
     beside: Beside,
     /// The last finish whose residents are in the heap.
     opened: SimTime,
@@ -66,7 +67,7 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// The pair with a resident that ends at an instant.
+    /// Returns the pair with a resident that ends at an instant.
     pub(super) fn until(&self, finish: SimTime, now: SimTime) -> Pair {
         Pair {
             resident_s: (finish - now).seconds() / self.pace,
@@ -76,11 +77,11 @@ impl Beside {
 }
 
 impl Tail<'_> {
-    /// The first finish that is late enough for a gain.
+    /// Returns the first finish that is late enough for a gain.
     fn first(&self, now: SimTime) -> Option<SimTime> {
         let Beside { pair, pace } = self.beside;
         let least_s = pair.threshold() * pair.new_s * pace * (1.0 - NEAR);
-        // `as` saturates; then no finish is late enough
+        // `as` saturates, and in that case no finish is late enough.
         let mut from = now + SimSpan((least_s.max(0.0) * NANOS_PER_SECOND).floor() as i64);
         loop {
             let finish = self.from(from)?.0;
@@ -91,13 +92,13 @@ impl Tail<'_> {
         }
     }
 
-    /// The first resident that ends at an instant or later.
+    /// Returns the first resident that ends at an instant or later.
     fn from(&self, finish: SimTime) -> Option<(SimTime, JobId)> {
         self.members.range((finish, JobId(0))..).next().copied()
     }
 }
 
-/// The next instant; `None` at the end of time.
+/// Returns the next instant; `None` at the end of time.
 fn after(finish: SimTime) -> Option<SimTime> {
     (finish < SimTime::NEVER).then_some(finish + SimSpan(1))
 }
@@ -134,7 +135,7 @@ impl<'a> Partners<'a> {
         found
     }
 
-    /// Adds all residents with individual errors in their times: they have no order, so each is examined.
+    /// Adds all residents with individual errors in their times. They have no order, so each of them is examined.
     fn add_each(&mut self, asking: &Asking<'_>, tail: &Tail<'_>) {
         for &(finish, job) in tail.members {
             let pair = asking.as_seen(job, tail.beside.until(finish, self.now));
@@ -145,8 +146,8 @@ impl<'a> Partners<'a> {
         }
     }
 
-    /// Adds the first resident of a finish, and those of later ones with the same mean completion time: different
-    /// times can have equal means, and then the job decides.
+    /// Adds the first resident of a finish, and those of later finishes with the same mean completion time. Different
+    /// times can have equal means, and the job index decides in that case.
     fn open(&mut self, index: usize, first: SimTime) {
         let now = self.now;
         let tail = &mut self.tails[index];
@@ -187,7 +188,7 @@ impl Iterator for Partners<'_> {
 }
 
 impl Asking<'_> {
-    /// The new job with a resident that has a present slowdown factor; `None` if the two may not share.
+    /// Returns the new job with a resident that has a present slowdown factor; `None` if the two may not share.
     pub(super) fn beside(&self, resident: JobId, xi: f64) -> Option<Beside> {
         let (pace, present) = match self.partner_time {
             PartnerTime::Exclusive => (xi, 1.0),
@@ -206,7 +207,7 @@ impl Asking<'_> {
         Some(Beside { pair, pace })
     }
 
-    /// The pair with the time of the resident as the policy sees it.
+    /// Returns the pair with the time of the resident as the policy sees it.
     pub(super) fn as_seen(&self, resident: JobId, pair: Pair) -> Pair {
         Pair {
             resident_s: self.seen.seconds(self.view, resident, pair.resident_s),
@@ -215,12 +216,12 @@ impl Asking<'_> {
     }
 }
 
-// The pair rule of SJF-BSBF: when two jobs should share a GPU.
+// The pair rule of SJF-BSBF decides whether two jobs should share a GPU.
 
-/// Times that are equal in decimals may differ by less than this as floats, relative to their size.
-const ROUNDING: f64 = 1e-12; // our own choice: thousands of times the rounding errors
+/// Relative difference that times which are equal in decimals may have as floats.
+const ROUNDING: f64 = 1e-12; // This is our own choice, thousands of times the rounding errors.
 
-/// A job that could join another one, and the slowdown of each. All times are in seconds.
+/// A job that could join another one, and the slowdown factor of each. All times are in seconds.
 ///
 /// # Examples
 /// ```
@@ -244,10 +245,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Mean completion time of the two, from now, if the new job starts at once.
+    /// Returns the mean completion time of the two, from now, if the new job starts at once.
     ///
-    /// The formula of the other case is never smaller, so the minimum of both is right. It is monotone in the times
-    /// to the last bit.
+    /// The formula of the other case is never smaller, so the minimum of both is the correct value. It is monotone in
+    /// the times to the last bit.
     pub fn t_con(&self) -> f64 {
         let (a, b, g) = (self.new_s, self.resident_s, self.inflation);
         let (xi_a, xi_b) = (self.xi_new, self.xi_resident);
@@ -256,13 +257,13 @@ impl Pair {
         resident_first.min(newcomer_first)
     }
 
-    /// Mean completion time of the two, from now, if the new job waits for the end of the resident.
+    /// Returns the mean completion time of the two, from now, if the new job waits for the end of the resident.
     pub fn t_seq(&self) -> f64 {
         self.resident_s + self.new_s / 2.0
     }
 
-    /// The value c for which sharing pays if and only if B > c A. It depends only on the slowdown factors and the
-    /// inflation.
+    /// Returns the value c for which sharing pays if and only if B > c A. It depends only on the slowdown factors and
+    /// the inflation.
     pub fn threshold(&self) -> f64 {
         let (xi_a, xi_b, g) = (self.xi_new, self.xi_resident, self.inflation);
         let q = (xi_b * (2.0 * xi_a - 1.0)) / (2.0 * xi_a);
@@ -274,7 +275,7 @@ impl Pair {
         }
     }
 
-    /// Returns whether sharing lowers the mean completion time; a tie does not.
+    /// Returns whether sharing lowers the mean completion time. In a tie it does not.
     pub fn shares(&self) -> bool {
         let (a, b) = (self.new_s, self.resident_s);
         b - self.threshold() * a > ROUNDING * (a + b)
@@ -296,7 +297,8 @@ mod tests {
         }
     }
 
-    /// A, B, both slowdown factors, g; mean completion times, threshold, expected decision. Computed by hand.
+    /// Cases computed by hand: A, B, both slowdown factors and g; mean completion times and threshold; expected
+    /// decision.
     const GOLDEN: [([f64; 5], [f64; 3], bool); 16] = [
         ([100.0, 100.0, 1.2, 1.2, 1.0], [120.0, 150.0, 0.0], true),
         ([100.0, 100.0, 1.5, 1.5, 1.0], [150.0, 150.0, 1.0], false),
@@ -336,7 +338,7 @@ mod tests {
         ([100.0, 20.0, 1.1, 1.1, 1.2], [72.0, 70.0, 0.25], false),
     ];
 
-    /// A tie in decimals: B = c A, with c = 2 xi - 2 for equal slowdown factors from 1.5 on and g = 1.
+    /// Ties in decimals are B = c A, with c = 2 xi - 2 for equal slowdown factors of at least 1.5 and g = 1.
     #[test]
     fn a_tie_in_decimals_does_not_share() {
         for (xi, a, b) in [
@@ -362,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Mean completion time if the new job joins after `kappa` seconds, step by step.
+    /// Returns the mean completion time if the new job joins after `kappa` seconds, step by step.
     fn mean_at(pair: &Pair, kappa: f64) -> f64 {
         let work_a = pair.inflation * pair.new_s;
         let left_b = pair.resident_s - kappa;
@@ -387,7 +389,7 @@ mod tests {
                 1.0 + 2.0 * uniform(3),
                 1.0 + if at % 2 == 0 { 0.0 } else { 2.0 * uniform(4) },
             );
-            // at the end of the resident, the new job continues at full batch only if it had waited
+            // At the end of the resident, the new job continues at full batch only if it has waited.
             let now = mean_at(&pair, 0.0);
             assert!((pair.t_con() - now).abs() <= 1e-9 * now, "{pair:?}");
             let gain = pair.t_seq() - pair.t_con();

@@ -1,8 +1,8 @@
 //! The running jobs by remaining time, and the GPUs with one resident.
 //!
-//! It follows the run from decision to decision: starts when they are planned, ends when they are reported, new rates
-//! when they are final. Residents of one kind progress at the same speed, so their order by finish changes only with
-//! their rates. Cost of a change: O(GPUs of the gang x log n).
+//! It follows the run from decision to decision. Starts are recorded when they are planned, ends when they are
+//! reported, and new rates when they are final. Residents of one kind progress at the same speed, so their order by
+//! finish changes only with their rates. A change costs O(GPUs of the gang x log n).
 
 use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, SimTime, gpus_in};
@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Memory of a resident, and its finish at its present rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stay {
-    /// When it will be done.
+    /// Instant at which the job will be done.
     pub(super) finish: SimTime,
     /// Slowdown factor from which the finish was computed.
     pub(super) xi: f64,
-    /// Its memory per GPU.
+    /// Memory per GPU.
     pub(super) bytes: u64,
 }
 
@@ -27,7 +27,7 @@ struct Resident {
     /// Sharing class.
     class: u32,
     stay: Stay,
-    /// Number of GPUs on which it is alone.
+    /// Number of GPUs on which the job is alone.
     alone: u32,
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Present slowdown factor; 1 where it is not needed.
+    /// Returns the present slowdown factor, or 1 if it is not needed.
     pub(super) fn xi(&self) -> f64 {
         f64::from_bits(self.xi_bits)
     }
 
-    /// The first kind of a GPU type.
+    /// Creates the first kind of a GPU type.
     fn first_of(gpu_type: GpuTypeId) -> Self {
         Self {
             gpu_type,
@@ -65,7 +65,7 @@ pub(super) type Members = BTreeSet<(SimTime, JobId)>;
 struct Spot {
     /// Slots with one resident.
     one: u64,
-    /// Number of its first GPU.
+    /// Number of the first GPU of the server.
     gpu_base: u32,
     gpu_type: GpuTypeId,
     /// Number of different jobs on it.
@@ -76,7 +76,7 @@ struct Spot {
 #[derive(Clone, Debug, Default)]
 struct Open {
     total: u32,
-    /// By the memory that the resident holds.
+    /// Number of such GPUs, by the memory that the resident holds.
     by_bytes: BTreeMap<u64, u32>,
 }
 
@@ -88,16 +88,16 @@ pub(super) struct Residents {
     spots: Vec<Spot>,
     /// The resident of each GPU that has one.
     sole: Vec<JobId>,
-    /// By job; boxed, because few of all jobs run at a time.
+    /// Residents by job. They are boxed, because few jobs run at a time.
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,
-    /// By type: servers by the number of different jobs on them. Kept only if a rule needs it.
+    /// Servers of each type by the number of different jobs on them. They are recorded only if a rule needs them.
     by_jobs: Option<Vec<BTreeSet<(u32, ServerId)>>>,
 }
 
 impl Residents {
-    /// An empty cluster.
+    /// Creates an empty cluster.
     pub(super) fn new(view: &ClusterView<'_>, by_slowdown: bool, orders_servers: bool) -> Self {
         let cluster = view.cluster();
         let mut gpu_base = 0;
@@ -134,7 +134,7 @@ impl Residents {
         }
     }
 
-    // Changes
+    // These methods change the residents.
 
     /// Records the start of a job on GPUs that are free or have one resident.
     pub(super) fn start(&mut self, job: JobId, gpus: &GpuSet, (class, stay): (u32, Stay)) {
@@ -177,7 +177,7 @@ impl Residents {
             self.spots[server.index()].one ^= mask;
             self.count_job(server, -1);
             for slot in slots(mask & !spot.one) {
-                // a co-runner that has also ended is reported later, and then clears the bit
+                // A co-runner that has also ended is reported later, and clears the bit at that time.
                 if let Some(other) = view.residents(server, slot).next() {
                     self.sole[(spot.gpu_base + slot) as usize] = other;
                     self.change_alone(other, 1);
@@ -247,13 +247,13 @@ impl Residents {
         }
     }
 
-    // Queries
+    // These methods are queries.
 
     fn resident(&self, job: JobId) -> Option<&Resident> {
         self.running[job.index()].as_deref()
     }
 
-    /// Finish and memory of a running job.
+    /// Returns the finish and memory of a running job.
     pub(super) fn stay(&self, job: JobId) -> Option<Stay> {
         self.resident(job).map(|resident| resident.stay)
     }
@@ -264,13 +264,13 @@ impl Residents {
         resident.is_some_and(|one| one.alone == one.gpus.gpus())
     }
 
-    /// Residents of a GPU type that are alone on a GPU, by kind.
+    /// Returns the residents of a GPU type that are alone on a GPU, by kind.
     pub(super) fn kinds(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = (&Kind, &Members)> {
         let from = self.kinds.range(Kind::first_of(gpu_type)..);
         from.take_while(move |(kind, _)| kind.gpu_type == gpu_type)
     }
 
-    /// Slots where a job is alone, by server.
+    /// Returns the slots where a job is alone, by server.
     pub(super) fn alone_of(&self, job: JobId) -> impl Iterator<Item = (ServerId, u64)> {
         let gpus = self.resident(job).map(|one| one.gpus.by_server());
         let gpus = gpus.into_iter().flatten();
@@ -278,40 +278,40 @@ impl Residents {
             .filter(|&(_, mask)| mask != 0)
     }
 
-    /// Slots of a server with one resident.
+    /// Returns the slots of a server with one resident.
     pub(super) fn one_on(&self, server: ServerId) -> u64 {
         self.spots[server.index()].one
     }
 
-    /// The resident of a GPU that has one.
+    /// Returns the resident of a GPU that has one.
     pub(super) fn sole(&self, server: ServerId, slot: u32) -> JobId {
         self.sole[(self.spots[server.index()].gpu_base + slot) as usize]
     }
 
-    /// Number of different jobs on a server.
+    /// Returns the number of different jobs on a server.
     pub(super) fn jobs_on(&self, server: ServerId) -> u32 {
         self.spots[server.index()].jobs
     }
 
-    /// Servers of a type by number of jobs, then index.
+    /// Returns the servers of a type by number of jobs, then index.
     pub(super) fn servers_by_jobs(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = ServerId> {
         let by_jobs = self.by_jobs.as_ref().map(|all| &all[gpu_type.index()]);
         by_jobs.into_iter().flatten().map(|&(_, server)| server)
     }
 
-    /// GPUs of a type with one resident.
+    /// Returns the GPUs of a type with one resident.
     pub(super) fn open(&self, gpu_type: GpuTypeId) -> u32 {
         self.open[gpu_type.index()].total
     }
 
-    /// GPUs of a type with one resident that holds at most `bytes` bytes.
+    /// Returns the GPUs of a type with one resident that holds at most `bytes` bytes.
     pub(super) fn open_below(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let by_bytes = &self.open[gpu_type.index()].by_bytes;
         by_bytes.range(..=bytes).map(|(_, count)| count).sum()
     }
 }
 
-/// Set bits of a mask, lowest first.
+/// Returns the set bits of a mask, lowest first.
 pub(super) fn slots(mask: u64) -> impl Iterator<Item = u32> {
     let mut rest = mask;
     std::iter::from_fn(move || {

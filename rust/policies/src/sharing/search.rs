@@ -1,5 +1,5 @@
-//! Finds GPUs for one gang on one type: only free ones, or shared ones by first fit (SJF-FFS) or best benefit
-//! (SJF-BSBF).
+//! Finds GPUs for one gang on one type. They are only free ones, or include shared ones by first fit (SJF-FFS) or best
+//! benefit (SJF-BSBF).
 
 use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
 use super::partners::Pair;
@@ -23,7 +23,7 @@ pub(super) struct Newcomer<'a> {
     pub(super) gpu_type: GpuTypeId,
 }
 
-/// GPUs for the job, and its sub-batch (0 = full batch).
+/// GPUs for the job, and its sub-batch; 0 means the full batch.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) gpus: GpuSet,
@@ -35,17 +35,18 @@ pub(super) struct Found {
 pub(super) enum Reach {
     /// All servers.
     All,
-    /// One server with enough of them, together with its free ones.
+    /// One server that has enough of them, together with its free GPUs.
     OneServer,
 }
 
-/// GPUs, and the mean of the completion times over those that are shared.
+/// GPUs, and the mean of the completion times over the shared ones.
 struct Choice {
     gpus: GpuSet,
     score: f64,
 }
 
-/// Sub-batches in the order in which they are tried, 0 for the full batch: halves of the batch, down to the minimum.
+/// Returns the sub-batches in the order in which they are tried: 0 for the full batch, then halves of the batch down to
+/// the minimum.
 pub(super) fn ladder(batch: u32, least: Option<u32>) -> SmallVec<[u32; 8]> {
     let mut ladder = SmallVec::from_slice(&[0]);
     let Some(least) = least else { return ladder };
@@ -70,7 +71,8 @@ impl Newcomer<'_> {
         self.free.pool(self.gpu_type).free_total()
     }
 
-    /// Maximum memory of a resident that leaves enough at a sub-batch; `None` if even an empty GPU has too little.
+    /// Returns the maximum memory of a resident that leaves enough at a sub-batch; `None` if even an empty GPU has too
+    /// little.
     fn room(&self, sub_batch: u32) -> Option<u64> {
         let capacity = self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes;
         capacity.checked_sub(self.view.memory_bytes(self.job, sub_batch))
@@ -83,7 +85,7 @@ impl Newcomer<'_> {
         self.free_total() + shared >= self.need()
     }
 
-    /// Free GPUs, if there are enough.
+    /// Returns the free GPUs, if there are enough.
     pub(super) fn exclusive(&self, pick: FreePick) -> Option<GpuSet> {
         let need = self.need();
         let pool = self.free.pool(self.gpu_type);
@@ -115,7 +117,7 @@ impl Newcomer<'_> {
         Some(gang.gpus)
     }
 
-    /// All free GPUs of the type, fewer than the gang needs.
+    /// Returns all free GPUs of the type, which are fewer than the gang needs.
     fn with_free(&self) -> Gang {
         let mut gang = Gang::new(self.need());
         let pool = self.free.pool(self.gpu_type);
@@ -125,7 +127,7 @@ impl Newcomer<'_> {
         gang
     }
 
-    /// All free GPUs, then the first with one resident.
+    /// Returns all free GPUs, then the first with one resident.
     pub(super) fn first_fit(&self) -> Option<Found> {
         if !self.has_room(0) {
             return None;
@@ -147,7 +149,7 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Slots of a server with one resident with which the new job fits and may run.
+    /// Returns the slots of a server with one resident with which the new job fits and may run.
     fn eligible(&self, server: ServerId) -> u64 {
         let room = self.room(0);
         let fits = |&slot: &u32| {
@@ -161,7 +163,7 @@ impl Newcomer<'_> {
         one.filter(fits).fold(0, |mask, slot| mask | 1 << slot)
     }
 
-    /// The gang on one server with shared GPUs, if one has enough.
+    /// Returns the gang on one server with shared GPUs, if a server has enough.
     fn first_server(&self) -> Option<Gang> {
         let need = self.need();
         let pool = self.free.pool(self.gpu_type);
@@ -183,7 +185,7 @@ impl Newcomer<'_> {
         Some(gang)
     }
 
-    /// The new job at a sub-batch, given its time alone.
+    /// Returns the new job at a sub-batch, given its time alone.
     fn asking(&self, rule: &BenefitParams, new_s: f64, sub_batch: u32) -> Option<Asking<'_>> {
         let view = self.view;
         Some(Asking {
@@ -198,7 +200,7 @@ impl Newcomer<'_> {
         })
     }
 
-    /// The sub-batch and the GPUs with the least mean completion time.
+    /// Returns the sub-batch and the GPUs with the least mean completion time.
     pub(super) fn best_benefit(
         &self,
         rule: &BenefitParams,
@@ -237,7 +239,7 @@ impl Newcomer<'_> {
         Ok(best.map(|(_, found)| found))
     }
 
-    /// Time of the new job on some GPUs plus the delay of its partner there, averaged over the shared GPUs.
+    /// Returns the time of the new job on some GPUs plus the delay of its partner there, averaged over the shared GPUs.
     pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
         let view = self.view;
         let rate = view.rate_alone(self.job, &found.gpus);
@@ -270,7 +272,7 @@ impl Newcomer<'_> {
             .t_con();
             ranked.push((rank, partner, 2.0 * pair.t_con() - pair.resident_s, gpus));
         }
-        // in the original order, because sums of floats depend on it
+        // They are summed in the original order, because sums of floats depend on the order.
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut counted = Counted::default();
         for (_, _, added_s, gpus) in ranked {
@@ -292,7 +294,7 @@ impl Newcomer<'_> {
         self.on_many(ranked.into_iter().chain(partners))
     }
 
-    /// All free GPUs, then those of the best residents; for each resident, first those on servers that the gang
+    /// Returns all free GPUs, then those of the best residents; for each resident, first those on servers that the gang
     /// already uses.
     fn on_many(&self, partners: impl Iterator<Item = Partner>) -> Option<Choice> {
         let mut gang = self.with_free();
@@ -313,7 +315,7 @@ impl Newcomer<'_> {
         None
     }
 
-    /// The first server with enough GPUs as partners are added to `ranked` one by one.
+    /// Returns the first server that has enough GPUs when partners are added to `ranked` one by one.
     fn on_one_server(
         &self,
         partners: impl Iterator<Item = Partner>,
@@ -340,7 +342,7 @@ impl Newcomer<'_> {
         None
     }
 
-    /// The gang on one server with enough GPUs: free ones, then those of the partners in order.
+    /// Returns the gang on one server with enough GPUs: free ones, then those of the partners in order.
     fn gather_on(&self, server: ServerId, partners: &[Partner]) -> Choice {
         let mut gang = Gang::new(self.need());
         gang.take(server, self.free.free_mask(server));
@@ -379,7 +381,7 @@ impl Gang {
     }
 }
 
-/// Mean of times, weighted by shared GPUs.
+/// Mean of times, weighted by the number of shared GPUs.
 #[derive(Default)]
 struct Counted {
     total: f64,

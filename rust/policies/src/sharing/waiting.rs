@@ -1,5 +1,5 @@
-//! Waiting jobs by class. Jobs of a class differ only in their length. If one finds no place, a longer one finds none
-//! either, so a decision tries the first job of each class that it has not yet refused.
+//! Waiting jobs by class. Jobs of a class differ only in their length. If one job finds no place, a longer one finds no
+//! place either, so a decision tries the first job of each class that it has not yet refused.
 
 use super::params::{QueueKey, SharingParams};
 use gangline_engine::{ClusterView, PolicyError};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// A waiting job with its length and class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Waiter {
-    /// Isolated duration, multiplied by the GPUs if that is the key.
+    /// Isolated duration, multiplied by the gang size if that is the key.
     pub(super) length: i128,
     pub(super) job: JobId,
     pub(super) class: u32,
@@ -20,7 +20,7 @@ pub(super) struct Waiter {
 /// Everything except the length that affects places, as numbers.
 type ClassKey = SmallVec<[u64; 10]>;
 
-/// The queue.
+/// The queue of waiting jobs.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     numbers: BTreeMap<ClassKey, u32>,
@@ -62,13 +62,13 @@ impl Queue {
         members.is_some_and(|members| members.contains(&(waiter.length, waiter.job)))
     }
 
-    /// The first job of a class.
+    /// Returns the first job of a class.
     pub(super) fn first(&self, class: u32) -> Option<Waiter> {
         let &(length, job) = self.classes.get(&class)?.first()?;
         Some(Waiter { length, job, class })
     }
 
-    /// The first job of every class, the shortest on top.
+    /// Returns the first job of every class, the shortest on top.
     pub(super) fn heads(&self) -> BinaryHeap<Reverse<Waiter>> {
         let classes = self.classes.keys();
         let heads = classes.filter_map(|&class| self.first(class));
@@ -76,8 +76,8 @@ impl Queue {
     }
 }
 
-/// The common properties of a class. A job that has done work before has a class of its own, because it has less work
-/// left than its position in the order suggests.
+/// Returns the common properties of a class. A job that has done work before has a class of its own, because it has
+/// less work left than its position in the order suggests.
 fn class_key(view: &ClusterView<'_>, job: JobId) -> Result<ClassKey, PolicyError> {
     let jobs = view.jobs();
     let left = view.remaining_work(job)?;

@@ -1,4 +1,4 @@
-//! The auction: the job with the largest gain per GPU gets its place; the remaining room is assigned afterwards.
+//! The auction. The job with the largest gain per GPU gets its place, and the remaining GPUs are assigned afterwards.
 
 use super::exact::Exact;
 use super::fairness::{Fairness, Rho, Standing};
@@ -13,9 +13,9 @@ use std::collections::BinaryHeap;
 words! {
     /// Method of choosing winners.
     pub(crate) enum Winners {
-        /// The highest bid per GPU, one after the other.
+        /// The highest bid per GPU wins, one bid after the other.
         Greedy = "greedy",
-        /// The largest product of all valuations.
+        /// The set of bids with the largest product of all valuations wins.
         Milp = "milp",
     }
 }
@@ -25,7 +25,7 @@ words! {
     pub enum Leftover {
         /// The job that is worst off.
         Rho = "rho",
-        /// A draw keyed by instant and job.
+        /// A random job, by a draw keyed by instant and job.
         Random = "random",
     }
 }
@@ -73,9 +73,9 @@ pub(super) struct Auction {
     has_won: FxHashSet<JobId>,
 }
 
-/// Number of bidders that are invited, worst off first: at least one.
+/// Returns the number of bidders that are invited, which is at least one. Those that are worst off come first.
 fn invited(fairness: f64, bidders: usize) -> usize {
-    // for a decimal such as 0.58, floats are inexact: 50 times it is 29, and rounded 28.999999999999996
+    // For a decimal such as 0.58, floats are inexact: 50 times it should be 29, but is 28.999999999999996.
     let left_out = fairness * bidders as f64 * (1.0 + 4.0 * f64::EPSILON);
     (bidders - left_out.floor() as usize).max(1)
 }
@@ -151,14 +151,14 @@ impl Auction {
                 });
             }
         }
-        // without free GPUs, the other bids are void
+        // Without free GPUs, the other bids are void.
         while let Some(highest) = self.bids.pop().filter(|_| has_any(plan)) {
             let standing = highest.standing;
             let Some((value, gpus)) = bid(view, plan, places, &standing, lease_left) else {
                 continue;
             };
             if value < highest.value {
-                // its place was taken after it bid
+                // The place of the bid was taken after the bid was made.
                 self.bids.push(Bid { value, ..highest });
             } else {
                 self.win(plan, standing.job, gpus);
@@ -206,7 +206,7 @@ impl Auction {
         }
     }
 
-    /// Writes the actions, which the draft already contains. Returns how many more jobs wait afterwards.
+    /// Writes the actions, which the draft already contains. Returns the increase in the number of waiting jobs.
     pub(super) fn carry_out(
         &mut self,
         view: &ClusterView<'_>,
@@ -240,7 +240,7 @@ fn has_any(plan: &mut Plan<'_>) -> bool {
     (0..free.types()).any(|at| free.pool(GpuTypeId::new(at)).free_total() > 0)
 }
 
-/// By class, whether a gang might have a place.
+/// Returns for each class whether a gang might have a place.
 fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
     let classes = 0..places.classes().len();
     classes
@@ -248,8 +248,8 @@ fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
         .collect()
 }
 
-/// The best place that a job can have now, and ln(v) / d for it. If all of its own GPUs are free, they come before an
-/// equal place; then types are in the job's order.
+/// Returns the best place that a job can have now, and ln(v) / d for it. If all of its own GPUs are free, they are
+/// preferred to an equal place. Otherwise types are in the job's order.
 fn bid(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,

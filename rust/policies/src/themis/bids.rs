@@ -18,7 +18,7 @@ pub struct Bid {
     pub bidder: usize,
     /// The offer that the bid is for.
     pub offer: Offer,
-    /// ln(v).
+    /// Value of the bid, ln(v).
     pub value: f64,
 }
 
@@ -31,7 +31,7 @@ pub struct Room {
     pub gpu_type: GpuTypeId,
     /// Its rack.
     pub rack: u32,
-    /// Free GPUs.
+    /// Number of free GPUs.
     pub free: u32,
 }
 
@@ -46,7 +46,7 @@ pub struct AuctionAsk {
     pub bids: Vec<Bid>,
     /// Servers with free GPUs, ascending.
     pub rooms: Vec<Room>,
-    /// GPUs held: (bid for own GPUs, position of the room, GPUs).
+    /// GPUs that bidders hold: (bid for own GPUs, position of the room, number of GPUs).
     pub own: Vec<(usize, usize, u32)>,
 }
 
@@ -55,6 +55,6 @@ pub struct AuctionAsk {
 pub struct Award {
     /// Position of the bid.
     pub bid: usize,
-    /// Index of a room; meaningless except for `Anywhere` on a server or in a rack.
+    /// Index of a room. It has a meaning only for `Anywhere` on a server or in a rack.
     pub room: usize,
 }

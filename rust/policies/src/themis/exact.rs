@@ -1,4 +1,4 @@
-//! The exact auction: among all ways to give bidders gangs on one type and tier each, the one with the largest
+//! The exact auction. Among all ways to give bidders gangs on one type and tier each, it finds the one with the largest
 //! product of v.
 
 use super::bids::{AuctionAsk, Award, Bid, Offer, Room};
@@ -12,15 +12,16 @@ use gangline_allocation::{Algorithm, Failed, How, Outside, Programs, Solver, Sol
 use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Tier};
 
-/// More bidders than these are refused.
+/// Maximum number of bidders.
 const BIDDERS_MAX: usize = 64;
 
 /// Maximum number of choices that one program ranks, so that their values stay within a solver's tolerances.
 const CHOICES_MAX: u64 = 1 << 24;
 
-/// Finds the bids with the largest product that can be served together. Ties go to the choice that leaves most
-/// bidders on their own GPUs, then to the one that gives the first bidder its earliest possible bid, then the second,
-/// and so on. Returns at most one award per bidder, in order of the bids, and the cost of the programs.
+/// Finds the bids with the largest product that can be served together. Ties go to the choice that leaves the most
+/// bidders on their own GPUs. Further ties go to the choice that gives the first bidder its earliest possible bid, then
+/// the second bidder, and so on. Returns at most one award per bidder, in order of the bids, and the cost of the
+/// programs.
 ///
 /// # Errors
 /// [`SolverError`] if there is no proven answer.
@@ -38,7 +39,7 @@ pub fn award(
     Ok((awards, spent))
 }
 
-/// Exact auctions.
+/// State of the exact auctions of a run.
 pub(super) struct Exact {
     outside: Outside,
     time_limit_s: f64,
@@ -54,7 +55,7 @@ impl std::fmt::Debug for Exact {
 }
 
 impl Exact {
-    /// An exact auction; `placement` must use the rule consolidate.
+    /// Creates an exact auction; `placement` must use the rule consolidate.
     pub(super) fn new(outside: Outside, time_limit_s: f64, placement: PlacementParams) -> Self {
         Self {
             outside,
@@ -89,7 +90,7 @@ impl Exact {
         }
     }
 
-    /// Returns which job wins which GPUs; the draft contains them.
+    /// Returns the winning jobs with their GPUs. The draft contains these GPUs.
     pub(super) fn winners(
         &mut self,
         view: &ClusterView<'_>,
@@ -168,7 +169,7 @@ fn ask(
     Ok((ask, bidders))
 }
 
-/// The bids of one job that are worth more than waiting.
+/// Adds the bids of one job that are worth more than waiting.
 fn add_bids(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,
@@ -219,7 +220,7 @@ fn add_bids(
     }
 }
 
-/// Tiers in which a gang would have room without other bids.
+/// Returns the tiers in which a gang would have room without other bids.
 fn tiers(
     plan: &mut Plan<'_>,
     placement: &PlacementParams,
@@ -244,8 +245,9 @@ fn tiers(
     tiers
 }
 
-/// The places of the awards, taken off the draft: own GPUs, then narrow tiers first and wide gangs first, each placed
-/// by the rule. If a winner is then left without room, all get the rooms of their awards.
+/// Returns the places of the awards, and takes them off the draft. Own GPUs come first, then narrow tiers, and wide
+/// gangs before narrow ones; the rule places each. If a winner then finds no room, all winners get the rooms of their
+/// awards.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,

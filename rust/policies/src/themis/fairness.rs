@@ -15,16 +15,16 @@ pub(super) struct Standing {
     pub left: SimSpan,
     /// Isolated duration.
     pub duration: SimSpan,
-    /// Finish-time fairness if it ran alone from now on, rounded.
+    /// Finish-time fairness rho if the job runs alone from now on, rounded.
     pub rho: f64,
 }
 
 impl Standing {
-    /// v: the factor by which getting GPUs now, on which the work takes `stretch` times as long, is less unfair than
-    /// getting GPUs at the next auction.
+    /// Returns v: the factor by which rho is smaller if the job gets GPUs now, on which the work takes `stretch` times
+    /// as long, than if it gets GPUs at the next auction.
     pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
         let age = self.age.0 as f64;
-        // with a bad estimate, the remaining time may reach the end of time
+        // With a bad estimate, the remaining time may reach the end of time.
         let next = self.age.0 + lease_left.0;
         let waits = next.saturating_add(self.left.0) as f64;
         waits / (age + self.left.0 as f64 * stretch)
@@ -35,13 +35,13 @@ impl Standing {
 /// 1e-14 of its fraction.
 const CLEAR: f64 = 1e-12;
 
-/// The order of two values of rho by floats; `None` if they are too close.
+/// Returns the order of two values of rho by floats; `None` if they are too close.
 fn clear_order(one: f64, other: f64) -> Option<Ordering> {
     let is_clear = (one - other).abs() > CLEAR * one.max(other);
     is_clear.then(|| one.total_cmp(&other))
 }
 
-/// rho as a fraction: a time divided by the isolated duration, which counts `wanted` / `share` times under
+/// rho as a fraction: a time divided by the isolated duration, which is multiplied by `wanted` / `share` under
 /// contention.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rho {
@@ -63,11 +63,11 @@ impl Rho {
     }
 }
 
-/// The exact product, most significant digit first.
+/// Returns the exact product, most significant digit first.
 fn product(factors: [u128; 3]) -> [u64; 6] {
     let mut digits = [0, 0, 0, 0, 0, 1];
     for factor in factors {
-        // a carry of two digits: below 2^128, because a digit times the factor is below 2^192
+        // The carry has two digits. It is below 2^128, because a digit times the factor is below 2^192.
         let (low, high) = (factor as u64, (factor >> 64) as u64);
         let mut carry: u128 = 0;
         for digit in digits.iter_mut().rev() {
@@ -80,7 +80,7 @@ fn product(factors: [u128; 3]) -> [u64; 6] {
     digits
 }
 
-/// The mean number of active jobs over the life of each job.
+/// Counts that give the mean number of active jobs over the life of each job.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
     /// GPUs of the cluster, M.
@@ -111,7 +111,8 @@ impl Fairness {
         self.active += changes.arrived.len() as i64 - changes.finished.len() as i64;
     }
 
-    /// Integral of the number of active jobs over the age of a job, and the age. At age 0, the present number and 1.
+    /// Returns the integral of the number of active jobs over the age of a job, and the age. At age 0, these are the
+    /// present number and 1.
     fn active_over(&self, job: JobId, age: SimSpan) -> (u128, u64) {
         if age.0 == 0 {
             return (u128::from(number(self.active)), 1);
@@ -120,8 +121,8 @@ impl Fairness {
         (sum.unsigned_abs(), number(age.0))
     }
 
-    /// rho = (age + time left) / (isolated duration x max(1, d n / M)), rounded. n is the mean number of active jobs
-    /// since the arrival; at age 0, the present number. Times are at least 1 ns.
+    /// Returns rho = (age + time left) / (isolated duration x max(1, d n / M)), rounded. n is the mean number of active
+    /// jobs since the arrival; at age 0, it is the present number. Times are at least 1 ns.
     pub(super) fn rho(
         &self,
         view: &ClusterView<'_>,
@@ -136,7 +137,7 @@ impl Fairness {
         finish_ns as f64 / (duration.0 as f64 * contention.max(1.0))
     }
 
-    /// rho as an exact fraction.
+    /// Returns rho as an exact fraction.
     pub(super) fn fraction(&self, view: &ClusterView<'_>, one: &Standing) -> Rho {
         let (active, over) = self.active_over(one.job, one.age);
         let mut wanted = u128::from(view.jobs().gpus(one.job)) * active;
@@ -152,7 +153,7 @@ impl Fairness {
         }
     }
 
-    /// Worst off first, then job index.
+    /// Compares two jobs: the one that is worse off comes first, and ties go by job index.
     pub(super) fn order(&self, view: &ClusterView<'_>, one: &Standing, two: &Standing) -> Ordering {
         let exact = || self.fraction(view, two).compare(&self.fraction(view, one));
         let by_rho = clear_order(two.rho, one.rho).unwrap_or_else(exact);
@@ -173,7 +174,7 @@ mod tests {
     fn products_by_hand() {
         assert_eq!(product([3, 5, 77]), [0, 0, 0, 0, 0, 1155]);
         assert_eq!(product([1 << 127, 1 << 127, 2]), [0, 0, 1 << 63, 0, 0, 0]);
-        // (2^128 - 1)^2 = 2^256 - 2^129 + 1
+        // The square is (2^128 - 1)^2 = 2^256 - 2^129 + 1.
         let most = u128::MAX;
         let square = [0, 0, u64::MAX, u64::MAX - 1, 0, 1];
         assert_eq!(product([most, most, 1]), square);

@@ -36,7 +36,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, TimerTag};
 
-/// The GPUs are leased to others until then, or until one of these jobs ends.
+/// The GPUs are leased to other jobs until an instant, or until one of these jobs ends.
 pub(crate) static LEASED: Reason = Reason::new(
     "leased",
     "the GPUs are leased to others until an instant",
@@ -47,7 +47,7 @@ pub(crate) static LEASED: Reason = Reason::new(
 const UNKNOWN: (SimSpan, SimSpan) = (SimSpan::ZERO, SimSpan::ZERO);
 const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
 
-/// Auctions of GPUs at the ends of leases, which are the multiples of one length.
+/// Auctions of GPUs at the ends of leases, which are at the multiples of one length.
 #[derive(Debug)]
 pub struct Themis {
     lease: SimSpan,
@@ -55,16 +55,16 @@ pub struct Themis {
     places: Places,
     fairness: Fairness,
     auction: Auction,
-    /// Waiting jobs by class: one check per class is enough to know whether a job fits.
+    /// Waiting jobs by class. One check per class is enough to know whether a job fits.
     waiting_by_class: Vec<u32>,
-    /// Remaining time and isolated duration of each waiting job: they are constant until it starts.
+    /// Remaining time and isolated duration of each waiting job, which are constant until it starts.
     spans: Vec<(SimSpan, SimSpan)>,
     standings: Vec<Standing>,
 }
 
 impl Themis {
-    /// Holds an auction every `lease` for the `1 - fairness` of the jobs that are worst off. With a solver and its
-    /// time limit, the auction maximises the product of the values v.
+    /// Creates a policy that holds an auction every `lease` for the `1 - fairness` of the jobs that are worst off. With
+    /// a solver and its time limit, the auction maximises the product of the values v.
     pub fn new(
         lease: SimSpan,
         fairness: f64,
@@ -86,7 +86,7 @@ impl Themis {
         }
     }
 
-    /// Instant at which the present leases end.
+    /// Returns the instant at which the present leases end.
     fn boundary_after(&self, now: SimTime) -> SimTime {
         SimTime((now.0 / self.lease.0 + 1).saturating_mul(self.lease.0))
     }
@@ -99,7 +99,7 @@ impl Themis {
             .expect("a job leaves the queue once");
     }
 
-    /// Returns whether a waiting gang might fit on the free GPUs. O(classes).
+    /// Returns whether a waiting gang might fit on the free GPUs. The cost is O(classes).
     fn has_room(&self, plan: &mut Plan<'_>) -> bool {
         let waiting = self.waiting_by_class.iter().enumerate();
         waiting
@@ -107,13 +107,13 @@ impl Themis {
             .any(|(class, _)| self.places.can(plan.free(), class))
     }
 
-    /// Remaining time and isolated duration of a job.
+    /// Returns the remaining time and isolated duration of a job.
     fn spans_of(
         &self,
         view: &ClusterView<'_>,
         job: JobId,
     ) -> Result<(SimSpan, SimSpan), PolicyError> {
-        // an estimate may be 0; no time is shorter than the clock's resolution
+        // An estimate may be 0, but no time is shorter than the clock's resolution.
         let left = self.seen.remaining(view, job)?.max(SimSpan(1));
         Ok((left, self.seen.duration(view, job)?.max(SimSpan(1))))
     }
@@ -130,7 +130,7 @@ impl Themis {
         }
     }
 
-    /// All jobs that may get GPUs now: waiting jobs and, at a boundary, running jobs.
+    /// Gathers all jobs that may get GPUs now: waiting jobs and, at a boundary, running jobs.
     fn gather(&mut self, view: &ClusterView<'_>, is_boundary: bool) -> Result<(), PolicyError> {
         let mut standings = std::mem::take(&mut self.standings);
         standings.clear();
@@ -211,7 +211,7 @@ impl Policy for Themis {
             self.standings = standings;
             waiting = waiting.saturating_add_signed(more);
         }
-        // no job waits: leases are renewed without an auction
+        // If no job waits, leases are renewed without an auction.
         if waiting > 0 {
             plan.wake_at(boundary, BOUNDARY);
         } else {
@@ -228,7 +228,7 @@ impl Policy for Themis {
         let gang = view.jobs().gpus(job);
         let has_enough = has_enough(view, job, gang, false);
         let until = self.boundary_after(view.now());
-        // if all usable servers are down, nothing is leased
+        // If all usable servers are down, nothing is leased.
         Some(if has_enough || largest(view, job, |_| true).is_none() {
             Cause::new(&NO_PLACE)
         } else {

@@ -1,16 +1,16 @@
 //! The exact auction as integer programs.
 //!
-//! Gangs of one size are equivalent for a server, so packing is counted by size and not by gang: how many gangs of d
-//! GPUs a server holds completely, and how many a rack holds over its servers. Only the winners of bids are decided
-//! gang by gang. The columns are the bids, then gangs of a size completely in a room, then gangs of a size inside a
-//! rack.
+//! Gangs of one size are equivalent for a server, so packing is counted by size and not by gang. The counts are the
+//! number of gangs of d GPUs that a server holds completely, and the number that a rack holds over its servers. Only
+//! the winners of bids are decided gang by gang. The columns are the bids, then gangs of a size completely in a room,
+//! then gangs of a size inside a rack.
 
 use super::bids::{AuctionAsk, Bid, Offer};
 use gangline_allocation::{How, Model, Rows, Solver, SolverError};
 use gangline_model::{GpuTypeId, Tier};
 use std::collections::BTreeMap;
 
-/// Sums of ln(v) within this tolerance count as equal; so do products of whole numbers this close.
+/// Sums of ln(v) within this tolerance count as equal, and so do products of whole numbers.
 const SAME: f64 = 1e-9;
 
 type Terms = Vec<(usize, f64)>;
@@ -19,7 +19,7 @@ type Rack = (GpuTypeId, u32);
 /// Common properties of bids: type, tier (`None` for own GPUs) and gang size.
 type Kind = (GpuTypeId, Option<Tier>, u32);
 
-/// The winning bids in order, and the numbers of programs and steps.
+/// Returns the winning bids in order, and the numbers of programs and steps.
 pub(super) fn winners(
     ask: &AuctionAsk,
     solver: &mut dyn Solver,
@@ -51,7 +51,7 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// 1 for each winning bid and 0 for the others.
+    /// Returns 1 for each winning bid and 0 for the others.
     fn choose(&mut self, choices_max: u64) -> Result<Vec<f64>, SolverError> {
         let values: Vec<f64> = self.ask.bids.iter().map(|bid| bid.value).collect();
         let mut wins = self.serve(&values)?;
@@ -90,7 +90,7 @@ impl Program<'_> {
         Ok(bids.map(|own| own.round_ties_even()).collect())
     }
 
-    /// Restricts the choices to those worth as much as this one.
+    /// Restricts the choices to those that are worth as much as this one.
     fn keep(&mut self, worth: &[f64], wins: &[f64]) {
         let least: f64 = worth
             .iter()
@@ -112,8 +112,8 @@ fn is_own(bid: &Bid) -> f64 {
     f64::from(u8::from(matches!(bid.offer, Offer::Own(..))))
 }
 
-/// Worths of bids under which bidders choose in turn, for successive groups of bidders: each outweighs all that
-/// follow.
+/// Returns the worths of bids with which bidders choose in turn, for successive groups of bidders. The worth of a
+/// bidder outweighs those of all that follow.
 fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     let mut turns = Vec::new();
     let mut some: Vec<&[Bid]> = Vec::new();
@@ -133,7 +133,7 @@ fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     turns
 }
 
-/// The worths of the bids of some bidders, the first of which is given.
+/// Returns the worths of the bids of some bidders, the first of which is given.
 fn in_turn(some: &[&[Bid]], first: usize, bids: usize) -> Vec<f64> {
     let mut worth = vec![0.0; bids];
     let (mut end, mut unit) = (first + some.iter().map(|own| own.len()).sum::<usize>(), 1.0);
@@ -170,7 +170,7 @@ struct Column {
     gang: u32,
 }
 
-/// The program, without an objective.
+/// Returns the program, without an objective.
 fn model(ask: &AuctionAsk) -> Model {
     let mut kinds = InOrder::<Kind, Vec<usize>>::default();
     for (at, bid) in ask.bids.iter().enumerate() {
@@ -227,7 +227,8 @@ fn model(ask: &AuctionAsk) -> Model {
     }
 }
 
-/// Columns by place and gang size, where a gang fits: places are a room and its free GPUs.
+/// Returns the columns by place and gang size, for places in which a gang fits. A place is given by a room and its free
+/// GPUs.
 fn columns(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -244,8 +245,8 @@ fn columns(
         .collect()
 }
 
-/// The gangs of a size that win a tier equal in number those in its places; columns are given with the index of the
-/// first.
+/// Adds the rows by which the number of gangs of a size that win a tier equals the number in its places. Columns are
+/// given with the index of the first.
 fn as_many_as_win(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -268,7 +269,7 @@ fn as_many_as_win(
     }
 }
 
-/// No server, rack or type is used beyond its free GPUs.
+/// Adds the rows by which no server, rack or type is used beyond its free GPUs.
 fn fits(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -313,7 +314,7 @@ fn fits(
     }
 }
 
-/// Adds a row; the factors of a repeated column are added, because a gang may hold GPUs in several rooms of a rack.
+/// Adds a row. The factors of a repeated column are added, because a gang may hold GPUs in several rooms of a rack.
 fn add(rows: &mut Rows, terms: Terms, lower: f64, upper: f64) {
     let mut summed = InOrder::<usize, f64>::default();
     for (column, factor) in terms {

@@ -5,11 +5,11 @@ use gangline_model::Tier;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A room for each of these bids, in order; `None` if they do not fit together.
+/// Returns a room for each of these bids, in order; `None` if they do not fit together.
 ///
-/// Gangs choose in turn: those for one server before those for one rack, then wide ones before narrow ones, then in
-/// the order of the bids. Each gets the first room (for a rack, the first one in it) that leaves room for all the
-/// others.
+/// Gangs choose in turn: those for one server before those for one rack, wide ones before narrow ones, and then in the
+/// order of the bids. Each gang gets the first room that leaves room for all the others; for a rack, this is the first
+/// room in it.
 pub(super) fn deal(ask: &AuctionAsk, winners: &[usize]) -> Option<Vec<Award>> {
     let mut left: Vec<u32> = ask.rooms.iter().map(|room| room.free).collect();
     for &(bid, room, gpus) in &ask.own {
@@ -87,7 +87,7 @@ impl Turns<'_> {
             let before = self.left.clone();
             let mut need = gang;
             for &room in &rooms {
-                // in a rack only the sum matters: gangs for one server are already placed
+                // In a rack only the sum matters, because gangs for one server are already placed.
                 let taken = need.min(self.left[room]);
                 self.left[room] -= taken;
                 need -= taken;
@@ -102,7 +102,8 @@ impl Turns<'_> {
         false
     }
 
-    /// Free GPUs by rack: servers of a rack with equal room are equivalent for the gangs that follow.
+    /// Returns the free GPUs by rack. Servers of a rack with equal numbers of free GPUs are equivalent for the gangs
+    /// that follow.
     fn state(&self) -> Vec<Vec<u32>> {
         let racks = self.racks.iter().map(|rooms| {
             let mut free: Vec<u32> = rooms.iter().map(|&room| self.left[room]).collect();

@@ -1,13 +1,13 @@
-//! `yarn-cs`: capacity queues, first come, first served inside each; jobs are never moved.
+//! `yarn-cs`: capacity queues, each of which is first come, first served. Jobs are never moved.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | share | `Queue::share` | part of the cluster that a queue is promised |
 //! | used | `Queue::used` | GPUs that its jobs hold |
 //!
-//! The queue with the smallest used / share is served next. The number of GPUs in the cluster is a common factor and
-//! left out. A head without a place blocks only its own queue. Cost per start: O(types + gang) and O(log queues);
-//! after a release each blocked head is tried once. There is no walk over waiting jobs.
+//! The queue with the smallest used / share is served next. The number of GPUs in the cluster is a common factor and is
+//! left out. A head without a place blocks only its own queue. A start costs O(types + gang) and O(log queues). After a
+//! release, each blocked head is tried once. There is no walk over waiting jobs.
 
 mod queues;
 
@@ -44,7 +44,7 @@ pub(crate) struct Yarn {
 }
 
 impl Yarn {
-    /// Queues, a rule for the GPU type and one for the place inside it.
+    /// Creates the policy from its queues, a rule for the GPU type, and a rule for the place inside it.
     pub(crate) fn new(params: QueueParams, pick: GpuPick, placement: PlacementParams) -> Self {
         Self {
             params,
@@ -67,7 +67,8 @@ impl Yarn {
             self.queues.join(job);
         }
         let has_room = changes.has_room();
-        // a rule for which less room may be better is tried at every decision
+        // A rule that might place a gang with fewer free GPUs although it refused it with more is tried at every
+        // decision.
         let places = &self.places;
         let free = plan.free();
         self.queues.retry(|head| {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct QueueParams {
     /// The label that defines a queue.
     pub by: QueueBy,
-    /// Shares by name; `None` = equal shares over the queues of the trace.
+    /// Shares by name; `None` means equal shares for the queues of the trace.
     pub shares: Option<BTreeMap<String, f64>>,
 }
 
@@ -24,8 +24,8 @@ struct Queue {
 /// A share in whole units, at least one.
 type Share = u64;
 
-/// Units of a whole: 10^6 times the least common multiple of 1 to 15. Decimals with six digits, and halves, thirds
-/// and so on to fifteenths, are whole numbers of units.
+/// Number of units of a whole: 10^6 times the least common multiple of 1 to 15. Decimals with six digits, and halves,
+/// thirds and so on to fifteenths, are whole numbers of units.
 const UNITS: f64 = 360_360e6;
 
 /// GPUs used by a queue divided by its share, in order of the exact quotient.
@@ -60,11 +60,11 @@ type Position = (Load, u32);
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     list: Vec<Queue>,
-    /// By queue, in order of arrival.
+    /// Waiting jobs of each queue, in order of arrival.
     waiting: ByClass<JobId>,
     /// Queue of each job.
     of: Vec<u32>,
-    /// Queues with a waiting job whose head may have a place.
+    /// Queues with a waiting job whose head might have a place.
     ready: BTreeSet<Position>,
     /// Queues whose head has no place.
     blocked: BTreeSet<u32>,
@@ -124,7 +124,7 @@ impl Queues {
         self.list.len() > 1
     }
 
-    /// The first waiting job in the queue of a job, and the number of GPUs that the queue holds.
+    /// Returns the first waiting job in the queue of a job, and the number of GPUs that the queue holds.
     pub(super) fn before(&self, job: JobId) -> Option<(JobId, u32)> {
         let queue = self.of[job.index()];
         Some((self.head(queue)?, self.list[queue as usize].used))
@@ -157,7 +157,7 @@ impl Queues {
         }
     }
 
-    /// The queue to serve next, and its head.
+    /// Returns the queue to serve next, and its head.
     pub(super) fn next(&self) -> Option<(u32, JobId)> {
         let &(_, queue) = self.ready.first()?;
         Some((queue, self.head(queue)?))
@@ -191,7 +191,7 @@ fn share_of(name: &str, params: &QueueParams) -> Result<Share, PolicyError> {
     let Some(shares) = &params.shares else {
         return Ok(1);
     };
-    // only ratios matter, and powers of 2 keep whole numbers whole
+    // Only ratios matter, and powers of 2 keep whole numbers whole.
     let (sum, mut scale) = (shares.values().sum::<f64>(), UNITS);
     while sum * scale < UNITS / 2.0 {
         scale *= 2.0;
