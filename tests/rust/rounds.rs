@@ -167,8 +167,8 @@ fn follow(case: &Case, shares: &[f64]) -> (Vec<u32>, Vec<usize>) {
     (ran, first)
 }
 
-/// On one type, each job with a share first runs within a number of rounds that follows from the other shares. It then
-/// gets its share to within three rounds.
+/// On one type, each job with a share first runs within a number of rounds that follows from the other shares. Over the
+/// run, it gets its share to within three rounds.
 #[test]
 fn shares_are_served_soon_and_in_full() {
     for seed in 0..30 {

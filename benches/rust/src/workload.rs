@@ -20,7 +20,7 @@ impl Jobs {
         self.arrival_ns.len()
     }
 
-    /// Returns whether there are no jobs.
+    /// Returns whether the workload is empty.
     pub fn is_empty(&self) -> bool {
         self.arrival_ns.is_empty()
     }

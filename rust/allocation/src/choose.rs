@@ -749,8 +749,8 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// For each class with an entry in a column that moves, in order: returns the values of its keys, and the speeds at
-    /// which they fall as the entering column rises and the other basic columns fall.
+    /// Returns, in order, each class with an entry in a column that moves, with the values of its keys. It also returns
+    /// the speeds at which these values fall as the entering column rises and the other basic columns fall.
     fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {

@@ -4,11 +4,11 @@ use gangline_model::words;
 /// The rates that an objective uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The rates on each type count.
+    /// Each job has its own rate on each type.
     Own,
-    /// For each job, its mean rate over all GPUs counts on every type on which it can run.
+    /// Each job has its mean rate over all GPUs, on every type on which it can run.
     Mean,
-    /// For each job, its rate on this type counts on every type on which it can run.
+    /// Each job has its rate on this type, on every type on which it can run.
     Reference(usize),
 }
 

@@ -37,7 +37,7 @@ pub struct Levels {
     pub rises: u32,
     /// Simplex steps.
     pub steps: u32,
-    /// The plan that makes the most of what the levels leave, if there are pairs or speeds change. Only this method
+    /// The plan with the largest gain that reaches the levels, if there are pairs or speeds change. Only this method
     /// reaches levels that need pairs.
     pub plan: Option<Chosen>,
 }
@@ -95,8 +95,7 @@ impl Filling<'_> {
     /// Returns a level that all classes reach if each uses only the type on which this needs the smallest part of the
     /// GPUs.
     ///
-    /// A type gives a class at least part of its equal split, one divided by the number of types; half of that is
-    /// requested.
+    /// A class can get at least its equal split divided by the number of types. Half of that is requested.
     fn first_height(&self, speed: &[f64]) -> f64 {
         let jobs: f64 = self.members.iter().sum();
         let gpus: f64 = self.capacity.iter().sum();

@@ -178,8 +178,8 @@ fn lowering(
     }
 }
 
-/// Returns a sum in eight parts, recursively over halves of long arrays. It loses few digits and gives the same digits
-/// as the sums of columns in Python.
+/// Returns a sum that is computed in eight parts, and recursively over halves of long arrays. It loses few digits and
+/// gives the same digits as the sums of columns in Python.
 fn sum(values: &[f64]) -> f64 {
     let (whole, rest) = values.split_at(values.len() - values.len() % 8);
     if whole.is_empty() {

@@ -11,7 +11,7 @@ const PIVOT: f64 = 1e-9;
 /// Number of pivots by the largest gain, after which Bland's rule prevents cycles.
 const FREE_PIVOTS: usize = 200;
 
-/// Mixes plans.
+/// The linear program that mixes plans.
 #[derive(Clone, Debug)]
 pub(crate) struct Master {
     /// Number of GPU types.
@@ -143,8 +143,8 @@ impl Master {
         best.map(|(var, _)| var)
     }
 
-    /// Among the basic variables that reach 0 first, up to noise, the one with the largest pivot, or with the lowest
-    /// index.
+    /// Returns, among the basic variables that reach 0 first (up to noise), the one with the largest pivot or the
+    /// lowest index.
     fn leaving(&self, levels: &[f64], direction: &[f64], lowest: bool) -> Option<usize> {
         let falls = || levels.iter().zip(direction).enumerate();
         let falls = || falls().filter(|(_, (_, slope))| **slope > PIVOT);

@@ -1,9 +1,9 @@
 //! Random pairs of jobs that are kept while they gain: the packing of Gandiva in the comparisons of Gavel.
 //!
-//! While the active jobs need no more GPUs than there are, no jobs share. Otherwise, jobs without a partner are put
-//! in a random order. Each takes the first one after it with the same gang size that can share with it on some type.
-//! Time is split equally over single jobs and pairs. A pair is dissolved at the next allocation if its relative
-//! speeds add up to less than 1 on every type. This is known only after it was tried.
+//! While the active jobs need no more GPUs than there are, no jobs share. Otherwise, jobs without a partner are put in
+//! a random order. Each takes the first one after it with the same gang size that can share with it on some type. Time
+//! is split equally over single jobs and pairs. A pair is dissolved at the next allocation if its relative speeds add
+//! up to less than 1 on every type. This is known only after the pair was tried.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::split::EqualSplit;
@@ -135,7 +135,7 @@ fn gain(ask: &Ask, a: usize, b: usize, gpu_type: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Returns the jobs of two kinds on two GPUs of one type; kind 1 cannot share with its own kind.
+    /// Returns a request of jobs of two kinds on two GPUs of one type. Jobs of kind 1 cannot share with each other.
     fn ask(jobs: &[u32], kinds: &[u32], beside: f64) -> Ask {
         Ask {
             seed: 5,

@@ -1,8 +1,8 @@
 //! The programs of allocations row by row, for an external solver: all objectives, at any size.
 //!
 //! An activity is one column: job-seconds per second that a class, or a pair of classes, spends on one GPU type. It
-//! holds GPUs, uses the time of its classes, and gives them rate. Columns are in units of a typical size, and rows
-//! are scaled to about 1.
+//! holds GPUs, uses the time of its classes, and contributes to their rates. Columns are in units of a typical size,
+//! and rows are scaled to about 1.
 
 use super::model::{How, Keeps, Model, Next, Rows, Solution, Solver, SolverError};
 use super::rho::Fairness;

@@ -1,4 +1,4 @@
-//! The common step of price searches: the point at which levels that are too expensive become affordable.
+//! The common step of price searches, which finds the point at which expensive levels become affordable.
 
 /// Maximum number of Newton steps and halvings; 3 to 10 are usual.
 const STEPS: u32 = 100;

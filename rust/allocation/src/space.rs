@@ -1,4 +1,4 @@
-//! Common to all objectives: the set of feasible plans, and two methods to find the best of them.
+//! The set of feasible plans, which all objectives share, and two methods to find the best of them.
 //!
 //! A plan gives each class time alone on each type, and each pair of classes common time. No class uses more time than
 //! its jobs have, and no plan uses more GPUs of a type than there are.

@@ -13,7 +13,7 @@ pub(crate) const SAME: f64 = 1e-11;
 
 impl Fairness<'_> {
     /// Returns the smallest rho by max-min programs, whose multipliers show which rho no plan can reach; `cheap` is a
-    /// rho that a plan reaches. Trials that differ by less than the part `same` count as equal.
+    /// rho that a plan reaches. Trials whose relative difference is at most `same` count as equal.
     ///
     /// # Errors
     /// The errors of [`Self::solve`].

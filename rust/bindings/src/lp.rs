@@ -27,7 +27,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// objective.
 #[pyfunction]
 #[pyo3(signature = (policy, columns, given, *, seed, prices, reference, in_order, by_name))]
-#[allow(clippy::too_many_arguments)] // There is one call from one place.
+#[allow(clippy::too_many_arguments)] // Only `gangline.lp` calls this function.
 fn lp_solve<'py>(
     py: Python<'py>,
     policy: &str,

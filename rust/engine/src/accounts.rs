@@ -218,7 +218,8 @@ impl Accounts {
         }
     }
 
-    /// Adds the time that a part spent with a co-runner. Call it before the slowdown factor of the part changes.
+    /// Adds the time that a part spent with a co-runner. It must be called before the slowdown factor of the part
+    /// changes.
     pub(crate) fn note_sharing(
         &mut self,
         job: JobId,
@@ -266,7 +267,8 @@ impl Accounts {
         self.migrations[job.index()] += 1;
     }
 
-    /// Adds the useful time of some GPUs up to now. Call it before their residents, or the rates of these, change.
+    /// Adds the useful time of some GPUs up to now. It must be called before their residents, or the rates of these,
+    /// change.
     #[inline]
     pub(crate) fn note_useful(&mut self, state: &State, gpus: &GpuSet) {
         if let Some(useful) = &mut self.useful {
@@ -275,8 +277,6 @@ impl Accounts {
             }
         }
     }
-
-    // Queries
 
     /// Returns the time with GPUs so far without overhead; for a forked job, the sum over its parts.
     #[inline]

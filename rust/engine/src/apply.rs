@@ -1,8 +1,8 @@
 //! Checks a whole plan on an overlay, without touching the state.
 //!
-//! Jobs and terms are checked first, then releases, then takes. The first broken rule is returned; a plan is never
-//! applied in part. The cost is O(actions x servers per gang), times a logarithm where GPUs are shared, and never
-//! O(cluster). The rules are in `docs/concepts/simulated-second.md`.
+//! Jobs and terms are checked first, then the GPUs that are released, then the GPUs that are taken. The first broken
+//! rule is returned; a plan is never applied in part. The cost is O(actions x servers per gang), times a logarithm
+//! where GPUs are shared, and never O(cluster). The rules are in `docs/concepts/simulated-second.md`.
 
 use crate::error::{PlanError, Rule};
 use crate::plan::{PlanBuffer, TimerOrder};

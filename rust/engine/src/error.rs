@@ -114,7 +114,7 @@ impl Rule {
     }
 }
 
-/// A plan that was refused. The state is unchanged since before the decision.
+/// A plan that was refused. The state is the same as before the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "decision {decision} at {} s: {}{}: {}",

@@ -16,12 +16,12 @@ use crate::view::Change;
 use gangline_model::{JobId, ServerId, SimTime};
 
 /// Number of rounds without an action after which a run has stalled, if nothing else can happen. A round-based policy
-/// may wait for time to pass, but not for ever. Our own choice.
+/// may wait for time to pass, but not for ever. The limit is our own choice.
 const IDLE_ROUNDS_MAX: u32 = 1000;
-/// The same limit for timers, which may be arbitrarily frequent. Our own choice.
+/// The same limit for timers, which may be arbitrarily frequent. It is our own choice.
 const IDLE_TIMERS_MAX: u32 = 100_000;
 /// Number of failures and repairs per server without an action after which a run has stalled, if nothing else can
-/// happen. The servers that the waiting gangs need might never be up together. Our own choice.
+/// happen. The servers that the waiting gangs need might never be up together. The limit is our own choice.
 const IDLE_CHANGES_MAX: usize = 1000;
 
 impl Engine {
@@ -92,7 +92,7 @@ impl Engine {
             || config.max_events.is_some_and(|most| self.events >= most)
     }
 
-    /// Ends a run at its limit, before an instant after it.
+    /// Ends a run at its limit, if the next instant is later than the limit.
     fn stop_before(&mut self, time: SimTime) {
         let state = &mut self.motion.state;
         let until = state.config().until.filter(|_| time > state.now());

@@ -145,13 +145,13 @@ impl Plan<'_> {
         self.free.take(gpus);
     }
 
-    /// Returns GPUs to the draft that no other job holds; see [`FreeIndex::give`].
+    /// Gives GPUs back to the draft. No other job may hold them; see [`FreeIndex::give`].
     #[inline]
     pub fn give_back(&mut self, gpus: &GpuSet) {
         self.free.give(gpus);
     }
 
-    /// Returns to the draft the GPUs that a running job holds alone.
+    /// Gives the GPUs that a running job holds alone back to the draft.
     #[inline]
     pub fn release(&mut self, job: JobId) {
         let state = self.state;

@@ -183,7 +183,7 @@ impl EventQueue {
         self.heap.len()
     }
 
-    /// Returns whether there is no event.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

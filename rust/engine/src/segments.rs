@@ -6,7 +6,7 @@ use crate::accounts::Segment;
 use crate::memory::{SPARE_BYTES, is_available};
 use crate::state::State;
 
-/// Number of rows of the first allocation. Our own choice.
+/// Number of rows of the first allocation, which is our own choice.
 const ROWS_AT_FIRST: usize = 256;
 
 /// Reason why a segment ended.

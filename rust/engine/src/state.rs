@@ -200,7 +200,7 @@ impl State {
 
     // These methods are queries.
 
-    /// Returns the GPUs of a part of the job on a server.
+    /// Returns the number of GPUs of a part of the job on a server.
     #[inline]
     pub(crate) fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         let gang = self.jobs.gpus(job);
@@ -352,7 +352,8 @@ impl State {
         self.overhead_of(job, || (self.jobs.gpus(job), self.types.usable(job)))
     }
 
-    /// Returns this time for a number of GPUs of some types, which are determined only if the time depends on them.
+    /// Returns the time of [`Self::overhead`] for a number of GPUs of some types, which are determined only if the time
+    /// depends on them.
     #[inline]
     fn overhead_of(&self, job: JobId, place: impl Fn() -> (u32, u64)) -> SimSpan {
         if !self.features.starts_cost {
@@ -368,13 +369,13 @@ impl State {
         self.restart_overhead(job)
     }
 
-    /// Returns this time for a start or move of the gang to GPUs of one type.
+    /// Returns the time of [`Self::overhead`] for a start or move of the gang to GPUs of one type.
     #[inline]
     pub(crate) fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
         self.overhead_of(job, || (self.jobs.gpus(job), 1 << gpu_type.index()))
     }
 
-    /// Returns this time for a start or move to these GPUs.
+    /// Returns the time of [`Self::overhead`] for a start or move to these GPUs.
     #[inline]
     pub(crate) fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
         self.overhead_of(job, || (gpus.gpus(), self.type_mask(gpus)))

@@ -66,7 +66,7 @@ pub enum CopyGpus {
 }
 
 impl CopyGpus {
-    /// Returns the GPUs of a copy on a server with `server_gpus` GPUs, for a job with this gang size.
+    /// Returns the number of GPUs of a copy on a server with `server_gpus` GPUs, for a job with this gang size.
     #[inline]
     pub fn on(self, server_gpus: u32, gang: u32) -> u32 {
         match self {

@@ -96,7 +96,7 @@ impl Clone for Scratch {
 }
 
 impl UpLinks {
-    /// Up-links of this many racks, each with a capacity in bytes/s.
+    /// Creates up-links for this number of racks, each with a capacity in bytes/s.
     pub(crate) fn new(racks: u32, capacity: f64) -> Self {
         let link = UpLink {
             jobs: Vec::new(),

@@ -149,13 +149,13 @@ impl<'a> ClusterView<'a> {
         self.state.config().checkpoint_interval
     }
 
-    /// Returns the free GPUs of a type.
+    /// Returns the number of free GPUs of a type.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
         self.gpus_up(gpu_type) - self.state.occupancy().busy(gpu_type)
     }
 
-    /// Returns the GPUs of the type on servers that are up.
+    /// Returns the number of GPUs of the type on servers that are up.
     #[inline]
     pub fn gpus_up(&self, gpu_type: GpuTypeId) -> u32 {
         self.state.occupancy().up(gpu_type)
@@ -326,8 +326,8 @@ impl<'a> ClusterView<'a> {
         self.state.types().usable(job)
     }
 
-    /// Returns the GPUs of a part of the job on a server: its gang size, unless the policy declares another size of
-    /// copies.
+    /// Returns the number of GPUs of a part of the job on a server: its gang size, unless the policy declares another
+    /// size of copies.
     #[inline]
     pub fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         self.state.gang_on(job, server)
@@ -368,13 +368,13 @@ impl<'a> ClusterView<'a> {
         self.state.overhead(job)
     }
 
-    /// Returns this time for GPUs of one type.
+    /// Returns the time of [`Self::overhead`] for GPUs of one type.
     #[inline]
     pub fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
         self.state.overhead_on(job, gpu_type)
     }
 
-    /// Returns this time for these GPUs.
+    /// Returns the time of [`Self::overhead`] for these GPUs.
     #[inline]
     pub fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
         self.state.overhead_at(job, gpus)
@@ -569,9 +569,9 @@ impl<'a> ClusterView<'a> {
         Ok(self.run(job).map(Run::done_at))
     }
 
-    /// Returns the isolated service of every job of the trace except those about to be dropped (ascending ids),
-    /// ascending: GPU-nanoseconds, or nanoseconds if `is_time`, according to the run's estimates. A policy may know
-    /// this distribution without knowing any single job.
+    /// Returns the isolated service of every job of the trace, in ascending order, without the jobs in `dropped`
+    /// (ascending ids). The unit is GPU-nanoseconds, or nanoseconds if `is_time`, and the run's estimates apply. A
+    /// policy may know this distribution without knowing any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let jobs = self.state.jobs();
         let service = |job: JobId| {

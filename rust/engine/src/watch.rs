@@ -258,7 +258,7 @@ impl Watch {
     }
 }
 
-/// Returns the GPUs of all parts of a running job.
+/// Returns the number of GPUs of all parts of a running job.
 fn gpus_of(run: &Run) -> u32 {
     run.parts().iter().map(|part| part.gpus.gpus()).sum()
 }

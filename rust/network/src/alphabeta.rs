@@ -97,7 +97,7 @@ pub struct Traffic {
     pub overlap: f64,
     /// Bytes of the last bucket, whose communication cannot overlap with compute.
     pub last_bytes: f64,
-    /// Backward seconds and gradient bytes by layer, last layer first; empty = unknown.
+    /// Backward seconds and gradient bytes by layer, last layer first; empty means unknown.
     pub layers: Vec<(f64, f64)>,
     /// Ratio of the bytes of the largest gradient tensor to all bytes.
     pub skew: Option<f64>,

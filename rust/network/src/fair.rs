@@ -5,9 +5,9 @@
 //! smallest equal share of its remaining capacity.
 //!
 //! Stops have a strict order: by rate, then demands before links, then by the name of the link. The next offer of a
-//! link comes after the last amount taken from it, regardless of rounding. The stops of all flows and links are
-//! therefore the only ones that agree on every link, to the last bit. They do not depend on the order or the groups in
-//! which they are computed. The model is described in `docs/concepts/network.md`.
+//! link comes after the last amount taken from it, regardless of rounding. There is therefore only one set of stops
+//! that agrees on every link, to the last bit. They do not depend on the order or the groups in which they are
+//! computed. The model is described in `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -19,7 +19,7 @@ use gangline_model::ModelError;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The rate at which a flow or link stops rising, and the cause. Stops are sorted in this order.
+/// The rate at which a flow or link stops rising, and the cause. Stops are compared in the order of their fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stop {
     /// Bits of the rate. Floats >= 0 have the same order as their bits.

@@ -113,11 +113,11 @@ impl ParamDefault {
 pub enum ParamKind {
     /// True or false.
     Bool,
-    /// A finite number of at least this.
+    /// A finite number that is at least this.
     AtLeast(f64),
     /// A finite number above this.
     Above(f64),
-    /// A whole number of at least this.
+    /// A whole number that is at least this.
     Whole(f64),
     /// A finite number of at least this, or none.
     Maybe(f64),
@@ -135,7 +135,7 @@ pub enum ParamKind {
     Increasing,
     /// Positive numbers in any order, at least one; or none.
     Positives,
-    /// A positive share by name, at least one, together at most 1; or none.
+    /// A positive share by name, at least one, with a sum of at most 1; or none.
     NamedShares,
     /// A positive weight by name, at least one; or none.
     NamedWeights,

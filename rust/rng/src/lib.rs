@@ -179,19 +179,19 @@ impl Draw {
         self.block[2 * lane] as u64 | (self.block[2 * lane + 1] as u64) << 32
     }
 
-    /// Returns the uniform over all 64-bit integers (lane `a`).
+    /// Returns a number that is uniform over all 64-bit integers (lane `a`).
     #[inline]
     pub const fn uniform_u64(self) -> u64 {
         self.lane(0)
     }
 
-    /// Returns the uniform on `[0, 1)`: the upper 53 bits of lane `a`, times 2^-53.
+    /// Returns a uniform number in `[0, 1)`: the upper 53 bits of lane `a`, times 2^-53.
     #[inline]
     pub fn uniform(self) -> f64 {
         (self.lane(0) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// Returns the uniform over `0..n`, without bias.
+    /// Returns a uniform number in `0..n`, without bias.
     ///
     /// The method is multiply and reject (Lemire 2019). The answer is the high half of the 128-bit product `lane * n`,
     /// unless the low half is below `2^64 mod n`. In that case lane `b` is tried, and then the same block enciphered
@@ -218,33 +218,33 @@ impl Draw {
         }
     }
 
-    /// Returns the exponential with the given mean: `-mean ln(1 - u)`. The value can be 0 but never infinite.
+    /// Returns an exponential number with the given mean: `-mean ln(1 - u)`. The value can be 0 but never infinite.
     #[inline]
     pub fn exponential(self, mean: f64) -> f64 {
         -libm::log(1.0 - self.uniform()) * mean
     }
 
-    /// Standard normal: [`inverse_normal`] of (the upper 52 bits of lane `a` plus one half) times 2^-52. This is
-    /// symmetric, never 0 or 1, and reaches 8.2 standard deviations.
+    /// Returns a standard normal number: [`inverse_normal`] of (the upper 52 bits of lane `a` plus one half) times
+    /// 2^-52. This is symmetric, never 0 or 1, and reaches 8.2 standard deviations.
     #[inline]
     pub fn normal(self) -> f64 {
         let midpoint = (self.lane(0) >> 12) as f64 + 0.5;
         inverse_normal(midpoint * (1.0 / 4_503_599_627_370_496.0))
     }
 
-    /// Returns the log-normal with median 1: `exp(sigma * normal)`.
+    /// Returns a log-normal number with median 1: `exp(sigma * normal)`.
     #[inline]
     pub fn log_normal(self, sigma: f64) -> f64 {
         libm::exp(sigma * self.normal())
     }
 
-    /// Log-normal, with values below 1 raised to 1: `exp(sigma * max(normal, 0))`.
+    /// Returns a log-normal number, with values below 1 raised to 1: `exp(sigma * max(normal, 0))`.
     #[inline]
     pub fn log_normal_from_one(self, sigma: f64) -> f64 {
         libm::exp(sigma * self.normal().max(0.0))
     }
 
-    /// Geometric: the number of trials 1, 2, 3, ... up to the first success, with mean `mean >= 1`.
+    /// Returns a geometric number: the number of trials 1, 2, 3, ... up to the first success, with mean `mean >= 1`.
     #[inline]
     pub fn geometric(self, mean: f64) -> u64 {
         if mean <= 1.0 {
@@ -298,8 +298,8 @@ impl WeightTable {
         total.is_finite().then_some(Self { cumulative, last })
     }
 
-    /// Zipf weights: item `k` of `1..=items` has weight `k^-exponent`, so index 0 is the most frequent. Returns `None`
-    /// if `items` is 0 or `exponent` is not a number.
+    /// Creates Zipf weights: item `k` of `1..=items` has weight `k^-exponent`, so index 0 is the most frequent. Returns
+    /// `None` if `items` is 0 or `exponent` is not a number.
     pub fn zipf(items: u32, exponent: f64) -> Option<Self> {
         let weights: Vec<f64> = (1..=items)
             .map(|rank| libm::pow(f64::from(rank), -exponent))

@@ -36,8 +36,8 @@ const GANG_REDRAWS: u32 = 100;
 const DURATION_STEP_S: f64 = 0.001;
 /// Latest arrival. Simulated time ends near 9.22e9 s (64-bit nanoseconds), so this leaves room for the run itself.
 const LAST_ARRIVAL_S: f64 = 4.0e9;
-/// Shortest span of the arrivals; our own choice. Arrivals are whole microseconds, which over this span changes the
-/// load by 0.05 %.
+/// Shortest span of the arrivals, which is our own choice. Arrivals are rounded to whole microseconds, which over this
+/// span changes the load by 0.05 %.
 const SHORTEST_SPAN_S: f64 = 1e-3;
 
 /// A generated trace: columns of equal length, ordered by arrival.
@@ -166,7 +166,8 @@ impl World {
         gpus
     }
 
-    /// Draws the durations. Duration and noise of a job are both `(job, 0, 0)`, of two different purposes.
+    /// Draws the durations. The draws of the duration and of the noise of a job are both `(job, 0, 0)`, of two
+    /// different purposes.
     fn draw_durations(
         &self,
         spec: &SynthSpec,

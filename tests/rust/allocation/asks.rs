@@ -3,7 +3,8 @@
 use gangline_allocation::{Ask, NoSolver, Objective, PairShare, Seen, Settings, Shares};
 use gangline_model::{GpuTypeId, JobId};
 
-/// Returns the jobs with one GPU and weight 1, each of its own kind, at rate 1 on the only GPU type.
+/// Returns a request of jobs with one GPU and weight 1. Each job is of its own kind and has rate 1 on the only GPU
+/// type.
 fn ask(jobs: usize, gpus: f64) -> Ask {
     Ask {
         jobs: (0..jobs).map(JobId::new).collect(),
@@ -113,8 +114,9 @@ fn an_agnostic_variant_reads_the_relative_rates_of_pairs() {
 
 #[test]
 fn a_pair_counts_by_the_price_of_its_type() {
-    // There is one GPU of each of two types; the second is four times as fast and costs ten times as much. Both jobs
-    // together do 1.6 steps per price of 1 on the first type. A job alone does 4 steps per price of 10 on the second.
+    // There is one GPU of each of two types; the second is four times as fast and costs ten times as much. On the first
+    // type, both jobs together do 1.6 steps at a price of 1. On the second type, one job alone does 4 steps at a price
+    // of 10.
     let mut two = packed(ask(2, 1.0), &[0, 0], &[0.8, 3.2]);
     two.kind_count = 1;
     two.rates = vec![1.0, 4.0, 1.0, 4.0];
@@ -136,7 +138,7 @@ fn a_pair_counts_by_the_price_of_its_type() {
 #[test]
 fn time_lost_so_far_is_part_of_a_fair_time() {
     // Two equal jobs share one GPU, with 10 s of work left each, so an equal split takes 20 s. The first has already
-    // used 20 s of an equal split, so its fair time is 40 s. Its share is therefore half of the other's: 10 / x / 40 =
+    // lost 20 s of an equal split, so its fair time is 40 s. Its share is therefore half of the other's: 10 / x / 40 =
     // 10 / (1 - x) / 20.
     let mut two = ask(2, 1.0);
     two.remaining = vec![10.0, 10.0];

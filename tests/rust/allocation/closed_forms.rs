@@ -20,8 +20,8 @@ fn fastest_first_breaks_ties_by_name_stops_at_no_room_and_passes_over_rate_zero(
         jobs: (0..5).map(JobId).collect(),
         gangs: vec![1.0, 1.0, 1.0, 2.0, 1.0],
         capacity: vec![2.0, 1.0],
-        // In this order: a tie; the slower type is left; it has rate 0 on the remaining type; no GPU is left; never
-        // reached.
+        // The jobs are, in this order: one with a tie; one for which only the slower type is left; one with rate 0 on
+        // the remaining type; one without room; one that is never reached.
         rates: vec![3.0, 3.0, 2.0, 9.0, 0.0, 5.0, 4.0, 4.0, 4.0, 4.0],
         ..Ask::default()
     };

@@ -75,7 +75,7 @@ pub enum Objective {
         /// Rule by which each entity divides its weight; a single rule applies to all entities.
         inside: Vec<Inside>,
     },
-    /// Maximum total steps per second, relative to fair shares if proportional.
+    /// Maximum total of the rates of all jobs, in steps per second or relative to their rates at fair shares.
     MaxSum {
         /// Whether rates are relative to fair shares.
         is_proportional: bool,

@@ -154,7 +154,7 @@ impl FreeIndex {
         }
     }
 
-    /// Returns GPUs to the draft that no other job holds, except those on a server that is down.
+    /// Gives GPUs back to the draft. No other job may hold them. GPUs on a server that is down are skipped.
     #[inline]
     pub fn give(&mut self, gpus: &GpuSet) {
         for &ServerGpus { server, mask } in gpus.by_server() {

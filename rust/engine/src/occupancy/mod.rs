@@ -70,8 +70,6 @@ impl Occupancy {
         }
     }
 
-    // Changes
-
     /// Puts a job on GPUs, with `bytes` of memory on each. The checked plan guarantees that they have room.
     #[inline]
     pub(crate) fn take(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
@@ -193,8 +191,6 @@ impl Occupancy {
         emptied
     }
 
-    // The index
-
     /// Lends the up-to-date index for a decision. The state must not change before the index is returned.
     #[inline]
     #[expect(clippy::unnecessary_box_returns, reason = "lent by its pointer")]
@@ -223,8 +219,6 @@ impl Occupancy {
     fn index(&mut self) -> &mut FreeIndex {
         self.index.as_mut().expect("no decision is being made")
     }
-
-    // Queries
 
     /// Returns the number of servers.
     #[inline]
@@ -325,37 +319,37 @@ impl Occupancy {
         Some(sharing.free_bytes(self.gpu(server, slot), self.type_of(server)))
     }
 
-    /// Returns the GPUs of a type with a resident.
+    /// Returns the number of GPUs of a type with a resident.
     #[inline]
     pub(crate) fn busy(&self, gpu_type: GpuTypeId) -> u32 {
         self.busy_by_type[gpu_type.index()]
     }
 
-    /// Returns the GPUs of a type on servers that are up.
+    /// Returns the number of GPUs of a type on servers that are up.
     #[inline]
     pub(crate) fn up(&self, gpu_type: GpuTypeId) -> u32 {
         self.up_by_type[gpu_type.index()]
     }
 
-    /// Returns the GPUs with a resident, by type.
+    /// Returns the number of GPUs with a resident, by type.
     #[inline]
     pub(crate) fn busy_by_type(&self) -> &[u32] {
         &self.busy_by_type
     }
 
-    /// Returns the GPUs with a resident.
+    /// Returns the number of GPUs with a resident.
     #[inline]
     pub(crate) fn gpus_busy(&self) -> u32 {
         self.gpus_busy
     }
 
-    /// Returns the GPUs on servers that are up.
+    /// Returns the number of GPUs on servers that are up.
     #[inline]
     pub(crate) fn gpus_up(&self) -> u32 {
         self.gpus_up
     }
 
-    /// Returns the servers with at least one resident.
+    /// Returns the number of servers with at least one resident.
     #[inline]
     pub(crate) fn busy_servers(&self) -> u32 {
         self.busy_servers

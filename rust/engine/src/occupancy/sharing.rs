@@ -49,7 +49,7 @@ impl Sharing {
         self.capacity[gpu_type.index()].saturating_sub(self.used[gpu])
     }
 
-    /// Returns the GPUs of a type with exactly one resident and at least `bytes` of free memory.
+    /// Returns the number of GPUs of a type with exactly one resident and at least `bytes` of free memory.
     pub(super) fn half_full(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let by_free = &self.half_full[gpu_type.index()];
         by_free.range(bytes..).map(|(_, count)| count).sum()

@@ -289,7 +289,7 @@ impl Jobs {
         self.states.len() == self.count
     }
 
-    /// Returns the jobs that are finished or left out.
+    /// Returns the number of jobs that are finished or left out.
     #[inline]
     pub(crate) fn done(&self) -> usize {
         self.done

@@ -60,7 +60,7 @@ impl BitSet {
         self.len
     }
 
-    /// Returns whether there is no member.
+    /// Returns whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0

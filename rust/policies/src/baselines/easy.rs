@@ -15,7 +15,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// No place was found for the job, and GPUs are reserved for it from an instant on.
+/// The job had no place, and GPUs are reserved for it from an instant on.
 pub(crate) static PROMISED: Reason = Reason::new(
     "promised",
     "it comes first, and GPUs are reserved for it from an instant on",
@@ -304,7 +304,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Records which jobs have left, and whose estimated finish has changed.
+    /// Records the jobs that have left, and those whose estimated finish has changed.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];

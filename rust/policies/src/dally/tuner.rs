@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 /// Times that a job waits before it accepts a wider place, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delays {
-    /// Wait before several servers of a rack.
+    /// Waiting time before the job accepts several servers of a rack.
     pub(super) rack: i64,
-    /// Wait before several racks.
+    /// Waiting time before the job accepts several racks.
     pub(super) network: i64,
 }
 

@@ -130,7 +130,7 @@ impl Gandiva {
         Ok(())
     }
 
-    /// Records which jobs have left and which servers have failed or come back. Returns whether GPUs or turns came
+    /// Records which jobs have left, and which servers have failed or were repaired. Returns whether GPUs or turns came
     /// free.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, plan: &mut Plan<'_>) -> bool {
         let mut emptied: SmallVec<[u32; 8]> = SmallVec::new();

@@ -142,7 +142,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Restarts all residents after the group has got other GPUs.
+    /// Restarts all residents after the group has moved to other GPUs.
     fn restart(&self, group: &mut Group) {
         for resident in &mut group.residents {
             resident.has_run = false;

@@ -67,9 +67,9 @@ pub struct Quote {
     pub payoff: f64,
     /// Cost of the GPUs.
     pub cost: f64,
-    /// Utility of the completion time there.
+    /// Utility of the completion time at this place.
     pub utility: f64,
-    /// Rate there, alone, in iterations per second.
+    /// Rate of the job at this place when it runs alone, in iterations per second.
     pub rate: f64,
     /// Whether the job stays because no other place is faster.
     pub by_stay_rule: bool,

@@ -218,12 +218,12 @@ impl Allocation {
         self.prices.of(group, self.free(server))
     }
 
-    /// Returns the GPUs of a server that are free.
+    /// Returns the number of GPUs of a server that are free.
     pub fn free(&self, server: ServerId) -> u32 {
         self.servers.free(server.0)
     }
 
-    /// Returns the GPUs of a server that were taken.
+    /// Returns the number of GPUs of a server that were taken.
     pub fn taken(&self, server: ServerId) -> u32 {
         self.servers.taken(server.0)
     }

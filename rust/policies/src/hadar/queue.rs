@@ -204,8 +204,8 @@ impl Rank {
 // crossing, where rounding might decide, a node is recomputed each time. Nodes are computed lazily, so n jobs that
 // arrive together cost O(n). The cost is O(log jobs) per job added, removed or examined, and per outcome that expires.
 
-/// Two lines closer than this share might swap because of rounding. Our own choice, far above the noise of a few
-/// operations.
+/// Two lines closer than this share might swap because of rounding. This is our own choice, far above the noise of a
+/// few operations.
 const MARGIN: f64 = 1e-9;
 const NONE: u32 = u32::MAX;
 /// An instant before any time of a run.

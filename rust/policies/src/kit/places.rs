@@ -80,7 +80,7 @@ impl Classes {
         self.list.len()
     }
 
-    /// Returns whether there is no class.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Waiting jobs by class, if only the first job of a class ever leaves.
+//! Waiting jobs by class, for queues in which only the first job of a class can leave.
 
 use gangline_engine::BitSet;
 use std::cmp::Reverse;

@@ -33,7 +33,7 @@ impl Seen {
         view.estimate(job)
     }
 
-    /// Returns the total isolated duration as seen.
+    /// Returns the total isolated duration, as the policy sees it.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -42,7 +42,7 @@ impl Seen {
         Ok(self.estimate(view, job)?.of(view.duration(job)?))
     }
 
-    /// Returns the isolated time for the work left, as seen.
+    /// Returns the isolated time for the remaining work, as the policy sees it.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -82,7 +82,8 @@ impl Seen {
         Ok(Estimate::Times(self.factor(view, job)?).of(span))
     }
 
-    /// Returns the seconds for the remaining work at a rate, as seen. Jobs with equal estimates have equal times.
+    /// Returns the seconds for the remaining work at a rate, as the policy sees them. Jobs with equal estimates have
+    /// equal times.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -111,7 +112,7 @@ impl Seen {
             .map_or(seconds, |factor| seconds * factor)
     }
 
-    /// Returns the remaining work as seen, in iterations.
+    /// Returns the remaining work in iterations, as the policy sees it.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -120,7 +121,7 @@ impl Seen {
         Ok(view.remaining_work(job)? * self.factor(view, job)?)
     }
 
-    /// Returns the total work as seen, in iterations.
+    /// Returns the total work in iterations, as the policy sees it.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.

@@ -129,7 +129,7 @@ impl Servers {
         self.set_free(server, self.free[server as usize] - gpus);
     }
 
-    /// Returns capacity to a server.
+    /// Gives capacity back to a server.
     pub(crate) fn give(&mut self, server: u32, gpus: u32) {
         self.set_free(server, self.free[server as usize] + gpus);
     }
@@ -141,7 +141,7 @@ impl Servers {
         }
     }
 
-    /// Returns the GPUs of a gang.
+    /// Gives the GPUs of a gang back.
     pub(crate) fn give_all(&mut self, places: &Counts) {
         for &(server, gpus) in places {
             self.give(server, gpus);

@@ -73,7 +73,8 @@ pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
     }
 }
 
-/// Returns the GPUs of all parts of a job, if some of them are of a type that another job can use; otherwise 0.
+/// Returns the number of GPUs of all parts of a job, if some of them are of a type that another job can use; otherwise
+/// 0.
 fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     let usable = view.usable_types(job);
     let servers = run.parts().iter().flat_map(|part| part.gpus.by_server());

@@ -90,7 +90,8 @@ pub(crate) fn rack(
     }
 }
 
-/// Returns the rack with room after another one in the order of free GPUs, then index; without another one, the first.
+/// Returns the rack with room after another one in the order of free GPUs, then index. Without another one, it returns
+/// the first rack.
 fn fuller_rack(
     pool: &mut TypePool,
     gpus: u32,
@@ -107,7 +108,7 @@ fn fuller_rack(
     next
 }
 
-/// Visits the racks with room, at most all of them, and stops at a rack that cannot be improved on.
+/// Visits the racks with room, at most all of them, and stops at a rack that no other rack can beat.
 fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let least = gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;
     let mut best: Option<(usize, usize)> = None;

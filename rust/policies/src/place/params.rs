@@ -86,7 +86,7 @@ pub struct PlacementParams {
     pub rack_choice: RackChoice,
     /// Source of the classes of `skew`.
     pub skew: SkewSource,
-    /// Skew from which on a model counts as highly skewed, with `skew = "sizes"`.
+    /// Minimum skew of a model that counts as highly skewed, with `skew = "sizes"`.
     pub skew_threshold: f64,
     /// Loss of speed that `skew = "oracle"` accepts.
     pub skew_eps: f64,

@@ -38,7 +38,7 @@ pub struct Premise {
 }
 
 impl Premise {
-    /// Creates a premise without which a run fails.
+    /// Creates a premise that must hold, because a run would fail otherwise.
     pub(super) const fn required(fact: Fact) -> Self {
         Self {
             fact,
@@ -47,7 +47,7 @@ impl Premise {
         }
     }
 
-    /// Creates a premise without which a mechanism gains nothing.
+    /// Creates a premise that should hold, because a mechanism would gain nothing otherwise.
     pub(super) const fn of(mechanism: &'static str, fact: Fact) -> Self {
         Self {
             mechanism,

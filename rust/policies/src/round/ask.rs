@@ -60,8 +60,8 @@ pub(crate) fn ask(
     Ok(ask)
 }
 
-/// Returns the types in the order of the speedup of jobs there over their average; ties go by index. `rates` are row by
-/// row, `jobs x types`.
+/// Returns the types in the order of the total speedup of the jobs on each type over their average rates; ties go by
+/// index. `rates` are row by row, `jobs x types`.
 pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>) -> Vec<GpuTypeId> {
     let types = capacity.len();
     let gpus: f64 = capacity.iter().sum();

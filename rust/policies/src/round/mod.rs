@@ -38,9 +38,9 @@ use std::collections::BTreeSet;
 words! {
     /// Pass in which jobs without a share are served.
     pub(crate) enum ZeroPass {
-        /// After all jobs with a share, on all types.
+        /// They are served after all jobs with a share, on all types.
         After = "after",
-        /// On each type after the jobs with a share there.
+        /// They are served on each type after the jobs with a share there.
         Inline = "inline",
     }
 }
@@ -83,8 +83,8 @@ pub(crate) struct RoundParams {
     pub packs: Option<Partners>,
 }
 
-/// Maximum number of rounds that a policy without allocations may wait; the engine treats a longer wait as a stall.
-/// Our own choice.
+/// Maximum number of rounds that a policy without allocations may wait; the engine treats a longer wait as a stall. The
+/// number is our own choice.
 const WAITS_MAX: i64 = 900;
 
 /// A job with GPUs, and the instant from which on its time is not yet counted.

@@ -416,8 +416,8 @@ impl Rounds {
         self.holders.extend(second);
     }
 
-    /// Returns the shares of a policy that never stops a job. Running jobs get all of their type. Waiting jobs, in
-    /// order of arrival, get all of the type chosen for them, up to the first job without a place.
+    /// Returns the shares of a policy that never stops a job. A running job gets the whole time on its type. Waiting
+    /// jobs, in order of arrival, get the whole time on the type chosen for them, up to the first job without a place.
     pub(super) fn first_come(
         &mut self,
         view: &ClusterView<'_>,

@@ -10,9 +10,9 @@
 //! | `g` | `Pair::inflation` | iteration time at the sub-batch over that at full batch |
 //! | `c` | `Pair::threshold` | sharing pays if and only if B > c A |
 //!
-//! A decision tries the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in
-//! ordered sets ([`partners`]). It never scans all residents or all GPUs. `tests/reference/sjf_bsbf.py` implements
-//! the same with full scans.
+//! A decision tries the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in ordered
+//! sets ([`partners`]). It never scans all residents or all GPUs. `tests/reference/sjf_bsbf.py` implements the same
+//! rules with full scans.
 
 mod params;
 mod partners;

@@ -218,7 +218,7 @@ impl Asking<'_> {
 
 // The pair rule of SJF-BSBF decides whether two jobs should share a GPU.
 
-/// Relative difference that times which are equal in decimals may have as floats.
+/// Maximum relative difference, as floats, of times that are equal in decimals.
 const ROUNDING: f64 = 1e-12; // This is our own choice, thousands of times the rounding errors.
 
 /// A job that could join another one, and the slowdown factor of each. All times are in seconds.

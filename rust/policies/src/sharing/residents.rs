@@ -299,12 +299,12 @@ impl Residents {
         by_jobs.into_iter().flatten().map(|&(_, server)| server)
     }
 
-    /// Returns the GPUs of a type with one resident.
+    /// Returns the number of GPUs of a type with one resident.
     pub(super) fn open(&self, gpu_type: GpuTypeId) -> u32 {
         self.open[gpu_type.index()].total
     }
 
-    /// Returns the GPUs of a type with one resident that holds at most `bytes` bytes.
+    /// Returns the number of GPUs of a type with one resident that holds at most `bytes` bytes.
     pub(super) fn open_below(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let by_bytes = &self.open[gpu_type.index()].by_bytes;
         by_bytes.range(..=bytes).map(|(_, count)| count).sum()

@@ -1,4 +1,4 @@
-//! Finds GPUs for one gang on one type. They are only free ones, or include shared ones by first fit (SJF-FFS) or best
+//! Finds GPUs for one gang on one type. The GPUs are free, or some of them are shared, by first fit (SJF-FFS) or best
 //! benefit (SJF-BSBF).
 
 use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};

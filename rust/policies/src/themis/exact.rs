@@ -245,9 +245,9 @@ fn tiers(
     tiers
 }
 
-/// Returns the places of the awards, and takes them off the draft. Own GPUs come first, then narrow tiers, and wide
-/// gangs before narrow ones; the rule places each. If a winner then finds no room, all winners get the rooms of their
-/// awards.
+/// Returns the places of the awards, and takes them off the draft. Own GPUs come first, then narrow tiers before wide
+/// ones, and in a tier wide gangs before narrow ones. The rule places each gang. If a winner then finds no room, all
+/// winners get the rooms of their awards.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,

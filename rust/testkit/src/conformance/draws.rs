@@ -1,5 +1,6 @@
 //! Parameters of any policy for the worlds of [`draw`](super::draw). Each is drawn according to its kind, with times of
-//! the order of these worlds. Parameters whose kind is not enough are in [`exception`], each with its reason.
+//! the order of these worlds. Parameters whose kind does not determine a valid value are in [`exception`], each with
+//! its reason.
 
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params, PolicyInfo};
 use gangline_rng::{Purpose, Stream};
@@ -87,7 +88,7 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         // The exact search supports only few jobs, and a wide beam only few rounds.
         "tier" => ParamValue::Str(numbers.pick(&["beam", "greedy", "greedy"]).to_owned()),
         "beam_width" => ParamValue::Float(numbers.pick(&[1.0, 2.0, 4.0])),
-        // Quotas are handed out again at each decision. With quotas of a thousandth, a long job would take a million
+        // Quotas are given out again at each decision. With quotas of a thousandth, a long job would take a million
         // decisions.
         "quota" => ParamValue::Float(numbers.pick(&[0.5, 5.0, 30.0])),
         // An account may not be its own ancestor.
@@ -146,7 +147,7 @@ fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
             let count = 1 + numbers.below(9);
             ParamValue::numbers((0..count).map(|_| numbers.pick(&TIMES)))
         }
-        // A share is a weight.
+        // A valid table of shares is also a valid table of weights.
         ParamKind::NamedShares | ParamKind::NamedWeights => shares(numbers),
         ParamKind::Named(kind) => {
             let value = ParamSpec {

@@ -53,7 +53,7 @@ struct Extras {
     at_least: Vec<(u32, Fenwick)>,
 }
 
-/// Returns the free GPUs of each server.
+/// Returns the number of free GPUs of each server.
 fn free_of(slots: &[Slots]) -> impl ExactSizeIterator<Item = u32> {
     slots.iter().map(|slots| u32::from(slots.free))
 }
@@ -96,13 +96,13 @@ impl TypePool {
         pool
     }
 
-    /// Returns the free GPUs of the type.
+    /// Returns the number of free GPUs of the type.
     #[inline]
     pub fn free_total(&self) -> u32 {
         self.free_total
     }
 
-    /// Returns the GPUs of up servers.
+    /// Returns the number of GPUs of up servers.
     #[inline]
     pub fn up_total(&self) -> u32 {
         self.up_total
@@ -148,7 +148,7 @@ impl TypePool {
         self.slots[at].mask
     }
 
-    /// Returns the free GPUs of the server at a position.
+    /// Returns the number of free GPUs of the server at a position.
     #[inline]
     pub fn free(&self, at: usize) -> u32 {
         u32::from(self.slots[at].free)
@@ -160,13 +160,13 @@ impl TypePool {
         self.slots[at].rack as usize
     }
 
-    /// Returns the GPUs of the up servers of a rack.
+    /// Returns the number of GPUs of the up servers of a rack.
     #[inline]
     pub fn rack_up(&self, rack: usize) -> u32 {
         self.rack_up[rack]
     }
 
-    /// Returns the GPUs of the up servers of the largest rack.
+    /// Returns the number of GPUs of the up servers of the largest rack.
     #[inline]
     pub fn rack_up_max(&self) -> u32 {
         self.rack_up_max
@@ -271,7 +271,7 @@ impl TypePool {
         Some(trees[place].1.find(index).0)
     }
 
-    /// Returns the free GPUs of a rack.
+    /// Returns the number of free GPUs of a rack.
     pub fn rack_free(&mut self, rack: usize) -> u32 {
         if self.rack_ids.len() == 1 {
             self.free_total
@@ -344,8 +344,8 @@ impl TypePool {
         racks.whole_first(self.size_max, &self.buckets, (whole, rest))
     }
 
-    /// Among the racks of [`Self::rack_whole_first`], the one with the fewest completely free servers of the largest
-    /// size, then the fewest free GPUs, then the lowest index.
+    /// Returns, among the racks of [`Self::rack_whole_first`], the one with the fewest completely free servers of the
+    /// largest size. Ties go to the fewest free GPUs, then to the lowest index.
     pub fn rack_whole_best(&mut self, whole: u32, rest: u32) -> Option<usize> {
         if self.size_max == 0 {
             return None;
@@ -373,19 +373,19 @@ impl TypePool {
         Racks::new(&racks_of, self.rack_ids.len(), &sizes, &self.buckets)
     }
 
-    /// Takes slots and returns the free mask before.
+    /// Takes slots and returns the previous free mask.
     #[inline]
     pub(super) fn take(&mut self, at: usize, mask: u64) -> u64 {
         self.set_mask(at, self.slots[at].mask & !mask)
     }
 
-    /// Gives slots back and returns the free mask before.
+    /// Gives slots back and returns the previous free mask.
     #[inline]
     pub(super) fn give(&mut self, at: usize, mask: u64) -> u64 {
         self.set_mask(at, self.slots[at].mask | mask)
     }
 
-    /// Sets a free mask and returns the one before.
+    /// Sets a free mask and returns the previous one.
     #[inline]
     pub(super) fn set_mask(&mut self, at: usize, mask: u64) -> u64 {
         let before = self.slots[at].mask;
@@ -472,7 +472,7 @@ impl TypePool {
         }
     }
 
-    /// Compares every structure with a recount; for tests and invariant checks.
+    /// Compares every structure with a recount, for tests and invariant checks.
     ///
     /// # Panics
     /// If one of them differs.

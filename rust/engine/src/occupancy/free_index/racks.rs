@@ -167,7 +167,7 @@ impl Racks {
             .fold(0, |mask, (free, _)| mask | 1 << (free % 64))
     }
 
-    /// Returns the most free GPUs, below `size`, of a server in the rack.
+    /// Returns the largest number of free GPUs below `size` on a server in the rack.
     fn other(&self, rack: usize, size: u32, pool: &[BitSet]) -> u32 {
         let sets = self.buckets(pool);
         let most = (1..size)
@@ -509,7 +509,7 @@ impl FreeOrder {
         }
     }
 
-    /// Returns the most free GPUs of a rack among those with fewer than `free`.
+    /// Returns the largest number of free GPUs of a rack that is below `free`.
     fn most_below(&self, all: &[u32], free: u32) -> Option<u32> {
         match self {
             Self::Few => all.iter().copied().filter(|&other| other < free).max(),

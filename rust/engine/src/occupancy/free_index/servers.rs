@@ -36,8 +36,8 @@ impl<'a> Servers<'a> {
         largest(self.mask, 64)
     }
 
-    /// Returns the server with the fewest free GPUs that has at least `gpus`, and its number of free GPUs; lowest
-    /// index.
+    /// Returns the server with the fewest free GPUs that has at least `gpus`, and its number of free GPUs. Ties go to
+    /// the lowest index.
     pub fn best_fit(&self, gpus: u32) -> Option<(usize, u32)> {
         let free = smallest(self.mask, gpus)?;
         self.next(free, self.start)
