@@ -6,7 +6,7 @@
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId, JobId, SimTime};
 
-/// A request: the active jobs, in order of their ids. Tables are row by row, `jobs x types`.
+/// A request: the active jobs, in order of their ids. Tables are row-major, `jobs x types`.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// Time of the round.

@@ -59,7 +59,7 @@ pub struct Pair {
     pub then: f64,
 }
 
-/// A program; tables are row by row, `classes x types`.
+/// A program. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct Choose<'a> {
     /// Rates that the floors refer to; 0 where a class cannot run.
@@ -76,7 +76,7 @@ pub struct Choose<'a> {
     pub capacity: &'a [f64],
     /// Minimum rate of a job of each class.
     pub floors: &'a [f64],
-    /// Prices of all GPUs of each type, from which the first plan is made; empty for none.
+    /// Prices of all GPUs of each type, from which the first plan is made. If it is empty, these prices are 0.
     pub prices: &'a [f64],
     /// Classes that may share GPUs.
     pub pairs: &'a [Pair],
@@ -115,7 +115,7 @@ enum Extra {
 }
 
 impl Extra {
-    /// Returns its position in a total order of columns.
+    /// Returns the position of the column in a total order of all columns.
     fn place(self) -> (usize, usize) {
         match self {
             Self::Left(link) | Self::Lacks(link) => (0, link),
@@ -147,7 +147,7 @@ struct Simplex<'a> {
     kept: Vec<f64>,
     right: Links,
     keys: Vec<[usize; 2]>,
-    /// Inverse of the matrix of the two key columns of each class, row by row.
+    /// Inverse of the matrix of the two key columns of each class, in row-major order.
     inverse: Vec<[Rows; 2]>,
     /// Rate at which the level raises the floor of each class; 0 where it does not.
     rises: Vec<f64>,

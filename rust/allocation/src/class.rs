@@ -3,7 +3,7 @@
 //! Equal means equal bits. The rows are read once, with an open-addressing hash table of class numbers that is never
 //! iterated. The cost is O(rows). Classes are numbered in the order of their first rows.
 
-/// A part of each row: `width` words per row, row after row.
+/// A part of each row, as a row-major table with `width` words per row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPart<'a> {
     /// All words.

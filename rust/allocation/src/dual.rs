@@ -22,7 +22,7 @@ use super::model::SolverError;
 /// measurements; it damps oscillation.
 const STEP: f64 = 0.7;
 
-/// A max-min program; tables are row by row, `classes x types`.
+/// A max-min program. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxMin<'a> {
     /// Value of a unit of time; 0 where a class cannot run. Each class has a positive entry on a type with GPUs.

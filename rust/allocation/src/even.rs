@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Part of the GPUs of a type that rounding errors may leave idle.
 const NOISE: f64 = 1e-12;
 
-/// Classes of jobs, and where they can run; tables are row by row, `classes x types`.
+/// Classes of jobs, and where they can run. Tables are row-major, `classes x types`.
 pub struct Spread<'a> {
     /// Rates; 0 where a class cannot run.
     pub rates: &'a [f64],

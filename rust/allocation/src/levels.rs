@@ -9,7 +9,7 @@ use super::choose::{Choose, Chosen, Pair};
 use super::model::SolverError;
 use super::program::DEAR;
 
-/// Water filling; tables are row by row, `classes x types`.
+/// Water filling. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy)]
 pub struct Filling<'a> {
     /// Level that a class reaches with all of its time on a type; 0 where a class cannot run.

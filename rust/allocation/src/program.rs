@@ -14,7 +14,7 @@ const GAP: f64 = 1e-13;
 /// Factor by which prices outweigh gains in the first plan of the second stage.
 pub(crate) const DEAR: f64 = 1e4;
 
-/// A max-min program with the choice among its optima; tables are row by row, `classes x types`.
+/// A max-min program with the choice among its optima. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoStages<'a> {
     /// Rates; 0 where a class cannot run.

@@ -25,7 +25,7 @@ const CLOSE: f64 = 1e-8;
 /// Minimum rate of a class relative to its fastest: a program could not distinguish a smaller rate from zero.
 const LEAST_TIME: f64 = 1e-8;
 
-/// A program; tables are row by row, `classes x types`.
+/// A program. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct Fairness<'a> {
     /// Rates; 0 where a class cannot run.

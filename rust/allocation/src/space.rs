@@ -9,7 +9,7 @@ use super::rho::Fairness;
 use super::table::Table;
 use std::borrow::Cow;
 
-/// The set of feasible plans; tables are row by row, `classes x types`.
+/// The set of feasible plans. Tables are row-major, `classes x types`.
 pub(crate) struct Space<'a> {
     /// Rates that the objective uses; 0 where a class cannot run.
     pub rates: Cow<'a, [f64]>,
@@ -90,7 +90,7 @@ pub(crate) struct Plan {
     pub shares: Vec<f64>,
     /// Job-seconds per second of each pair.
     pub together: Vec<f64>,
-    /// Weight of each class in the limit of z, for max-min fairness. The weights add up to 1. Empty if not requested.
+    /// Weight of each class in the bound on z, for max-min fairness. The weights add up to 1. Empty if not requested.
     pub weights: Vec<f64>,
 }
 

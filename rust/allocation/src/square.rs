@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 /// A row of numbers, one for each linking row.
 pub(crate) type Links = SmallVec<[f64; 6]>;
 
-/// A square matrix, row by row.
+/// A square matrix in row-major order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Square {
     size: usize,

@@ -25,7 +25,7 @@ pub(crate) enum Told {
     Each,
 }
 
-/// Classes of equal jobs; tables are row by row, `classes x types`. Each class can run on a type that has GPUs.
+/// Classes of equal jobs. Tables are row-major, `classes x types`. Each class can run on a type that has GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Steps per second; 0 where a class cannot run.

@@ -191,7 +191,7 @@ impl<'py> Given<'py> {
         Ok(column)
     }
 
-    /// Returns the numbers of an array with this many dimensions, row by row, and its shape.
+    /// Returns the numbers of an array with this many dimensions, in row-major order, and its shape.
     pub(crate) fn array<T: numpy::Element + Copy, D: numpy::ndarray::Dimension>(
         &self,
         name: &str,

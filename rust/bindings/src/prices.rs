@@ -92,7 +92,7 @@ impl PriceList {
         )
     }
 
-    /// Returns the free GPUs of each server.
+    /// Returns the number of free GPUs of each server.
     fn free<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let allocation = self.lock();
         let free = ids(&allocation).map(|one| i64::from(allocation.free(one)));

@@ -13,9 +13,9 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Returns whether all texts are certainly different; false means that this is unknown.
 ///
-/// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. Ascending texts, including numbers such as "9" and "10", are
-/// compared with the texts next to them. Other texts are compared by hashes, because different hashes prove that texts
-/// are different.
+/// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. If the texts ascend by length and then by bytes, as "9" and "10"
+/// do, each is compared only with its neighbours. Other texts are compared by hashes, because different hashes prove
+/// that texts are different.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 fn surely_distinct(
@@ -52,7 +52,7 @@ impl Texts<'_> {
         spans.map(|span| &self.bytes[span[0] as usize..span[1] as usize])
     }
 
-    /// Returns whether the texts ascend: shorter ones first, equal lengths by their bytes.
+    /// Returns whether the texts ascend strictly, first by length and then by bytes.
     fn ascend(&self) -> bool {
         self.iter()
             .is_sorted_by(|one, next| (one.len(), *one) < (next.len(), *next))

@@ -41,7 +41,7 @@ struct Inner {
     draft: Draft,
     placers: Placers,
     kept: Kept,
-    /// For a run that is driven step by step: the step of this data, and the decision of the orders.
+    /// Number of the step to which the data belongs, in a run that is driven step by step.
     stamp: u64,
     decision: Option<u64>,
 }
@@ -675,7 +675,8 @@ impl PolicyView {
         })
     }
 
-    /// Returns the jobs that have GPUs by number: (job, type that admits it), see [`crate::orders::Queue::admit`].
+    /// Returns the jobs that start, move or stop in an admission by number of GPUs, each with the type that admits it,
+    /// if any; see [`crate::orders::Queue::admit`].
     fn admit(&self, order: usize, loan: u64) -> PyResult<Vec<(u32, Option<usize>)>> {
         self.order_at(order, loan, |view, inner| {
             let changed = inner.kept.queues[order].admit(view);

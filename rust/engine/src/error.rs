@@ -228,7 +228,7 @@ pub enum EngineError {
         waiting: usize,
         /// Number of jobs that hold GPUs without progress, paused at their iteration quotas.
         paused: usize,
-        /// The first ten of them, waiting jobs first.
+        /// The first ten of these jobs, waiting jobs first.
         jobs: Vec<JobId>,
     },
     /// The policy repeatedly stops jobs before they save any progress.
@@ -243,7 +243,7 @@ pub enum EngineError {
         time: SimTime,
         /// Number of jobs that are not done.
         open: usize,
-        /// The first ten of them, waiting jobs first.
+        /// The first ten of these jobs, waiting jobs first.
         jobs: Vec<JobId>,
     },
     /// Failures repeatedly undo the work of jobs.
@@ -258,7 +258,7 @@ pub enum EngineError {
         time: SimTime,
         /// Number of jobs that are not done.
         open: usize,
-        /// The first ten of them, waiting jobs first.
+        /// The first ten of these jobs, waiting jobs first.
         jobs: Vec<JobId>,
     },
     /// Jobs are not done, and the next event is beyond the end of simulated time.

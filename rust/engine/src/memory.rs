@@ -4,8 +4,9 @@
 /// Memory that must remain free when a table grows, for the small allocations of a run and for its error path. The size
 /// is our own choice.
 pub(crate) const SPARE_BYTES: usize = 1 << 24;
-/// Memory of a run per job of its trace, without growing tables: state, index of the policy, columns of the result.
-/// This is our own choice, about twice the growth of a process that `benches/python/memory.py` measures.
+/// Memory that a run needs per job of its trace, for its state, the index of the policy and the columns of the result.
+/// Growing tables are excluded. This is our own choice, about twice the growth of a process that
+/// `benches/python/memory.py` measures.
 pub(crate) const BYTES_PER_JOB: usize = 512;
 
 /// Returns whether the process can allocate this much memory now. The memory is freed at once without being touched,

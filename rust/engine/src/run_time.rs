@@ -32,7 +32,7 @@ pub type Costs = [Option<SimSpan>; 4];
 pub struct RunTime {
     /// Sigma of the noise of whole jobs.
     pub job_noise: f64,
-    /// Sigma of the noise of each stretch between a start or move and the next one.
+    /// Sigma of the noise of each stretch, which is the time between a start or move and the next one.
     pub run_noise: f64,
     /// Sigma of the noise of each server of a gang beyond the first.
     pub straggler_noise: f64,

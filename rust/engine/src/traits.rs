@@ -85,7 +85,7 @@ pub struct PolicyTraits {
     pub wake_on: WakeOn,
     /// `Some(R)`: the policy works in rounds, and boundaries at 0, R, 2R, ... are events of the run.
     pub round: Option<SimSpan>,
-    /// Its knowledge of the remaining work.
+    /// What the policy knows about the remaining work.
     pub knowledge: Knowledge,
     /// Maximum number of jobs that it puts on one GPU.
     pub max_share: u32,

@@ -280,7 +280,7 @@ impl UpLinks {
         }
     }
 
-    /// Adds the up-links at which the new stops disagree. Returns whether there are any.
+    /// Adds the up-links at which the new stops disagree. Returns whether any up-link was added.
     fn widen(&mut self, turn: u32, scratch: &mut Scratch) -> bool {
         let before = scratch.links.len();
         scratch.doubtful.clear();

@@ -20,8 +20,8 @@ pub struct Reason {
     pub meaning: &'static str,
     /// Sentence that is printed.
     pub sentence: &'static str,
-    /// Sentence for causes without the job, instant or number that `sentence` needs, or with too few free GPUs; empty
-    /// means the same sentence.
+    /// Sentence for causes that lack the job, instant or number in `sentence`, or that have too few free GPUs. If it is
+    /// empty, `sentence` is printed for these causes too.
     pub otherwise: &'static str,
     /// Unit of the number in its causes.
     pub number: Counted,

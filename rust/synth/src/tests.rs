@@ -1,4 +1,4 @@
-//! Shapes against the published statistics, determinism, and the laws between options.
+//! The tests compare shapes with the published statistics, and check determinism and the laws between options.
 
 #![expect(clippy::float_cmp, reason = "equal streams give equal bits")]
 
@@ -278,7 +278,7 @@ fn load_is_what_every_drawn_trace_offers() {
             ..loaded(300, seed, 0.7, shape)
         }));
         specs.extend([2, 3, 5].map(|jobs| loaded(jobs, 1, 0.01, shape)));
-        // Spans of milliseconds and of decades.
+        // The arrivals of these traces span milliseconds and decades.
         specs.push(loaded(50, 2, 1e6, shape));
         specs.push(SynthSpec {
             load: Some(1e-5),

@@ -6,8 +6,8 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space, Water};
 use super::super::table::Table;
 
-/// Fills the levels. The objective is the smallest level per weight; an agnostic variant uses a rate of 1 wherever a
-/// job can run.
+/// Solves for the lexicographic maximum of the levels. The objective is the smallest level per weight; an agnostic
+/// variant uses a rate of 1 wherever a job can run.
 pub(super) fn solve(
     table: &Table,
     is_agnostic: bool,

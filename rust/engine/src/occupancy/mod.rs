@@ -355,7 +355,7 @@ impl Occupancy {
         self.busy_servers
     }
 
-    /// Compares all counts with a recount from the GPUs that each job holds: (job, GPUs, bytes on each).
+    /// Compares all counts with a recount. `held` lists the GPUs of each job, and its bytes on each GPU.
     ///
     /// # Panics
     /// If a count is wrong; the message names it.

@@ -83,7 +83,7 @@ impl Skip {
         })
     }
 
-    /// Returns the key of a job among all jobs.
+    /// Returns the key that orders all jobs, from a job and its length in the order.
     fn rank(&self, (length, job): (i64, JobId)) -> (i128, JobId) {
         let gpus = match self.order {
             SkipOrder::Arrival | SkipOrder::Duration => 1,

@@ -1,4 +1,4 @@
-//! The search for room. It goes level by level, first among unclaimed GPUs, then with claims.
+//! The search for a place. It goes level by level, first among unclaimed GPUs, then with claims.
 
 use super::queue::Rank;
 use crate::kit::TypeList;

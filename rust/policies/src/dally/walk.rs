@@ -94,7 +94,7 @@ impl Dally {
         self.waiting += 1;
     }
 
-    /// Records the changes.
+    /// Records the events and their effects since the last decision.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, free: &FreeIndex) {
         for &job in &changes.finished {
             self.leases().end(job);

@@ -222,7 +222,7 @@ pub(super) type Span = (Level, usize);
 pub(super) struct Resident {
     pub(super) job: JobId,
     pub(super) class: usize,
-    /// Number of residents that joined any group before it.
+    /// Number of residents that joined any group before this one.
     pub(super) joined: u64,
     /// Amount that is added to the run time so far to get the run time for turns, ns.
     pub(super) offset: i64,
@@ -242,7 +242,7 @@ impl Resident {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: usize,
-    /// Number of groups created before it.
+    /// Number of groups created before this one.
     pub(super) index: u64,
     pub(super) gpus: GpuSet,
     pub(super) span: Span,

@@ -278,8 +278,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the bid of a group with the largest payoff, which is stored as its worth. Several gains may round to one
-    /// payoff.
+    /// Returns the bid of a group with the largest payoff. Its field `worth` then contains the payoff. Several gains
+    /// may round to one payoff.
     fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
         let node = self.nodes.first_idle(group)?;
         let (mut best, mut looked_at): (Option<Bid>, _) = (None, Vec::new());

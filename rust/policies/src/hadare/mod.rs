@@ -213,7 +213,7 @@ impl HadarE {
         Ok(())
     }
 
-    /// Records the changes. Returns whether there were any.
+    /// Records the changes. Returns whether anything has changed.
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<bool, PolicyError> {
         for change in &changes.order {
             match *change {

@@ -9,7 +9,7 @@ use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 
-/// A job in the order, which is running or admitted by this count.
+/// A job in the order, which is running or was admitted by the count.
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
     rank: Rank,
@@ -27,7 +27,8 @@ impl Ranked {
 }
 
 impl Pass {
-    /// Makes all four steps. The cost is O(running log running + classes log classes).
+    /// Applies the four steps of the rule, or only starts the waiting jobs if all of them fit. The cost is O(running
+    /// log running + classes log classes).
     pub(super) fn walk(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         if self.all_fit(view, plan) {
             self.start_all(view, plan);

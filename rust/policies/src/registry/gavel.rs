@@ -453,7 +453,8 @@ fn sharing(
         policy: policy.to_owned(),
         round: params.period("round_s")?,
         min_solve_interval: params.span("min_solve_interval_s")?,
-        zero_pass: ZeroPass::named(params.word("zero_priority_pass")), // the fifo forms have none
+        // `gavel-fifo` and its variants have no such parameter.
+        zero_pass: ZeroPass::named(params.word("zero_priority_pass")),
         backfills: params.flag("backfill_mid_round"),
         type_order: (order != "auto").then(|| order.to_owned()),
         keeps: GpuPick::named(params.word("gpu_pick")),

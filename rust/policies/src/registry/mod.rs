@@ -76,7 +76,7 @@ pub struct PolicyInfo {
     pub family: &'static str,
     /// Source of the policy.
     pub source: &'static str,
-    /// Its knowledge of the remaining work.
+    /// What the policy knows about the remaining work.
     pub knowledge: Knowledge,
     /// Whether it needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,

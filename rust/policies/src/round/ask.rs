@@ -61,7 +61,7 @@ pub(crate) fn ask(
 }
 
 /// Returns the types in the order of the total speedup of the jobs on each type over their average rates; ties go by
-/// index. `rates` are row by row, `jobs x types`.
+/// index. `rates` is a row-major table, `jobs x types`.
 pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>) -> Vec<GpuTypeId> {
     let types = capacity.len();
     let gpus: f64 = capacity.iter().sum();

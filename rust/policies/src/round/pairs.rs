@@ -96,7 +96,7 @@ impl Pairs {
         }
     }
 
-    /// Completes the request to an allocator. Returns the groups behind its numbers.
+    /// Completes the request to an allocator. Returns the group of each kind in the request.
     pub(super) fn tell(&self, view: &ClusterView<'_>, places: &Places, ask: &mut Ask) -> Vec<u32> {
         let kinds: BTreeSet<u32> = ask.jobs.iter().map(|&job| self.kind(job)).collect();
         let kinds: Vec<u32> = kinds.into_iter().collect();

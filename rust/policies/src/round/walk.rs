@@ -108,7 +108,7 @@ impl Rounds {
         }
     }
 
-    /// Ends the walk with its choices. The queues get back the claims that they offered.
+    /// Ends the walk and keeps its choices. The queues get back the claims that they offered.
     pub(super) fn end_walk(&mut self, mut walk: Walk) {
         self.queues.put_back(0);
         self.give_up(&mut walk, 0);

@@ -12,7 +12,8 @@ use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The threshold is exact only up to rounding. Residents this close below it are tested with the rule itself.
+/// The threshold is exact only up to rounding. Residents that are this close below the threshold are tested with the
+/// rule itself.
 const NEAR: f64 = 1e-12; // This is our own choice, thousands of times the rounding errors.
 
 /// A new job at a sub-batch.
@@ -52,7 +53,7 @@ pub(super) struct Partners<'a> {
 #[derive(Debug)]
 struct Tail<'a> {
     members: &'a Members,
-    /// Pair of the new job with one of them.
+    /// Pair of the new job with one of these residents.
     beside: Beside,
     /// The last finish whose residents are in the heap.
     opened: SimTime,
@@ -146,8 +147,8 @@ impl<'a> Partners<'a> {
         }
     }
 
-    /// Adds the first resident of a finish, and those of later finishes with the same mean completion time. Different
-    /// times can have equal means, and the job index decides in that case.
+    /// Adds the first resident that finishes at `first` or later, and the following ones with the same mean completion
+    /// time. Different times can have equal means, and the job index decides in that case.
     fn open(&mut self, index: usize, first: SimTime) {
         let now = self.now;
         let tail = &mut self.tails[index];
@@ -275,7 +276,7 @@ impl Pair {
         }
     }
 
-    /// Returns whether sharing lowers the mean completion time. In a tie it does not.
+    /// Returns whether sharing lowers the mean completion time. A tie counts as no gain.
     pub fn shares(&self) -> bool {
         let (a, b) = (self.new_s, self.resident_s);
         b - self.threshold() * a > ROUNDING * (a + b)

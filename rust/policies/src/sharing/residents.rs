@@ -68,7 +68,7 @@ struct Spot {
     /// Number of the first GPU of the server.
     gpu_base: u32,
     gpu_type: GpuTypeId,
-    /// Number of different jobs on it.
+    /// Number of different jobs on the server.
     jobs: u32,
 }
 

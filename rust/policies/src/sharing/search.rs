@@ -149,7 +149,7 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Returns the slots of a server with one resident with which the new job fits and may run.
+    /// Returns the slots of a server whose only resident leaves enough memory for the new job and may run with it.
     fn eligible(&self, server: ServerId) -> u64 {
         let room = self.room(0);
         let fits = |&slot: &u32| {

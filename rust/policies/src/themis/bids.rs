@@ -5,7 +5,7 @@ use gangline_model::{GpuTypeId, ServerId, SimTime, Tier};
 /// The offer that a bid is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// A gang in a tier of a type, at any place.
+    /// GPUs of a type for a gang, at any place within a tier.
     Anywhere(GpuTypeId, Tier),
     /// The GPUs that the bidder holds.
     Own(GpuTypeId, Tier),
@@ -27,9 +27,9 @@ pub struct Bid {
 pub struct Room {
     /// The server.
     pub server: ServerId,
-    /// Its type.
+    /// Type of its GPUs.
     pub gpu_type: GpuTypeId,
-    /// Its rack.
+    /// Rack of the server.
     pub rack: u32,
     /// Number of free GPUs.
     pub free: u32,

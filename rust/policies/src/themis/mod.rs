@@ -63,8 +63,9 @@ pub struct Themis {
 }
 
 impl Themis {
-    /// Creates a policy that holds an auction every `lease` for the `1 - fairness` of the jobs that are worst off. With
-    /// a solver and its time limit, the auction maximises the product of the values v.
+    /// Creates a policy that holds an auction every `lease` in which the fraction `1 - fairness` of the jobs takes
+    /// part, those that are worst off. With a solver and its time limit, the auction maximises the product of the
+    /// values v.
     pub fn new(
         lease: SimSpan,
         fairness: f64,

@@ -41,7 +41,7 @@ impl Numbers {
     }
 }
 
-/// Longer than every restart overhead of the drawn worlds.
+/// Times longer than every restart overhead of the drawn worlds, in seconds.
 const OVER_RESTARTS_S: [f64; 4] = [11.0, 17.5, 30.0, 60.0];
 /// Times around the lengths of the drawn jobs, in seconds or GPU-seconds.
 const TIMES: [f64; 6] = [0.5, 1.0, 5.0, 12.0, 30.0, 100.0];

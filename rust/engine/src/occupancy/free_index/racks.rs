@@ -364,8 +364,8 @@ fn packed(whole: u32, other: u32) -> u32 {
     whole * 64 + other
 }
 
-/// Racks ordered by (free GPUs, index). Up to [`FEW_RACKS`] racks are not sorted. More are kept as a set of bits if
-/// the range of keys is small, and otherwise as a tree. Queries get the free GPUs of all racks.
+/// Racks ordered by (free GPUs, index). Up to [`FEW_RACKS`] racks are not sorted. More are kept as a set of bits if the
+/// range of keys is small, and otherwise as a tree. The caller of a query passes the number of free GPUs of every rack.
 #[derive(Clone, Debug)]
 enum FreeOrder {
     /// No structure.
