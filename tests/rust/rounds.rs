@@ -320,7 +320,8 @@ fn pairs_of_one_kind_may_swap_partners() {
 /// A job that runs as in the previous round may run differently in a later one.
 #[test]
 fn jobs_with_two_ways_to_run_take_both() {
-    // Two jobs run as a pair and alone, on two GPUs of one type: more time as a pair, then more time alone.
+    // On two GPUs of one type, two jobs run partly as a pair and partly alone. In the first case they spend more time
+    // as a pair, in the second more time alone.
     for (alone, together) in [(0.4, 0.6), (0.6, 0.4)] {
         let pair = [(0, 0, together), (1, 0, together)];
         no_round_may_be_skipped(endless(2, &[2]), &[alone; 2], &pair);

@@ -140,8 +140,9 @@ pub(crate) struct Market<'a> {
     ends: Vec<usize>,
     /// Largest rate of each class.
     pub fastest: Vec<f64>,
-    /// Share per GPU of a type under an equal split, at most all of the time in total, and the resulting rate.
+    /// Share of a job of each class per GPU of a type under an equal split. The total of its shares is at most 1.
     equal: Vec<f64>,
+    /// Rate of a job of each class under the equal split.
     pub split: Vec<f64>,
     /// Hulls at the prices of the last plan.
     pub hulls: Hulls,

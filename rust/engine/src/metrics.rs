@@ -402,8 +402,8 @@ impl Engine {
     }
 }
 
-/// Returns the shares of the GPU time held that lost work and checkpoints took; none in a run without a table of run
-/// time.
+/// Returns lost work and checkpoints as shares of the GPU time that jobs held. The list is empty in a run without a
+/// table of run time.
 fn lost_and_saved(accounts: &Accounts, held_h: f64) -> Vec<(&'static str, f64)> {
     let Some(totals) = &accounts.run_time else {
         return Vec::new();

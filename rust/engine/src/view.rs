@@ -216,7 +216,7 @@ impl<'a> ClusterView<'a> {
         self.state.lives().prefetch(job);
     }
 
-    /// Returns the record of a running job: GPUs, rate, times.
+    /// Returns the record of a running job, which contains its GPUs, its rate and its times.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&'a Run> {
         self.state.run(job)

@@ -69,8 +69,7 @@ fn a_class_counts_as_often_as_it_has_members() {
 
 #[test]
 fn many_small_programs_prove_themselves() {
-    // The numbers come from a small multiplicative generator, because the tests of this crate use no random numbers
-    // from outside.
+    // The numbers come from a small generator with a fixed seed.
     let mut state = 1_u64;
     let mut draw = |below: u64| {
         state = state

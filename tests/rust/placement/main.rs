@@ -1,4 +1,5 @@
-//! Placement rules against answers worked out by hand, a simple second implementation, brute force, and laws.
+//! Placement rules, compared with answers worked out by hand, a simple second implementation and brute force, and
+//! checked against laws.
 
 mod cost;
 mod golden;

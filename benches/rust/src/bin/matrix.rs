@@ -105,7 +105,7 @@ type BareLoop = fn(&Jobs, Cluster) -> Times;
 const SHORT_S: f64 = 2.0;
 const RUNS_IF_SHORT: usize = 3;
 
-/// Returns the CPU seconds of the fastest run of a turn, and what it returns.
+/// Returns the CPU seconds of the fastest run of a turn, and the result of that run.
 fn turn<T>(mut run: impl FnMut() -> (f64, T)) -> (f64, T) {
     let mut best = run();
     if best.0 < SHORT_S {

@@ -58,14 +58,14 @@ pub enum Objective {
     },
     /// The smallest makespan.
     Makespan {
-        /// The rates that it uses.
+        /// The rates that the objective uses.
         seen: Seen,
         /// Weight of the share of a job with much slack in a run; a job without slack has weight 1.
         slack_weight: f64,
     },
     /// The smallest maximum of rho.
     Ftf {
-        /// The rates that it uses.
+        /// The rates that the objective uses.
         seen: Seen,
     },
     /// Lexicographic max-min fairness. Agnostic variants know only on which types a job can run.

@@ -113,7 +113,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Starts a job on the first of its types with room. Returns whether it has started.
+    /// Starts a job on the first of its types with room. Returns whether the job has started.
     fn start_anywhere(
         &mut self,
         view: &ClusterView<'_>,
@@ -204,8 +204,8 @@ impl Easy {
         Ok(false)
     }
 
-    /// Starts a job behind the head on the first of its types where it fits and may pass the head. Returns whether it
-    /// has started.
+    /// Starts a job behind the head on the first of its types where it fits and may pass the head. Returns whether the
+    /// job has started.
     fn backfill(
         &mut self,
         view: &ClusterView<'_>,

@@ -27,9 +27,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use type_order::TypeOrder;
 
-/// Minimum time between two allocations, independent of the round. From the public code.
+/// Minimum time between two allocations, independent of the round. The value is that of the public code.
 const SOLVE_INTERVAL_S: f64 = 1920.0;
-/// Priority per unit of share of a job whose type has no counted time yet. From the public code.
+/// Priority per unit of share of a job whose type has no counted time yet. The value is that of the public code.
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 

@@ -6,7 +6,7 @@ use rand_mt::Mt;
 
 /// Type names in the order of the public simulator's code; other types follow by index.
 const KNOWN: [&str; 3] = ["v100", "p100", "k80"];
-/// Number that is added to the run's seed for the shuffle. From the public code.
+/// Number that is added to the run's seed for the shuffle. The value is that of the public code.
 const SEED_OF_SHUFFLE: u64 = 5;
 
 /// Types in order, and the generator that shuffles them.

@@ -260,8 +260,8 @@ pub(crate) enum Measure {
     /// `main` is constant while a job waits, but grows at individual rates while it runs. The policy sets these keys
     /// before each decision.
     Growing,
-    /// An instant of the past: the first start. A job that has not started comes last while it waits, and when it
-    /// starts, `main` becomes the present instant.
+    /// The instant of the first start. A job that has not started comes last while it waits, and when it starts, `main`
+    /// becomes the present instant.
     FirstStart,
     /// A span. For a waiting job it is `main`. For a running job it decreases with time: it is `main - now`.
     Span,

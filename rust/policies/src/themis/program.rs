@@ -10,7 +10,7 @@ use gangline_allocation::{How, Model, Rows, Solver, SolverError};
 use gangline_model::{GpuTypeId, Tier};
 use std::collections::BTreeMap;
 
-/// Sums of ln(v) within this tolerance count as equal, and so do products of whole numbers.
+/// Values of an objective within this tolerance count as equal; above 1 it is relative.
 const SAME: f64 = 1e-9;
 
 type Terms = Vec<(usize, f64)>;
