@@ -14,8 +14,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Returns whether all texts are certainly different; false means that this is unknown.
 ///
 /// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. If the texts ascend by length and then by bytes, as "9" and "10"
-/// do, each is compared only with its neighbours. Other texts are compared by hashes, because different hashes prove
-/// that texts are different.
+/// do, each is compared only with the next one. Other texts are compared by hashes, because different hashes prove that
+/// texts are different.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 fn surely_distinct(
