@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 _GROUPS_SHOWN = 12
 _SPARE = ("mean FTF", "p50", "makespan", "GPU util.", "mean queue")
 """Columns that a narrow terminal may lack, the first first."""
-LEGEND = """\
+_LEGEND = """\
 JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
 over that on an equal share of the cluster (rho); preempt.: running jobs stopped"""
+_LOADS = """\
+offered load: work of all jobs over what the GPUs can do until the last arrival;
+GPU util.: GPU time that jobs held, over all of it until the last job is done"""
 
 
 def compare(
@@ -226,7 +229,9 @@ def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:
     by_seeds = "all that the seeds do not tell from it"
     tie = by_seeds if comparison.tied() else "all values within 1 % of it or shown alike"
     mark = f"*: best value of the column, and {tie}"
-    return [*[mark] * is_marked, *LEGEND.splitlines()]
+    loads = comparison.offered_loads
+    told = [_LEGEND, *[_LOADS] * bool(loads and loads[0].window is None)]
+    return [*[mark] * is_marked, *"\n".join(told).splitlines()]
 
 
 def _show_statistics(comparison: Comparison, baseline: str | None) -> None:

@@ -17,7 +17,7 @@ from gangline.files.places import check_free
 from gangline.policies.choice import of_spec
 from gangline.runs import arrival_window
 from gangline.runs.estimates import given_to
-from gangline.runs.offered_load import in_words
+from gangline.runs.offered_load import in_words, shown
 from gangline.runs.plots import ComparisonPlots
 from gangline.runs.premises import lacks, reminder
 from gangline.runs.result_folder import check
@@ -54,7 +54,6 @@ _JSON = "comparison.json"
 KIND = "comparison"
 """Kind of file, in the seal of comparison.json."""
 _HARDLY = 0.05  # our choice: share of a job's time, and of mean JCTs, that leaves little to decide
-_IDLE = 0.5  # our choice: share of the GPU time
 _CALM = 0.5  # ours: a policy with so many of the stops, or fewer, is worth naming as the calmer one
 _NEAR = 1.25  # our choice: if it takes no longer than this
 
@@ -635,36 +634,44 @@ def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, 
     means : sequence of dict
         One row per policy, as `means` returns them.
     """
-    light = waiting(means)
+    light = waiting(means, loads)
     if light:
-        if any(load.exceeds and load.window is None for load in loads):
-            light += " Much of the work is done after the last arrival: the load says little here."
         return "", light
     said = in_words(loads)
     return (said, "") if any(load.is_over for load in loads) else ("", said)
 
 
-def waiting(means: Sequence[Row]) -> str:
-    """Return a note if jobs hardly waited under any policy, so that policies can hardly differ."""
+def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
+    """Return a note if jobs hardly waited under any policy, so that policies can hardly differ.
+
+    Parameters
+    ----------
+    means : sequence of dict
+        One row per policy, as `means` returns them.
+    loads : sequence of OfferedLoad
+        One per draw of the trace; the note explains a load above 1.
+    """
     known = [row for row in means if row.get("jct_mean_s") and _is_number(row.get("wait_mean_s"))]
     if not known:
         return ""
     share = max(row["wait_mean_s"] / row["jct_mean_s"] for row in known)
     if share > _HARDLY:
         return ""
-    used = max(float(row.get("gpu_utilization") or 0.0) for row in known)
-    times = [float(row["jct_mean_s"]) for row in known]
-    what = "lightly loaded" if used < _IDLE else "large enough for this load"
-    said = f"The cluster is {what}: {formatting.percent(used)} of the GPU time was in use."
     if share == 0.0:
-        said += " No job waited"
+        said = "No job waited"
     else:
         part = formatting.percent(share)
         most = part if part.startswith("under") else f"at most {part}"
-        said += f" All waiting came to {most} of the time from arrival to finish"
-    if max(times) > (1.0 + _HARDLY) * min(times):
-        return f"{said}."  # they differ in how fast jobs ran
-    return f"{said}, so policies can hardly differ in it: {formatting.LIGHT_LOAD}."
+        said = f"All waiting came to {most} of the time from arrival to finish"
+    times = [float(row["jct_mean_s"]) for row in known]
+    if max(times) <= (1.0 + _HARDLY) * min(times):  # else they differ in how fast jobs ran
+        said += f", so policies can hardly differ in it: {formatting.LIGHT_LOAD}"
+    if any(load.exceeds and load.window is None for load in loads):
+        said += (
+            f". The offered load is {shown(loads)} nevertheless, because it compares all work with "
+            "the time from the first to the last arrival, and jobs run on after that"
+        )
+    return f"{said}."
 
 
 def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:

@@ -37,8 +37,9 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?: \d+)?")  # with its value
 def on_top(runs: Sequence[Digest]) -> list[str]:
     """Return the caveats that come first, such as a load that is too light."""
     means = comparison.means(findings.rows(runs))
-    load, _ = comparison.load_said(loads(runs), means)
-    said = (load or comparison.waiting(means), _repeated(runs), *unlike.said(runs))
+    offered = loads(runs)
+    load, _ = comparison.load_said(offered, means)
+    said = (load or comparison.waiting(means, offered), _repeated(runs), *unlike.said(runs))
     return [_kept_together(line) for line in said if line]
 
 

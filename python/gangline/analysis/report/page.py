@@ -205,7 +205,8 @@ def _lede(runs: Sequence[Digest]) -> str:
     jobs = f"{drawn} draws of {jobs}" if drawn else jobs
     source = f" from {trace}," if spec["trace"]["path"] not in ("", "table") else ""
     loads = answer.loads(runs)
-    load = f" Offered load: {shown(loads)}." if loads else ""
+    until = " until the last arrival" if loads and loads[0].window is None else ""
+    load = f" Offered load{until}: {shown(loads)}." if loads else ""
     said = arrival_window.sentence(_window(runs), [run.summary["jobs"] for run in runs])
     counted = f"<p>{text(said)}</p>" if said else ""
     return (
