@@ -40,6 +40,8 @@ _READABLE = 88  # our choice: characters of a line of text
 _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
 # Of a text that is folded after spaces, after hyphens, and after the name before a parenthesis.
 _PIECE = re.compile(r"[^\s(-]+\(|[^\s-]*-+|[^\s-]+")
+# Of a title: a word, or a part of a key up to a dot or an underscore.
+_TITLE_PIECE = re.compile(r"[^\s._]*[._]\s*|[^\s._]+\s*")
 
 
 def open_voices() -> None:
@@ -253,7 +255,7 @@ def grouped(
         aligned = [cell.ljust(w) if i < keys else cell.rjust(w) for i, (cell, w) in pairs]
         return (" " * indent + (" " * gap).join(aligned)).rstrip()
 
-    heads = [textwrap.wrap(name, w) for name, w in zip(titles[raised:], widths, strict=True)]
+    heads = [_title_lines(name, w) for name, w in zip(titles[raised:], widths, strict=True)]
     tall = max(map(len, heads), default=0)
     heads = [[""] * (tall - len(head)) + head for head in heads]
     lines = [*textwrap.wrap(title, room, break_on_hyphens=False), ""]
@@ -271,7 +273,17 @@ def grouped(
 
 def _column(title: str, cells: Sequence[str]) -> int:
     """Return the width of a column: titles are folded between words, cells never."""
-    return max(map(len, [*cells, *title.split()]))
+    return max(map(len, [*cells, *(piece.strip() for piece in _TITLE_PIECE.findall(title))]))
+
+
+def _title_lines(title: str, width: int) -> list[str]:
+    """Fold a title between words, and a key such as `easy.estimate_error` at its signs."""
+    lines = [""]
+    for piece in _TITLE_PIECE.findall(title):
+        if len((lines[-1] + piece).rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.strip() for line in lines]
 
 
 def _widths(

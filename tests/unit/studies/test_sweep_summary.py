@@ -324,6 +324,34 @@ def test_a_table_that_fits_has_no_headings(capsys: pytest.CaptureFixture[str]) -
     ]  # fmt: skip
 
 
+def test_varied_parameters_are_columns_and_not_a_heading_per_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keys = ["policy", "easy.estimate_error", "tiresias.preempt_min_run_s"]
+    numbers = ["1h36m (1h23m, 1h49m)*", "-5m54s (-15m17s, +12s)", "4 of 5"]
+    rows = [["easy", error, "", *numbers] for error in ("0", "0.5")]
+    rows += [["tiresias", "", "3600", *numbers]]
+    _console.grouped([*keys, "mean JCT", "difference", "less in"], rows, 3)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= COLUMNS
+    headings = [line for line in lines if line.startswith("policy")]
+    assert headings == ["policy easy", "policy tiresias"]
+    titles = [line.split()[:2] for line in lines[1:4]]
+    assert titles == [["easy.", "tiresias."], ["estimate_", "preempt_"], ["error", "min_run_s"]]
+
+
+def test_the_best_are_named_with_their_settings() -> None:
+    key = "easy.estimate_error"
+    seconds = [("fifo", None, 9.0), ("easy", 0.5, 4.0), ("easy", 2.0, 6.0)]
+    rows = [
+        {"policy": policy, key: error, "trace_seed": seed, "jct_mean_s": jct_s}
+        for policy, error, jct_s in seconds
+        for seed in (0, 1)
+    ]
+    found = summary_of(rows, ["policy", key, "trace_seed"])
+    assert found.sentences()[0] == "easy (estimate_error 0.5) has the least mean JCT."
+
+
 def test_the_command_prints_the_summary_and_runs_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -233,19 +233,16 @@ def _places(at: Sequence[str]) -> str:
 
 
 def _policy(means: Means, group: Group) -> str:
-    """Return the policy of a group with its settings."""
-    return ", ".join(
-        [
-            group.labels[POLICY],
-            *(
-                f"{key} {group.labels[key]}"
-                for key in means.by
-                if is_setting(key) and group.labels[key]
-            ),
-        ]
-        if POLICY in group.labels
-        else [" ".join(group.labels.values())]
-    )
+    """Return the policy of a group with its settings in parentheses."""
+    if POLICY not in group.labels:
+        return " ".join(group.labels.values())
+    policy = group.labels[POLICY]
+    settings = [
+        f"{key.removeprefix(f'{policy}.')} {group.labels[key]}"
+        for key in means.by
+        if is_setting(key) and group.labels[key]
+    ]
+    return f"{policy} ({', '.join(settings)})" if settings else policy
 
 
 def _loads(means: Means) -> list[str]:
