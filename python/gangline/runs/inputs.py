@@ -11,6 +11,7 @@ from gangline.errors import ClusterError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from os import PathLike
+    from pathlib import Path
 
     from gangline.cluster.description import Cluster
     from gangline.runs.options import CheckedOptions, ClusterOptions, CompareOptions
@@ -73,16 +74,37 @@ def as_cluster(value: ClusterLike) -> Cluster:
         return value
     if isinstance(value, str):
         if "/" in value or value.endswith(".toml") or Path(value.partition("::")[0]).is_file():
-            return Cluster.from_file(value)
+            return _from_file(Path(value))
         keys = keys_of_text(value)
-        return Cluster.preset(value) if keys is None else Cluster.from_dict(keys, path=value)
+        if keys is not None:
+            return Cluster.from_dict(keys, path=value)
+        if value in Cluster.presets():
+            return Cluster.preset(value)
+        file = Path(f"{value}.toml")
+        if file.is_file():
+            message = f"no cluster preset `{value}`; did you mean the file `{file}`?"
+            raise ClusterError(message, key=value)
+        return _from_file(Path(value)) if Path(value).is_dir() else Cluster.preset(value)
     if hasattr(value, "__fspath__"):
-        return Cluster.from_file(Path(value))
+        return _from_file(Path(value))
     if not isinstance(value, Mapping):
         kind = type(value).__name__
         message = f"expected a Cluster, its keys, a file or the name of a preset, got {kind}"
         raise ClusterError(message, value=kind)
     return Cluster.from_dict(value)
+
+
+def _from_file(path: Path) -> Cluster:
+    """Read a cluster file; an error about a folder names a cluster file in it, if there is one."""
+    from gangline.cluster.description import Cluster
+
+    try:
+        return Cluster.from_file(path)
+    except IsADirectoryError:
+        found = min(path.glob("*.toml"), default=None)
+        what = "a TOML file" if found is None else f"a file, such as `{found}`"
+        message = f"`{path}` is a folder; expected {what}, a list of servers, a preset or 8x8xA100"
+        raise ClusterError(message, key=str(path)) from None
 
 
 def take_tables(options: CompareOptions) -> ClusterOptions:

@@ -115,3 +115,18 @@ def test_a_job_that_asks_needs_the_memory() -> None:
         gl.simulate({"gpu_types": types, "servers": servers}, jobs, "fifo")
     asks_nothing = jobs.set_column(4, "memory_gb", pa.array([None, 0.0]))
     assert gl.simulate("1x2xG", asks_nothing, "fifo").summary["finished"] == 2
+
+
+def test_a_folder_and_a_name_without_its_ending_get_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "lab").mkdir()
+    toml = gl.Cluster.preset("pollux-64").to_toml()
+    for place in ("site.toml", "lab/a.toml", "lab/b.toml"):
+        (tmp_path / place).write_text(toml)
+    for name in ("site", "empty", "lab", "./lab"):
+        with refused(gl.ClusterError, snapshot):
+            as_cluster(name)
+    assert as_cluster("lab/a.toml").gpus_total == as_cluster("pollux-64").gpus_total
