@@ -126,6 +126,7 @@ def _show(found: Advice, out: Path) -> None:
         _console.table(
             titles, cells, title="Resemblance of the policies to the log", is_formatted=True
         )
+        _console.paragraphs(found.calibration.legend())
     if found.best.users and found.best.policy != found.base:
         title = found.user_title()
         _console.table(found.user_titles(), found.user_cells(), title=title, is_formatted=True)

@@ -21,10 +21,12 @@ from gangline._support.statistics import ANY, interval
 from gangline.errors import OptionError, PolicyError, TraceError
 from gangline.policies.choice import resolve_policy
 from gangline.runs.inputs import as_cluster
-from gangline.studies.advise.calibration import Calibration, calibrate
+from gangline.studies.advise.calibration import Calibration, Likeness, calibrate
 from gangline.studies.advise.contenders import contender, default_contenders
 from gangline.studies.advise.parts import Parts
 from gangline.studies.advise.sizes import default_sizes, resized
+from gangline.studies.validate.ranks import Pair
+from gangline.studies.validate.waits import Waits
 from logs import LAB, log_of
 
 if TYPE_CHECKING:
@@ -156,6 +158,41 @@ def test_a_log_without_waits_tells_nothing() -> None:
         "apart. fifo is nearest to it: its distance of waits and order is 1.00, where 1 means none."
     )
     assert found.calibration.sentences() == [said, "The log does not distinguish sjf from fifo."]
+
+
+class TestResemblance:
+    """Rows with numbers that are given, in the order of their distances."""
+
+    @staticmethod
+    def calibration(*rows: tuple[str, float, float, float]) -> Calibration:
+        """Build rows of policy, simulated mean wait (observed 100 s), rank correlation, distance."""
+        return Calibration(
+            tuple(
+                Likeness(name, Waits(9, 0.0, 9, *[Pair(100.0, mean)] * 2, rank, *[far] * 3), True)
+                for name, mean, rank, far in rows
+            ),
+            "",
+        )
+
+    def test_the_table_says_which_number_is_off(self) -> None:
+        found = self.calibration(
+            ("fifo", 264.0, 0.73, 2.98), ("skip", 62.0, 0.51, 2.99), ("las", 32.0, 0.39, 3.6)
+        )
+        last = [row[-1] for row in found.cells()]
+        assert last == ["no: mean wait", "yes", "no: mean wait and rank corr."]
+        assert "within a factor of 2 of that in the log" in found.legend()
+
+    def test_values_that_are_shown_as_the_limit_meet_it(self) -> None:
+        found = self.calibration(("a", 200.04, 0.396, 1.0), ("b", 200.06, 0.394, 1.0))
+        assert [row[3:5] for row in found.cells()] == [["+100.0 %", "0.40"], ["+100.1 %", "0.39"]]
+        assert [one.resembles for one in found.rows] == [True, False]
+
+    def test_another_policy_than_the_nearest_resembles_the_log(self) -> None:
+        found = self.calibration(("fifo", 264.0, 0.73, 2.98), ("skip", 62.0, 0.51, 2.99))
+        assert found.sentences()[0].startswith(
+            "fifo is nearest to the log but does not resemble it: its distance of waits and order "
+            "is 2.98, where 1 means none. skip resembles it. "
+        )
 
 
 def test_a_job_too_large_for_a_size_is_counted_there() -> None:

@@ -30,6 +30,12 @@ __all__ = ["Calibration", "Likeness", "calibrate"]
 # if the waits of a log are dealt out anew (docs/decisions.md).
 _ALIKE_RANKS = 0.4
 _ALIKE_FACTOR = 2.0
+_RANK_DIGITS, _ERROR_DIGITS = 2, 3  # as the table shows them: 0.40 and +12.3 %
+_RULE = (
+    f"A policy resembles the log if its mean wait is within a factor of {_ALIKE_FACTOR:g} of that "
+    f"in the log and its rank correlation is at least {_ALIKE_RANKS:.2f}. The distance only orders "
+    "the policies."
+)
 _FEW = 0.02  # our choice: of the jobs; fewer that wait say nothing of the order in which jobs start
 
 
@@ -54,16 +60,26 @@ class Likeness:
     @property
     def resembles(self) -> bool:
         """Return whether its waits have the order of the observed ones, and are about as long."""
-        mean, rank = self.waits.wait_mean_s, self.waits.rank_correlation
-        ratio = mean.simulated / mean.observed if mean.observed else 0.0
+        return not self.unlike
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """The numbers that are too far from those of the log, by their titles in the table.
+
+        They are compared as the table shows them, so the table never contradicts the rule.
+        """
+        error, rank = self.waits.wait_mean_s.error, self.waits.rank_correlation
+        ratio = 0.0 if error is None else 1.0 + round(error, _ERROR_DIGITS)
         is_near = 1.0 / _ALIKE_FACTOR <= ratio <= _ALIKE_FACTOR
-        return is_near and rank is not None and rank >= _ALIKE_RANKS
+        is_alike = rank is not None and round(rank, _RANK_DIGITS) >= _ALIKE_RANKS
+        return ("mean wait",) * (not is_near) + ("rank corr.",) * (not is_alike)
 
     def to_dict(self) -> dict[str, Json]:
         """Return plain values."""
         return {
             "policy": self.policy,
             "resembles": self.resembles,
+            "unlike": list(self.unlike),
             "is_apart": self.is_apart,
             **self.waits.to_dict(),
         }
@@ -114,16 +130,27 @@ class Calibration:
         elif best.resembles:
             said = f"{best.policy} resembles the log most: {numbers}."
         else:
+            alike = [one.policy for one in self.rows if one.resembles]
+            verb = "resembles" if len(alike) == 1 else "resemble"
             said = (
-                f"No contender resembles the log. {best.policy} is nearest to it: {numbers}. What "
-                "follows says how the policies differ in the simulation, not how they differ from "
-                "the scheduler that made the log."
+                f"{best.policy} is nearest to the log but does not resemble it: {numbers}. "
+                f"{listed(alike)} {verb} it."
+                if alike
+                else f"No contender resembles the log. {best.policy} is nearest to it: {numbers}."
+            )
+            said += (
+                " What follows says how the policies differ in the simulation, not how they differ "
+                "from the scheduler that made the log."
             )
         near = [one.policy for one in self.rows[1:] if not one.is_apart]
         untold = (
             [f"The log does not distinguish {listed(near)} from {best.policy}."] if near else []
         )
         return [said, *untold]
+
+    def legend(self) -> str:
+        """Return the rule behind the last column of the table; empty without a table."""
+        return _RULE if self.rows else ""
 
     def titles(self) -> list[str]:
         """Return the titles of `cells`."""
@@ -147,7 +174,7 @@ class Calibration:
                 signed(one.waits.wait_mean_s.error),
                 "–" if (rank := one.waits.rank_correlation) is None else f"{rank:.2f}",
                 f"{one.waits.distance:.2f}",
-                "yes" if one.resembles else "no",
+                f"no: {listed(one.unlike)}" if one.unlike else "yes",
             ]
             for one in self.rows
         ]

@@ -47,11 +47,12 @@ def write(
         _words([f"[{number}]", claim.command], words=(1,)) for number, claim in enumerate(claims, 1)
     ]
     tables.append(("How to check each sentence", ["", "command"], checks))
+    rule = advice.calibration.legend()
     pictures = [(_OPTIONS, _about(advice), _curves(advice))]
     what = f"{plural(len(advice.trace), 'job')} on {advice.cluster.name}"
     return report.write_tables(
         f"Which scheduler, and how many GPUs? {what}",
-        [*said, *notes],
+        [*said, *notes, *[rule] * bool(rule)],
         tables,
         path,
         command=command,
