@@ -126,8 +126,6 @@ def compare(
         if groups is not None:
             by_run.append((result.policy if is_single else name, waited(result, groups)))
 
-    drops = kept.on_infeasible == "drop"
-    _inputs.say_lacks(jobs, world.cluster, configs, tables, drops=drops)
     _inputs.say_absent(jobs, configs, told)
     comparison = compare_policies(
         world.cluster,

@@ -130,15 +130,13 @@ def require(given: Iterable[Lack]) -> None:
 
 
 def reminder(given: Sequence[Lack]) -> str:
-    """Return one sentence on the mechanisms that were off; "" if none was."""
-    off = [lack for lack in given if lack.mechanism]
-    if not off:
+    """Return sentences on the mechanisms that were off; "" if none was."""
+    told = [lack.sentence() for lack in given if lack.mechanism]
+    if not told:
         return ""
-    told = [f"{lack.mechanism} under {listed(lack.policies)} ({lack.what})" for lack in off]
-    return (
-        f"What had nothing to gain here: {'; '.join(told)}. So this comparison says little about "
-        f"{'that mechanism' if len(told) == 1 else 'these mechanisms'}."
-    )
+    each = " ".join(f"{line[0].upper()}{line[1:]}." for line in told)
+    what = "that mechanism" if len(told) == 1 else "these mechanisms"
+    return f"{each} So the numbers say little about {what}."
 
 
 @cache

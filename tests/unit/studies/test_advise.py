@@ -165,10 +165,14 @@ class TestResemblance:
 
     @staticmethod
     def calibration(*rows: tuple[str, float, float, float]) -> Calibration:
-        """Build rows of policy, simulated mean wait (observed 100 s), rank correlation, distance."""
+        """Build rows of policy, mean wait (observed: 100 s), rank correlation and distance."""
         return Calibration(
             tuple(
-                Likeness(name, Waits(9, 0.0, 9, *[Pair(100.0, mean)] * 2, rank, *[far] * 3), True)
+                Likeness(
+                    policy=name,
+                    waits=Waits(9, 0.0, 9, *[Pair(100.0, mean)] * 2, rank, *[far] * 3),
+                    is_apart=True,
+                )
                 for name, mean, rank, far in rows
             ),
             "",

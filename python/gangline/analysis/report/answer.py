@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 from gangline._support import formatting as words
 from gangline._support import statistics
 from gangline.analysis.report import findings, tables, unlike
-from gangline.analysis.report.tables import text
 from gangline.runs import comparison
 from gangline.runs.offered_load import known
-from gangline.runs.premises import merged, reminder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,18 +71,16 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
     """
     if len(means) == 1:
         return _kept_together(_result(means[0]))
-    off = text(reminder(merged(lack for run in runs for lack in run.lacks)))
     if _is_one_schedule(runs):
-        same = "Every job started and finished at the same time under all policies."
-        return _kept_together(_joined(same, off))
+        return "Every job started and finished at the same time under all policies."
     tied = statistics.tied(rows)
     said = comparison.headline(means, tables.name, tied=tied)
     best, others = comparison.ranking(means, tied)
     if not others:
-        return _kept_together(_joined(said, _seeds(best, [], rows), off))
+        return _kept_together(_joined(said, _seeds(best, [], rows)))
     policies = {run.label: run.spec["policy"] for run in runs}
     assumed = comparison.assumptions(means, policies, tables.name, tied=tied)
-    return _kept_together(_joined(said, assumed, _seeds(best, others, rows), off))
+    return _kept_together(_joined(said, assumed, _seeds(best, others, rows)))
 
 
 def _kept_together(line: str) -> str:

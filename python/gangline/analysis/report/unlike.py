@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gangline._support import formatting as words
 from gangline.analysis.report import tables
 from gangline.analysis.report.tables import text
-from gangline.runs.premises import merged
+from gangline.runs.premises import merged, reminder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,13 +27,8 @@ def said(runs: Sequence[Digest]) -> list[str]:
     """
     first = {run.label: run for run in reversed(runs)}
     drawn = [first[label] for label in dict.fromkeys(run.label for run in runs)]
-    found = merged(lack for run in drawn for lack in run.lacks if lack.mechanism)
-    told = [text(_capital(lack.sentence())) + "." for lack in found]
-    return [_elastic(drawn), _copies(drawn), _speeds(drawn), *told]
-
-
-def _capital(line: str) -> str:
-    return line[0].upper() + line[1:]
+    off = text(reminder(merged(lack for run in drawn for lack in run.lacks)))
+    return [_elastic(drawn), _copies(drawn), _speeds(drawn), *[off] * bool(off)]
 
 
 def _elastic(drawn: Sequence[Digest]) -> str:
