@@ -106,8 +106,8 @@ def _world(made: Paper, place: PaperWorld) -> str:
     changed = [one.label for one in place.changes_of(quick=made.is_quick)
                if any(row.world is place and row.change is one for row in made.rows)]  # fmt: skip
     return (
-        f"World {place.name} ({place.source}): cluster {cluster.name} with {kinds}, jobs "
-        f"{address} (traces sha256 {made.traces[place.name][:_SHOWN]}...)"
+        f"World {place.name} ({place.origin(quick=made.is_quick)}): cluster {cluster.name} with "
+        f"{kinds}, jobs {address} (traces sha256 {made.traces[place.name][:_SHOWN]}...)"
         f"{', ' + options if options else ''}; measure: {place.words}; rivals: {listed(rivals)}"
         f"{'; changed one at a time: ' + ', '.join(changed) if changed else ''}."
     )

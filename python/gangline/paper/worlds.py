@@ -147,6 +147,16 @@ class PaperWorld:
         fixed = set(self.quick) if quick else set()
         return tuple(one for one in self.changes if not fixed & set(one.trace))
 
+    def origin(self, *, quick: bool) -> str:
+        """Return the source, and how a small world differs from it."""
+        if not quick:
+            return self.source
+        small = [
+            f"{key} = {value} instead of {self.trace.get(key, 'the default')}"
+            for key, value in self.quick.items()
+        ]
+        return f"{self.source}; made small here: {', '.join(small)}"
+
     def address(self, seed: int, change: Change = UNCHANGED, *, quick: bool = False) -> str:
         """Return the address of the trace that a seed draws."""
         given = {**self.trace, **(self.quick if quick else {}), **change.trace}

@@ -294,6 +294,7 @@ def test_methods_name_code_worlds_seeds_and_what_cannot_be_told(kit: Path, home:
     assert re.search(r"(^|\s)World sjf-bsbf \(", text)
     assert "With 2 seeds there are no intervals" in text
     assert "synth:bsbf?jobs=120&seed=S" in text
+    assert "jobs-240` of `gangline reproduce sjf-bsbf`; made small here: jobs = 120 " in text
     assert "synth:bsbf?jobs=120\\&seed=S" in (kit / "methods.tex").read_text()
 
 
@@ -439,6 +440,19 @@ def test_a_file_of_the_user_is_not_replaced(home: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "table.tex: exists and is not an unchanged file of gangline" in done.stderr
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_small_world_says_how_it_differs_from_its_source(name: str) -> None:
+    place = world(name)
+    assert place.origin(quick=False) == place.source
+    said = place.origin(quick=True)
+    for key, small in place.quick.items():
+        change = f"{key} = {small} instead of {place.trace.get(key, 'the default')}"
+        assert change in said
+        assert f"{key}={small}&" in place.address(0, quick=True)
+    if name == "tiresias":
+        assert said.endswith("jobs = 240 instead of 480, load = 4.0 instead of 1.5")
 
 
 def test_a_small_world_leaves_out_changes_of_what_made_it_small() -> None:
