@@ -320,6 +320,15 @@ def test_types_that_the_cluster_lacks_are_said() -> None:
     table = pa.table({**QUEUE, "gpu_types": [["a100"]] * 4})
     found = gl.eta(gl.Cluster.homogeneous(servers=1, gpus=4, gpu="A100"), table, at=40)
     assert found.unknown_types == ["a100"]
+    # the type is what is wrong, whatever the size
+    assert set(causes(found).values()) == {"unknown type a100"}
+    assert "unknown type: it can never run: the cluster has no GPU type of that name" in str(found)
+    assert "too large" not in str(found)
+    mixed = pa.table(
+        {**QUEUE, "gpu_types": [["A100"], ["A100"], ["a100", "h100"], ["a100", "A100"]]}
+    )
+    found = gl.eta(gl.Cluster.homogeneous(servers=1, gpus=4, gpu="A100"), mixed, at=40)
+    assert sorted(causes(found).values()) == ["no place", "too large", "unknown type a100, h100"]
     assert "`a100`" in " ".join(found.sentences())
 
 

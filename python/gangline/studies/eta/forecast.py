@@ -11,7 +11,7 @@ import pyarrow as pa
 from gangline.errors import OptionError
 from gangline.runs.explain.reasons import NOT_ASKED, TOO_FEW
 from gangline.studies.eta.estimates import LATER_MOST, Arrivals, Estimates, Jobs, Log, history_of
-from gangline.studies.eta.result import Cause, Eta, Forecast, Spread, edge_of
+from gangline.studies.eta.result import NEVER, NO_TYPE, Cause, Eta, Forecast, Spread, edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -376,14 +376,25 @@ class _World:
         result, watched = worlds.watch(run, list(rows))
         ids, status = result.jobs["job_id"].to_pylist(), result.jobs["status"].to_pylist()
         start = result.jobs["first_start_s"].to_numpy()
+        cluster = worlds.world(run.spec).cluster
         return [
-            Cause("too large")
+            self._never(row, cluster)
             if status[row] == "dropped"
             else Cause("")
             if start[row] <= self.now_s
             else self._cause(watched.said.get(row), ids)
             for row in rows
         ]
+
+    def _never(self, row: int, cluster: Cluster) -> Cause:
+        """Return why a job can never run: all types that it names are unknown, or other reasons."""
+        known = {gpu.name for gpu in cluster.gpu_types}
+        named: list[str] = []
+        if "gpu_types" in self._columns.column_names:
+            named = self._columns.column("gpu_types")[row].as_py() or []
+        if not named or known.intersection(named):
+            return Cause(NEVER)
+        return Cause(NO_TYPE, words=f"{NO_TYPE} {', '.join(named)}")
 
     def _cause(self, said: npt.NDArray[np.void] | None, ids: list[str]) -> Cause:
         if said is None or not len(said):

@@ -21,9 +21,11 @@ __all__ = ["Cause", "Eta", "Forecast", "Spread"]
 _DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, and in floats less
 NOW = "starts now"
 NEVER = "too large"
+NO_TYPE = "unknown type"
 _MEANINGS = {
     NEVER: "it can never run: the cluster has too few GPUs of a type that it can use, or a limit "
     "or quota allows fewer",
+    NO_TYPE: "it can never run: the cluster has no GPU type of that name, letter by letter",
     TOO_FEW.name: "too few GPUs are free, and the policy says no more",
     "not asked": "the policy has not been asked yet",
     "round": "the policy gives out GPUs at round boundaries",
@@ -42,7 +44,7 @@ class Cause(NamedTuple):
     until_in_s : float
         The instant that the reason names, from now; NaN if it names none.
     words : str, optional
-        The reason of a policy in Python.
+        The reason of a policy in Python, or the name with the unknown types.
     """
 
     name: str
