@@ -27,7 +27,16 @@ import json
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypedDict
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypedDict,
+)
 
 from gangline._support.builtin_values import to_builtins
 from gangline._support.safe import safe
@@ -50,6 +59,7 @@ __all__ = [
     "STEADY",
     "Batch",
     "Changes",
+    "Label",
     "PlacementParams",
     "Plan",
     "Policy",
@@ -57,6 +67,10 @@ __all__ = [
     "Steady",
     "View",
 ]
+
+
+Label: TypeAlias = Literal["gpu_type", "model", "user", "vc", "account", "partition", "qos"]
+"""What the numbers in some columns of views stand for."""
 
 
 class PlacementParams(TypedDict, total=False):
@@ -212,9 +226,7 @@ class View:
         """Return the name of a job, its `job_id` in the trace."""
         return str(job if self._names is None else self._names[_number(job, "job")].as_py())
 
-    def labels(
-        self, of: Literal["gpu_type", "model", "user", "vc", "account", "partition", "qos"]
-    ) -> list[str]:
+    def labels(self, of: Label) -> list[str]:
         """Return the names of GPU types, models, users or another label of jobs, by number."""
         return self._core.labels(of)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
 from gangline.errors import GanglineError, OptionError, PeerError
+from gangline.policies.protocol import Label
 from gangline.remote.channel import accept, check_timeout, listening, parse
 from gangline.remote.messages import (
     COLUMNS,
@@ -239,7 +240,7 @@ class _Session:
                 servers={
                     name: view.servers(name).tolist() for name in ("gpus", "gpu_type", "rack")
                 },
-                labels={name: view.labels(name) for name in ("gpu_type", "model", "user", "vc")},
+                labels={name: view.labels(name) for name in get_args(Label)},
             )
         )
 

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -197,6 +198,25 @@ def test_rounds_and_failures_and_types_are_told() -> None:
     )
     assert [message["now_s"] for message in heard][:2] == [0.0, 8.0]
     assert all(message["changes"]["is_round"] for message in heard)
+
+
+def test_the_world_names_every_label_that_a_view_has_as_a_number() -> None:
+    labels = {
+        "model": ["lm", "cnn"], "user": ["ann", "bob"], "vc": ["v1", "v0"],
+        "account": ["ml", "bio"], "partition": ["gpu", "debug"], "qos": ["high", "low"],
+    }  # fmt: skip
+    seen: list[dict[str, list[str]]] = []
+
+    def scheduler(peer: Peer) -> None:
+        _, world, message = peer.begin(view={"waiting": ["job", *labels]})
+        waiting, named = message["waiting"], world["labels"]
+        seen.append({of: [named[of][number] for number in waiting[of]] for of in labels})
+        assert named["gpu_type"] == ["A"]
+        go_on(peer, message)
+
+    jobs = pa.table({"arrival_s": [0, 0], "gpus": [1, 1], "duration_s": [5, 5], **labels})
+    serve(gl.Simulation(worlds.lab("1x2 A"), jobs), scheduler)
+    assert seen == [labels]
 
 
 def test_it_goes_on_from_where_the_run_stands() -> None:
