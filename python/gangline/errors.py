@@ -1,4 +1,4 @@
-"""The one tree of errors that gangline raises.
+"""The classes of errors that gangline raises.
 
 Each message says what is wrong, where, and what to do. The same facts are attributes, so programs
 need not parse text. Errors that come from a user's value are also `ValueError`.
@@ -45,11 +45,11 @@ __all__ = [
 ]
 
 
-_VALUE_SHOWN = 200  # characters of a wrong value
+_VALUE_SHOWN = 200  # the maximum number of characters of a wrong value
 
 
 class GanglineError(Exception):
-    """Base of every error of gangline.
+    """The base class of all errors of gangline.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ class GanglineError(Exception):
             setattr(self, name, value)
 
     def __str__(self) -> str:
-        # Names and cells in it come from anywhere; the attributes have them as they are.
+        # Its names and cells come from outside; the attributes keep them unchanged.
         return safe(super().__str__())
 
 
 class TraceError(GanglineError, ValueError):
-    """A trace cannot be read as asked: names file, line, column, value, and what was expected."""
+    """A trace cannot be read; names file, line, column, value, and what was expected."""
 
     path: str | None = None
     line: int | None = None
@@ -123,7 +123,7 @@ class TraceError(GanglineError, ValueError):
 
 
 class ClusterError(GanglineError, ValueError):
-    """A cluster description is wrong: names file and key path."""
+    """A cluster description is wrong; names file and key path."""
 
     path: str | None = None
     key: str | None = None
@@ -133,7 +133,7 @@ class ClusterError(GanglineError, ValueError):
 
 
 class NetworkError(ClusterError):
-    """A network description is wrong, or cannot answer for the trace: names the key."""
+    """A network description is wrong or does not cover the trace; names the key."""
 
     model: str | None = None
 
@@ -146,7 +146,7 @@ class UnknownModel(NetworkError):  # noqa: N818 - says what is unknown
 
 
 class MissingThroughput(NetworkError):  # noqa: N818 - says what is missing
-    """A gang has no measured pair of throughputs: names GPU type, model and gang size."""
+    """A gang has no measured pair of throughputs; names GPU type, model and gang size."""
 
     job: int | None = None
     job_id: str | None = None
@@ -155,7 +155,7 @@ class MissingThroughput(NetworkError):  # noqa: N818 - says what is missing
 
 
 class OptionError(GanglineError, ValueError):
-    """An option of a run or a comparison is wrong: names the option and the value."""
+    """An option of a run or a comparison is wrong; names the option and the value."""
 
     field: str | None = None
     value: object = None
@@ -163,7 +163,7 @@ class OptionError(GanglineError, ValueError):
 
 
 class PolicyError(GanglineError, ValueError):
-    """A policy or one of its parameters is wrong: names the field and the value.
+    """A policy or one of its parameters is wrong; names the field and the value.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class PlanError(GanglineError):
 
 
 class PeerError(GanglineError):
-    """Another process, a scheduler or a training, left, hung, or broke the protocol.
+    """Another process (a scheduler or a training) left, hung, or broke the protocol.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class InfeasibleJobError(GanglineError, ValueError):
 
 
 class MergeError(GanglineError, ValueError):
-    """Parameters of copies cannot be merged: names the array and the copy.
+    """Parameters of copies cannot be merged; names the array and the copy.
 
     Attributes
     ----------
@@ -284,7 +284,7 @@ class MergeError(GanglineError, ValueError):
 
 
 class ResultError(GanglineError, ValueError):
-    """Saved results cannot be used: names the folder or file, the key, and what to do."""
+    """Saved results cannot be used; names the folder or file, the key, and what to do."""
 
     path: str | None = None
     key: str | None = None
@@ -292,13 +292,13 @@ class ResultError(GanglineError, ValueError):
 
 
 class MissingExtraError(GanglineError):
-    """An optional library is not installed: carries the exact line that installs it."""
+    """An optional library is not installed; contains the exact command that installs it."""
 
     extra: str | None = None
 
 
 class SolverError(GanglineError):
-    """A linear program did not reach an optimum: names status, size and options."""
+    """A linear program did not reach an optimum; names status, size and options."""
 
     policy: str | None = None
     status: str | None = None

@@ -1,1 +1,1 @@
-"""Text, numbers and progress: helpers that know nothing of scheduling."""
+"""Helpers for text, numbers and progress, which know nothing about scheduling."""

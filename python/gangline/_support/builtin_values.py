@@ -1,4 +1,4 @@
-"""Values of Python's built-in types: from numpy's numbers and arrays, and for JSON."""
+"""Converts numpy's numbers and arrays to Python's built-in types, and prepares values for JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
     """A value that JSON can hold."""
 else:
-    Json = Any  # msgspec evaluates the annotations of structs, and takes no recursive alias
+    Json = Any  # msgspec evaluates the annotations of structs and does not accept a recursive alias
 
 
 def to_builtins(value: Any) -> Any:
@@ -49,7 +49,7 @@ def finite(value: Any) -> Any:
     return value
 
 
-DEEPEST = 50  # our choice: levels of tables and lists inside each other in what users write
+DEEPEST = 50  # The maximum nesting of tables and lists in what users write; our own choice.
 
 
 def flaw(value: Any) -> str | None:
@@ -72,7 +72,7 @@ def flaw(value: Any) -> str | None:
 
 
 def _is_broken(value: Any) -> bool:
-    """Whether some text holds half of a character."""
+    """Return whether some text contains half of a character."""
     if type(value) in _SCALARS:
         return False
     if isinstance(value, str):
@@ -83,7 +83,7 @@ def _is_broken(value: Any) -> bool:
 
 
 def _place(value: Any, at: str) -> str:
-    """Return the key path of the first text with half of a character, which is there."""
+    """Return the key path of the first text with half of a character; there must be one."""
     if isinstance(value, Mapping):
         if any(map(_is_broken, value)):
             return f"{at}: a key" if at else "a key"

@@ -1,4 +1,4 @@
-"""Numbers formatted for people: durations, shares, counts, and which of them are alike."""
+"""Formats numbers for people, and says which of them are too close to tell apart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ __all__ = [
 
 LIGHT_LOAD = "take a smaller cluster, or compress the arrivals: --rescale 0.5 doubles the load"
 
-TIE = 0.01  # ours: one run on one trace does not tell smaller relative differences from chance
+# Our own choice: one run on one trace cannot tell a smaller relative difference from chance.
+TIE = 0.01
 
 _MILLISECOND, _MINUTE, _HOUR, _DAY = 0.001, 60.0, 3600.0, 86400.0
 QUANTITY = re.compile(
@@ -48,9 +49,9 @@ _SECONDS = {
 
 
 def did_you_mean(name: str, known: Iterable[str], listing: str = "", cutoff: float = 0.6) -> str:
-    """Return the end of a message on an unknown name: the nearest one, or all if none is near.
+    """Return the end of a message about an unknown name: the nearest name, or all if none is near.
 
-    `listing` is the command that lists all names.
+    `listing` is the command that lists all the names.
 
     Examples
     --------
@@ -166,7 +167,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def times(value: float | None) -> str:
-    """Return a ratio with as many digits as count.
+    """Return a ratio with its significant digits.
 
     Examples
     --------
@@ -184,7 +185,7 @@ _WHOLE_FROM = 10.0  # means of counts from here on are shown without decimals
 
 
 def count(value: float | None) -> str:
-    """Return a count, thousands apart; a small mean of counts has two digits.
+    """Return a count with separated thousands; a small mean of counts has two digits.
 
     Examples
     --------
@@ -227,7 +228,7 @@ def form_of(key: str) -> Callable[[float | None], str]:
 
 
 def amount(key: str, value: float) -> str:
-    """Return a value of the summary as people read it.
+    """Return a value of the summary in a form for people.
 
     Examples
     --------
@@ -280,15 +281,15 @@ class Measure(NamedTuple):
     Attributes
     ----------
     key : str
-        In the summary.
+        The key of the measure in the summary.
     title, hint : str
-        In reports.
+        The title and the explanation in reports.
     form : callable
         Formats a value in a table.
     direction : int
         -1 if less is better, 1 if more is, 0 if neither.
     short : str
-        Title in a terminal.
+        The title in a terminal.
     """
 
     key: str

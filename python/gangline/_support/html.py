@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["more", "show", "table", "text"]
 
-_LONGEST = 2000  # our choice: characters of a text
+_LONGEST = 2000  # The maximum number of characters of a text; our own choice.
 _CELL = "padding:.2em .8em .2em 0"
 
 
@@ -76,12 +76,12 @@ def table(
 
 
 def more(summary: str, content: str) -> str:
-    """Return HTML that is folded away until asked for."""
+    """Return HTML that stays folded until the reader opens it."""
     return f"<details><summary>{text(summary)}</summary>{content}</details>"
 
 
 def show(value: object) -> str:
-    """Return a value as people read it: five digits that count, thousands apart."""
+    """Return a value in a form for people: five significant digits and separated thousands."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "" if value is None else str(value)
     if isinstance(value, int):

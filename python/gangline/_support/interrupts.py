@@ -1,4 +1,4 @@
-"""Holds Ctrl-C back while this thread deals with the locks of others."""
+"""Delays Ctrl-C while this thread holds locks that other threads need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["uninterrupted"]
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Answer an interrupt of this thread at the end of the block; nothing in it may wait for long.
+    """Delay an interrupt of this thread to the end of the block, which must not wait for long.
 
     The conditions of `threading`, and so the futures of a pool, take their lock in Python code. An
     interrupt between the lock and the block that would release it leaves it locked for good: a

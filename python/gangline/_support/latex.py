@@ -1,4 +1,4 @@
-"""LaTeX: text with its special characters escaped, and tables with the rules of booktabs."""
+"""Writes LaTeX: text with its special characters escaped, and tables in the style of booktabs."""
 
 from __future__ import annotations
 

@@ -1,22 +1,23 @@
-"""The look of the figures of runs, on pages and in files: colours, dashes, widths, time ticks."""
+"""The style of the figures of runs: colours, dashes, line widths and the ticks of time axes."""
 
 from __future__ import annotations
 
 __all__ = ["COLOURS", "DASHES", "WIDTHS", "stroke_of", "style_of", "ticks_s", "width_of"]
 
-# Okabe and Ito's colours for eyes of every kind (jfly.uni-koeln.de/color), those that stand out on
-# white and on black alike; the second four are ours. Lines are drawn in this order: the first is
-# solid and wide, each later one is narrower and has gaps through which those below it are seen.
+# The first four are those colours of Okabe and Ito, chosen for colour-blind readers
+# (jfly.uni-koeln.de/color), that stand out on both white and black. The other four are our own
+# choice. Lines are drawn in this order. The first is solid and wide. Each later one is narrower and
+# has gaps, so that the lines below it stay visible.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B58A00", "#3B9FD6", "#7A4FBF", "#80868F",
 )  # fmt: skip
 DASHES: tuple[tuple[int, ...], ...] = (
     (), (9, 4), (3, 3), (12, 3, 3, 3), (6, 6), (2, 5), (9, 3, 3, 3, 3, 3), (14, 6),
 )  # fmt: skip
-WIDTHS = (3.2, 2.4, 2.0, 1.8)  # the last for all further lines
+WIDTHS = (3.2, 2.4, 2.0, 1.8)  # the last width is that of all further lines
 
 
-_NARROW = 100.0  # from this ratio on, an axis of time has only its main ticks
+_NARROW = 100.0  # an axis of time whose ends have a larger ratio has only its main ticks
 _TICKS_S = (
     (1.0, "1 s", True), (2.0, "2 s", False), (5.0, "5 s", False), (10.0, "10 s", True),
     (30.0, "30 s", False), (60.0, "1 min", True), (120.0, "2 min", False),
@@ -30,7 +31,7 @@ _TICKS_S = (
 
 
 def ticks_s(low: float, high: float) -> dict[float, str]:
-    """Return the ticks of a logarithmic axis of time, few for a wide range and more for a narrow.
+    """Return the ticks of a logarithmic axis of time: few for a wide range, more for a narrow one.
 
     Examples
     --------

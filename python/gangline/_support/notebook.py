@@ -11,8 +11,9 @@ from gangline._support.html import text
 
 __all__ = ["Line", "is_notebook"]
 
-_EVERY_S = 0.2  # our choice: between two states of a line; browsers draw more, readers see no more
-_lines: dict[int, Any] = {}  # of the cell that runs: what replaces its line
+# The shortest time between two updates of a line; our own choice. Readers see no more of them.
+_EVERY_S = 0.2
+_lines: dict[int, Any] = {}  # the handles that replace the line of the running cell
 
 
 def is_notebook() -> bool:

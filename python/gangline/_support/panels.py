@@ -1,4 +1,4 @@
-"""The data of a figure of ratios, for matplotlib and for pgfplots alike."""
+"""The data of a figure of ratios, for both matplotlib and pgfplots."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _NICE = (
     *(nice * 10.0**power for power in (0, -1, 1, -2, 2, -3) for nice in (2.0, 5.0)),
     0.8, 1.25, 0.9, 1.1, 0.95, 1.05,
 )  # fmt: skip
-_APART = 0.13  # our choice: of the length of the axis, between two ticks
-_MARGIN = 1.04  # our choice: at both ends, as a factor
+_APART = 0.13  # The least distance of two ticks, as a share of the axis; our own choice.
+_MARGIN = 1.04  # The free space at both ends, as a factor; our own choice.
 
 
 class Panel(NamedTuple):
-    """Ratios with intervals, a row for each thing; those of a series have one colour."""
+    """Ratios with intervals, one row for each item; those of one series have the same colour."""
 
     title: str
     rows: list[str]

@@ -1,4 +1,4 @@
-"""Text from outside, made fit for terminals and messages."""
+"""Makes text from outside safe for terminals and messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 
 __all__ = ["LONGEST", "safe", "visible"]
 
-LONGEST = 1200  # our choice: characters of a line; a message fits a screen
+# The maximum number of characters of a line; our own choice, so that a message fits a screen.
+LONGEST = 1200
 
 
 def safe(text: object, longest: int = LONGEST) -> str:

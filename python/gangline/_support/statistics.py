@@ -1,4 +1,4 @@
-"""Statistics over seeds: intervals of means, paired differences, ranks.
+"""Statistics over seeds: intervals of means, paired differences and ranks.
 
 Intervals are 95 % bootstrap intervals. Their random draws are the same every time. No end lies
 outside the range of the measure: no time is negative and no share exceeds 1. Two policies are
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    Row = Mapping[str, Any]  # of a run: policy, seed, trace_seed if traces were drawn, summary
+    Row = Mapping[str, Any]  # one run: policy, seed, summary, and trace_seed if traces were drawn
 
 __all__ = [
     "ANY",
@@ -43,8 +43,9 @@ __all__ = [
 LEAST_SEEDS = 5
 _RESAMPLES = 4_000
 _NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
-_DRAWS_KEPT = 256  # our choice: 8 MB; a table of a sweep has many intervals over as many seeds
-_STREAM, _COUNTERS = "extra", 256  # of the core's random numbers
+# At most 8 MB; our own choice. Many intervals of a sweep's table have the same number of seeds.
+_DRAWS_KEPT = 256
+_STREAM, _COUNTERS = "extra", 256  # where the core's random numbers are drawn from
 
 
 class Range(NamedTuple):
@@ -59,9 +60,9 @@ class Range(NamedTuple):
         return Range(self.low - self.high, self.high - self.low)
 
 
-ANY = Range(-math.inf, math.inf)  # such as logarithms
+ANY = Range(-math.inf, math.inf)  # for example, of a logarithm
 _NOT_NEGATIVE, _SHARE = Range(0.0, math.inf), Range(0.0, 1.0)
-# Keys of the summary and figures of reports. All others are times, counts and ratios.
+# Keys of the measures that are shares; all other measures are times, counts and ratios.
 _RANGES = {
     "gpu_utilization": _SHARE,
     "useful_utilization": _SHARE,
@@ -124,7 +125,7 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
     if count < LEAST_SEEDS:
         return None
     given = np.asarray(values, dtype=np.float64)
-    # one column of draws per place: sums in a fixed order, the same on every platform
+    # one column of draws at a time: this fixes the order of the sums on every platform
     total = np.zeros(_RESAMPLES)
     for place in range(count):
         total = total + given[_drawn(place, count)]
@@ -140,7 +141,7 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
 
 @lru_cache(_DRAWS_KEPT)
 def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
-    """Return which value stands at a place of each resample; the same for all with as many."""
+    """Return the value's index that each resample draws; the same for all lists of this length."""
     import numpy as np
 
     from gangline import _core
@@ -150,7 +151,7 @@ def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
-    """Return which shares of the resampled means lie below the ends: 0.025 and 0.975 without skew.
+    """Return the shares of resampled means below the two ends: 0.025 and 0.975 without skew.
 
     For a mean, the corrections of bias and of acceleration are equal: skewness / 6 sqrt(n).
     """
@@ -167,9 +168,9 @@ def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
 
 
 def _student(freedom: float) -> float:
-    """Return the quantile of Student's t at 0.975; 0.03 % too small at worst, with 4 degrees.
+    """Return the 0.975 quantile of Student's t; at most 0.03 % too small (4 degrees of freedom).
 
-    The expansion in powers of 1 / freedom: Abramowitz and Stegun, 26.7.5.
+    The source of the expansion in powers of 1 / freedom is Abramowitz and Stegun, 26.7.5.
     """
     z, square = _NORMAL, _NORMAL**2
     terms = (
@@ -191,7 +192,7 @@ class Spread(TypedDict):
 
 
 class Apart(Spread):
-    """A mean difference, and in how many seeds it is less, or equal."""
+    """A mean difference, and the numbers of seeds in which it is negative or zero."""
 
     less_in: int
     equal_in: int
@@ -203,7 +204,7 @@ class _Ranked(Spread):
 
 
 class Standing(_Ranked, total=False):
-    """A row of `gangline.Comparison.statistics`; the difference where there is a baseline."""
+    """A row of `gangline.Comparison.statistics`; with a baseline it also has the difference."""
 
     baseline: str
     difference: Apart
@@ -225,7 +226,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """The mean of differences to a baseline, seed by seed; in how many it is less, or equal."""
+    """The mean difference from a baseline over the seeds, and how often it is negative or zero."""
 
     less_in: int
     equal_in: int
@@ -265,7 +266,7 @@ def difference(values: Sequence[float], baseline: Sequence[float], within: Range
 
 
 def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return the mean rank of each over the seeds: 1 has the least; equal ones share the mean rank.
+    """Return mean ranks over the seeds: rank 1 is the least value, and ties share their mean rank.
 
     Examples
     --------
@@ -284,12 +285,12 @@ def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def seed_key(rows: Sequence[Row]) -> str:
-    """Return the key of the seeds of a policy: that of the trace, if several were drawn."""
+    """Return the key of the seed: that of the trace if several traces were drawn."""
     return "trace_seed" if any("trace_seed" in row for row in rows) else "seed"
 
 
 def replicates(rows: Sequence[Row], key: str) -> dict[str, list[float]]:
-    """Return the values of a key by policy, one per trace seed, else per seed.
+    """Return the values of a key by policy, one for each trace seed or otherwise each seed.
 
     Seeds of the run are averaged within each trace; a policy that lacks a value is left out.
 
@@ -332,7 +333,7 @@ def by_seed(rows: Sequence[Row], key: str, seed: str | None) -> dict[Any, float]
 
 
 def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> list[str]:
-    """Return the policy with the best mean and those that seeds cannot distinguish from it.
+    """Return the policy with the best mean and those that the seeds cannot distinguish from it.
 
     The result is empty with fewer than five seeds, or if a run has no value.
     """
@@ -352,7 +353,7 @@ def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> l
 def table(
     rows: Sequence[Row], key: str = "jct_mean_s", baseline: str | None = None
 ) -> list[Standing]:
-    """Return one row per policy: mean, interval, difference to the baseline, rank.
+    """Return one row for each policy: mean, interval, difference from the baseline, rank.
 
     `Comparison.statistics` describes the columns; `rows` are those of a comparison.
     """

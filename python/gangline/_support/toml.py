@@ -1,4 +1,4 @@
-"""A small TOML writer, for the standard library only reads; and its reader, held to limits."""
+"""Writes TOML, which the standard library only reads, and reads it with limits."""
 
 from __future__ import annotations
 

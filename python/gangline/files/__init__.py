@@ -1,1 +1,1 @@
-"""Files from outside: how they are packed, which format they have, their text, cells and origin."""
+"""Reads and writes files: their packing, format, text, cells and origin."""

@@ -1,4 +1,4 @@
-"""Work on whole columns, several at a time."""
+"""Works on whole columns, several at a time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gangline._support.interrupts import uninterrupted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_LONG = 100_000  # our choice: shorter columns are done before a thread has started
+_LONG = 100_000  # Shorter columns are done before a thread has started; our own choice.
 
 
 def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply a function of Arrow to each column; to long ones in as many threads as Arrow uses."""
+    """Apply a function of Arrow to each column; long columns use as many threads as Arrow does."""
     longest = max((len(column) for column in columns.values()), default=0)
     if longest < _LONG or pa.cpu_count() == 1:
         return {name: function(column) for name, column in columns.items()}
@@ -27,7 +27,7 @@ def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str
 
 
 def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
-    """Apply a function that needs no interpreter to a column meanwhile; call for what it found."""
+    """Apply a function to a column in a thread without the GIL; call the result to wait for it."""
     if len(column) < _LONG:
         return lambda: function(column)
     from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +49,7 @@ def one_chunk(column: Any) -> Any:
     if not isinstance(column, pa.ChunkedArray):
         return column
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # in older versions it can have no chunks
+    if isinstance(array, pa.ChunkedArray):  # older versions allow an array without chunks
         array = pa.array([], type=array.type)
     return array
 

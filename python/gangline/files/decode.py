@@ -1,4 +1,4 @@
-"""Turns what does not fit a type into an error with a key path, the bad value and advice."""
+"""Turns a value that does not fit a type into an error with its key path and advice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def wrong_shape(data: Any, kind: type, path: str | None) -> ClusterError:
 
 
 def _plain(value: object) -> object:
-    """Return a value to show; of one with parts only its kind."""
+    """Return the text that shows a value; for a table or list this is only its kind."""
     if isinstance(value, (str, int, float, bool)):
         return value
     names: dict[type, str] = {dict: _TABLE, list: "a list"}

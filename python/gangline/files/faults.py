@@ -1,4 +1,4 @@
-"""Faults of single values of an input, before they become one error for the user."""
+"""Collects the faults of single values of an input, which become one error for the user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Fault(NamedTuple):
 
 
 def short(value: object) -> str:
-    """Return a value as a message can show it."""
+    """Return a value in the form that a message shows."""
     text = str(value)
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}..."
 
@@ -62,7 +62,7 @@ class Faults:
             self.count += len(rows)
 
     def first(self, shown: int) -> list[Fault]:
-        """Return the first in the order of the input."""
+        """Return the first fault in the order of the input."""
         found = [
             Fault(int(row), column, expected, None if values is None else values[i])
             for rows, column, expected, values in self._parts
@@ -73,6 +73,6 @@ class Faults:
     def error(
         self, shown: int, locate: Callable[[Sequence[Fault]], list[TraceError]]
     ) -> TraceError:
-        """Make one error: the first `shown` with their places, and how many more there are."""
+        """Make one error, which shows the first `shown` faults and counts the rest."""
         chosen = self.first(shown)
         return TraceError.many(locate(chosen), self.count - len(chosen))

@@ -1,4 +1,4 @@
-"""JSON files of results: equal bytes for equal data, sealed, and checked when they are read."""
+"""Writes sealed JSON files of results, equal bytes for equal data; checks them on reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_seal", "decode", "read_sealed", "write_json", "write_sealed"]
 
-_DEEPEST = 100  # our choice: levels of lists and objects inside each other in a file
+_DEEPEST = 100  # The maximum nesting of lists and objects in a file; our own choice.
 
 
 def write_json(path: Path, data: object) -> None:
@@ -29,7 +29,7 @@ def write_json(path: Path, data: object) -> None:
         plain = json.dumps(data)
     try:  # the same bytes as below, six times as fast
         text = msgspec.json.format(plain, indent=1)
-    except msgspec.DecodeError:  # a half of a character, as in names of files that are not UTF-8
+    except msgspec.DecodeError:  # half of a character, as in file names that are not UTF-8
         text = json.dumps(data, indent=1)
     path.write_text(text + "\n", encoding="utf-8")
 
@@ -55,7 +55,7 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
     path, content : Path, bytes
         Name of the file, for messages, and what it contains.
     expected : str
-        Words for the expected content, if it is not JSON.
+        The expected content in words, for the error if the content is not JSON.
 
     Raises
     ------

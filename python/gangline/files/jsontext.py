@@ -1,4 +1,4 @@
-"""JSON input: typed decoding, and key paths with lines for faults."""
+"""Decodes JSON input into types, and finds the key path and the line of each fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 BOM = b"\xef\xbb\xbf"
 ROOT = "$."
-_VALUE_BYTES = 64  # our choice: an empty list, or a short text, with its place in a list
+# The memory of an empty list or a short text and its place in a list; our own choice.
+_VALUE_BYTES = 64
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _CONTAINER = {b"{": "an object", b"[": "an array"}
 _T = TypeVar("_T")
@@ -64,7 +65,7 @@ class JsonFile:
         try:
             return msgspec.json.decode(self.data, type=kind)
         except msgspec.ValidationError:
-            if kind is Any:  # a number out of range, which is no JSON for us
+            if kind is Any:  # a number out of range, which we do not accept as JSON
                 raise self._malformed() from None
             raise
         except RecursionError:
@@ -111,7 +112,8 @@ class JsonFile:
 
     def _walk(self) -> Iterator[tuple[str, int, bytes]]:
         """Yield (key path, place, first token) of every value."""
-        stack: list[tuple[str, int | None]] = []  # path of a container; index in it, or None
+        # the path of a container, and the index in it or None
+        stack: list[tuple[str, int | None]] = []
         path = ""
         expects_key = False
         for match in _TOKEN.finditer(self.data):

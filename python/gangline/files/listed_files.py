@@ -1,6 +1,6 @@
-"""Files without room for a seal, in a folder that later runs write to again: tables and lists.
+"""Protects files that have no room for a seal, in a folder that later runs write to again.
 
-`files.json`, which is sealed, lists size and CRC-32 of each of them. A file that differs from the
+The sealed file `files.json` lists the size and CRC-32 of each of them. A file that differs from the
 list belongs to the user and is never replaced. The list is written before the files and contains
 the states before and after. So a killed process leaves no file that looks like the user's.
 """
@@ -85,7 +85,7 @@ def check_unchanged(folder: Path, name: str) -> Path:
 
 
 def _listed(folder: Path, names: Iterable[str]) -> dict[str, list[Any]]:
-    """Return the list of a folder; raise if a file of one of the names is not as listed."""
+    """Return the list of a folder; raise an error if one of the named files differs from it."""
     check_free(folder / LIST, _KIND)
     has_list = (folder / LIST).is_file() and (folder / LIST).stat().st_size
     known = _files(folder) if has_list else {}

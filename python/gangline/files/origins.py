@@ -1,4 +1,4 @@
-"""Public files recognised by their content, with their origins and citations."""
+"""Recognises public files by their content and gives their origins and citations."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _GAVEL = {
 _BATSIM = {"origin": "Batsim, a sample workload", "licence": "LGPL-3.0"}
 
 _DIGITS = 16
-# Beginnings of the sha256 of the files as published, unpacked.
+# The first digits of the SHA-256 of the published files, after unpacking.
 _FILES: tuple[tuple[Mapping[str, str], str], ...] = (
     (
         _PHILLY,

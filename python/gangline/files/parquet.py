@@ -1,4 +1,4 @@
-"""Parquet in bounded memory: a file of a few kilobytes may say that it holds a billion rows.
+"""Reads Parquet in bounded memory: a file of a few kilobytes may claim a billion rows.
 
 The metadata of the file are checked before the first row is read. Rows are read and checked in
 batches.
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["read_parquet"]
 
-_ROWS = 1 << 20  # ours, of numbers: a smaller batch is read no faster
-_TEXT_ROWS = 1 << 13  # our choice: a smaller batch of text is read slower
+_ROWS = 1 << 20  # Rows of numbers in a batch; our own choice, as a smaller batch is read no faster.
+# Rows of text in a batch; our own choice, as a smaller batch is read more slowly.
+_TEXT_ROWS = 1 << 13
 _CELL_BYTES = 8
 _HEADER = 16  # number of bytes of a page that contain its kind and size
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and never over a file that gangline did not write.
+"""Writes files whole or not at all, and never over a file that gangline did not write.
 
 A file that a later run may replace carries a seal: the word `gangline`, the kind of file, and the
 SHA-256 of all bytes of the file, taken with zeros in the place of its digits. An edit breaks the
@@ -44,12 +44,12 @@ PREFIX = ".gangline-"
 """Begins the names of temporary folders; a process that is killed leaves its folder behind."""
 _DIGITS = 2 * hashlib.sha256().digest_size
 _BLANK = b"0" * _DIGITS
-_REACH = 1 << 16  # our choice: bytes at both ends of a file in which its seal is looked for
+_REACH = 1 << 16  # A seal is looked for in this many bytes at both ends of a file; our own choice.
 _CHUNK = 1 << 20
 
 
 def arrow_name(path: str | Path) -> str:
-    """Return a name that Arrow takes for a file; it takes `user:mean/jobs.parquet` for a URI."""
+    """Return a name that Arrow reads as a file; it would read `user:mean/jobs.parquet` as a URI."""
     return str(Path(path).absolute())
 
 
@@ -89,7 +89,7 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk, where the file system can tell."""
+    """Wait until a file or folder is on the disk, if the file system can tell."""
     handle = os.open(path, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ def flush(path: Path) -> None:
 
 
 def is_sealed(source: Path | bytes, kind: str) -> bool:
-    """Return whether gangline wrote this file, as one of this kind, and it was not changed since.
+    """Return whether gangline wrote this file as one of this kind and nobody changed it since.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def is_sealed(source: Path | bytes, kind: str) -> bool:
     """
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
         found = _seals(file, kind)
-        # After the seal of a file that begins with it, texts like a seal are data of the user.
+        # If a file begins with its seal, later texts that look like a seal are data of the user.
         return any(
             {digits for _, digits in some} == {_checksum(file, [at for at, _ in some])}
             for some in (found, found[:1])
@@ -119,7 +119,7 @@ def is_sealed(source: Path | bytes, kind: str) -> bool:
 
 
 def state(path: Path) -> dict[str, Any]:
-    """Return size and CRC-32 of a file, with which a list detects changes."""
+    """Return the size and the CRC-32 of a file, by which a list detects changes."""
     size = crc = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -170,7 +170,7 @@ def _seals(file: IO[bytes], kind: str) -> list[tuple[int, bytes]]:
 
 
 def _checksum(file: IO[bytes], places: list[int]) -> bytes:
-    """Return the digits of the SHA-256 of a file, with zeros for the digits at these places."""
+    """Return the digits of a file's SHA-256, taken with zeros at these positions."""
     digest = hashlib.sha256()
     end = file.seek(0, os.SEEK_END)
     begin = 0
@@ -194,7 +194,8 @@ def landing(path: Path) -> Path:
         If the path cannot be followed: a loop of links, a name that is too long, a file where a
         folder should be.
     """
-    with contextlib.suppress(FileNotFoundError):  # a link may lead to a name that is free
+    # the link may point to a name that does not exist yet
+    with contextlib.suppress(FileNotFoundError):
         path.stat()
     return Path(os.path.realpath(path)) if path.is_symlink() and not _is_device(path) else path
 
@@ -225,7 +226,7 @@ def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Pat
     path : Path
         Path of the new file; its folder is created if necessary.
     kind, copies : str, int
-        As for `seal`; no seal without a kind.
+        As for `seal`; a file without a kind gets no seal.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Text cells that are durations, sizes or names of columns and units: parsed by whole columns.
+"""Parses text cells that are durations, sizes, or names of columns and units, by whole columns.
 
 Every function works on the distinct texts of a column, since logs repeat most of them.
 """
@@ -53,10 +53,9 @@ SIZES_GIB = {
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL = r"\d+(?:\.\d*)?|\.\d+"
-# The groups of the forms below are named by their units.
-_CLOCK = (  # Slurm's [days-]hours:minutes:seconds, and how Python and pandas write the days
-    rf"^(?:(?P<d>\d+)(?:-| days?,? +))?(?:(?P<h>\d+):)?(?P<min>\d+):(?P<s>{_DECIMAL})$"
-)
+# The groups of the patterns below have the names of their units.
+# Slurm's [days-]hours:minutes:seconds, and the forms in which Python and pandas write days
+_CLOCK = rf"^(?:(?P<d>\d+)(?:-| days?,? +))?(?:(?P<h>\d+):)?(?P<min>\d+):(?P<s>{_DECIMAL})$"
 _ISO = (
     rf"^P(?:(?P<w>{_DECIMAL})W)?(?:(?P<d>{_DECIMAL})D)?"
     rf"(?:T(?:(?P<h>{_DECIMAL})H)?(?:(?P<min>{_DECIMAL})M)?(?:(?P<s>{_DECIMAL})S)?)?$"
@@ -78,7 +77,7 @@ _SUFFIXES = {
     **{f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", 1)},
 }
 _PARENTHESES = re.compile(r"\([^)(]*\)")
-_DIGITS = 10  # our choice: a longer number is a name
+_DIGITS = 10  # A longer number is read as a name; our own choice.
 _SIZE = r"^(?P<number>\d+(?:\.\d*)?|\.\d+) *(?P<prefix>[KkMmGgTtPp]?)(?P<rest>i?[Bb]?[cn]?)$"
 
 
@@ -239,8 +238,8 @@ def quantity(amount: str | float) -> float:
 
 
 def _plain(distinct: Any) -> Parsed:
-    """Return plain numbers, and which texts are none, blank ones included."""
-    try:  # text without blanks or infinities, as nearly all is
+    """Return plain numbers, and which texts are not numbers; blank texts are not."""
+    try:  # nearly every text has neither blanks nor infinities
         values = _float(distinct)
         return np.where(np.isfinite(values), values, np.nan), ~np.isfinite(values)
     except pa.ArrowInvalid:
@@ -252,13 +251,13 @@ def _plain(distinct: Any) -> Parsed:
 
 
 def _float(texts: Any) -> npt.NDArray[np.float64]:
-    """Cast texts that are numbers."""
+    """Convert texts that are numbers."""
     cast = pc.utf8_ltrim(texts, characters="+").cast(pa.float64())
     return np.array(cast.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def mapping_of(text: str, flag: str = "columns") -> dict[str, str]:
-    """Read `NATIVE=THEIRS,...`; nothing after the sign leaves a column out.
+    """Read `NATIVE=THEIRS,...`; an empty right side leaves the column out.
 
     A pair with a comma in it is quoted.
 

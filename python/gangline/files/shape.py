@@ -91,7 +91,8 @@ def misfit(value: object, kind: Any, *, is_json: bool = False) -> Misfit | None:
     gpus[1]: expected an integer, got 2.5
     """
     tree = inspect.type_info(kind)
-    for allows_whole in (True, False):  # 3.0 is an integer in the text of JSON, not once decoded
+    # 3.0 is an integer in JSON text, but a float once it is decoded
+    for allows_whole in (True, False):
         search = _Search(is_json=is_json, allows_whole=allows_whole)
         found = next(search.wrong(value, tree, ()), None)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Opens what holds a trace: a file, a compressed file, a member of an archive, or a folder."""
+"""Opens the input that contains a trace: a file, a compressed file, or a member of an archive."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _T = TypeVar("_T")
 
 HEAD_BYTES = 64 * 1024
 _CHUNK = 1 << 20
-_CELL_BYTES = 8  # of a number in memory; a text needs its offset beside its bytes
-_LZMA_MEMORY = 1 << 29  # our choice: `xz -9` needs 65 MiB; a header may ask for 4 GiB
+_CELL_BYTES = 8  # bytes of a number in memory; a text needs as many for its offset
+_LZMA_MEMORY = 1 << 29  # Our own choice: `xz -9` needs 65 MiB, and a header may ask for 4 GiB.
 _MEMBERS_SHOWN = 10
-BUNDLED = "mini:"  # before the name of a trace that comes with gangline
+BUNDLED = "mini:"  # stands before the name of a trace that comes with gangline
 _BUNDLED_SUFFIXES = (".parquet", ".gz")
 _BUNDLED = Path(__file__).parents[1] / "trace" / "mini"
 _SUFFIXES = (".gz", ".xz", ".zst")
@@ -106,7 +106,7 @@ class Source:
             with self.path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
-        except OSError:  # it was read a moment ago; a file without a hash is still a trace
+        except OSError:  # the file disappeared; a trace without a hash is still a trace
             return
         self._digest = digest.hexdigest()
 
@@ -134,7 +134,7 @@ class Source:
             return b"".join(self._chunks(pieces))
 
     def release(self) -> None:
-        """Wait for the hash and forget the unpacked bytes."""
+        """Wait for the hash and free the unpacked bytes."""
         if self._hashing is not None:
             self._hashing.join()
         self.__dict__.pop("data", None)
@@ -221,7 +221,7 @@ class Source:
 
     @contextmanager
     def archive(self) -> Iterator[Tar]:
-        """Open as a stream, which never goes back: unpacked once, and bounded."""
+        """Open the archive as a stream that is unpacked once, never goes back, and is bounded."""
         with self._open() as file:
             yield Tar(_Bounded(file, self.max_bytes, self.too_large), str(self.path))
 
@@ -232,7 +232,7 @@ def _listed(names: list[str]) -> str:
 
 
 class _XzFile(io.RawIOBase):
-    """An xz stream whose header cannot make us allocate more than we want."""
+    """An xz stream whose header cannot make the reader allocate more than the limit."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -249,7 +249,7 @@ class _XzFile(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while True:
             if self._decoder.eof:
-                # Another stream may follow, after padding by zeros.
+                # Another stream may follow after padding with zeros.
                 self._rest = (self._decoder.unused_data or self._file.read(_CHUNK)).lstrip(b"\0")
                 if not self._rest:
                     return 0
@@ -270,7 +270,7 @@ class _XzFile(io.RawIOBase):
 
 
 class _Bounded:
-    """Reads from a stream until a number of bytes went through."""
+    """Reads at most a given number of bytes from a stream."""
 
     def __init__(self, file: IO[bytes], limit: int, error: Callable[[], TraceError]) -> None:
         self._file = file
@@ -299,6 +299,6 @@ def _bundled(name: str) -> Path:
 
 
 def _bundled_files() -> dict[str, Path]:
-    """Return the files of the bundled traces by name; the manifest is none."""
+    """Return the files of the bundled traces by name, without the manifest."""
     files = (path for path in _BUNDLED.iterdir() if path.suffix in _BUNDLED_SUFFIXES)
     return {f"{BUNDLED}{path.name.partition('.')[0]}": path for path in files}

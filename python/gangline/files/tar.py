@@ -1,4 +1,4 @@
-"""Tar archives as a stream: each byte is read once, with limits on headers and members.
+"""Reads tar archives as a stream: each byte once, with limits on headers and members.
 
 The module of the standard library takes minutes to hours for a hostile header of a megabyte. This
 module only has to read files in order.
@@ -17,14 +17,16 @@ __all__ = ["Stream", "Tar", "is_tar"]
 
 _BLOCK = 512
 _CHUNK = 1 << 20
-_HEADER_MAX = 1 << 16  # our choice: a name has at most 4096 bytes where such archives are made
-_MEMBERS_MAX = 20_000  # our choice: the largest public archive of traces has a few hundred
+# Our own choice: a name has at most 4096 bytes on the systems that make such archives.
+_HEADER_MAX = 1 << 16
+# Our own choice: the largest public archive of traces has a few hundred members.
+_MEMBERS_MAX = 20_000
 _MAGIC = slice(257, 263)
 _FILES = (b"0", b"\0", b"7")
 _WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")  # links, devices, folders, pipes
 _EXTENDED = (b"x", b"X")
 _LONG_NAME, _LONG_LINK, _GLOBAL, _SPARSE = b"L", b"K", b"g", b"S"
-_DIGITS = 20  # of a length or size
+_DIGITS = 20  # the maximum number of digits of a length or size
 
 
 class Stream(Protocol):
@@ -35,7 +37,7 @@ class Stream(Protocol):
 
 
 class Tar:
-    """The files of an archive, in order; while one is the current one, its bytes can be read.
+    """The files of an archive in order; the bytes of the current file can be read.
 
     Parameters
     ----------
@@ -103,16 +105,17 @@ class Tar:
         if not header.strip(b"\0"):
             if not header and not number:
                 raise self.error("no header")
-            return None  # the end: zeros, or nothing
+            return None  # the archive ends with zeros or with nothing
         stated = _number(header[148:156])
         blank = header[:148] + b" " * 8 + header[156:]
-        signed = sum(blank) - 256 * sum(byte > 0x7F for byte in blank)  # of some old writers
+        # some old writers sum signed bytes
+        signed = sum(blank) - 256 * sum(byte > 0x7F for byte in blank)
         if stated not in (sum(blank), signed):
             raise self.error("a damaged header" if number else "no header")
         return header
 
     def _records(self, name: str) -> tuple[str, int]:
-        """Return the name, and the size if it tells one, from an extended header.
+        """Return the name from an extended header, and the size if the header has one.
 
         It is a list of records "length key=value", each with its line end.
         """
@@ -138,7 +141,7 @@ class Tar:
         return name, size
 
     def _whole(self) -> bytes:
-        """Return a header that is stored like a file."""
+        """Return the content of a header that is stored like a file."""
         if self._left > _HEADER_MAX:
             raise self.error(f"a header of more than {_HEADER_MAX} bytes")
         return b"".join(self.chunks())

@@ -1,4 +1,4 @@
-"""Delimited text: fast typed parsing with pyarrow, and an exact account of what is wrong.
+"""Parses delimited text into typed columns with pyarrow, and reports every fault exactly.
 
 The second pass runs only after something failed, so a clean file never pays for good messages.
 Records are numbered from 0 in the order of the file, without empty lines.
@@ -32,13 +32,13 @@ ERRORS_SHOWN = 20
 BOM = b"\xef\xbb\xbf"
 _SOMETHING = re.compile(rb"\S")
 _BEFORE_HEADER = re.compile(rb"[\r\n]+|#[^\r\n]*[\r\n]+")
-_LONG_LINE = "straddl"  # how Arrow names a record that its block of 1 MiB does not hold
-_BLOCK_BYTES = 1 << 20  # Arrow's own: a text of one block gains nothing from threads
+_LONG_LINE = "straddl"  # Arrow's word for a record that is longer than its block of 1 MiB
+_BLOCK_BYTES = 1 << 20  # Arrow's block size: a text of one block gains nothing from threads
 TIME = pa.timestamp("us")
 LABEL = pa.dictionary(pa.int32(), pa.string())
 ZONED_TIME = pa.timestamp("us", "UTC")
 
-# How a cell of each Arrow type reads in words.
+# What a message calls a cell of each Arrow type.
 WORDS = {
     pa.float64(): "a finite number",
     pa.int64(): "an integer",
@@ -112,9 +112,9 @@ class TextFile:
     Attributes
     ----------
     names : list of str
-        Columns in order, as written.
+        Columns in order, as in the file.
     faults : Faults
-        Wrong cells and records found by `read`.
+        The wrong cells and records that `read` found.
     bad : bool array or None
         Rows of the table of `read` that hold a wrong cell; None if there is none.
     dropped : int
@@ -198,7 +198,7 @@ class TextFile:
         return {key: self._finite(key, array) for key, array in columns.items()}
 
     def table(self, wanted: Mapping[str, pa.DataType]) -> pa.Table:
-        """Parse as `read`, and raise a TraceError for the first wrong cells there are."""
+        """Parse as `read` does; raise a TraceError for the first wrong cells, if any."""
         columns = self.read(wanted)
         if self.faults.count:
             raise self.faults.error(ERRORS_SHOWN, self.locate)
@@ -231,7 +231,7 @@ class TextFile:
         return errors
 
     def _admit(self, columns: int) -> None:
-        """Refuse more rows than `max_bytes` has room for once they are columns."""
+        """Refuse more rows than fit `max_bytes` as columns."""
         # Counting takes time; a row has at least one byte for each of its cells.
         most = len(self._data) // max(len(self.names), 1) + 1
         if not self._source.has_room(most, columns):
@@ -286,7 +286,7 @@ class TextFile:
         )
 
     def _salvage(self, wanted: Mapping[str, tuple[str, pa.DataType]]) -> dict[str, Any]:
-        """Parse everything as text, then convert cell by cell what can be; note the rest."""
+        """Parse everything as text, convert each cell that can be converted, and note the rest."""
         try:
             self._data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -354,7 +354,7 @@ class TextFile:
                 if cells:
                     yield record, line, cells
                     record += 1
-        except csv.Error:  # a cell beyond the module's limit: messages go without lines from here
+        except csv.Error:  # a cell is beyond the module's limit, so later messages have no lines
             return
 
 
@@ -420,7 +420,7 @@ def _plain_numbers(strings: Any) -> Any:
 def _find_failures(
     strings: Any, rows: npt.NDArray[np.int64], kind: pa.DataType, wrong: npt.NDArray[np.bool_]
 ) -> None:
-    """Mark the rows whose cell looks right and is not: dates that do not exist, huge integers."""
+    """Mark the rows whose cell only looks right: dates that do not exist, and huge integers."""
     if not len(rows):
         return
     try:
