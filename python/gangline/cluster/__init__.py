@@ -1,1 +1,1 @@
-"""Clusters: description, checks, presets, networks, sharing, elastic jobs, tables of rates."""
+"""Clusters: their description, checks, presets, networks, sharing, elastic jobs and rates."""

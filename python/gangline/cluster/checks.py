@@ -1,4 +1,4 @@
-"""Rules between the values of a cluster description, and the files that it names."""
+"""Checks the rules between the values of a cluster description, and reads the files it names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVERS_MAX", "check", "load_tables"]
 
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
-SERVERS_MAX = 1_000_000  # our choice: a slip of the keyboard must not fill the memory
+SERVERS_MAX = 1_000_000  # Our own choice: a typing error must not fill the memory.
 
 
 def check(cluster: ClusterKeys, path: str | None) -> None:

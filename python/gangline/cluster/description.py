@@ -1,4 +1,4 @@
-"""Clusters: GPU types, servers, racks, and what may happen to them.
+"""Describes clusters: GPU types, servers, racks, and the events that change them.
 
 Examples
 --------
@@ -64,12 +64,12 @@ __all__ = [
     "read_cluster",
 ]
 
-_BLOCKS_SHOWN = 20  # in notebooks
+_BLOCKS_SHOWN = 20  # the maximum number of blocks that a notebook shows
 _HEAD_BYTES = 64 * 1024
 
 
 class Cluster(ClusterKeys, frozen=True, kw_only=True):
-    """A GPU cluster: immutable, checked when it is made.
+    """A GPU cluster, which is immutable and checked when it is made.
 
     Use `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or `Cluster.from_dict`.
 
@@ -244,13 +244,13 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         )
 
     def __hash__(self) -> int:
-        # The other fields may hold mappings; equal clusters are equal in these three.
+        # The other fields may contain mappings. Equal clusters have equal values in these three.
         return hash((self.name, self.gpu_types, self.servers))
 
     def to_dict(self) -> ClusterDict:
-        """Return the keys of the TOML format; `Cluster.from_dict` is the way back."""
+        """Return the keys of the TOML format, which `Cluster.from_dict` reads."""
         data = {"name": self.name, **msgspec.to_builtins(self)}
-        return cast("ClusterDict", data)  # tests compare its keys with the type
+        return cast("ClusterDict", data)  # a test compares its keys with those of the type
 
     def to_toml(self) -> str:
         """Return the cluster as TOML text."""
@@ -278,7 +278,7 @@ def read_cluster(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> Cluster:
-    r"""Read a cluster from a node list: of a public trace, of Slurm or of Kubernetes, or a table.
+    r"""Read a cluster from a table or from a node list of a public trace, Slurm or Kubernetes.
 
     Parameters
     ----------
@@ -320,19 +320,19 @@ def read_cluster(
 
 
 def _is_toml(path: Path) -> bool:
-    """Return whether a file is TOML: by its name, else because its first line is none of a list."""
+    """Return whether a file is TOML, by its name or because it does not begin like a node list."""
     if path.suffix == ".toml" or not path.is_file():
         return path.suffix == ".toml"
     from gangline.cluster.node_lists.exports import NODE_NAME
 
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    if NODE_NAME.search(head):  # a list of Slurm, which has signs of equality too
+    if NODE_NAME.search(head):  # a list of Slurm, which also contains equals signs
         return False
     lines = head.strip().splitlines()
     try:
         first = lines[0].decode("utf-8-sig") if lines else ""
-    except UnicodeDecodeError:  # such as a packed list, which may hold any byte
+    except UnicodeDecodeError:  # for example, a compressed list, which may contain any byte
         return False
     return first.startswith(("#", "[")) or "=" in first
 

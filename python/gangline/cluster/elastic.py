@@ -1,4 +1,4 @@
-"""Elastic jobs: what the models of a cluster say of the jobs of a trace."""
+"""Finds the elastic jobs of a trace by the models of a cluster."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["ElasticClass", "ElasticJobs", "elastic_jobs"]
 Measure = Literal["duration_s", "min_gpus", "max_gpus", "memory_gb"]
 """Properties of an elastic job that a trace may contain."""
 
-# Number of initial batches if no noise was measured; our choice.
+# The noise scale in initial batches if no noise was measured; our own choice.
 _NOISE_BATCHES = 4.0
 _BATCH_MAX = 2**31 - 1
-_ROUNDING = 1e-9  # sizes in bytes are rounded; ours
+_ROUNDING = 1e-9  # Our own choice: sizes in bytes are rounded.
 
 
 class ElasticClass(NamedTuple):
@@ -61,7 +61,7 @@ class ElasticClass(NamedTuple):
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """All whole numbers, in the order of the core."""
+        """The whole numbers, in the order that the core expects."""
         return self[1:-1]
 
 
@@ -71,7 +71,7 @@ class ElasticJobs(NamedTuple):
     Attributes
     ----------
     core : object
-        Their tables, for the compiled core.
+        The tables of the jobs, for the compiled core.
     rows : bool array, shape (jobs,)
         Whether each job is elastic.
     rate : float64 array, shape (jobs,)
@@ -161,7 +161,7 @@ def _room(
     counts = (memory_gb > 0.0) & (fixed < 1.0)
     spare = sizes[place[counts]] / memory_gb[counts] - fixed
     samples = np.floor(keys.batch_size[counts] * (spare / (1.0 - fixed)) * (1.0 - _ROUNDING))
-    # the batch of the trace fits, or the job can never run
+    # the trace's batch must fit, or the job can never run
     room[counts] = np.clip(samples, keys.batch_size[counts], _BATCH_MAX)
     return room
 
@@ -180,7 +180,7 @@ def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> Elas
     default = max(1, min(model.max_gpus, model.max_batch // model.min_pass_batch))
     if least and most and least > most:
         raise TraceError.at(f"job {job}", None, "min_gpus", least, f"at most max_gpus = {most}")
-    # the size of the trace is always possible
+    # the gang size in the trace is always possible
     low, high = min(least or 1, gpus), max(most or default, gpus)
     most_samples = min(model.max_pass_batch, room)
     scale = model.noise_scale

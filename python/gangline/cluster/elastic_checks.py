@@ -1,4 +1,4 @@
-"""Rules of the `[elastic]` table, and the files that it names."""
+"""Checks the rules of the `[elastic]` table, and reads the files that it names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIT = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
 
 
 def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
-    """Fill in what preset and profiles say, so that the cluster needs no other file."""
+    """Fill in the values of preset and profiles, so that the cluster needs no other file."""
     elastic = cluster.elastic
     if elastic is None or (elastic.preset is None and elastic.profiles is None):
         return cluster
@@ -33,7 +33,7 @@ def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
         profiles = _open(elastic.profiles, path)
         for label, model in models.items():
             is_open = model.noise is None and model.noise_scale is None
-            # what is measured by epoch goes before the constant that comes with the library
+            # noise that was measured by epoch takes precedence over the constant of the library
             if label in profiles and (is_open or label not in elastic.models):
                 noise = _noise(profiles, label, model)
                 models[label] = msgspec.structs.replace(model, noise=noise, noise_scale=None)
@@ -42,7 +42,7 @@ def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
 
 
 def _preset(name: str) -> dict[str, ElasticModel]:
-    """Read the fits that come with the library."""
+    """Read the fits that are part of the library."""
     import csv
 
     file = Path(__file__).parent / "presets" / f"{name.replace('-', '_')}.csv"
@@ -75,7 +75,7 @@ def _open(name: str, path: str | None) -> PolluxProfiles:
 def _noise(
     profiles: PolluxProfiles, label: str, model: ElasticModel
 ) -> tuple[tuple[float, float, float], ...] | None:
-    """Noise at the smallest validated batch; the row of an epoch holds until its end."""
+    """Return the noise at the smallest validated batch; the row of an epoch holds until its end."""
     validation = profiles[label].validation
     table = validation.get(model.init_batch, validation[min(validation)])
     ends = table.column("progress").to_pylist()
@@ -85,7 +85,7 @@ def _noise(
 
 
 def check_elastic(cluster: ClusterKeys, path: str | None) -> None:
-    """Raise a ClusterError for the first value of `[elastic]` that cannot be."""
+    """Raise a ClusterError for the first impossible value of `[elastic]`."""
     elastic = cluster.elastic
     if elastic is None:
         return

@@ -1,4 +1,4 @@
-"""Slowdown factors of a trace on a cluster: any source becomes one table before the run.
+"""Makes one table of a trace's slowdown factors on a cluster before the run, from any source.
 
 Jobs that the source cannot distinguish form one class: by model label, and by batch size or gang
 size if the source has rows for some of these. The core looks up a pair with one index.
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Pairs", "resolve"]
 
-_VALUES_MAX = 2**27  # our choice: one GiB of factors
-_ABSENT_MAX = 21  # an error names 20 of them, and says if there are more
+_VALUES_MAX = 2**27  # One GiB of factors; our own choice.
+_ABSENT_MAX = 21  # an error names 20 of them and says whether there are more
 _OTHER = 0  # batch or gang size for which the source has no row of its own
-_NEVER = math.inf  # until the table is done: these two may not share
+_NEVER = math.inf  # a mark until the table is complete: these two may not share
 _BY_ROWS = ("table", "gavel")
 
 
@@ -42,7 +42,7 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     of_job : uint32 array, shape (jobs,)
-        Class of each job; None if all are of one.
+        Class of each job; None if all jobs belong to one class.
     xi : float64 array, shape (types, classes, classes)
         Factor >= 1 of the job of the second axis with one of the third; NaN: the two must not
         share.
@@ -73,7 +73,7 @@ def resolve(
     jobs: JobKeys,
     allowed: npt.NDArray[np.uint64] | None = None,
 ) -> Pairs | None:
-    """Look every pair of classes up on every GPU type, once.
+    """Look up every pair of classes on every GPU type once.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def resolve(
     Raises
     ------
     ClusterError
-        If the table would not fit the memory.
+        If the table would be too large for the memory.
     """
     if sharing is None or (sharing.interference == "constant" and sharing.xi is None):
         return None
@@ -105,7 +105,7 @@ def resolve(
 
 
 class _Entries(NamedTuple):
-    """Numbers of a source for one gang size and GPU type, None = any: row, column, value."""
+    """The entries of a source for one gang size and GPU type (None = any): row, column, value."""
 
     one: list[tuple[int, int]]  # label, batch size of the slowed model
     other: list[tuple[int, int]]
@@ -113,10 +113,10 @@ class _Entries(NamedTuple):
 
 
 class _Source:
-    """The numbers of a `[sharing]` table by label; a value <= 0 or NaN is none."""
+    """The numbers of a `[sharing]` table by label; a value <= 0 or NaN counts as absent."""
 
     def __init__(self, sharing: Sharing) -> None:
-        self.square: Floats | None = None  # of labels, for every gang size and type
+        self.square: Floats | None = None  # the matrix of labels, for every gang size and type
         self.groups: dict[tuple[int | None, str | None, bool], _Entries] = {}
         self.gangs: set[int] = set()
         self.batches: set[int] = set()
@@ -150,14 +150,14 @@ class _Source:
 
     @property
     def clamped(self) -> int:
-        """Number of values in (0, 1)."""
+        """The number of values in (0, 1)."""
         values = [xi for group in self.groups.values() for xi in group.xi]
         given = np.asarray(values) if self.square is None else self.square
         return int(((given > 0.0) & (given < 1.0)).sum())
 
 
 class _Resolver:
-    """Classes of the jobs of one trace, and their table."""
+    """Finds the classes of the jobs of one trace, and fills their table."""
 
     def __init__(
         self,
@@ -173,7 +173,8 @@ class _Resolver:
         )
         known = {label: i for i, label in enumerate(self.source.labels)}
         codes = np.asarray([known.get(label, -1) for label in jobs.labels] + [-1], dtype=np.int64)
-        self.code = np.minimum(jobs.model.astype(np.int64), len(jobs.labels))  # last = no label
+        # the last index means no label
+        self.code = np.minimum(jobs.model.astype(np.int64), len(jobs.labels))
         gangs = {1, *self.source.gangs} if by_gang else set()
         key = np.zeros(len(jobs.model), dtype=[("label", "i8"), ("batch", "i8"), ("gang", "i8")])
         key["label"] = codes[self.code]
@@ -193,7 +194,7 @@ class _Resolver:
             raise ClusterError(message, key="sharing", value=values)
         every = np.uint64((1 << len(types)) - 1)
         mask = np.full(len(key), every) if allowed is None else allowed
-        # jobs that may be on a type, shape (types, jobs)
+        # whether a job may use a type, shape (types, jobs)
         self.on_type = (mask >> np.arange(len(types), dtype=np.uint64)[:, None]) & np.uint64(1) > 0
 
     def pairs(self) -> Pairs:
@@ -217,7 +218,7 @@ class _Resolver:
         )
 
     def _on(self, t: int) -> Floats:
-        """Factors on one type, NaN = absent, infinite = may not share."""
+        """Return the factors on one type: NaN is absent, infinity means "may not share"."""
         if self.source.square is not None:
             with_none = np.pad(self.source.square, (0, 1), constant_values=np.nan)
             found = with_none[np.ix_(self.label, self.label)]
@@ -229,7 +230,7 @@ class _Resolver:
         return xi
 
     def _of_gang(self, gang: int, rows: Codes, gpu_type: str) -> Floats:
-        """Factors of the classes of one gang size with all others: the first entry decides."""
+        """Return the factors of the classes of one gang size with all; the first entry decides."""
         single = self.sharing.gang_fallback == "single"
         is_gavel = self.sharing.interference == "gavel"
         xi = np.full((len(rows), len(self.label)), np.nan)
@@ -244,7 +245,7 @@ class _Resolver:
                         entry = np.where(np.isnan(entry), fits, entry)
             new = ~decided & ~np.isnan(entry)
             if is_gavel and step != 1:
-                new &= entry > 0.0  # a gang that was not measured: look further
+                new &= entry > 0.0  # this gang was not measured, so the next group is tried
             decided |= new
             otherwise = _NEVER if is_gavel else np.nan
             xi[new] = np.where(entry > 0.0, np.maximum(1.0, entry), otherwise)[new]
@@ -253,7 +254,7 @@ class _Resolver:
         return xi
 
     def _entries(self, group: _Entries, rows: Codes, *, has_batch: bool) -> Floats:
-        """Values of one group for some classes with all others; NaN where there is none."""
+        """Return the values of one group for some classes with all classes; NaN means absent."""
         batch = self.batch if has_batch else np.zeros_like(self.batch)
         kinds = dict.fromkeys(zip(self.label.tolist(), batch.tolist(), strict=True))
         index = {kind: i for i, kind in enumerate(kinds)}
@@ -268,7 +269,7 @@ class _Resolver:
         return found
 
     def _absent(self, unknown: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str]]:
-        """Pairs of labels without a factor on some type on which two such jobs could meet."""
+        """Return the pairs of labels that lack a factor on a type on which such jobs could meet."""
         classes = len(self.label)
         counts = np.stack([np.bincount(self.of_job[on], minlength=classes) for on in self.on_type])
         meets = (counts[:, :, None] > 0) & (counts[:, None, :] > 0)
@@ -309,5 +310,5 @@ class _Resolver:
 
 
 def _or_other(values: npt.NDArray[np.uint32], own: set[int]) -> Codes:
-    """Keep the values that have rows of their own."""
+    """Replace the values that have no row of their own."""
     return np.where(np.isin(values, list(own)), values, _OTHER).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Iteration times of models: what smaller batches per pass cost by them, and distance.
+"""Computes from the iteration times of models what smaller batches and distance cost.
 
 Without an entry of `[[iter_time]]`, each pass beyond the first costs `sharing.acc_cost`, and the
 network determines the cost of distance.
@@ -37,7 +37,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
     Parameters
     ----------
     cluster : Cluster
-        With its `iter_time` table, checked.
+        The cluster, with a checked `iter_time` table.
     jobs : JobKeys
         Model label, batch size and gang size of each job.
 
@@ -51,7 +51,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
     Raises
     ------
     ClusterError
-        If the table would not fit the memory.
+        If the table would be too large for the memory.
     """
     if not cluster.iter_time:
         return None
@@ -75,7 +75,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
         index[at] = len(classes)
         values += 2 * batch * sum(row is not None for row in rows)
         if values > _VALUES_MAX:
-            continue  # refused below
+            continue  # the check below refuses it
         found: list[Fit | list[float] | None] = []
         for row, kind in zip(rows, types, strict=True):
             if row is not None and row.kind == "table":
@@ -102,7 +102,7 @@ def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | No
     Parameters
     ----------
     cluster : Cluster
-        With its `iter_time` table, checked.
+        The cluster, with a checked `iter_time` table.
     labels : sequence of str
         Model labels of the trace.
 
@@ -139,7 +139,7 @@ class _Rates:
         }
 
     def ratios(self, model: str, gpu_type: str, gpus: int, batch: int) -> list[float]:
-        """Return the time of 1, 2, ... passes over that of one; NaN where not measured."""
+        """Return the time of 1, 2, ... passes over that of one; NaN if it was not measured."""
         whole = self._known.get((model, gpu_type, gpus, batch), math.nan)
         found = []
         for passes in range(1, batch + 1):
@@ -151,7 +151,7 @@ class _Rates:
 
 
 def _fit(row: IterTime) -> Fit:
-    """Return a_c, b_c, a_n, b_n, a_r, b_r, gamma: alpha-beta synchronises alike everywhere."""
+    """Return a_c, b_c, a_n, b_n, a_r, b_r, gamma; alpha-beta has equal costs at every distance."""
     sync_s: tuple[float | None, ...]
     if row.kind == "alpha_beta":
         once = (row.a_m or 0.0) + (row.b_m or 0.0) * (row.bytes or 0.0)

@@ -1,4 +1,4 @@
-"""Rules of the `[[iter_time]]` blocks."""
+"""Checks the rules of the `[[iter_time]]` blocks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _KEYS = {
 
 
 def check_iter_time(cluster: ClusterKeys, path: str | None) -> None:
-    """Refuse entries with keys of another kind, of unknown types, or twice for one model.
+    """Refuse entries with keys of another kind, with unknown types, or repeated for one model.
 
-    A model whose entry tells its locality must have no other source of it.
+    A model whose entry determines its locality must have no other source of locality.
     """
     types = [gpu.name for gpu in cluster.gpu_types]
     network = cluster.network

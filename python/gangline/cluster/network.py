@@ -1,4 +1,4 @@
-"""The cost of distance: the network of a cluster, and tables of locality factors.
+"""Checks the network of a cluster, and returns its locality factors and fair rates.
 
 Examples
 --------
@@ -45,7 +45,7 @@ ANY = "*"
 
 
 def presets() -> list[str]:
-    """Names of the link presets.
+    """Return the names of the link presets.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def presets() -> list[str]:
 
 
 def known_models(cluster: ClusterKeys) -> list[str]:
-    """Model labels that the cluster's network knows; `*` is any other model.
+    """Return the model labels that the cluster's network knows; `*` means any other model.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def known_models(cluster: ClusterKeys) -> list[str]:
 def to_core(
     cluster: ClusterKeys, labels: Sequence[str], core: _core.Cluster | None = None
 ) -> _core.Network | None:
-    """Return the network as the compiled core wants it; None where distance costs nothing.
+    """Return the network for the compiled core; None where distance costs nothing.
 
     Raises
     ------
@@ -136,7 +136,7 @@ class LocalityRow(TypedDict):
 
 
 class ClampRow(LocalityRow):
-    """A row of `clamps`: what the closed form gave, and what counts."""
+    """A row of `clamps`: the value of the closed form, and the value that counts."""
 
     raw: float
 
@@ -201,14 +201,14 @@ def locality_factors(
                     }
                     for size in sizes
                     if 1 < size <= room[tier]
-                    # NaN where a run would be refused: the model has no compute time
+                    # NaN for a model without a compute time, whose run would be refused
                     and not math.isnan(factor := core.at_tier(kind, place, size, tier))
                 ]
     return rows
 
 
 def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
-    """Return where the closed form gave a wide tier more than a narrow one and was clamped.
+    """Return where the closed form was clamped because it gave a wide tier more than a narrow one.
 
     Returns
     -------
@@ -240,7 +240,7 @@ def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
 
 
 def shared_bw(cluster: ClusterKeys) -> float | None:
-    """Return the bytes/s of each rack's up-link that jobs share; None where none is shared.
+    """Return the bytes/s of each rack's up-link that jobs share; None if jobs share no up-link.
 
     Examples
     --------
@@ -258,9 +258,9 @@ def shared_bw(cluster: ClusterKeys) -> float | None:
 def fair_rates(
     capacity: float, links: int, flows: Sequence[tuple[float, Sequence[int]]]
 ) -> list[float]:
-    """Return max-min fair rates of flows over links of one capacity, as shared up-links give them.
+    """Return max-min fair rates of flows over links of equal capacity, as for shared up-links.
 
-    All rates rise together; a flow stops at its demand, or when one of its links is full.
+    All rates rise together. A flow stops at its demand or when one of its links is full.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def fair_rates(
 
 
 def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
-    """Maximum number of GPUs of a type on one server, in one rack, in all."""
+    """Return the maximum number of GPUs of a type on a server, in a rack, and in the cluster."""
     import numpy as np
 
     rows = cluster.server_arrays()
@@ -310,7 +310,7 @@ def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
 
 
 def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
-    """Consolidated throughputs, each with its spread counterpart where the table has one."""
+    """Return consolidated throughputs, each with its spread counterpart where the table has one."""
     found = cluster.throughput.rows if cluster.throughput is not None else None
     names = [gpu.name for gpu in cluster.gpu_types]
 

@@ -1,4 +1,4 @@
-"""Classes of jobs with equal rates, from the throughput table of a cluster."""
+"""Finds classes of jobs with equal rates in the throughput table of a cluster."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CopyRates(msgspec.Struct):
 def rates_of_copies(
     throughput: Throughput, types: Sequence[str], jobs: JobKeys, largest: int
 ) -> CopyRates:
-    """Look every distinct (model, batch size) up at each gang size up to `largest`."""
+    """Look up every distinct (model, batch size) at each gang size up to `largest`."""
     import numpy as np
 
     from gangline.cluster.tables.throughput import ThroughputTable
@@ -108,7 +108,7 @@ def _look_up(
     what: tuple[str, int, int],
     throughput: Throughput,
 ) -> tuple[list[float | None], bool]:
-    """Return the rates of a (model, gang size, batch size), and whether another size stands in."""
+    """Return the rates of a (model, gang size, batch size); true if they are of another size."""
     rates = [known.exact(kind, *what) for kind in types]
     if throughput.missing != "nearest" or any(rate is not None for rate in rates):
         return rates, False

@@ -1,4 +1,4 @@
-"""The same cluster with another number of servers of one GPU type."""
+"""Changes the number of servers of one GPU type in a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["divide", "resized", "type_of"]
 
 
 def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
-    """Return the GPU type whose servers are varied; it may be left out where there is one.
+    """Return the GPU type whose servers are varied; a cluster with a single type need not name it.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
 
 
 def divide(counts: Sequence[int], servers: int) -> list[int]:
-    """Divide servers among blocks in proportion: the next goes where the share is least."""
+    """Divide servers among blocks in proportion; each next server goes where the share is least."""
     divided = [0] * len(counts)
     queue = [(0.5 / old, i) for i, old in enumerate(counts) if old]
     heapq.heapify(queue)

@@ -1,4 +1,4 @@
-"""The `[runtime]` table: its rules, the file that it names, and its form for the core."""
+"""Checks the `[runtime]` table, reads the file that it names, and converts it for the core."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["check_runtime", "load_runtime", "models_of", "to_core"]
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
 _KINDS = ("model", "gpus", "gpu_type")
 _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
-_MOST_S = 4e9  # of a time in the core
+_MOST_S = 4e9  # the maximum of a time in the core
 
 
 def check_runtime(runtime: Runtime | None, types: Sequence[str], path: str | None) -> None:
@@ -71,7 +71,7 @@ def load_runtime(cluster: _Keys, path: str | None) -> _Keys:
 
 
 def _read(place: str) -> list[RuntimeRow]:
-    """Read the rows of a CSV or Parquet file; a blank is a key that is left out."""
+    """Read the rows of a CSV or Parquet file; an empty cell is an omitted key."""
     from gangline.cluster.tables.files import MAX_BYTES, parquet
     from gangline.files.source import Source
 
@@ -109,7 +109,7 @@ def _csv(source: Source) -> pa.Table:
 
 
 def _check_names(names: Sequence[str], place: str) -> None:
-    """Refuse a column that no row has: a slip in its name would leave its costs out."""
+    """Refuse a column that no row has, because a misspelt name would leave out its costs."""
     known = RuntimeRow.__struct_fields__
     other = [name for name in names if name not in known]
     if other:
@@ -117,7 +117,7 @@ def _check_names(names: Sequence[str], place: str) -> None:
 
 
 def models_of(runtime: Runtime | None) -> set[str]:
-    """Return the models that rows name."""
+    """Return the models that the rows name."""
     rows = (runtime.rows if runtime is not None else None) or ()
     return {row.model for row in rows if row.model is not None}
 

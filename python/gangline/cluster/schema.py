@@ -1,6 +1,6 @@
-"""Shapes of the cluster TOML: typed structs, one per table.
+"""The types of the cluster TOML: one typed struct for each table.
 
-This module contains only shapes and bounds of single values. Rules between values are in
+This module contains only types and bounds of single values. Rules between values are in
 `checks.py`.
 """
 
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 GIB = 2**30
-MEMORY_GB_MAX = 1e6  # our choice: far beyond any GPU; its bytes fit 64 bits
+MEMORY_GB_MAX = 1e6  # Our own choice: far more than any GPU has, and its bytes fit 64 bits.
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Noise = Annotated[float, Meta(ge=0, le=2)]
@@ -53,7 +53,7 @@ Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Name = Annotated[str, Meta(min_length=1)]
 Rack = Annotated[
     Annotated[int, Meta(ge=0, le=1_000_000)] | Annotated[str, Meta(pattern="^fill:[1-9]")],
-    Meta(description='a rack index or "fill:N"'),  # what an error says was expected
+    Meta(description='a rack index or "fill:N"'),  # the expected value in an error message
 ]
 
 
@@ -174,13 +174,13 @@ class ModelTraffic(_Table, frozen=True):
 
 
 class Network(_Table, frozen=True):
-    """The loss of a gang by distance.
+    """The cost of distance for a gang.
 
     Parameters
     ----------
     kind : str
         `"none"`, `"alphabeta"` (links and models), `"table"` (pairs of the throughput table) or
-        `"levels"` (factors by hand). Default: what the other keys say.
+        `"levels"` (factors by hand). By default it follows from the other keys.
     preset : str
         Links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
     detail : str
@@ -205,7 +205,7 @@ class Network(_Table, frozen=True):
     on_missing : str
         The meaning of a missing pair: `"error"`, `"one"`, or the name of a preset that answers.
     monotone_n : bool
-        Whether a larger gang of a table loses at least as much as a smaller one.
+        Whether a larger gang of a table must lose at least as much as a smaller one.
     server, rack, network : TierLinks
         Links by tier.
     models : dict
@@ -243,14 +243,14 @@ class FailureRow(_Table, frozen=True):
 
 
 class CapacityRow(_Table, frozen=True):
-    """From `at_s` on the first `servers` of the cluster are there, the others are away."""
+    """From `at_s` on, only the first `servers` servers of the cluster are present."""
 
     at_s: NotNegative
     servers: Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Failures(_Table, frozen=True):
-    """Outages from a table, or drawn with mean times to failure and to repair."""
+    """Outages from a table, or outages drawn with mean times to failure and to repair."""
 
     mtbf_hours: Positive | None = None
     mttr_hours: Positive | None = None
@@ -408,7 +408,7 @@ class RuntimeRow(_Table, frozen=True):
 
 
 class Runtime(_Table, frozen=True):
-    """Run time as it is: noise, and costs of starts, stops and checkpoints.
+    """The real run time of jobs: noise, and the costs of starts, stops and checkpoints.
 
     Noise is log-normal with median 1. Policies do not know it.
 
@@ -589,7 +589,7 @@ class ClusterDict(TypedDict, total=False):
 
 
 class ClusterKeys(_Table, frozen=True, kw_only=True):
-    """The keys of a cluster file, and what follows from them; `gangline.Cluster` explains them."""
+    """The keys of a cluster file and what follows from them; `gangline.Cluster` describes them."""
 
     name: str = "cluster"
     gpu_types: tuple[GpuType, ...]
@@ -606,28 +606,28 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
 
     @property
     def servers_total(self) -> int:
-        """Number of servers."""
+        """The number of servers."""
         return sum(block.count for block in self.servers)
 
     @property
     def gpus_total(self) -> int:
-        """Number of GPUs."""
+        """The number of GPUs."""
         return sum(block.count * block.gpus for block in self.servers)
 
     @property
     def racks_total(self) -> int:
-        """Number of racks."""
+        """The number of racks."""
         return len(set(self._racks()))
 
     def gpus_by_type(self) -> dict[str, int]:
-        """Return GPUs of each type, in the order of the types."""
+        """Return the number of GPUs of each type, in the order of the types."""
         counts = {gpu.name: 0 for gpu in self.gpu_types}
         for block in self.servers:
             counts[block.gpu] += block.count * block.gpus
         return counts
 
     def memories_gb(self) -> list[float]:
-        """Return the GiB of one GPU of each type; a type that does not say has more than any."""
+        """Return the GiB of one GPU of each type; a type without the key gets the maximum."""
         return [gpu.memory_gb or MEMORY_GB_MAX for gpu in self.gpu_types]
 
     def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
@@ -655,7 +655,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
         return failed + _away(self.capacity or (), self.servers_total)
 
     def to_core(self) -> _core.Cluster:
-        """Return the cluster as the compiled core wants it."""
+        """Return the cluster for the compiled core."""
         import numpy as np
 
         from gangline import _core

@@ -1,4 +1,4 @@
-"""Rules of the `[sharing]` table, and the file that it names."""
+"""Checks the rules of the `[sharing]` table, and reads the file that it names."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["check_sharing", "load_sharing"]
 
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
-_SHARE_MAX = 2  # what the engine can hold today
-_SHOWN = 20  # faults that one message lists
-_MIRROR = 1e-9  # relative difference at which two directions of a pair are one measurement
-_OF_KIND = {  # keys that say nothing with another kind
+_SHARE_MAX = 2  # the engine supports no more
+_SHOWN = 20  # the maximum number of faults in one message
+_MIRROR = 1e-9  # two directions of a pair that differ by less, relatively, are one measurement
+_OF_KIND = {  # keys that have no meaning with another kind
     "rows": ("table", "gavel"),
     "table": ("table", "gavel"),
     "gang_fallback": ("table", "gavel"),
@@ -42,7 +42,7 @@ _NEEDS = {
 _NOT_YET = {
     "combine": '"sum": no more than two jobs share a GPU',
 }
-Fault = tuple[str, str, object]  # key, what was expected, what is there
+Fault = tuple[str, str, object]  # key, expected value, value found
 
 
 def check_sharing(sharing: Sharing | None, types: Sequence[str], path: str | None) -> None:
@@ -75,7 +75,7 @@ def _words(faults: list[Fault]) -> list[str]:
 
 
 def _keys(sharing: Sharing) -> Iterator[Fault]:
-    """Keys that are there in vain, not there yet, or lacking."""
+    """Return the faults of the keys: those without effect, not yet supported, or missing."""
     kind, default = sharing.interference, Sharing()
     for key, kinds in _OF_KIND.items():
         value = getattr(sharing, key)
@@ -177,7 +177,7 @@ def load_sharing(cluster: _Keys, path: str | None) -> _Keys:
 def _rows_of(
     table: pa.Table, types: Sequence[str], path: str | None, file: str
 ) -> list[InterferenceRow]:
-    """Rows of the types of the cluster, under its names; the numbers that are none as 0."""
+    """Return the rows of the cluster's types under its names; an absent slowdown factor is 0."""
     from gangline.cluster.tables.throughput import match_type
 
     rows = []

@@ -1,4 +1,4 @@
-"""Allocations by linear programs: `gl.lp.solve` and what it returns.
+"""Computes allocations by linear programs: `gl.lp.solve` and its result.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""HiGHS behind one function: a program as arrays in, its optimum out.
+"""Calls HiGHS through one function, which takes an LP as arrays and returns its optimum.
 
 Options, status and residuals are checked after every solve. Any result except an optimum raises a
 `SolverError`; nothing is silently replaced.
@@ -17,7 +17,7 @@ from gangline.errors import SolverError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    _Way: TypeAlias = tuple[str, dict[str, object]]  # a method, and options beyond its own
+    _Way: TypeAlias = tuple[str, dict[str, object]]  # a method, and its further options
 
 __all__ = ["F64", "SIMPLEX_ROWS", "TOLERANCE", "Solution", "options", "solve", "version"]
 
@@ -26,11 +26,11 @@ I32: TypeAlias = npt.NDArray[np.int32]
 I64: TypeAlias = npt.NDArray[np.int64]
 
 SIMPLEX_ROWS = 300  # above this an interior point with crossover is faster (measured)
-RESIDUAL = 1e-7  # relative violation of a row that is still called a solution
+RESIDUAL = 1e-7  # the largest relative violation of a row in a solution
 # HiGHS accepts rows that are off by its tolerance, absolutely. Our rows are scaled to about 1, and
 # its default of 1e-7 would be visible in objectives that are compared to 1e-6.
 TOLERANCE = 1e-9
-# Costs are scaled to 1 and multipliers exact to about 1e-14 of that: smaller ones are none.
+# Costs are scaled to 1 and multipliers are exact to about 1e-14, so a smaller one counts as 0.
 HELD = 1e-12
 TIME_IS_UP = "Time limit reached"
 
@@ -45,7 +45,7 @@ _OTHER_WAYS: dict[str, list[_Way]] = {
 
 
 class Solution(NamedTuple):
-    """The optimum of one objective: values of columns, multipliers of rows, objective, steps."""
+    """The optimum for one objective: values of columns, multipliers of rows, objective, steps."""
 
     x: F64
     row_dual: F64
@@ -55,7 +55,7 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True)
 class _Program:
-    """A program in the form of HiGHS, with the name of its policy."""
+    """An LP in the form of HiGHS, with the name of its policy."""
 
     policy: str
     cost: F64
@@ -74,12 +74,12 @@ class _Program:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and columns."""
         return len(self.row_lower), len(self.cost)
 
     @property
     def row_of(self) -> I64:
-        """Row of each entry."""
+        """The row of each entry."""
         return np.repeat(np.arange(self.size[0]), np.diff(self.start))
 
     def failed(self, status: str, chosen: str) -> SolverError:
@@ -113,12 +113,12 @@ def solve(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> tuple[list[Solution], str, bool]:
-    """Solve a program to an optimum, and for further objectives from the vertex of the last one.
+    """Solve an LP to an optimum; further objectives start from the last objective's vertex.
 
     Parameters
     ----------
     policy : str
-        The policy that asks, for messages.
+        The name of the policy, for messages.
     cost, lower, upper : float64 arrays, shape (columns,)
         The objective coefficient of each column, and its bounds.
     row_lower, row_upper : float64 arrays, shape (rows,)
@@ -192,14 +192,14 @@ def options(chosen: str, time_limit_s: float = 60.0, seed: int = 0) -> dict[str,
         "solver": "simplex" if chosen == "mip" else chosen,
     }
     if chosen == "mip":
-        # whole numbers to the last digit, an optimum and not one within 0.01 %
+        # exact whole numbers, and a true optimum instead of one within 0.01 %
         chosen_options["mip_feasibility_tolerance"] = TOLERANCE
         chosen_options["mip_rel_gap"] = chosen_options["mip_abs_gap"] = TOLERANCE
     elif chosen == "ipx":
         chosen_options["run_crossover"] = "on"
     else:
         chosen_options["simplex_strategy"] = 1
-        # it finds nothing in these rows, but takes a fifth of the time
+        # it finds nothing in these rows, and it takes a fifth of the time
         chosen_options["presolve"] = "off"
     return chosen_options
 
@@ -219,7 +219,7 @@ def version() -> str:
 
 
 def _admit(program: _Program, solver: str) -> None:
-    """Raise a SolverError for numbers that overflowed: HiGHS may run for ever on them."""
+    """Raise a SolverError for numbers that overflowed, as HiGHS might never end on them."""
     bounds = (program.lower, program.upper, program.row_lower, program.row_upper)
     costs = [program.cost, *(cost for cost, _ in program.then)]
     is_sound = all(np.isfinite(numbers).all() for numbers in (program.value, *costs))
@@ -240,7 +240,7 @@ def _solve_by(program: _Program, way: _Way) -> list[Solution]:
             lower = lower.copy()
             lower[-1] = found[0].objective * part
             highs.changeColBounds(len(lower) - 1, lower[-1], program.upper[-1])
-        # the vertex is feasible, so the primal simplex goes on from it
+        # the vertex is feasible, so the primal simplex continues from it
         highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
         highs.setOptionValue("solver", "simplex")
         highs.setOptionValue("simplex_strategy", 4)
@@ -273,7 +273,7 @@ def _read(highs: Any, program: _Program, lower: F64, chosen: str) -> Solution:
 
 
 def _residual(program: _Program, lower: F64, x: F64) -> float:
-    """Return the largest violation of a bound or row, relative to its side where that is large."""
+    """Return the largest violation of a bound or row, relative to its side if that is large."""
     taken = program.value * x[program.index]
     activity = np.bincount(program.row_of, weights=taken, minlength=program.size[0])
     worst = 0.0
@@ -290,14 +290,14 @@ def _residual(program: _Program, lower: F64, x: F64) -> float:
 
 
 def _hold(highs: Any, program: _Program) -> None:
-    """Fix columns and rows with a multiplier, which are at their bound in all optima."""
+    """Fix columns and rows with a multiplier, because they are at their bound in every optimum."""
     found = highs.getSolution()
     largest = np.zeros(program.size[0])
     np.maximum.at(largest, program.row_of, np.abs(program.value))
     for column in np.flatnonzero(np.abs(np.array(found.col_dual)) > HELD).tolist():
         value = found.col_value[column]
         highs.changeColBounds(column, value, value)
-    # the multiplier of a row of large entries is small
+    # a row of large entries has a small multiplier
     for row in np.flatnonzero(np.abs(np.array(found.row_dual)) * largest > HELD).tolist():
         value = found.row_value[row]
         highs.changeRowBounds(row, value, value)

@@ -1,4 +1,4 @@
-"""The arrays that describe what each job asks for, checked once; and what an allocation is."""
+"""Checks the arrays that describe the demands of the jobs, and defines the result of a solve."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["PER_JOB", "Allocation", "Settings", "keep_failed", "load_instance", "read", "write"]
 
 EntityPolicy = Literal["fairness", "fifo"]
-_SEED_MAX = 2**31 - 1  # HiGHS's own
+_SEED_MAX = 2**31 - 1  # the limit of HiGHS
 
-# Settings with one number per job.
+# The settings that have one number for each job.
 PER_JOB = ("kind", "entity", "time_left_s", "running_type", "service_lost_s")
 
 
@@ -39,7 +39,7 @@ class Allocation:
     shares : float64 array, shape (jobs, types)
         Time shares of running alone; each row sums to at most 1.
     objective : float
-        In the policy's own terms: smallest ratio, seconds, rho, sum.
+        The policy's objective: smallest ratio, seconds, rho or sum.
     status : str
         `optimal`, or `closed form` if nothing was solved.
     solver : str
@@ -49,7 +49,7 @@ class Allocation:
     wall_s : float
         Seconds in the solver.
     solves : int
-        Programs that were solved.
+        Number of LPs that were solved.
     levels : float64 array, shape (jobs,), optional
         Water filling: normalised rate of each job.
     pairs : int64 array, shape (pairs, 2), optional
@@ -60,8 +60,8 @@ class Allocation:
         Packing: class of each job.
     notes : mapping
         Counts of what was left out and why: `stranded` (jobs whose types have no GPU now),
-        `deadlines_passed`, `deadlines_missed`; `prices_failed` if programs had to do what prices
-        could not; `solver_retried` with the number of programs that had to be solved in another
+        `deadlines_passed`, `deadlines_missed`; `prices_failed` = 1 if prices failed and LPs were
+        solved instead; `solver_retried` with the number of LPs that had to be solved in another
         way; `partition_loss` if jobs were dealt into parts.
 
     Examples
@@ -89,7 +89,7 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that changes a solve besides the jobs; see `solve`."""
+    """Everything except the jobs that changes a solve; see `solve`."""
 
     solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
     tie_break: Literal["max_sum", "none"] = "max_sum"
@@ -144,13 +144,13 @@ class SolveSettings(TypedDict, total=False):
 
 
 def write(path: str | Path, policy: str, columns: Mapping[str, Any], settings: Any) -> None:
-    """Write an ask as JSON, so that the solve can be repeated."""
+    """Write the arguments of a solve as JSON, so that it can be repeated."""
 
     def plain(value: Any) -> Any:
         return value.tolist() if isinstance(value, np.ndarray) else value
 
     document = {"policy": policy, **settings, **columns}
-    document.pop("write_failed_to", None)  # a repetition must not write itself
+    document.pop("write_failed_to", None)  # a repeated solve must not write the file again
     text = json.dumps({key: plain(value) for key, value in document.items()})
     Path(path).write_text(text, encoding="utf-8")
 
@@ -158,16 +158,16 @@ def write(path: str | Path, policy: str, columns: Mapping[str, Any], settings: A
 def keep_failed(
     policy: str, columns: Mapping[str, Any], given: Mapping[str, Any], error: Exception
 ) -> None:
-    """Write an ask that was not solved where that is wished for; the error says whether it worked.
+    """Write the arguments of a failed solve if the user asked for it; the error reports success.
 
     Parameters
     ----------
     policy : str
         Name of the policy that asked.
     columns : mapping
-        Arrays of `solve`.
+        The arrays of `solve`.
     given : mapping
-        Settings of `solve`, or parameters of a policy.
+        The settings of `solve`, or the parameters of a policy.
     error : Exception
         The reason why there is no allocation.
     """
@@ -203,7 +203,7 @@ def load_instance(path: str | Path) -> tuple[str, dict[str, Json]]:
 
 
 def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> dict[str, F64]:
-    """Check the arrays of a solve and return those of the core.
+    """Check the arrays of a solve and return those for the core.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def _whole(array: F64) -> Any:
     return np.isfinite(array) & (array == np.floor(array))
 
 
-# Bounds of each number of a setting with one per job.
+# The bounds of each number in a setting that has one number for each job.
 _PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "kind": ("a whole number >= 0", lambda x: _whole(x) & (x >= 0)),
     "entity": ("a whole number >= 0", lambda x: _whole(x) & (x >= 0)),
@@ -273,7 +273,7 @@ _PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "time_left_s": ("seconds, inf for none", lambda x: ~np.isnan(x)),
     "service_lost_s": ("finite seconds >= 0", lambda x: np.isfinite(x) & (x >= 0)),
 }
-# Bounds of each finite number of an array.
+# The bounds of each finite number of an array.
 _COLUMNS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "rates": ("a finite rate >= 0", lambda x: x >= 0),
     "scale": ("a gang size >= 1", lambda x: x >= 1),
@@ -290,7 +290,8 @@ def _check_settings(policy: str, settings: Settings, types: int) -> None:
     def is_number(value: object) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
 
-    given: dict[str, Any] = vars(settings)  # whatever a caller wrote
+    # the values may have any type, because a caller wrote them
+    given: dict[str, Any] = vars(settings)
     limit, seed, alpha = given["time_limit_s"], given["seed"], given["alpha"]
     if not (is_number(limit) and limit > 0):
         raise _wrong(policy, "time_limit_s", limit, "seconds > 0")
@@ -316,7 +317,7 @@ def _check_rates(policy: str, rates: F64, capacity: F64) -> None:
 
 
 def _pair_rates(policy: str, settings: Settings, columns: Mapping[str, F64], types: int) -> F64:
-    """Return the rates of pairs, with a row for the kind of each job."""
+    """Return the rates of pairs, with one row for the kind of each job."""
     if "kind" not in columns:
         raise _wrong(policy, "kind", None, "the row of pair_rates of each job")
     table: F64 = np.asarray(settings.pair_rates, dtype=np.float64)

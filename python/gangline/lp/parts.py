@@ -1,4 +1,4 @@
-"""An allocation in parts: jobs and GPUs are divided, and each part is a separate program."""
+"""Solves an allocation in parts: jobs and GPUs are divided, and each part is a separate LP."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def solve_in_parts(
     partitions: Any,
     of_parts: str | None,
 ) -> Allocation:
-    """Solve this number of parts and, to know what that loses, the whole program.
+    """Solve this number of parts, and also the whole LP to know the loss.
 
     Parameters
     ----------
     solve : callable
-        Solves one program.
+        The function that solves one LP.
     policy : str
-        A policy that is a linear program.
+        A policy whose allocation is an LP.
     given : dict
         Arrays and settings of `gangline.lp.solve`; `seed` also draws which job is in which part.
     partitions : int
         Number of parts; never more than jobs.
     of_parts : str, optional
-        A name in `OF_PARTS`; None for a policy that is no linear program.
+        A name in `OF_PARTS`; None for a policy whose allocation is not an LP.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def solve_in_parts(
     Raises
     ------
     PolicyError
-        If the policy is not a linear program, or `partitions` is not a whole number >= 1.
+        If the policy's allocation is not an LP, or `partitions` is not a whole number >= 1.
     SolverError
         If a program does not end at an optimum.
     """
@@ -79,7 +79,8 @@ def solve_in_parts(
     dealt = [np.sort(order[turn::parts]) for turn in range(parts)]
     found = [solve(policy, **_part_of(given, own, parts)) for own in dealt]
     value = OF_PARTS[of_parts]([part.objective for part in found])
-    loss = value / whole.objective - 1.0 if whole.objective else 0.0  # nothing runs either way
+    # the objective 0 means that nothing runs in either case
+    loss = value / whole.objective - 1.0 if whole.objective else 0.0
     loss = loss if of_parts == "largest" else -loss
     return _together(found, dealt, value, loss)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "report"]
 
-# Of the methods of the core: gap of the prices, and evaluations at most.
+# Limits of the core's methods: the gap of the prices, and the number of evaluations.
 _CORE = {
     "core": {"gap": 1e-13, "evaluations": 1_000},
     "dual": {"gap": 1e-9, "evaluations": 1_000},
@@ -28,7 +28,7 @@ class Report:
     solver : dict
         Name, version, options, tolerance, counts; the same for equal runs.
     summary : dict
-        Keys that the run's summary gains.
+        The keys that are added to the run's summary.
     """
 
     solver: dict[str, Json]
@@ -36,7 +36,7 @@ class Report:
 
 
 def report(told: dict[str, Any]) -> Report:
-    """Return the report of the core's counters."""
+    """Return the report that the core's counters give."""
     methods = {name or "none": count for name, count in told["allocations"].items()}
     solver: dict[str, Any] = {
         "name": "HiGHS",

@@ -1,4 +1,4 @@
-"""One allocation: check the arrays, ask the core, look at the answer."""
+"""Solves one allocation: checks the arrays, calls the core and checks the result."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def solve(
         normalise : none or proportional (max-sum);
         agnostic_rate : mean or reference, with reference_type an index (agnostic ftf, makespan);
         prices : per GPU-hour and type, time_left_s : seconds to each deadline, inf for none,
-        drop_all_infeasible : forget all deadlines if one cannot be met (cost);
+        drop_all_infeasible : ignore all deadlines if one cannot be met (cost);
         entity, entity_weight, entity_policy : group of each job, its weight, fairness or fifo
         (water filling);
         packed, kind, pair_rates : pairs on one GPU; kind is a row of pair_rates of shape
         (kinds, kinds, types), whose entry is the rate of the first beside the second;
         type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
         service_lost_s : seconds of equal-split service of earlier solves (ftf);
-        partitions : deal jobs and GPUs at random (by `seed`) into so many programs; the whole is
-        solved as well, and `notes["partition_loss"]` has how much worse the objective is.
+        partitions : number of LPs into which jobs and GPUs are dealt at random (by `seed`); the
+      whole LP is solved as well, and `notes["partition_loss"]` is the loss of the objective.
 
     Returns
     -------
@@ -154,12 +154,13 @@ def _settings(policy: str, given: dict[str, Any]) -> Settings:
     return Settings(**given)
 
 
-# Words of the settings that are parameters of policies as well.
+# The allowed words of the settings that are also parameters of policies.
 _CHOICES = {
     parameter["name"]: parameter["choices"]
     for entry in _ENTRIES.values()
     for parameter in entry["parameters"]
-    if "choices" in parameter and parameter["name"] != "entity_policy"  # here one for each entity
+    # a setting with one word for each entity
+    if "choices" in parameter and parameter["name"] != "entity_policy"
 }
 _PASSED_ON = (
     "solver",
@@ -178,7 +179,7 @@ def _parameters(own: Settings) -> dict[str, Any]:
 
 
 def _facts(policy: str, own: Settings, columns: dict[str, F64]) -> dict[str, Any]:
-    """Return the data that a run takes from its cluster, checked if the policy uses it.
+    """Return the data that a run takes from its cluster; they are checked if the policy uses them.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The node lists that public traces come with: from their rows to the keys of a cluster."""
+"""Turns the rows of the node lists of public traces into the keys of a cluster."""
 
 from gangline.cluster.node_lists.formats import FORMATS, ClusterFormat
 

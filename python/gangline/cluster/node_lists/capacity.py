@@ -1,4 +1,4 @@
-"""Capacity over time: GPUs per day and virtual cluster, as the Helios traces publish them."""
+"""Reads capacity over time: GPUs by day and virtual cluster, as the Helios traces publish them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOTAL = "total"
 
 
 def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """One row per day: GPUs of each virtual cluster, and their total.
+    """Read one row for each day: the GPUs of each virtual cluster, and their total.
 
     The file counts GPUs. Servers with `options.gpus` GPUs each are assumed, and the remainder of a
     day's count is left out, with a note. A day's capacity applies from its midnight, and that of

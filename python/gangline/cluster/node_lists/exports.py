@@ -1,4 +1,4 @@
-"""Servers as schedulers list them: Slurm's scontrol, sinfo and slurm.conf, nodes of Kubernetes.
+"""Reads the servers in exports of schedulers: scontrol, sinfo and slurm.conf, and kubectl.
 
 A snapshot knows which servers were up when it was made. They are all part of the cluster, unless
 `up_only` leaves the others out.
@@ -32,7 +32,7 @@ _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _FIELDS = ("nodename", "gres", "cputot", "cpus", "realmemory", "state")
 _AWAY = re.compile(r"down|drain|fail|maint|not_?resp|future|unk|power|[*]", re.IGNORECASE)
-_SERVERS_MAX = 1_000_000  # our choice: a longer list of hosts is a mistake
+_SERVERS_MAX = 1_000_000  # Our own choice: a longer list of hosts is a mistake.
 _MIB_PER_GIB = 1024
 _TYPES = (
     "nvidia.com/gpu.product",
@@ -52,7 +52,7 @@ def records(source: Source) -> Rows:
     for line, words in enumerate(text.splitlines(), 1):
         if words.lstrip().startswith("#"):
             continue
-        # the first of a name counts: others may stand in a comment after it
+        # the first value of a name counts, because a later comment may repeat the name
         pairs = {key.lower(): value for key, value in reversed(_PAIR.findall(words))}
         if "nodename" in pairs:
             if pairs["nodename"].upper() == "DEFAULT":
@@ -69,7 +69,7 @@ def records(source: Source) -> Rows:
 
 
 def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Return the cluster of scontrol, sinfo or slurm.conf."""
+    """Return the cluster that scontrol, sinfo or slurm.conf describes."""
     servers: dict[Server, int] = {}
     seen: set[str] = set()
     notes = {"servers_without_gpus": 0, "servers_away": 0, "gpus_of_other_types": 0}
@@ -145,7 +145,7 @@ def cluster_of(
 
 
 class _Struct(msgspec.Struct, rename="camel"):
-    """Base of what is decoded."""
+    """The base class of the decoded objects."""
 
 
 class _Meta(_Struct):
@@ -188,7 +188,7 @@ def node_objects(source: Source) -> tuple[JsonFile, list[_Node]]:
 
 
 def kubernetes(source: Source, options: FileOptions) -> dict[str, Any]:
-    """Return the cluster of `kubectl get nodes -o json`."""
+    """Return the cluster that `kubectl get nodes -o json` describes."""
     _, found = node_objects(source)
     servers: dict[Server, int] = {}
     memory_gb: dict[str, float] = {}
@@ -253,6 +253,6 @@ def _hosts(rows: Rows, line: int, names: str) -> int:
 
 
 def _plain(text: str) -> float:
-    """Return a number such as `192000` or `128+`, as sinfo writes a least one; 0 if it is none."""
+    """Return a number such as `192000`, or `128+` for "at least 128" (sinfo); 0 for other text."""
     found = re.match(r"\d{1,15}(\.\d+)?", text)
     return float(found[0]) if found else 0.0

@@ -1,4 +1,4 @@
-"""The node lists that are known, and how a file is recognised."""
+"""The known formats of node lists, and how a file is recognised."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "ClusterFormat", "read_keys"]
 
-_MAX_BYTES = 2**30  # our choice: a list of a million servers is smaller
+_MAX_BYTES = 2**30  # Our own choice: a list of a million servers is smaller.
 
 
 class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     name : str
-        As `format` takes it.
+        The name that `format` takes.
     columns : tuple of str
         Header, in lower case; files without a header have exactly these columns.
     reader : callable
@@ -190,7 +190,7 @@ def _first(head: bytes, separator: str) -> list[str]:
 
 
 def detect(source: Source, options: FileOptions | None = None) -> ClusterFormat:
-    """Return the format of a file, from how it begins.
+    """Return the format of a file by its beginning.
 
     Raises
     ------

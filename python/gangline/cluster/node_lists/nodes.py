@@ -1,4 +1,4 @@
-"""Readers of node lists: the keys of a cluster from the rows of a file.
+"""Readers of node lists, which turn the rows of a file into the keys of a cluster.
 
 Servers without GPUs are left out and counted. If a list has no racks, equal servers are grouped in
 the order of their first server, and fill racks of one size.
@@ -23,7 +23,7 @@ _MEMORY = re.compile(r"(\d{1,4})(?:\.0)?\s*GI?B", re.IGNORECASE)
 
 
 def lingjun(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Hosts with their switches. ToR labels repeat between pods: the rack is (PSW, ASW)."""
+    """Read hosts with their switches; ToR labels repeat between pods, so the rack is (PSW, ASW)."""
     racks: dict[tuple[str, str], int] = {}
     seen: set[str] = set()
     for line, row in rows:
@@ -54,7 +54,7 @@ def lingjun(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def openb(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Nodes of the openb trace: thousandths of cores, MiB, GPUs, model."""
+    """Read the nodes of the openb trace: thousandths of cores, MiB, GPUs, model."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "gpu")
@@ -68,7 +68,7 @@ def openb(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def pai(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Machines of the PAI trace: GPU type, cores, GB, GPUs; the file has no header."""
+    """Read the machines of the PAI trace: GPU type, cores, GB, GPUs; the file has no header."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "cap_gpu")
@@ -81,7 +81,7 @@ def pai(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def philly(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Machines of the Philly trace: id, GPUs, memory of a GPU, which also names the type."""
+    """Read the machines of the Philly trace: id, GPUs, and the GPU memory, which names the type."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "number of gpus")
@@ -94,7 +94,7 @@ def philly(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def spot(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Nodes of the spot trace: GPU model, GPUs, cores."""
+    """Read the nodes of the spot trace: GPU model, GPUs, cores."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "gpu_capacity_num")
@@ -107,7 +107,7 @@ def spot(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def tiresias(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Switches, nodes per switch, GPUs per node; a switch is a rack."""
+    """Read switches, nodes per switch and GPUs per node; a switch is a rack."""
     gpu = options.gpu or "GPU"
     blocks = []
     for line, row in rows:
@@ -139,7 +139,7 @@ def _list(name: str, rows: Rows, servers: list[Server], options: FileOptions) ->
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """Order P2 before P10."""
+    """Return a sort key that puts P2 before P10."""
     return [
         (int(part), "") if part.isdigit() else (0, part) for part in _DIGITS.split(text) if part
     ]

@@ -1,4 +1,4 @@
-"""Small CSV files row by row, each with its line; and the servers they add up to."""
+"""Reads small CSV files row by row with line numbers, and groups their servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Rows", "blocks_of", "cells", "gpu_types", "grouped", "simple"]
 
-# GiB of one GPU, by the names public node lists use. Ours: G2, G3 (masked types) and MISC.
+# GiB of one GPU, by the names of public node lists. The values of the masked types G2, G3 and MISC
+# are our own choice.
 MEMORY_GB = {
     "K80": 12.0,
     "T4": 16.0,
@@ -35,9 +36,9 @@ MEMORY_GB = {
     "MISC": 11.0,
 }
 _UNKNOWN_GB = 16.0
-GPUS_MAX = 64  # of one server: as many as the engine has bits for
+GPUS_MAX = 64  # the maximum for one server, as the engine has one bit for each GPU
 _IN_NAME = re.compile(r"(\d{1,4})\s*GI?B?$", re.IGNORECASE)
-Server = tuple[str, int, float | None, float | None]  # type, GPUs, cores, GiB of the host
+Server = tuple[str, int, float | None, float | None]  # GPU type, GPUs, cores, GiB of the host
 
 
 def simple(name: str) -> str:
@@ -46,7 +47,7 @@ def simple(name: str) -> str:
 
 
 class Rows:
-    """Rows of one file as (line, cells by column)."""
+    """The rows of one file as (line, cells by column)."""
 
     def __init__(self, path: str, names: Sequence[str], rows: list[tuple[int, list[str]]]) -> None:
         self.path = path
@@ -89,9 +90,9 @@ class Rows:
 
 
 def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
-    """Parse the file; without a header line its columns are `columns`, in this order.
+    """Parse the file; if it has no header line, its columns are `columns`, in this order.
 
-    A blank as the separator means any number of blanks.
+    A space as the separator stands for any number of spaces.
 
     Raises
     ------
@@ -159,7 +160,7 @@ def blocks_of(counts: Mapping[Server, int], servers_per_rack: int) -> list[dict[
 def gpu_types(
     names: Sequence[str], memory_gb: float | None, notes: dict[str, int]
 ) -> list[dict[str, Any]]:
-    """Return one entry per type, with its memory as far as it is known."""
+    """Return one entry for each type, with its memory if it is known."""
     kinds = []
     for name in dict.fromkeys(names):
         known = MEMORY_GB.get(name.upper())

@@ -1,4 +1,4 @@
-"""Opens throughput tables: native Parquet and CSV, Gavel's JSON."""
+"""Opens throughput tables: native Parquet and CSV, and Gavel's JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BYTES", "parquet", "read_throughput"]
 
-MAX_BYTES = 2**30  # our choice: the largest public table has 1.3 MB
+MAX_BYTES = 2**30  # Our own choice: the largest public table has 1.3 MB.
 _CSV = {
     "gpu_type": pa.string(),
     "model": pa.string(),
@@ -100,7 +100,7 @@ def _read_parquet(source: Source) -> ThroughputTable:
 
 
 def parquet(source: Source, key: str) -> pa.Table:
-    """Return a Parquet file of which every cell can be read; `key` names it in errors."""
+    """Return a Parquet file after checking that every cell can be read; errors name it `key`."""
     try:
         table, _ = read_parquet(source)
         table.validate(full=True)  # text in a damaged page need not be UTF-8

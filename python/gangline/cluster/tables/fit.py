@@ -1,4 +1,4 @@
-"""Fits of iteration times: seven numbers per application in place of its measured placements.
+"""Fits iteration times: seven numbers for each application replace its measured placements.
 
 The form is that of Pollux (arXiv 2008.12260): a pass takes `a_c + b_c x samples`, a synchronisation
 nothing on one GPU, `a_r + b_r x (GPUs - 2)` on one server, `a_n + b_n x (GPUs - 2)` on several; the
@@ -25,12 +25,13 @@ __all__ = ["StepFit", "fit_pollux"]
 
 _LEAST = 1e-8
 _GAMMA_MAX = 10.0
-_STARTS = (1.2, 2.0, 4.0, 8.0)  # of gamma: the squares have more than one minimum
+# starts for gamma, because the sum of squares has more than one minimum
+_STARTS = (1.2, 2.0, 4.0, 8.0)
 _ROUNDS = 200
 
 
 class StepFit(NamedTuple):
-    """Iteration times of one application on one GPU type; all but `gamma` in seconds.
+    """The iteration times of one application on one GPU type; all but `gamma` are in seconds.
 
     Attributes
     ----------
@@ -76,7 +77,7 @@ class StepFit(NamedTuple):
         Parameters
         ----------
         gpus, servers : int
-            The placement of the gang.
+            The placement of the gang: numbers of GPUs and of servers.
         samples : int
             Per GPU and pass.
         extra_passes : int
@@ -103,7 +104,7 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
     Parameters
     ----------
     profile : PolluxProfile
-        Its `placements` are used: time of an iteration, and the part that synchronises; seconds.
+        The profile, whose `placements` are used: time of an iteration and of its synchronisation.
 
     Returns
     -------
@@ -118,8 +119,8 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
 
     Notes
     -----
-    Damped least squares from several starts; the same numbers for the same profile on one machine.
-    Cost: O(points) per step, some hundred steps.
+    The method is damped least squares from several starts. On one machine, the same profile always
+    gives the same numbers. Cost: O(points) per step, some hundred steps.
 
     Examples
     --------
@@ -151,7 +152,7 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
     is_free[2:4] = several.any(), (several & (gpus > 2.0)).any()
     is_free[4:6] = inside.any(), (inside & (gpus > 2.0)).any()
     is_free[6] = (gpus > 1.0).any()
-    # noise can make the time of a pass 0; such a point only gives its iteration time
+    # noise can make the time of a pass 0; only the iteration time of such a point is used
     known = passes > 0.0
     measured = np.log(np.concatenate([steps, passes[known]]))
 
@@ -187,7 +188,7 @@ def _times(parameters: Floats, at: _Points) -> tuple[Floats, Floats]:
 
 
 def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
-    """Return the six times as straight lines through passes and through what exceeds them."""
+    """Return initial values of the six times: lines through the passes and the remainders."""
     import numpy as np
 
     def line(x: Floats, y: Floats) -> tuple[float, float]:
@@ -211,14 +212,14 @@ def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
 
 
 def _descend(errors: Callable[[Floats], Floats], start: Floats, is_free: Any) -> Floats:
-    """Minimise the squares of the errors over the free parameters; the others are 0, gamma 1."""
+    """Minimise the squared errors over the free parameters; the others are 0, and gamma is 1."""
     import numpy as np
 
     fixed = np.where(np.arange(7) == 6, 1.0, 0.0)
     free = np.flatnonzero(is_free)
 
     def parameters(point: Floats) -> Floats:
-        """Return times from their logarithms, gamma from its place between its ends."""
+        """Return times from their logarithms, and gamma from its position between its bounds."""
         found = fixed.copy()
         values = np.exp(point)
         values = np.where(free == 6, 1.0 + (_GAMMA_MAX - 1.0) * values / (1.0 + values), values)

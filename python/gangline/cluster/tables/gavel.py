@@ -1,4 +1,4 @@
-"""Gavel's throughput JSON: types, labels with gang sizes, pairs that share GPUs.
+"""Reads Gavel's throughput JSON: types, labels with gang sizes, and pairs that share GPUs.
 
 Shape: `{type: {"('label', gpus)": {"null": rate, "('other', gpus)": [rate, rate of other]}}}`.
 Rates are iterations per second of whole gangs; 0 = cannot run. A type with the suffix
@@ -84,7 +84,7 @@ def _decode(data: bytes, path: str) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # its words are not ours, and it knows no line
+        pass  # its message lacks the line and uses other terms
     try:
         line, words = malformed(data.decode("utf-8"))
         why = "JSON"
@@ -110,7 +110,7 @@ def _rate(data: bytes, path: str, keys: tuple[str, ...], value: object) -> float
 
 
 def _fail(data: bytes, path: str, keys: tuple[str, ...], expected: str, value: object) -> NoReturn:
-    """Raise the error of one place, with its line: that of the last key of the path."""
+    """Raise the error of one place with the line of the last key of the path."""
     place = 0
     for key in keys:
         found = data.find(json.dumps(key).encode("utf-8"), place)

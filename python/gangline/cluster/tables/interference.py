@@ -1,4 +1,4 @@
-"""Interference tables: how much a job slows down with another on the same GPUs."""
+"""Reads interference tables: how much a job slows down with a co-runner on its GPUs."""
 
 from __future__ import annotations
 

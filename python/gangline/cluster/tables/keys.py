@@ -1,4 +1,4 @@
-"""The keys of Gavel's JSON: Python text of a pair, such as `('LM (batch size 5)', 8)`.
+"""Parses the keys of Gavel's JSON: a pair in Python syntax, such as `('LM (batch size 5)', 8)`.
 
 A small grammar parses the key without evaluating it: `( quoted , integer )`, with optional spaces.
 """

@@ -1,4 +1,4 @@
-"""Profiles of elastic jobs as the Pollux experiments publish them: one folder per application.
+"""Reads the profiles of elastic jobs that the Pollux experiments publish, a folder for each.
 
 `placements.csv` (placement, local_bsz, step_time, sync_time), `scalability.csv` (num_nodes,
 num_replicas, local_bsz, step_time, sync_time), `validation-<total batch>.csv` (progress,
@@ -47,13 +47,13 @@ _VALIDATION_NAME = re.compile(r"validation-(\d{1,9})\.csv")
 
 
 class Step(NamedTuple):
-    """Time of one iteration: all of it, and the part that synchronises; seconds."""
+    """The time of one iteration and of the synchronisation in it, in seconds."""
 
     step_s: float
     sync_s: float
 
 
-_Curve = dict[int, Step]  # by samples per GPU and pass
+_Curve = dict[int, Step]  # keyed by samples per GPU and pass
 
 
 class PolluxProfile:
@@ -97,17 +97,17 @@ class PolluxProfile:
 
     @property
     def batch_range(self) -> tuple[int, int]:
-        """Smallest and largest validated total batch."""
+        """The smallest and the largest validated total batch."""
         return min(self.validation), max(self.validation)
 
     @property
     def local_range(self) -> tuple[int, int]:
-        """Minimum and maximum number of samples per GPU and pass."""
+        """The minimum and the maximum number of samples per GPU and pass."""
         locals_ = [size for curve in self.placements.values() for size in curve]
         return min(locals_), LOCAL_MAX.get(self.application, max(locals_))
 
     def step(self, placement: str, local: int) -> Step:
-        """Return the time of one pass, linear between measured points, never beyond them.
+        """Return the time of one pass: linear between measured points, and never beyond them.
 
         A measured placement is interpolated only in `local`. Other placements are interpolated by
         (servers, GPUs): linearly in GPUs at a measured number of servers, and between two measured
@@ -145,7 +145,7 @@ class PolluxProfile:
         return local, extra
 
     def alone_s(self, gpus: int, total_batch: int, *, gpus_per_server: int = 4) -> float:
-        """Return the seconds of a whole training, alone, on as few servers as can be."""
+        """Return the seconds of a whole training, alone and on the fewest possible servers."""
         local, extra = self.passes(gpus, total_batch)
         full, rest = divmod(gpus, gpus_per_server)
         placement = (str(rest) if rest else "") + str(gpus_per_server) * full
@@ -196,7 +196,7 @@ class PolluxProfile:
 
     @property
     def _surface(self) -> dict[tuple[int, int], _Curve]:
-        """Curves by (servers, GPUs): the scalability table, and the even placements."""
+        """Return curves by (servers, GPUs), from the scalability table and the even placements."""
         even = {
             (len(text), sum(map(int, text))): curve
             for text, curve in self.placements.items()
@@ -315,7 +315,7 @@ def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> P
 
 
 class _Member(Source):
-    """A file of an archive that is unpacked already."""
+    """A file of an archive that is already unpacked."""
 
     def __init__(self, name: str, data: bytes) -> None:
         self.name = name
@@ -329,8 +329,8 @@ def _folder(root: Path) -> dict[str, Source]:
 
 
 def _archive(root: Path) -> dict[str, Source]:
-    """Unpack once: an archive has no index, so each look-up would unpack it all."""
-    root.stat()  # a missing path raises the error of the system
+    """Unpack the archive once: it has no index, so each look-up would unpack all of it."""
+    root.stat()  # a missing path raises the system's own error
     source = Source(root, MAX_BYTES)
     if not is_tar(source.head):
         raise TraceError(f"{root}: expected a folder or a tar archive", path=str(root))

@@ -1,4 +1,4 @@
-"""Throughput tables: iterations per second of whole gangs by GPU type, model, batch and size."""
+"""Throughput tables: iterations per second of whole gangs by type, model, batch and gang size."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ PAIRS = pa.schema(
 REQUIRED = ("gpu_type", "model", "gpus", "iters_per_s")
 _PLACEMENTS = ("server", "spread")
 Missing = Literal["error", "nan", "nearest"]
-_Key = tuple[str, str, int, str]  # type, model, batch (0 = any), placement
+_Key = tuple[str, str, int, str]  # GPU type, model, batch size (0 = any), placement
 
 
 class ThroughputTable:
-    """Measured rates; immutable and checked when made.
+    """Measured rates, which are immutable and checked when they are made.
 
     Attributes
     ----------
@@ -135,19 +135,19 @@ class ThroughputTable:
         for row in self.rates.to_pylist():
             if row["batch_size"] is not None and batch_size_of(row["model"]) is not None:
                 row["batch_size"] = None
-            # msgspec tells a default by identity: the same word from a table would be written
+            # msgspec recognises a default by identity, so an equal word of a table would be written
             row["placement"] = sys.intern(row["placement"])
             rows.append(ThroughputRow(**row))
         return tuple(rows)
 
     @property
     def gpu_types(self) -> list[str]:
-        """GPU types, in the order of the file."""
+        """The GPU types, in the order of the file."""
         return list(dict.fromkeys(self.rates.column("gpu_type").to_pylist()))
 
     @property
     def models(self) -> list[str]:
-        """Model labels, in the order of the file."""
+        """The model labels, in the order of the file."""
         return list(dict.fromkeys(self.rates.column("model").to_pylist()))
 
     def gang_sizes(self, model: str, gpu_type: str | None = None) -> list[int]:
@@ -171,7 +171,7 @@ class ThroughputTable:
         placement: str = "server",
         nearest: bool = False,
     ) -> float | None:
-        """Return iterations per second of the whole gang, None where the table does not know.
+        """Return the iterations per second of the whole gang; None where the table has no rate.
 
         The row with the batch size takes precedence over the row without one. Without a batch size,
         the only row of the combination is used. With `nearest`, a missing gang size uses the rate
@@ -187,7 +187,7 @@ class ThroughputTable:
     def exact(
         self, gpu_type: str, model: str, gpus: int, batch_size: int, *, nearest: bool = False
     ) -> float | None:
-        """Return the rate as a run looks it up: own batch size (0 = unknown) before blank.
+        """Return the rate that a run uses: a row with the batch size comes before one without it.
 
         With `nearest`, the rate of a missing gang size is estimated; see `find`.
         """
@@ -225,7 +225,7 @@ class ThroughputTable:
         placement: str = "server",
         missing: Missing = "error",
     ) -> npt.NDArray[np.float64]:
-        """Look up many jobs, each distinct combination once.
+        """Look up the rates of many jobs, each distinct combination once.
 
         Parameters
         ----------
@@ -291,7 +291,7 @@ class ThroughputTable:
         co_gpus: int | None = None,
         placement: str = "server",
     ) -> tuple[float, float] | None:
-        """Return both rates of two jobs on the same GPUs, (0, 0) = cannot share, None = unknown.
+        """Return both rates of two jobs on the same GPUs; (0, 0) = cannot share, None = unknown.
 
         If only the mirrored entry exists, it is used.
         """
@@ -429,13 +429,13 @@ def _check(rates: pa.Table, path: str | None) -> None:
 
 
 def _scaled(by_size: Mapping[int, float], gpus: int) -> float:
-    """Rate per GPU of the size nearest in ratio, times the GPUs asked for."""
+    """Return the rate per GPU of the size nearest in ratio, times the requested GPUs."""
     size = min(by_size, key=lambda known: (max(gpus, known) / min(gpus, known), known))
     return by_size[size] * gpus / size
 
 
 def match_type(kind: str, names: Sequence[str]) -> str | None:
-    """Return the name that a GPU type of a table goes by: the equal one, else one but for case."""
+    """Return the name for a GPU type of a table: the equal name, or one with another case."""
     if kind in names:
         return kind
     near = [name for name in names if name.casefold() == kind.casefold()]
