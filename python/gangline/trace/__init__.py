@@ -1,7 +1,6 @@
-"""Traces: read, draw, write, look at.
+"""Traces: reading, drawing, writing and inspecting them.
 
 - `read`, `write`, `formats`: opening and saving, and the formats that both know
-- `files`: packed files, their format, their text, cells and faults
 - `jobs`: the table of jobs, its options and checks, and the way to the compiled core
 - `readers`, `writers`: one module per format
 - `synth`: the generators

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gangline.files.source import Source
 
 SWF_FIELDS = 18
-_SWF_STATUS = 11  # field, from 1
+_SWF_STATUS = 11  # the number of the field, from 1
 _SWF_STATUSES = (b"-1", b"0", b"1", b"2", b"3", b"4", b"5")
 GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
 """Columns of a Gavel trace, by their number, that hold numbers."""
@@ -26,7 +26,7 @@ GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
 _PARQUET = b"PAR1"
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
 _WORK = frozenset({"duration_s", "iterations"})
-# Beginnings of files that people mistake for a trace.
+# The beginnings of files that people mistake for traces.
 _STRANGERS = (
     (b"\xff\xfe", "this is UTF-16 text; save it as UTF-8"),
     (b"\xfe\xff", "this is UTF-16 text; save it as UTF-8"),
@@ -56,13 +56,14 @@ _OWN = (
     "as `--columns arrival_s=submitted,gpus=cards,duration_s=hours@h`"
 )
 _FRAGMENTS = "these are the fragments of an OpenDC workload; read its tasks, the other file"
-_NEAR_ENOUGH = 0.5  # ours: a file that lacks more than half of the columns is of another format
+# Our own choice: a file that lacks more than half of the columns has another format.
+_NEAR_ENOUGH = 0.5
 _NAMES_SHOWN = 8
-_TABLE_LEAST = 2  # our choice: so many columns may come from separators inside one name
+_TABLE_LEAST = 2  # Our own choice: one name with separators in it can look like this many columns.
 
 
 def detect(source: Source) -> str:
-    """Return the name of the format.
+    """Return the name of the format of an input.
 
     Raises
     ------
@@ -140,14 +141,14 @@ def _by_first_bytes(head: bytes) -> str | None:
 
 
 def _is_nodes(text: bytes) -> bool:
-    """Return whether these objects of Kubernetes are nodes alone, as far as can be seen."""
+    """Return whether the visible objects of Kubernetes are only nodes."""
     return b'"Node"' in text and not any(
         f'"{kind}"'.encode() in text for kind in ("Workload", "Job", "PodGroup", "Pod")
     )
 
 
 def _is_swf(text: bytes) -> bool:
-    """Return whether every whole line has the 18 numbers of a job, whatever follows them."""
+    """Return whether every whole line begins with the 18 numbers of a job."""
     whole, _, rest = text.rpartition(b"\n")
     lines = [line.split()[:SWF_FIELDS] for line in (whole or rest).splitlines() if line.strip()]
     return all(
@@ -194,7 +195,7 @@ def _by_header(source: Source, names: list[str]) -> str:
 
 
 def _stranger(head: bytes) -> str | None:
-    """Say what kind of file this is if it has no known header but its first bytes show it."""
+    """Return the kind of a file whose first bytes show it although it has no known header."""
     text = head.removeprefix(BOM).lstrip()
     for start, words in _STRANGERS:
         if text.startswith(start):
@@ -233,7 +234,7 @@ def _stranger(head: bytes) -> str | None:
 
 
 def _cluster(head: bytes) -> str | None:
-    """Say so if this describes a cluster: a TOML file, or the node list of a public trace."""
+    """Return advice if the input describes a cluster: a TOML file or a public node list."""
     from gangline.cluster.node_lists import FORMATS as NODE_LISTS
 
     have = {simple(name) for name in header(head)}
@@ -246,7 +247,7 @@ def _cluster(head: bytes) -> str | None:
 
 
 def _not_text(head: bytes) -> str | None:
-    """Say what in the first line is no text."""
+    """Return a description of the part of the first line that is not text."""
     line = head.split(b"\n", 1)[0]
     if b"\0" in line:
         return "its first line holds NUL bytes; expected text, Parquet or Arrow"
@@ -258,7 +259,7 @@ def _not_text(head: bytes) -> str | None:
 
 
 def _needs(item: Format, have: set[str]) -> frozenset[str]:
-    """Return the columns that a header must have, for the native format with those of work."""
+    """Return the columns that a header must have; for the native format, also those of work."""
     return item.columns | (_WORK & have) if item.name == "native" else item.columns
 
 
@@ -270,7 +271,7 @@ def _missing(item: Format, have: set[str]) -> list[str]:
 
 
 def _nearness(names: list[str]) -> str:
-    """Say how near each format is: the nearest by what they lack, the others by their share."""
+    """Describe how well each format matches: the nearest by missing columns, others by share."""
     have = {simple(name) for name in names}
     near = []
     for item in FORMATS:
@@ -297,13 +298,13 @@ def _nearness(names: list[str]) -> str:
 
 
 def _owner(have: set[str]) -> str | None:
-    """Name the one format to which three or more columns all belong: a file cut down from it."""
+    """Return the only format that has all of three or more columns: the file is a part of it."""
     owners = [item.name for item in FORMATS if len(have) >= _CUT_DOWN and have <= item.columns]
     return owners[0] if len(owners) == 1 else None
 
 
 def _own(names: list[str]) -> str:
-    """Say what a trace of one's own needs, where a file is near to no format."""
+    """Return what a user's own trace needs, for a file that resembles no format."""
     shown = _listed(names)
     if any(_is_number(name.encode()) for name in names):
         return f"its first line names no columns ({shown}); `--format` forces a format without them"

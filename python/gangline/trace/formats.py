@@ -1,4 +1,4 @@
-"""The formats that are known: how each is recognised, which module reads and writes it."""
+"""The known formats: how each is recognised, and which module reads and writes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """One format.
+    """A format of traces.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
         Options that only this format understands.
     reader, writer : str
         Module in `gangline.trace.readers` with `read(source, options) -> Raw`, and in
-        `gangline.trace.writers`; empty where the format cannot be read, or not written.
+        `gangline.trace.writers`; empty where the format cannot be read or cannot be written.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Opens a trace: finds its format, reads it, makes it the internal table."""
+"""Opens a trace: finds its format, reads it, and makes the internal table."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def refer(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> TraceReference:
-    """Return the reference of the trace that `read_trace` would return, without its jobs.
+    """Return the reference of the trace that `read_trace` would return, without reading its jobs.
 
     A file is hashed, not parsed. Wrong options raise the same errors as in `read_trace`.
     """
@@ -154,7 +154,7 @@ def refer(
 
 
 def read_again(reference: TraceReference, place: str | PathLike[str] | None = None) -> Trace:
-    """Read or draw the trace of a reference; `place` is where its file is now, if elsewhere.
+    """Read or draw the trace of a reference; `place` is the new path of its file, if it moved.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def redrawn(reference: TraceReference, seed: int) -> TraceReference:
 
 
 def check_inputs(reference: TraceReference, trace: Trace) -> None:
-    """Raise a TraceError if a trace is not the one that a reference is of."""
+    """Raise a TraceError if a trace is not the one that a reference describes."""
     now = trace.reference.inputs
     for name, expected in reference.inputs.items():
         if now.get(name) != expected:
@@ -238,15 +238,15 @@ def as_trace(value: object) -> Trace:
 
 
 def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
-    """Take a text of `columns` apart."""
+    """Parse the text of the option `columns`."""
     columns = options.get("columns")
     return {**options, "columns": mapping_of(columns)} if isinstance(columns, str) else options
 
 
 def _found(source: Source, options: Mapping[str, Any], *, is_queue: bool = False) -> str:
-    """Return the format of a file; where columns are mapped, it is that of any table.
+    """Return the format of a file; if columns are mapped, it is `table`.
 
-    A queue with the native names needs no run times, because they are not known yet.
+    A queue with the native names needs no run times, because they are not yet known.
     """
     if options.get("columns") is not None:
         return TABLE
@@ -290,7 +290,7 @@ def _refuse_options_of_others(options: Mapping[str, Any], name: str) -> None:
 
 
 def _provenance(source: Source, metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the hash of the input, and where it comes from if it is a public file."""
+    """Return the hash of the input, and its origin if it is a public file."""
     digest = metadata.get("sha256") or source.sha256
     known = lookup(digest)
     if not known and not source.is_plain and not source.is_folder:

@@ -29,7 +29,7 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     source : str
         A file, or the address of a generator with all its parameters; empty for a table in memory.
     format : str
-        Of a file.
+        The format of a file.
     options : dict
         Options of the reader that differ from their defaults.
     inputs : dict of str to str
@@ -44,7 +44,7 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def identity(self) -> dict[str, Json]:
-        """The inputs that the jobs depend on: files count by their content, not by their place."""
+        """The inputs that the jobs depend on: a file counts by its content, not by its path."""
         options = {
             name: self.inputs.get(name, value)
             for name, value in self.options.items()
@@ -76,7 +76,7 @@ def address(name: str, parameters: Mapping[str, Any]) -> str | None:
 
 
 def value_of(text: str) -> object:
-    """Read the value of a parameter in an address: TOML, else plain text."""
+    """Return the value of a parameter in an address: TOML or otherwise plain text."""
     try:
         return toml.loads(f"v = {text}")["v"]
     except ValueError:
@@ -95,7 +95,7 @@ def hashes(values: Mapping[str, Any]) -> dict[str, str]:
 def _is_file(text: str) -> bool:
     try:
         return bool(text) and "\0" not in text and Path(text).is_file()
-    except OSError:  # longer than a name can be
+    except OSError:  # the text is longer than a file name can be
         return False
 
 

@@ -1,4 +1,4 @@
-"""A queue at a moment: which jobs run, which wait, and which have run.
+"""Reads a queue at a moment: which jobs run, which wait, and which have ended.
 
 Readers of exports leave out waiting and running jobs, because their run times are not known. This
 module keeps them with an unknown run time.

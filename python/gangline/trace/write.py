@@ -49,7 +49,8 @@ def write_trace(
     path : str or path
         Path of the file; it appears whole or not at all. A last suffix `.gz` compresses.
     format : str, optional
-        The default goes by the suffix: `.parquet`, `.arrow` and `.csv` are native, `.swf` is SWF.
+        The default depends on the suffix: `.parquet`, `.arrow` and `.csv` are native, `.swf` is
+        SWF.
     strict : bool
         Refuse to leave anything out.
     **options
@@ -59,7 +60,7 @@ def write_trace(
     Returns
     -------
     tuple of Loss
-        The columns that the format cannot carry, or not wholly.
+        The columns that the format cannot hold, or can hold only in part.
 
     Raises
     ------
@@ -119,7 +120,7 @@ def _check_target(path: Path, content: bytes, kind: str) -> None:
 
 
 def losses(trace: Trace, format: str) -> tuple[Loss, ...]:  # noqa: A002
-    """Return what a format cannot carry of a trace, in the order of the columns."""
+    """Return the losses of a trace in a format, in the order of the columns."""
     writer = writer_of(format)
     partly = {loss.column: loss for loss in partial_losses(format, trace)}
     found = []

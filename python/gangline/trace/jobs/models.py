@@ -1,4 +1,4 @@
-"""Gives jobs that name no model one of a throughput table, by a seeded draw."""
+"""Draws a model of a throughput table, by a seed, for each job without a model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["give_models"]
 
-_Kind = tuple[str, int | None, float]  # model, batch size, rate of the gang on the reference type
+# model, batch size, and rate of the gang on the reference type
+_Kind = tuple[str, int | None, float]
 
 
 def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: str) -> pa.Table:
-    """Give each job without a model one that is measured at its gang size, all equally likely.
+    """Give each job without a model one that is measured at its gang size, with equal probability.
 
     The work of such a job is then counted in iterations: its duration times the rate on the
-    reference type, where its run time stays the same. Jobs of a size that the table lacks do not
+    reference type, on which its run time stays the same. Jobs of a size that the table lacks do not
     change.
 
     Parameters
@@ -37,7 +38,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
     notes : dict
         Gets `models_given`, and `models_absent` for jobs of unknown size.
     path : str
-        Path of the trace, for messages.
+        The path of the trace, for messages.
 
     Raises
     ------
@@ -78,7 +79,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
 
 
 def _kinds(options: Options) -> dict[int, list[_Kind]]:
-    """Models with a batch size where the table has one, by gang size, in the order of the table."""
+    """Return models, with batch sizes if the table has them, by gang size in the table's order."""
     from gangline.cluster.tables import read_throughput
 
     assert options.models is not None
@@ -97,7 +98,7 @@ def _kinds(options: Options) -> dict[int, list[_Kind]]:
 
 
 def _batch_of(model: str, batch_size: int | None) -> int | None:
-    """Return the batch size to write down: none where the label itself names it."""
+    """Return the batch size of the job: None if the label itself names it."""
     from gangline.cluster.tables.keys import batch_size_of
 
     return None if batch_size_of(model) is not None else batch_size
@@ -117,7 +118,7 @@ def _chosen(
     drawn: npt.NDArray[np.float64],
     taken: npt.NDArray[np.bool_],
 ) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
-    """Return all kinds, and the number of each job's; -1 = none."""
+    """Return all kinds, and the index of each job's kind; -1 means none."""
     kinds: list[_Kind] = []
     code_of = np.full(len(gpus), -1, np.int64)
     for gang, own in sorted(by_gang.items()):

@@ -1,4 +1,4 @@
-"""From a reader's columns to the internal table: checks, filters, order, identifiers.
+"""Turns a reader's columns into the internal table: checks, filters, sorts and names jobs.
 
 All steps work on whole columns. Records are numbered before rows are dropped or sorted, so that an
 error can name the line of the file.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _REQUIRED = ("arrival_s", "gpus")
 _ABSOLUTE = ("deadline_s", "start_s", "observed_start_s", "observed_finish_s")
 _NO_IDS = pa.array([], type=pa.string())
-_EPOCH = (8e8, SECONDS_MAX)  # our choice: seconds since 1970, from the year 1995 on
+_EPOCH = (8e8, SECONDS_MAX)  # Seconds since 1970; the start, in 1995, is our own choice.
 _UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _WORK = "a duration or a number of iterations"
 
@@ -41,7 +41,7 @@ class Raw(msgspec.Struct, kw_only=True):
     columns : dict
         Arrow arrays by internal name; all of one length. Lists may come as a dictionary of lists.
     path : str
-        For messages.
+        The path of the input, for messages.
     reader : str
         Name of the format.
     foreign : bool
@@ -53,17 +53,17 @@ class Raw(msgspec.Struct, kw_only=True):
     names : dict
         Internal name to the name in the file, where they differ.
     faults : Faults
-        Faults that the reader found itself.
+        Faults that the reader itself found.
     bad : bool array or None
-        Rows that hold such a fault.
+        The rows with such a fault.
     lost : int
         Faulty records that did not become rows.
     records : callable, optional
-        Mapping from rows to numbers of records; by default the two are equal.
+        Function from rows to numbers of records; by default the two are equal.
     locate : callable, optional
-        From faults to errors with line and value.
+        Function from faults to errors with line and value.
     notes, metadata : dicts
-        Counters; texts for the file's metadata.
+        Counters, and texts for the file's metadata.
     marks : dict of str to bool array
         Counters that include only the remaining rows.
     moments : dict of str to str
@@ -71,7 +71,7 @@ class Raw(msgspec.Struct, kw_only=True):
     present : list of str
         All columns of a table in memory, for a message; empty elsewhere.
     shift_s : float
-        Set at the end: the amount subtracted from all arrivals.
+        The amount subtracted from all arrivals; set at the end.
     """
 
     columns: dict[str, Any]
@@ -103,7 +103,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
     _drop_by_format(raw, columns, keep, options)
     _refuse_bad(raw, columns, keep, options)
     columns = {name: _cast(raw, name, array) for name, array in columns.items()}
-    # Begun here, where ids are mostly in order; rows that are dropped can only leave it open.
+    # This starts here, where ids are mostly in order. Dropped rows can only leave it undecided.
     are_distinct = begin(surely_distinct, columns.get("job_id", _NO_IDS))
     _filters(raw, columns, keep, options)
     rows = _chosen(raw, columns, keep.rows, options)
@@ -120,14 +120,14 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
 
 
 class _Keep:
-    """The rows that are left; each drop is counted by its reason."""
+    """The remaining rows; each dropped row is counted by its reason."""
 
     def __init__(self, notes: dict[str, int], rows: int) -> None:
         self.rows: npt.NDArray[np.bool_] = np.ones(rows, dtype=np.bool_)
         self._notes = notes
 
     def drop(self, reason: str, rows: npt.NDArray[np.bool_], more: int = 0) -> None:
-        """Leave out these rows; `more` are counted although they are no rows."""
+        """Drop these rows; `more` is added to the count, for records that did not become rows."""
         count = int((rows & self.rows).sum()) + more
         if count:
             self._notes[reason] = self._notes.get(reason, 0) + count
@@ -153,7 +153,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def numbers(array: Any) -> npt.NDArray[Any]:
-    """Return a numeric column as numpy; nulls become NaN. No copy where there are no nulls."""
+    """Return a numeric column as numpy; nulls become NaN. A column without nulls is not copied."""
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
@@ -176,15 +176,15 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
             return array.cast(pa.string()).dictionary_encode()
         if pa.types.is_dictionary(array.type):
             if pa.types.is_list(kind) and array.type.value_type == kind:
-                return array  # becomes lists when the rows are chosen
+                return array  # it becomes lists when the rows are chosen
             array = array.dictionary_decode()
-        # Numbers were checked against their bounds; those that failed are dropped rows.
+        # The numbers were checked against their bounds, and rows that failed are dropped.
         return array.cast(kind, safe=not (_is_numeric(kind) and _is_numeric(array.type)))
     raise AssertionError("the cast was done or refused")
 
 
 def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
-    """Return text, decimals and the like of a column of numbers as floats, to check their bounds.
+    """Return a column of numbers as text or decimals in floats, so that bounds can be checked.
 
     Without this check, a cast would accept values that the bounds forbid or that the type cannot
     hold.
@@ -206,7 +206,7 @@ def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
 
 @contextmanager
 def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
-    """Name the column of a cast that fails, and the expected type."""
+    """Raise an error of a failed cast that names the column and the expected type."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -228,7 +228,7 @@ def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
 
 
 def _decoded(name: str, array: Any) -> Any:
-    """Return a column without the dictionary that `_cast` left to it."""
+    """Return a column without the dictionary that `_cast` kept."""
     return array if array.type == COLUMNS[name] else array.dictionary.take(array.indices)
 
 
@@ -260,7 +260,7 @@ def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options
 
 
 def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.bool_], str]]:
-    """Return, per column with values out of bounds, the rows and what was expected."""
+    """Return, for each column with values out of bounds, their rows and the expected values."""
     found = []
     for name, (least, greatest, words) in BOUNDS.items():
         if name not in columns:
@@ -275,7 +275,7 @@ def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.
             wrong = _outside(numbers(array), least, greatest, whole=whole)
             if wrong is not None and array.null_count and name not in _REQUIRED:
                 wrong &= valid(array)
-        else:  # the cast will say what is wrong with the type
+        else:  # the cast reports what is wrong with the type
             wrong = None
         if wrong is not None and name in raw.moments:
             absent = ~valid(array)
@@ -296,7 +296,7 @@ def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.
 def _outside(
     values: npt.NDArray[Any], least: float, greatest: float, *, whole: bool
 ) -> npt.NDArray[np.bool_] | None:
-    """Return which values are outside the bounds, NaN included; None if there is none."""
+    """Return which values are outside the bounds (NaN is too); None if there are none."""
     if values.dtype.kind == "f":
         values = values.astype(np.float64, copy=False)  # bounds beyond a narrow type overflow there
     if len(values) and least <= values.min() and values.max() <= greatest and not whole:
@@ -329,7 +329,7 @@ def _nameless(lists: Any) -> tuple[npt.NDArray[np.bool_]] | None:
 
 
 def _no_work(columns: dict[str, Any]) -> npt.NDArray[np.bool_] | None:
-    """Rows that know neither a duration nor iterations."""
+    """Return the rows that have neither a duration nor iterations."""
     known = [columns[name] for name in ("duration_s", "iterations") if name in columns]
     if any(array.null_count == 0 for array in known):
         return None
@@ -347,7 +347,7 @@ def _note(raw: Raw, wrong: npt.NDArray[np.bool_], column: str, words: str, array
 
 
 def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int] | None:
-    """Return the unit in which all arrivals seem to count from 1970, and how many are a second."""
+    """Return the unit in which all arrivals seem to count from 1970, and its number per second."""
     values = numbers(array)[rows].astype(np.float64)
     for unit, per_second in _UNITS.items():
         if _EPOCH[0] <= values.min() / per_second and values.max() / per_second <= _EPOCH[1]:
@@ -358,7 +358,7 @@ def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int]
 def _in_another_unit(
     raw: Raw, rows: npt.NDArray[np.int64], array: Any, words: str, unit: tuple[str, int]
 ) -> TraceError:
-    """Return one error for a whole column: how many rows, the first of them, and the unit."""
+    """Return one error for a whole column: the number of rows, the first one, and the unit."""
     first = rows[:3]
     records = first if raw.records is None else raw.records(first)
     column = raw.names.get("arrival_s", "arrival_s")
@@ -432,14 +432,14 @@ def _has_status(
 def _chosen(
     raw: Raw, columns: dict[str, Any], keep: npt.NDArray[np.bool_], options: Options
 ) -> npt.NDArray[np.int64] | None:
-    """Return the rows that stay, by arrival (stable), up to the limit; None if all as they are."""
+    """Return the rows to keep by arrival (stable), up to the limit; None if nothing changes."""
     arrival = numbers(columns["arrival_s"])
     rows: npt.NDArray[np.int64] | None = None
     if not keep.all():
         rows = np.flatnonzero(keep)
         arrival = arrival[rows]
     if len(arrival) == 0:
-        # a counter such as zero_duration names no option and says little by itself
+        # a counter such as zero_duration names no option, so the message adds one
         counts = ", ".join(
             f"{name} {count}: {DROPPED[name]}" if name in DROPPED else f"{name} {count}"
             for name, count in raw.notes.items()
@@ -459,7 +459,7 @@ def _chosen(
 
 
 def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
-    """Shift and stretch the arrival clock; absolute times keep their distance to the arrival."""
+    """Shift and scale the arrival clock; absolute times keep their distance from the arrival."""
     arrival = numbers(columns["arrival_s"])
     shift = float(arrival[0]) if raw.foreign or options.window is not None else 0.0
     if shift == 0.0 and options.rescale == 1.0:
@@ -478,7 +478,7 @@ def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
 
 
 def statuses(array: Any, mapping: Mapping[str, str], notes: dict[str, int]) -> Any:
-    """Map a status column to the internal words; others become `unknown` and are counted."""
+    """Map a status column to the internal words; other words become `unknown` and are counted."""
     array = array.dictionary_encode() if not pa.types.is_dictionary(array.type) else array
     names = [str(name).strip().lower() for name in array.dictionary.to_pylist()]
     words = [mapping.get(name, "unknown") for name in names]
@@ -512,7 +512,7 @@ def _identifiers(
 
 
 def surely_distinct(ids: Any) -> bool:
-    """Return whether all texts are seen to be different; false leaves it open."""
+    """Return whether all texts are surely different; False means that this is unknown."""
     from gangline import _core
 
     _, offsets, data = ids.buffers()
@@ -529,12 +529,12 @@ def _suffixed(ids: Any) -> tuple[Any, int]:
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     first = np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
     rank = np.empty(len(codes), dtype=np.int64)
-    rank[order] = np.arange(len(codes)) - first  # 0 for the first of its name
+    rank[order] = np.arange(len(codes)) - first  # 0 for the first job of its name
     again = rank > 0
     suffix = pa.array(rank + 1).cast(pa.string())
     names = pc.if_else(pa.array(again), pc.binary_join_element_wise(ids, suffix, "#"), ids)
     if len(names.unique()) < len(names):
-        names = _one_by_one(ids)  # a made name stood in the file already
+        names = _one_by_one(ids)  # the file already contains one of the new names
     return names, int(again.sum())
 
 

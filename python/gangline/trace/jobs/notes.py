@@ -81,9 +81,9 @@ def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:
     Parameters
     ----------
     name : str
-        Of the counter.
+        The name of the counter.
     metadata : mapping, optional
-        Metadata of the trace, which contain the names of the counted items where names are useful.
+        The metadata of the trace, which contain the names of counted items if names are useful.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The options of readers: rows to keep, drop or change."""
+"""The options of readers, which choose the rows to keep, drop or change."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         A throughput table; each job without a model gets one that is measured at its gang size,
         and iterations that take its duration on the reference type.
     models_seed : int
-        Seed of that draw.
+        The seed of that draw.
     models_reference : str
         GPU type of the table on which durations do not change.
     cpu_jobs : "drop" or "error", optional
@@ -120,9 +120,9 @@ def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = No
     Parameters
     ----------
     values : mapping of str to object
-        By name; None means the default.
+        The values by name; None means the default.
     special : type of Struct, optional
-        Options of one format, in addition to the common ones.
+        The options of one format, in addition to the common ones.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _option_value(name: str, value: object) -> object:
     if name in ("status", "window") and isinstance(value, list):
         value = tuple(value)
     if name == "window" and isinstance(value, tuple) and len(value) == 2 and value[1] is None:
-        return (value[0], math.inf)  # as a spec of JSON, which has no infinity, says it
+        return (value[0], math.inf)  # a JSON spec writes infinity as null
     return value
 
 

@@ -1,4 +1,4 @@
-"""The internal table of jobs: columns, Arrow types, and what each must satisfy."""
+"""The internal table of jobs: its columns, their Arrow types and their bounds."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ STATUS_WORDS: Mapping[str, str] = {
     "pass": "finished",
     "completed": "finished",
     "succeeded": "finished",
-    "terminated": "finished",  # Alibaba's word for a task that ended well
+    "terminated": "finished",  # Alibaba's word for a task that ended successfully
     "timeout": "failed",
     "node_fail": "failed",
     "cancelled": "killed",
@@ -148,12 +148,12 @@ METADATA_KEYS = (
 )
 
 GPUS_MAX = 2**15
-NICE_MAX = 2**31 - 3  # Slurm's own
+NICE_MAX = 2**31 - 3  # the limit of Slurm
 # 2**62 ns: sums of two times still fit the engine's clock.
 SECONDS_MAX = float(2**62 // 10**9)
-DURATION_MAX = 4e9  # the engine's own: no job may take longer
+DURATION_MAX = 4e9  # the limit of the engine: no job may take longer
 
-# Bounds of one value: (least, greatest, what an error message calls it).
+# The bounds of one value: (least, greatest, the description in an error message).
 BOUNDS: Mapping[str, tuple[float, float, str]] = {
     "arrival_s": (0.0, SECONDS_MAX, f"seconds >= 0, at most {SECONDS_MAX:.0f}"),
     "gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
@@ -180,5 +180,5 @@ BOUNDS: Mapping[str, tuple[float, float, str]] = {
     "gpu_fraction": (5e-324, 1.0, "a fraction in (0, 1]"),
     "min_gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
     "max_gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
-    "stage_times": (0.0, 1e300, "seconds >= 0"),  # each of the list
+    "stage_times": (0.0, 1e300, "seconds >= 0"),  # for each value of the list
 }

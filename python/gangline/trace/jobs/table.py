@@ -1,4 +1,4 @@
-"""`Trace`: jobs as one Arrow table, with their origin."""
+"""Defines `Trace`: jobs as one Arrow table, with their origin."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowStream", "Trace"]
 
-_WHOLE = 10.0  # numbers below are shown with three digits
+_WHOLE = 10.0  # smaller numbers are shown with three digits
 _QUANTILES = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 
 
 class ArrowStream(Protocol):
-    """Anything that hands out Arrow data: pyarrow, polars, duckdb, pandas, nanoarrow."""
+    """Any object that exports Arrow data, for example of pyarrow, polars, duckdb or pandas."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a capsule of an Arrow C stream."""
 
 
 class Trace:
-    """Jobs, sorted by arrival, checked; immutable.
+    """Jobs that are checked and sorted by arrival; a trace is immutable.
 
     Make one with `gangline.read_trace`, `Trace.from_arrow` or `gangline.synth`.
 
@@ -52,11 +52,11 @@ class Trace:
     table : pyarrow.Table
         The internal table; one row per job in the order of arrival.
     notes : dict of str to int
-        Counts of rows and values that were dropped, lifted or ignored.
+        Counts of rows and values that were dropped, raised or ignored.
     metadata : dict of str to str
         Origin, licence, citation, epoch, sha256, reader, options.
     reference : TraceReference
-        From what it can be read or drawn again; of a table in memory, its hash alone.
+        The values from which it can be read or drawn again; for a table in memory, only its hash.
 
     Examples
     --------
@@ -89,9 +89,9 @@ class Trace:
         Parameters
         ----------
         data : object with `__arrow_c_stream__`
-            Columns as the native format names them, or other ones that the option `columns` maps.
+            The columns of the native format, or other columns that the option `columns` maps.
         **options
-            Those of `gangline.read_trace`.
+            The options of `gangline.read_trace`.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class Trace:
 
     @property
     def columns(self) -> list[Column]:
-        """Names of the existing columns."""
+        """The names of the existing columns."""
         return list(self.table.column_names)
 
     def column(self, name: Column) -> pa.Array:
@@ -125,20 +125,20 @@ class Trace:
 
     @property
     def gpu_hours(self) -> float:
-        """GPU-hours of all jobs with a duration."""
+        """The GPU-hours of all jobs with a duration."""
         if "duration_s" not in self.table.column_names:
             return 0.0
         return float(np.nansum(self.numbers("gpus") * self.numbers("duration_s")) / 3600.0)
 
     @property
     def span_s(self) -> float:
-        """Seconds from the first to the last arrival."""
+        """The seconds from the first to the last arrival."""
         arrival = self.numbers("arrival_s")
         return float(arrival[-1] - arrival[0])
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the input file; for a table in memory, of its columns."""
+        """The hash of the input file; for a table in memory, the hash of its columns."""
         if "sha256" in self.metadata:
             return self.metadata["sha256"]
         digest = hashlib.sha256()
@@ -158,7 +158,7 @@ class Trace:
         self._read_from = read_from
 
     def to_core(self, cluster: Cluster) -> _core.Jobs:
-        """Return the jobs as the compiled core wants them, for this cluster."""
+        """Return the jobs in the form of the compiled core, for this cluster."""
         from gangline.trace.jobs.to_core import to_core
 
         return to_core(self, cluster)
@@ -212,7 +212,7 @@ class Trace:
 def raw_of_arrow(
     data: ArrowStream | pa.Table, options: Mapping[str, object]
 ) -> tuple[Raw, Options]:
-    """Take a table in memory, not checked yet, and the options of its reader."""
+    """Return a table in memory before its checks, and the options of its reader."""
     from gangline.trace.readers import table as mapped
     from gangline.trace.readers.native import from_table
 
@@ -229,7 +229,7 @@ def raw_of_arrow(
 def build(
     raw: Raw, options: Options, known: Callable[[], Mapping[str, str]] | None = None
 ) -> Trace:
-    """Normalise what a reader found and attach where it came from.
+    """Normalise the result of a reader and attach its origin.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From the internal table to the arrays of the compiled core. Whole columns, no loops over jobs."""
+"""Turns the internal table into the arrays of the compiled core, by whole columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class JobTable(Protocol):
 
     @property
     def columns(self) -> list[Column]:
-        """Names of the columns that are there."""
+        """The names of the existing columns."""
 
     def column(self, name: Column) -> pa.Array:
         """Return one column as a single Arrow array."""
@@ -92,7 +92,7 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
 
 
 def _labels(trace: JobTable) -> dict[str, Any]:
-    """Return whose the jobs are: codes of each column of labels, and their names."""
+    """Return the owners of the jobs: the codes of each column of labels, and their names."""
     found: dict[str, Any] = {}
     for name in _OWNERS:
         found[name], found[f"{name}_labels"] = codes(trace, name)
@@ -112,7 +112,7 @@ def job_keys(trace: JobTable) -> JobKeys:
 
 
 def pairs_of(trace: JobTable, cluster: Cluster) -> Pairs | None:
-    """Return by how much the jobs of a trace slow each other down; None if nothing says so."""
+    """Return how much the jobs of a trace slow each other down; None if no source says so."""
     types = [gpu.name for gpu in cluster.gpu_types]
     return resolve(cluster.sharing, types, job_keys(trace), _allowed(trace, cluster))
 
@@ -126,7 +126,7 @@ def estimated_rates(trace: JobTable, cluster: Cluster) -> int:
 
 
 def rate_classes(trace: JobTable, cluster: Cluster, keys: JobKeys) -> RateClasses | None:
-    """Classes of the jobs that the cluster's throughput table speaks of; None without a table."""
+    """Return the classes of the jobs in the cluster's throughput table; None without a table."""
     if cluster.throughput is None or not cluster.throughput.rows or not keys.labels:
         return None
     types = [gpu.name for gpu in cluster.gpu_types]
@@ -134,7 +134,7 @@ def rate_classes(trace: JobTable, cluster: Cluster, keys: JobKeys) -> RateClasse
 
 
 def copy_rates(cluster: Cluster, keys: JobKeys) -> CopyRates | None:
-    """Rates of gangs as large as each server of the cluster or smaller; None without a table."""
+    """Return the rates of gangs up to the size of the largest server; None without a table."""
     throughput = cluster.throughput
     if throughput is None or not throughput.rows:
         return None
@@ -148,7 +148,7 @@ def _rates(
 ) -> tuple[
     npt.NDArray[np.uint32] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None
 ]:
-    """Rate classes, their table, and whose duration is known now; refuses unknown rates.
+    """Return rate classes, their table, and which durations are now known; refuse unknown rates.
 
     Without a table, jobs without a model run one iteration per second.
     """
@@ -185,7 +185,7 @@ def codes(trace: JobTable, name: Column) -> tuple[npt.NDArray[np.uint32] | None,
 def work_of(
     trace: JobTable,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None]:
-    """Work, reference rate (None = 1 everywhere), and whether a duration is known (None = yes)."""
+    """Return work, reference rate (None = always 1), and known durations (None = all known)."""
     has = {name: name in trace.columns for name in ("duration_s", "iterations")}
     if not has["iterations"]:
         return trace.numbers("duration_s"), None, None
@@ -218,7 +218,7 @@ def _at_traced_size(
     ref_rate: npt.NDArray[np.float64] | None,
     elastic: ElasticJobs,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Give elastic jobs as much work as they do in their duration with the size of the trace."""
+    """Give elastic jobs the work that they do in their duration with the trace's gang size."""
     rate = np.ones(len(trace)) if ref_rate is None else ref_rate
     own = trace.numbers("duration_s") * elastic.rate
     return np.where(elastic.rows, own, work), np.where(elastic.rows, elastic.rate, rate)
@@ -238,7 +238,7 @@ def _optional(trace: JobTable, name: Number, default: float) -> npt.NDArray[np.f
 
 
 def memory_bytes(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
-    """Bytes per GPU, rounded to the nearest, halves up; unknown = 0."""
+    """Return the bytes per GPU, rounded to the nearest (halves up); unknown = 0."""
     values = _optional(trace, "memory_gb", 0.0)
     if values is None:
         return None
@@ -256,7 +256,7 @@ def memory_bytes(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | 
 
 
 def _allowed(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
-    """Bit t = type t allowed; a list that names no type of this cluster gives 0."""
+    """Return bits: bit t = type t is allowed; a list that names no type of this cluster gives 0."""
     if "gpu_types" not in trace.columns:
         return None
     column = trace.column("gpu_types")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = (pa.int64(), pa.float64())
-_NAMED, _NAME_CHARACTERS = 8, 40  # ours: ignored columns that are named, and how much of a name
+# How many ignored columns are named, and how many characters of a name; our own choice.
+_NAMED, _NAME_CHARACTERS = 8, 40
 
 
 def read_columns(
@@ -73,7 +74,7 @@ def take_columns(
 
 
 def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
-    """Refuse a header that lacks columns; say which known name each absent one may be."""
+    """Refuse a header that lacks columns; suggest a column of the file for each absent one."""
     have = [simple(name) for name in file.names]
     missing = [name for name in wanted if name not in have]
     if not missing:
@@ -91,7 +92,7 @@ def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
 
 
 def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
-    """Turn labels into lists, each different label once; null where the list is empty."""
+    """Turn labels into lists, each distinct label once; an empty list becomes null."""
     lists = [split(label) for label in labels.dictionary.to_pylist()]
     codes = pa.array([i if found else None for i, found in enumerate(lists)], type=pa.int32())
     kinds = pa.array(lists, type=pa.list_(pa.string()))
@@ -99,7 +100,7 @@ def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
 
 
 def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:
-    """Note that these rows hold a wrong value in a column."""
+    """Note that these rows have a wrong value in a column."""
     wrong = np.flatnonzero(rows)
     if not len(wrong):
         return
@@ -109,7 +110,7 @@ def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:
 
 
 def note_ignored(names: Sequence[str], notes: dict[str, int], metadata: dict[str, str]) -> None:
-    """Count the columns that are not known, and name the first of them."""
+    """Count the unknown columns, and name the first of them."""
     if not names:
         return
     notes["ignored_columns"] = len(names)

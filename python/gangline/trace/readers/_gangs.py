@@ -1,4 +1,4 @@
-"""Jobs that a reader collects one by one, from records or objects, and the columns made of them.
+"""Collects jobs one by one from records or objects, and makes columns of them.
 
 A log of millions of jobs is better read by whole columns. These readers handle nested objects, or
 lines that each have their own fields.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Gang", "Special", "joined", "raw_of"]
 
 _MICROSECONDS = 1e6
-_LATER_S = 1.0  # times are whole seconds
+_LATER_S = 1.0  # the times of the log are whole seconds
 _ENDED = ("finished", "failed", "killed")
 
 
@@ -35,7 +35,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_time : str
         Duration of a job that was requeued: of all attempts together (sum), or of the last one.
     arrival : str
-        The arrival of a job: its submission, or the moment it became eligible to run.
+        The arrival of a job: its submission, or the time at which it became eligible to run.
     """
 
     vc: Literal["partition", "account", "user"] = "partition"
@@ -72,12 +72,12 @@ class Gang(msgspec.Struct, kw_only=True):
 
     @property
     def run_time(self) -> float:
-        """Seconds for which the gang ran; between start and finish where nothing else is known."""
+        """The seconds for which the gang ran; by default those between start and finish."""
         return self.finish - self.start if np.isnan(self.ran) else self.ran
 
 
 def joined(attempts: list[Gang], special: Special, notes: dict[str, int]) -> Gang:
-    """Make one job of its records: attempts after a requeue, and the same record again.
+    """Make one job of its records: attempts after a requeue, and repeated records.
 
     The times are those of the first start and the last finish, and the gang needs as many GPUs as
     its largest attempt. The other values come from the last attempt.
@@ -115,7 +115,7 @@ def raw_of(
     notes: dict[str, int],
     special: Special | None = None,
 ) -> Raw:
-    """Return the columns of these jobs, and which of them never ran, or never ended."""
+    """Return the columns of these jobs, and which of them never ran or never ended."""
     first = min((gang.arrival for gang in gangs), default=0.0)
     later = np.asarray([gang.eligible > gang.arrival + _LATER_S for gang in gangs], np.bool_)
     if special is not None and special.arrival == "eligible":

@@ -1,4 +1,4 @@
-"""The common part of the readers of JSON: records are decoded at once, or else one by one."""
+"""The common part of the readers of JSON: all records are decoded at once or else one by one."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Records:
         return good
 
     def places(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the places of rows in the document's array."""
+        """Return the positions of rows in the document's array."""
         return rows if self._places is None else self._places[rows]
 
     def attach(self, raw: Raw) -> None:
-        """Give a Raw what it needs to report errors with key paths."""
+        """Prepare a Raw to report errors with key paths."""
         raw.faults = self.faults
         raw.lost = self.lost
         raw.records = self.places

@@ -1,4 +1,4 @@
-"""Logs of one record a line, each with fields of its own: lines, and faults in them."""
+"""Reads logs with one record on each line, whose fields may differ, and reports their faults."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LogLines", "Wrong", "whole"]
 
-_CELLS = 32  # ours, of a number each: the memory that a line may take once it is a job
-_DIGITS = 12  # our choice: a longer number is no time, and no number of GPUs
+_CELLS = 32  # The memory of a line that became a job, counted in numbers; our own choice.
+_DIGITS = 12  # Our own choice: a longer number is neither a time nor a number of GPUs.
 
 
 class Wrong(Exception):  # noqa: N818 - it is caught, and becomes a fault of the file
@@ -48,7 +48,7 @@ def whole(fields: Mapping[str, str], name: str, expected: str) -> int:
 
 
 class LogLines:
-    """The lines of a log that are not empty, and their faults.
+    """The lines of a log that are not empty, and the faults in them.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class LogLines:
         The source of the log. Bytes that are not valid UTF-8 are replaced, because names of jobs
         can have any encoding.
     fields_of : callable
-        Takes a line apart, to show the value of a field in a message.
+        The function that splits a line into fields, to show a value in a message.
     """
 
     def __init__(self, source: Source, fields_of: Callable[[str], Mapping[str, str]]) -> None:
@@ -85,7 +85,7 @@ class LogLines:
         self._lost += 1
 
     def attach(self, raw: Raw, places: Sequence[int]) -> None:
-        """Give a Raw what it needs to report errors with lines; `places` are those of its rows."""
+        """Prepare a Raw to report errors with lines; `places` are the records of its rows."""
         lines = np.asarray(places, np.int64)
         raw.faults, raw.lost = self._faults, self._lost
         raw.records = lambda rows: lines[rows]

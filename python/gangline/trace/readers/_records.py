@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["mended"]
 
-_LINES = 100  # our choice: a text of more lines is no field
+_LINES = 100  # Our own choice: a text of more lines is not a field.
 _NEWLINE = ord("\n")
 
 
@@ -25,7 +25,7 @@ def mended(
     free: Sequence[str],
     checks: Mapping[str, re.Pattern[bytes]],
 ) -> tuple[bytes, dict[str, int]]:
-    """Return the text with one record a line, and what was mended.
+    """Return the text with one record on each line, and counts of the repairs.
 
     Lines keep their numbers: a line that is joined to another one leaves an empty line behind.
 
@@ -34,7 +34,7 @@ def mended(
     data : bytes
         Lines of fields.
     separator : str
-        Between fields.
+        The separator between fields.
     names : sequence of str
         Names of the fields. A line of these names is the header, which a file with several exports
         repeats.
@@ -80,7 +80,7 @@ def mended(
 
 
 def _counts(data: bytes, bar: bytes, lines: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return how many separators each line has."""
+    """Return the number of separators in each line."""
     letters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(letters == _NEWLINE)
     places = np.flatnonzero(letters == ord(bar))
@@ -93,7 +93,7 @@ def _fitted(
     free: Sequence[str],
     checks: Mapping[str, re.Pattern[bytes]],
 ) -> list[bytes] | None:
-    """Return as many cells as there are fields: those too many are part of one free text."""
+    """Return one cell for each field: the extra cells are parts of one free text."""
     more = len(cells) - len(fields)
     places = [at for at, name in enumerate(fields) if name in free] if more else [0]
     for at in places:

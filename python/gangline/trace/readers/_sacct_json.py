@@ -1,7 +1,7 @@
-"""Slurm's accounting, as `sacct --json` prints it: the fields of `sacct --parsable2`, made of it.
+"""Converts the output of Slurm's `sacct --json` into the fields of `sacct --parsable2`.
 
-Numbers that may be absent are plain in older versions, and objects with `set`, `infinite` and
-`number` in newer ones. Times are seconds since 1970, where 0 is unknown.
+Numbers that may be absent are plain numbers in older versions, and objects with `set`, `infinite`
+and `number` in newer ones. Times are seconds since 1970, where 0 is unknown.
 """
 
 from __future__ import annotations
@@ -167,14 +167,14 @@ def jobs(source: Source, notes: dict[str, int]) -> tuple[dict[str, Any], Records
 
 
 def _value(number: Number) -> float | None:
-    """Return a number; None where it is not set, or infinite."""
+    """Return a number; None if it is not set or infinite."""
     if isinstance(number, _Number):
         return number.number if number.set and not number.infinite else None
     return number
 
 
 def _name(job: _Job) -> str | None:
-    """Return what `--parsable2` calls a job: `12_3` for a task, `12+0` for a component."""
+    """Return the id of a job as in `--parsable2`: `12_3` for a task, `12+0` for a component."""
     own = _value(job.job_id)
     if own is None:
         return None
@@ -187,7 +187,7 @@ def _name(job: _Job) -> str | None:
 
 
 def _word(state: _State) -> str | None:
-    """Return the state without its flags, which newer versions list behind it."""
+    """Return the state without its flags, which newer versions list after it."""
     current = state.current
     return (current[0] if current else None) if isinstance(current, list) else current
 
@@ -203,7 +203,7 @@ def _text(resources: list[_Tres] | None) -> str:
 
 
 def _mend_starts(moments: dict[str, Any], times: list[_Times]) -> int:
-    """Count back from the end where a version gives the moment of eligibility as the start."""
+    """Compute the start from the end if a version gives the time of eligibility as the start."""
     ran, slept = (
         np.asarray([_value(getattr(time, name)) or 0.0 for time in times], np.float64)
         for name in ("elapsed", "suspended")

@@ -1,4 +1,4 @@
-"""Times of day in traces: to seconds, with or without a zone."""
+"""Converts times of day in traces to seconds, with or without a zone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def column(values: npt.NDArray[np.float64]) -> Any:
 
 
 class Local:
-    """Local times made comparable.
+    """Converts local times to comparable ones.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Local:
         self.repeated = 0
 
     def convert(self, times: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
-        """Return the times in UTC, null where there is no such time, and those rows."""
+        """Return the times in UTC, with null for times that do not exist, and the rows of those."""
         never = np.zeros(len(times), dtype=np.bool_)
         if self.zone is None:
             return times, never

@@ -1,4 +1,4 @@
-"""Shanghai AI Lab's Acme trace: the clusters Seren and Kalos, one CSV each.
+"""Reads Shanghai AI Lab's Acme trace: one CSV for each of the clusters Seren and Kalos.
 
 Times have offsets from UTC, which differ between Kalos and Seren. In Kalos the stated duration runs
 from submission to end, so the times of start and end are used where both exist.
@@ -32,7 +32,7 @@ _WANTED = {
     "end_time": ("end_s", ZONED_TIME),
 }
 _OPTIONAL = {"mem_per_pod_gb": ("host_memory_gb", pa.float64())}
-_SAME_S = 1.0  # times are whole seconds
+_SAME_S = 1.0  # the times of the log are whole seconds
 
 
 def read(source: Source, options: Options) -> Raw:

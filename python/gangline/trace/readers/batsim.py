@@ -1,4 +1,4 @@
-"""Workloads of the Batsim simulator: jobs, and profiles that say what a job does.
+"""Reads workloads of the Batsim simulator: jobs, and profiles that describe what a job does.
 
 Only profiles whose run time is known without a platform can be read: delays, sequences of them,
 and homogeneous computations if the speed of a processor is given. A resource becomes a GPU.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.options import Options
 
 NAME = "batsim"
-# The spellings of three generations of the format.
+# The spellings in three versions of the format.
 _DELAY = {"delay", "DelayProfile"}
 _SEQUENCE = {"composed", "sequential_composition", "SequentialCompositionProfile"}
 _EACH = {
@@ -35,7 +35,8 @@ _EACH = {
 _TOTAL = {"msg_par_hg_tot", "parallel_homogeneous_total"}
 _SPREAD = {"defined_amount_spread_uniformly", "DefinedAmountsSpreadUniformly"}
 _REPEAT_MAX = 2**31 - 1
-_DEPTH_MAX = 100  # our choice: sequences inside sequences; public samples have four levels
+# The maximum nesting of sequences; our own choice, as public samples have four levels.
+_DEPTH_MAX = 100
 _KNOWN = "a delay, a sequence of delays, or a homogeneous computation with flops="
 
 
@@ -68,7 +69,7 @@ class _Workload(msgspec.Struct):
 
 
 class _Length(NamedTuple):
-    """Seconds of a profile: `fixed + shared / resources`; and whether it ignores transfers."""
+    """The seconds of a profile, `fixed + shared / resources`, and whether it ignores transfers."""
 
     fixed: float
     shared: float = 0.0
@@ -116,7 +117,7 @@ def _columns(jobs: list[_Job]) -> dict[str, Any]:
         "job_id": pa.array([str(job.id) for job in jobs], type=pa.string()),
         "arrival_s": pa.array([job.subtime for job in jobs], type=pa.float64()),
         "gpus": pa.array([float(job.res) for job in jobs], type=pa.float64()),
-        # -1 is the format's word for none
+        # -1 means "none" in this format
         "time_limit_s": pa.array(
             [
                 job.walltime if job.walltime is not None and job.walltime > 0 else None

@@ -1,4 +1,4 @@
-"""Jobs of the public simulator of Dally and ArtISt-sim: a JSON array whose numbers are texts.
+"""Reads jobs of the public simulator of Dally and ArtISt-sim: JSON whose numbers are texts.
 
 The simulator takes the time of an iteration on one GPU, and lets each GPU of a gang do some of the
 iterations: a whole gang in one place runs for iterations x time per iteration / GPUs. The stated
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "dally"
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?")
-_SAME = 1e-6  # ours, relative: the file states rounded quotients
+_SAME = 1e-6  # The relative tolerance; our own choice, because the file has rounded quotients.
 
 Text = str | float | None
 

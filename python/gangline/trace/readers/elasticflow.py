@@ -1,4 +1,4 @@
-"""The ElasticFlow traces: real jobs of production clusters, one CSV per cluster, in seconds."""
+"""Reads the ElasticFlow traces: real jobs of production clusters, one CSV for each cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The four-column conversions of Helios Venus and of Alibaba PAI.
+"""Reads the four-column conversions of Helios Venus and of Alibaba PAI.
 
 Both clamp run times at two days. A fit must not use their tail, so the metadata contain the limit.
 Arrivals of PAI are the starts of its tasks, so its queueing is hidden.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.options import Options
 
 NAME = "four-column"
-CLAMP_S = 172_800.0  # two days; both public files stop exactly there
+CLAMP_S = 172_800.0  # two days; both public files end exactly at this value
 _WANTED = {
     "job_id": ("job_id", pa.string()),
     "arrival_s": ("arrival_s", pa.float64()),
@@ -29,7 +29,7 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file; says so when run times look clamped."""
+    """Read the file; note it if run times look clamped."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     durations = numbers(raw.columns["duration_s"])

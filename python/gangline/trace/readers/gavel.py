@@ -1,4 +1,4 @@
-"""Traces of the Gavel simulator: tab-separated, without a header line, in three widths.
+"""Reads traces of the Gavel simulator: tab-separated, without a header line, in three widths.
 
 The per-cluster traces have seven columns, the physical ones ten, and those of a successor with
 durations twelve. The others contain only iterations, so they need a throughput table to run.
@@ -64,7 +64,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     throughput: str = ""
-    reference: str = "v100"  # as the public tables spell the type that the objectives refer to
+    reference: str = "v100"  # the public tables' spelling of the type that the objectives refer to
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -98,7 +98,7 @@ def _batch_sizes(labels: Any) -> Any:
 
 
 def _alone(raw: Raw, special: Special) -> Any:
-    """Return seconds alone on the reference type, each (label, GPUs) looked up once."""
+    """Return the seconds alone on the reference type; each (label, GPUs) is looked up once."""
     from gangline.cluster.tables import read_throughput
 
     table = read_throughput(special.throughput)
@@ -108,7 +108,7 @@ def _alone(raw: Raw, special: Special) -> Any:
     rates = []
     for key in jobs.dictionary.to_pylist():
         gpus, _, label = key.partition("\t")
-        # A gang without GPUs is an error of its own, told with its line.
+        # A gang without GPUs is a separate error, which is reported with its line.
         rate = table.find(special.reference, label, int(gpus)) if int(gpus) > 0 else math.nan
         if not rate:
             raise TraceError(
@@ -124,7 +124,7 @@ def _alone(raw: Raw, special: Special) -> Any:
 
 
 def _deadlines(raw: Raw) -> None:
-    """Turn objectives, multiples of the time alone, into deadlines where that time is known."""
+    """Turn objectives, which are multiples of the time alone, into deadlines if it is known."""
     slo = numbers(raw.columns.pop("slo"))
     asked = slo >= 0.0
     if not asked.any():

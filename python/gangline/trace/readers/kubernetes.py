@@ -1,8 +1,8 @@
-"""Jobs of Kubernetes, as `kubectl get ... -o json` prints them.
+"""Reads jobs of Kubernetes from the output of `kubectl get ... -o json`.
 
-Kueue's Workloads, Jobs of Kubernetes and of Volcano, pod groups of Volcano and KAI, and pods. An
-object that owns another object of the same export counts once. Pods in the export show when their
-gang ran. Pod groups alone do not say when they ended.
+It reads Kueue's Workloads, Jobs of Kubernetes and of Volcano, pod groups of Volcano and KAI, and
+pods. An object that owns another object of the same export counts once. Pods in the export show
+when their gang ran. Pod groups without pods do not say when they ended.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Quantities = dict[str, str | float]
 
 
 class _Struct(msgspec.Struct, rename="camel"):
-    """Base of what is decoded."""
+    """The base class of the decoded objects."""
 
 
 class _Owner(_Struct):
@@ -165,7 +165,7 @@ class _List(_Struct):
 
 
 class _Gang(Gang, kw_only=True):
-    """The facts of one object, and of its pods, so far."""
+    """The facts about one object and its pods so far."""
 
     namespace: str
     queue: str | None = None
@@ -178,7 +178,7 @@ class _Gang(Gang, kw_only=True):
     open_pods: int = 0
 
     def settle(self) -> None:
-        """Let pods say when the gang ran, and whether it still does; then complete its names."""
+        """Take from its pods when the gang ran and whether it still runs; complete its names."""
         if np.isfinite(self.first_pod):
             self.start = self.first_pod
             self.finish = self.last_pod if np.isfinite(self.last_pod) else self.finish
@@ -284,13 +284,13 @@ def _of_pod(pod: _Object, gangs: Mapping[str, _Gang], uids: Mapping[str, str]) -
 
 
 class _Reader:
-    """Makes gangs of objects, and notes their faults."""
+    """Turns objects into gangs and notes their faults."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
     def gang(self, row: int, one: _Object) -> _Gang | None:
-        """Return the gang of one object; None if it has no moment of creation."""
+        """Return the gang of one object; None if it has no time of creation."""
         meta, spec, status = one.metadata, one.spec, one.status
         arrival = self._seconds(row, "metadata.creationTimestamp", meta.creation_timestamp)
         if np.isnan(arrival):
@@ -326,7 +326,7 @@ class _Reader:
         return gang
 
     def add_pod(self, gang: _Gang, row: int, pod: _Object) -> None:
-        """Let a pod say when its gang ran, and what it needs if the gang does not say it."""
+        """Take from a pod when its gang ran, and its demand if the gang does not state it."""
         begin = self._seconds(row, "status.startTime", pod.status.start_time)
         ends = [
             self._seconds(row, "status.containerStatuses", container.state.terminated.finished_at)
@@ -385,7 +385,7 @@ class _Reader:
             gang.status = "finished" if gang.is_settled else "running"
 
     def _add(self, gang: _Gang, row: int, count: int, spec: _PodSpec, meta: _Meta) -> None:
-        """Add what some equal pods ask for."""
+        """Add the demand of equal pods."""
         total: dict[str, float] = {}
         first: dict[str, float] = {}
         for containers, sums in ((spec.containers, total), (spec.init_containers, first)):
@@ -398,7 +398,7 @@ class _Reader:
                     value = self._amount(row, amount)
                     if sums is total:
                         sums[name] = sums.get(name, 0.0) + value
-                    else:  # they run one after the other
+                    else:  # these pods run one after the other
                         sums[name] = max(sums.get(name, 0.0), value)
         for name, amount in first.items():
             total[name] = max(total.get(name, 0.0), amount)
@@ -449,7 +449,7 @@ class _Reader:
 
 
 def _templates(one: _Object) -> Iterable[tuple[int, _Template]]:
-    """Return the templates of the pods of an object, and how many there are of each at a time."""
+    """Return the pod templates of an object, and how many pods of each run at a time."""
     for part in one.spec.pod_sets or ():
         yield part.count, part.template
     for part in one.spec.tasks or ():

@@ -1,6 +1,6 @@
-"""LSF's accounting log `lsb.acct`: one record of a finished job a line.
+"""Reads LSF's accounting log `lsb.acct`, which has one line for each finished job.
 
-Fields are separated by blanks and have no names. Lists in between start with their length. Newer
+Fields are separated by blanks and have no names. Lists among them start with their length. Newer
 versions add fields at the end, so a missing field counts as unknown.
 """
 
@@ -28,9 +28,9 @@ _RECORD = '"JOB_FINISH" "'
 _EVENT = re.compile(r'"[A-Z_]+" "[\d.]+" \d+ ')
 _START = re.compile(rb'\s*"[A-Z_]+" "[\d.]+" \d{9,10} ')
 _CELL = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^\s"]+)')
-_LINES = 100  # our choice: a record of more lines is none
+_LINES = 100  # Our own choice: a text of more lines is not a record.
 _RUSAGE = " ".join(f"rusage{number}" for number in range(19))
-# A name that ends with :N is a number of items of N fields each, which follow it.
+# A field whose name ends with :N gives the number of items that follow it, of N fields each.
 _ORDER = f"""
     event version event_time job_id user_id options processors submit_time begin_time term_time
     start_time user queue res_req depend_cond pre_exec from_host cwd in_file out_file err_file
@@ -44,18 +44,18 @@ _ORDER = f"""
     provision_time out_dir run_time sub_cwd networks:2 affinity energy cpi gips gbs gflops
     slots:1 ineligible_time
 """
-# Runs of single fields, each with the width of the items of the list that its last field begins.
+# Runs of single fields, each with the number of fields per item of the list after the run.
 _LAYOUT = [
     (tuple(names.split()), int(width or 0))
     for names, width in re.findall(r"([^:]+)(?::(\d))?", _ORDER)
 ]
 _INSTANT = "seconds since 1970"
 _SECONDS = "seconds"
-_NONE = 2**31 - 1  # LSF's own word for no limit
+_NONE = 2**31 - 1  # LSF writes this for "no limit"
 _DONE, _EXIT = 64, 32
-# Why a job ended: preempted, or ended by its owner or an administrator.
+# The reasons why a job ended: preempted, or ended by its owner or an administrator.
 _KILLED = (1, 8, 9, 10, 11, 14, 15, 23)
-_SAME_S = 1.0  # times are whole seconds
+_SAME_S = 1.0  # the times of the log are whole seconds
 _USED = re.compile(r"rusage\[([^\]]*)\]")
 _GPUS = re.compile(r"\bngpus(?:_physical|_excl_p|_excl_t|_shared)?=(\(?[^\s,:/()\]]*)(?:/(\w+))?")
 _WHOLE = re.compile(r"(\d{1,9})(?:\.0*)?")
@@ -115,12 +115,12 @@ def _among(places: list[int], rows: set[int]) -> np.ndarray[tuple[int], np.dtype
 
 
 def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]]:
-    """Yield the records; a quoted text that goes on in the next lines is mended and counted."""
+    """Yield the records; a quoted text over several lines is joined and counted."""
     begun: list[str] = []
     first = 0
     for number, line in lines:
         if begun and (_EVENT.match(line) or len(begun) == _LINES):
-            yield first, " ".join(begun)  # it never ends: the next one begins here
+            yield first, " ".join(begun)  # the text never ends, and the next record begins here
             begun = []
         if not begun:
             first = number
@@ -135,7 +135,7 @@ def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]
 
 
 def _fields(line: str) -> tuple[Fields, list[str]]:
-    """Return the fields of a record by name, lists as their length; and its extensions.
+    """Return the fields of a record by name (a list as its length), and its extensions.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def _gang(number: int, fields: Fields) -> Gang:
 
 
 def _seconds(fields: Fields, name: str) -> float:
-    """Return seconds; NaN where they are absent, 0 or negative."""
+    """Return seconds; NaN if they are absent, 0 or negative."""
     value = whole(fields, name, _SECONDS) if name in fields else 0
     return float(value) if value > 0 else float(np.nan)
 
@@ -212,7 +212,7 @@ def _limit(fields: Fields) -> float | None:
 
 
 def _hosts(fields: Fields) -> dict[str, int]:
-    """Return the slots of each host: one a name, or in the short form `4*name`."""
+    """Return the slots of each host, from one name for each slot or the short form `4*name`."""
     hosts: dict[str, int] = {}
     for word in (fields.get("slots_names") or fields.get("exec_hosts_names", "")).split():
         many, star, name = word.partition("*")
@@ -224,7 +224,7 @@ def _hosts(fields: Fields) -> dict[str, int]:
 
 
 def _set_gpus(gang: Gang, fields: Fields, requests: list[str]) -> None:
-    """Set the GPUs: as many as are reserved on each host, for each task, or for the job."""
+    """Set the GPUs from the reservation for each host, for each task, or for the job."""
     found = [
         match for text in requests for part in _USED.findall(text) for match in _GPUS.findall(part)
     ]

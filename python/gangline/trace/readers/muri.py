@@ -1,4 +1,4 @@
-"""The CSV of the Muri simulator: the columns of Tiresias, but milliseconds, and stage times."""
+"""Reads the CSV of the Muri simulator: the columns of Tiresias in milliseconds, stage times."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 NAME = "muri"
 _MS = 1000.0
-_STAGES_MAX = 8  # our choice: the public files have three
+_STAGES_MAX = 8  # Our own choice: the public files have three stages.
 _STAGES = [f"resource_time_{i}" for i in range(_STAGES_MAX)]
-# Demanded although the sum of the stages is not used: without them it is a file in seconds.
+# They are required, although their sum is not used: a file without them is in seconds.
 _WANTED = {
     **tiresias.COLUMNS,
     "iteration_time": ("iteration_time", pa.float64()),
@@ -49,7 +49,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _seconds(stages: list[Any]) -> Any:
-    """Return one list per row; a row with an unknown stage has none."""
+    """Return one list for each row; a row with an unknown stage gets None."""
     values = np.empty((len(stages[0]), len(stages)))
     for i, stage in enumerate(stages):
         np.divide(numbers(stage), _MS, out=values[:, i])

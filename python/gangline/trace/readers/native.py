@@ -1,4 +1,4 @@
-"""The native format: Parquet, Arrow IPC or CSV with the columns of the internal table."""
+"""Reads the native format: Parquet, Arrow IPC or CSV with the columns of the internal table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ASCII_MAX = 0x7F
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read a native trace; the first bytes tell which of the three containers it is."""
+    """Read a native trace; the first bytes show which of the three containers it is."""
     del options
     head = source.head
     if head[:4] == b"PAR1":
@@ -40,7 +40,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def from_table(table: pa.Table, path: str, names: Sequence[str] = ()) -> Raw:
-    """Take the columns that are known; count the others, also those among `names`."""
+    """Take the known columns; count the others, also those among `names`."""
     notes: dict[str, int] = {}
     present = [str(name) for name in names or table.column_names]
     known = [name for name in table.column_names if name in COLUMNS]
@@ -74,7 +74,7 @@ def from_table(table: pa.Table, path: str, names: Sequence[str] = ()) -> Raw:
 
 
 def _not_text(array: Any) -> str:
-    """Return the first cell that is no UTF-8, as a message shows it; Arrow leaves that open."""
+    """Return the first cell that is not UTF-8 for a message, because Arrow does not check it."""
     if pa.types.is_dictionary(array.type):
         return _not_text(array.dictionary)
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
@@ -82,7 +82,7 @@ def _not_text(array: Any) -> str:
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return ""
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
-    if not len(data) or data.max() <= _ASCII_MAX:  # much faster than to decode it
+    if not len(data) or data.max() <= _ASCII_MAX:  # this is much faster than decoding the text
         return ""
     for cell in array.cast(pa.large_binary()).drop_null().to_pylist():
         try:
@@ -93,19 +93,19 @@ def _not_text(array: Any) -> str:
 
 
 def _plain_status(raw: Raw) -> None:
-    """Make words of status those of the format; others become `unknown` and are counted."""
+    """Turn status words into those of the format; others become `unknown` and are counted."""
     column = raw.columns.get("trace_status")
     if column is None:
         return
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        return  # the cast will say what is wrong with it
+        return  # the cast reports what is wrong with it
     words = one_chunk(column)
     words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
     if set(words.dictionary.to_pylist()) <= set(STATUSES):
         return
     plain = statuses(words, {word: word for word in STATUSES}, raw.notes)
-    # what is missing stays missing
+    # missing values stay missing
     codes = pc.if_else(words.is_valid(), plain.indices, None)
     raw.columns["trace_status"] = pa.DictionaryArray.from_arrays(codes, plain.dictionary)
 
@@ -131,7 +131,8 @@ def read_arrow(source: Source) -> pa.Table:
                 raise source.too_large()
             batches.append(batch)
         table = pa.Table.from_batches(batches, reader.schema)
-        table.validate(full=True)  # its buffers are taken as they are: offsets may point anywhere
+        # the buffers come unchanged from the file, so offsets may point anywhere
+        table.validate(full=True)
         return table
     except MemoryError:
         raise source.too_large() from None
@@ -146,7 +147,7 @@ def read_arrow(source: Source) -> pa.Table:
 
 
 def _batches(reader: Any, is_file: bool) -> Iterator[Any]:
-    """Unpack one batch after the other."""
+    """Yield one batch after the other, unpacked."""
     if not is_file:
         yield from reader
         return

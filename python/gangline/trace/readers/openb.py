@@ -1,7 +1,7 @@
-"""Alibaba's openb trace of 2023: pods of a shared GPU cluster.
+"""Reads Alibaba's openb trace of 2023: pods of a shared GPU cluster.
 
-Most of the published trace is a packing problem: few arrivals and long lives. A pod that never ran
-has no scheduled time; one that survived ends at the snapshot.
+Most of the published trace is a packing problem: few arrivals and long run times. A pod that never
+ran has no scheduled time; one that survived ends at the snapshot.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _alternatives(spec: str) -> list[str]:
-    """Split a text such as "A|B|A", without repeats."""
+    """Split a text such as "A|B|A", and remove repeats."""
     return list(dict.fromkeys(part for part in spec.split("|") if part))
 
 
 def _fractions(raw: Raw) -> None:
-    """Turn thousandths into fractions where one GPU is shared; elsewhere they say nothing."""
+    """Turn thousandths into fractions where one GPU is shared; elsewhere they have no meaning."""
     milli, gpus = numbers(raw.columns["gpu_fraction"]), numbers(raw.columns["gpus"])
     below = (milli < _WHOLE_GPU) & (milli > 0)
     odd = below & (gpus > 1)

@@ -1,4 +1,4 @@
-"""Tasks of an OpenDC workload, as Parquet or CSV: times in milliseconds, GPUs in newer versions.
+"""Reads the tasks of an OpenDC workload in Parquet or CSV; only newer versions have GPUs.
 
 A second file contains the fragments of a workload, which say how much of its resources a task uses
 over time. They are not needed, because a task runs for its duration.
@@ -54,7 +54,7 @@ def is_fragments(names: Collection[str]) -> bool:
 
 
 def names_of(source: Source) -> list[str]:
-    """Return the names of the columns of a Parquet file, without reading a row."""
+    """Return the names of the columns of a Parquet file without reading a row."""
     return read_parquet(source, {})[1]
 
 
@@ -99,7 +99,7 @@ def _read_parquet(source: Source) -> Raw:
 
 
 def _clock(head: bytes, names: list[str]) -> pa.DataType:
-    """Return how a CSV file writes instants: in milliseconds, or as dates."""
+    """Return how a CSV file writes instants: in milliseconds or as dates."""
     at = names.index("submission_time") if "submission_time" in names else 0
     for line in head.splitlines()[1:]:
         cells = line.decode("utf-8", "replace").split(",")
@@ -112,7 +112,7 @@ def _clock(head: bytes, names: list[str]) -> pa.DataType:
 
 
 def _filled(raw: Raw, names: list[str]) -> Raw:
-    """Make the internal columns of the tasks."""
+    """Return the internal columns of the tasks."""
     tasks, raw.cpu_jobs = raw.columns, True
     arrival = _seconds(raw, tasks, "submission_time")
     first = float(np.nanmin(arrival)) if np.isfinite(arrival).any() else 0.0
@@ -141,7 +141,7 @@ def _filled(raw: Raw, names: list[str]) -> Raw:
 
 
 def _numbers(raw: Raw, tasks: dict[str, Any], name: str) -> npt.NDArray[np.float64]:
-    """Return a column of numbers; NaN where it is unknown, or not there."""
+    """Return a column of numbers; NaN where a value is unknown or the column is absent."""
     array = tasks.get(name)
     if array is None:
         return np.full(len(tasks["id"]), np.nan)

@@ -1,7 +1,7 @@
-"""Alibaba's PAI trace of 2020: tables without header lines, the headers in files next to them.
+"""Reads Alibaba's PAI trace of 2020: tables whose header lines are in files next to them.
 
-A job has tasks, a task has instances. Times are shifted by a constant. The type MISC hides the GPU
-type of a machine. A task without a start or an end is dropped.
+A job has tasks, and a task has instances. Times are shifted by a constant. The type MISC hides the
+GPU type of a machine. A task without a start or an end is dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _JOB = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 _TASK_TABLE, _JOB_TABLE = "pai_task_table", "pai_job_table"
 _SUFFIXES = (".csv", ".csv.gz", ".csv.xz", ".csv.zst")
 _ARCHIVES = (".tar.gz", ".tar.xz")
-_SEVERITY = ("finished", "unknown", "running", "killed", "failed")  # of a job: its worst task
+# a job has the status of its worst task
+_SEVERITY = ("finished", "unknown", "running", "killed", "failed")
 _SUMS = ("gpus", "servers", "cpus", "host_memory_gb", "gpu_fraction")
 _EXTREMES = {"start_s": "min", "end_s": "max", "trace_status": "max"}
 _MASKED = ("MISC", "CPU", "")
@@ -71,7 +72,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the table of tasks, and that of jobs where a folder has it."""
+    """Read the table of tasks, and that of jobs if the folder has it."""
     tasks = _find(source, _TASK_TABLE) if source.is_folder else source
     if tasks is None:
         raise TraceError(
@@ -110,7 +111,7 @@ def _find(folder: Source, table: str) -> Source | None:
 
 
 def _open(source: Source, columns: tuple[str, ...]) -> TextFile:
-    """Open a table: its columns are in a file next to it, in its first line, or are known."""
+    """Open a table, whose columns are in a file next to it, in its first line, or known."""
     stem = (source.member or source.path.name).rpartition("/")[2].partition(".")[0]
     beside = source.path.with_name(f"{stem}.header")
     if beside.is_file():
@@ -139,7 +140,7 @@ def _read_jobs(source: Source, options: Options) -> dict[str, Any]:
 
 
 def _gangs(raw: Raw) -> None:
-    """Work out what each task asks for."""
+    """Compute the demand of each task."""
     columns = raw.columns
     asked = pc.divide(columns.pop("plan_gpu").fill_null(0.0), _PERCENT)
     instances = columns["servers"]
@@ -158,7 +159,7 @@ def _gangs(raw: Raw) -> None:
 
 
 def _merge(raw: Raw, jobs: dict[str, Any] | None) -> None:
-    """Make one gang of all tasks of a job; it waits from its submission if that is known."""
+    """Make one gang of all tasks of a job, which arrives at its submission if that is known."""
     columns = raw.columns
     columns["trace_status"] = _severity(columns["trace_status"])
     columns["gpu_types"], kinds = columns["gpu_types"].indices, columns["gpu_types"].dictionary
@@ -222,7 +223,7 @@ def _from_severity(ranks: Any) -> Any:
 
 
 def _one_type(raw: Raw, merged: dict[str, Any], kinds: Any) -> Any:
-    """Return the type of a job's tasks where all name the same one."""
+    """Return the GPU type of a job's tasks if all of them name the same type."""
     least, most = merged["gpu_types_min"], merged["gpu_types_max"]
     same = pc.equal(least, most).fill_null(fill_value=True)
     mixed = len(same) - int(pc.sum(same).as_py() or 0)

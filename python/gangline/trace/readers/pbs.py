@@ -1,4 +1,4 @@
-"""Accounting logs of OpenPBS, PBS Professional and Torque: one event of a job a line.
+"""Reads accounting logs of OpenPBS, PBS Professional and Torque: one event on each line.
 
 A job that ended has a record of type E; each attempt before a requeue has one of type R. The other
 types show which jobs never ran and which still run. Times are seconds since 1970; the local time
@@ -35,15 +35,15 @@ _CLOCK = re.compile(r"(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,9})(?:\.\d*)?")
 _RECORD = "MM/DD/YYYY HH:MM:SS;TYPE;JOB;KEY=VALUE ..."
 _INSTANT = "seconds since 1970"
 _REQUEST = "Resource_List."
-_GPUS = ("ngpus", "gpus")  # of PBS, and of Torque
+_GPUS = ("ngpus", "gpus")  # the names in PBS and in Torque
 _TYPES = ("accelerator_model", "gpu_type", "gpu_model")
-_SIGNAL = 256  # an exit status from here on: ended by a signal, such as qdel sends
-_SLACK_S = 60.0  # ours: what a prologue, an epilogue and the sampling of the walltime may take
+_SIGNAL = 256  # from this exit status on, a signal ended the job, such as that of qdel
+_SLACK_S = 60.0  # The time of prologue, epilogue and the sampling of the walltime; our own choice.
 _NO_PROJECT = "_pbs_project_default"
 
 
 class _Job(msgspec.Struct):
-    """The records of one job so far."""
+    """The records of one job that were read so far."""
 
     attempts: list[Gang] = []
     last_start: float = -np.inf
@@ -52,7 +52,7 @@ class _Job(msgspec.Struct):
 
     @property
     def is_running(self) -> bool:
-        """Whether it started after all attempts whose end is known; logs may be in any order."""
+        """Whether it started after all attempts with a known end; logs may be in any order."""
         return self.last_start > max((one.start for one in self.attempts), default=-np.inf)
 
 
@@ -76,7 +76,7 @@ def read(source: Source, options: Options) -> Raw:
         kind, name = found[1], found[2]
         if kind not in "QSERDA":
             _count(notes, "other_record")
-        elif "[]" in name:  # a whole array: each of its tasks has records of its own
+        elif "[]" in name:  # a whole array, each of whose tasks has its own records
             if kind == "E":
                 _count(notes, "array_parent")
         else:
@@ -122,7 +122,7 @@ def _gangs(jobs: Mapping[str, _Job], special: Special, notes: dict[str, int]) ->
 
 
 def _fields(line: str) -> dict[str, str]:
-    """Return the keys and values of a record; of equal keys the first."""
+    """Return the keys and values of a record; of equal keys, the first counts."""
     fields: dict[str, str] = {}
     found = _LINE.fullmatch(line)
     for key, value in _PAIR.findall(found[3] if found else ""):
@@ -154,7 +154,7 @@ def _attempt(number: int, name: str, fields: Mapping[str, str]) -> tuple[Gang, b
 
 
 def _instant(fields: Mapping[str, str], name: str) -> float:
-    """Return an instant; NaN where it is absent, or 0."""
+    """Return an instant; NaN if it is absent or 0."""
     if not fields.get(name):
         return float(np.nan)
     return float(whole(fields, name, _INSTANT)) or float(np.nan)
@@ -173,7 +173,7 @@ def _status(fields: Mapping[str, str]) -> str:
 
 
 def _clock(fields: Mapping[str, str], name: str) -> float | None:
-    """Return the seconds of [[hours:]minutes:]seconds."""
+    """Return the seconds of a text [[hours:]minutes:]seconds."""
     text = fields.get(name, "")
     if not text:
         return None
@@ -185,7 +185,7 @@ def _clock(fields: Mapping[str, str], name: str) -> float | None:
 
 
 def _set_resources(gang: Gang, fields: Mapping[str, str]) -> None:
-    """Set GPUs and the rest from the allocation, or else from the sums or chunks of the request."""
+    """Set GPUs and other resources from the allocation, or from the sums or chunks requested."""
     granted = [(1, chunk) for chunk in _chunks(fields.get("exec_vnode", ""))]
     listed = {
         key.removeprefix(_REQUEST): value
@@ -216,7 +216,7 @@ def _set_resources(gang: Gang, fields: Mapping[str, str]) -> None:
 
 
 def _chunks(text: str) -> Iterator[dict[str, str]]:
-    """Yield the parts of `(a:ncpus=8:ngpus=4)+(b:ncpus=8)` or `2:ngpus=4`, their start as ""."""
+    """Yield the parts of `(a:ncpus=8:ngpus=4)+(b:ncpus=8)` or `2:ngpus=4`, the first as ""."""
     for part in text.replace("(", "").replace(")", "").split("+") if text else ():
         items = [item.partition("=") for item in part.split(":")]
         chunk = {key: value for key, equals, value in items if equals}
@@ -224,7 +224,7 @@ def _chunks(text: str) -> Iterator[dict[str, str]]:
 
 
 def _gpus(part: list[tuple[int, dict[str, str]]]) -> list[float]:
-    """Return the GPUs of chunks that name any."""
+    """Return the GPUs of the chunks that have GPUs."""
     return [
         float(many * _number(key, chunk[key]))
         for many, chunk in part

@@ -1,4 +1,4 @@
-"""The five-column extract of Microsoft's Philly trace.
+"""Reads the five-column extract of Microsoft's Philly trace.
 
 The file has local times without a zone, unsorted rows, and no identifiers. Equal rows are separate
 jobs. `gpu_time` is only checked, never used.

@@ -1,4 +1,4 @@
-"""Microsoft's Philly trace as published: an array of jobs, each with its scheduling attempts.
+"""Reads Microsoft's Philly trace as published: an array of jobs with their attempts.
 
 The file has local times without a zone. An attempt without a start or an end is unknown. A job
 whose last attempt has no end was still running when the snapshot was taken.
@@ -126,7 +126,7 @@ def _times(
     attempts: _Attempts | None = None,
     key: str = "submitted_time",
 ) -> Any:
-    """Parse times; those that are none are faults of their job."""
+    """Parse times; a text that is not a time is a fault of its job."""
     stamps, wrong = convert(texts, TIME)
     for row in np.flatnonzero(wrong):
         job = int(row) if attempts is None else int(attempts.job[row])
@@ -139,7 +139,7 @@ def _times(
 def _lengths(
     raw: Raw, attempts: _Attempts, moments: tuple[Any, Any], zone: str | None, run_time: str
 ) -> None:
-    """Work out durations and gangs; say which jobs have none, and why."""
+    """Compute durations and gangs, and return which jobs have none and why."""
     jobs = len(attempts.counts)
     start, end = _seconds(raw, moments, zone)
     begun, ended = ~np.isnan(start), ~np.isnan(end)
@@ -174,7 +174,7 @@ def _lengths(
 def _seconds(
     raw: Raw, moments: tuple[Any, Any], zone: str | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Put submissions and attempts on one clock; return starts and ends of the attempts."""
+    """Put submissions and attempts on one clock; return the starts and ends of the attempts."""
     epoch_us = times.earliest(raw.columns["arrival_s"])
     if zone is not None:
         local = times.Local(zone, raw.path)

@@ -1,4 +1,4 @@
-"""The workloads of Pollux: one application, a number of replicas and a total batch per job.
+"""Reads the workloads of Pollux: application, number of replicas and total batch of each job.
 
 Only the profile contains the length of a job, so durations must be given for each application.
 """
@@ -71,7 +71,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _durations(raw: Raw, special: Special) -> Any:
-    """Look up each different (application, GPUs, batch) once."""
+    """Look up each distinct (application, GPUs, batch) once."""
     given = special.durations
     profiles = _profiles(special)
     kinds, jobs = _kinds([raw.columns[name] for name in ("model", "gpus", "batch_size")])
@@ -81,7 +81,7 @@ def _durations(raw: Raw, special: Special) -> Any:
         names = (f"{model}/{gpus}/{batch}", f"{model}/{gpus}", model)
         found = next((given[name] for name in names if name in given), None)
         if found is None and (gpus < 1 or batch < 1):
-            seconds.append(None)  # an error of its own, told with its line
+            seconds.append(None)  # a separate error, which is reported with its line
             continue
         if found is None and profiles is not None and model in profiles:
             found = profiles[model].alone_s(gpus, batch)
@@ -102,7 +102,7 @@ def _durations(raw: Raw, special: Special) -> Any:
 
 
 def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
-    """Return the different rows in the order they appear, and for each row which one it is.
+    """Return the distinct rows in order of appearance, and the index of each row among them.
 
     A row with an unknown value has no kind (null).
     """

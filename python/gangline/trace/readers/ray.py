@@ -1,4 +1,4 @@
-"""Jobs of Ray, as its REST interface lists them: `GET /api/jobs/`, or `ray list jobs`.
+"""Reads the jobs that Ray's REST interface lists: `GET /api/jobs/` or `ray list jobs`.
 
 The start time of a job is that of its submission, because the list does not say how long it waited.
 The GPUs are those of the entry point. The list does not contain the GPUs of its tasks and actors
@@ -31,14 +31,14 @@ _STATUS = {
     "RUNNING": "running",
     "PENDING": "unknown",
 }
-# Kinds of errors before the entry point begins.
+# The kinds of errors before the entry point begins.
 _NEVER_BEGAN = (
     "RUNTIME_ENV_SETUP_FAILURE",
     "JOB_SUPERVISOR_ACTOR_START_TIMEOUT",
     "JOB_SUPERVISOR_ACTOR_START_FAILURE",
     "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE",
 )
-_KEYS = ("num_gpus", "gpus")  # our choice: how users name the GPUs in the metadata
+_KEYS = ("num_gpus", "gpus")  # Keys of the metadata that users choose for the GPUs; our own choice.
 _GIB = 2**30
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=2**53)]
@@ -137,7 +137,7 @@ def _set_gpus(gang: Gang, job: _Job, special: Special) -> None:
     metadata = job.metadata or {}
     keys = _KEYS if special.metadata_gpus is None else (special.metadata_gpus,)
     key = next((name for name in keys if name in metadata), None)
-    # 0 is what every job has by default, and says nothing of its tasks and actors
+    # every job has 0 by default, which says nothing about its tasks and actors
     amount: Any = (job.entrypoint_num_gpus or np.nan) if key is None else metadata[key]
     try:
         gpus = math.inf if isinstance(amount, bool) else float(amount)

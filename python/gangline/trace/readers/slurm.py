@@ -1,4 +1,4 @@
-"""Slurm's accounting, as `sacct --parsable2` or `sacct --json` prints it.
+"""Reads Slurm's accounting as `sacct --parsable2` or `sacct --json` prints it.
 
 A record is one line of fields, and sacct quotes nothing: free text such as job names may hold
 separators and line breaks. Steps repeat the GPUs of their job and are left out. The records of one
@@ -75,7 +75,7 @@ _CHECKS = {
 _GPU = "gres/gpu"
 _SLICE = re.compile(r"\dg\.\d+gb")
 _MUST = ("arrival_s", "gpus", "duration_s")
-_SAME_S = 1.0  # times are whole seconds
+_SAME_S = 1.0  # the times of the log are whole seconds
 
 
 class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,7 +95,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_time : str
         Duration of a job that was requeued: of all attempts together (sum), or of the last one.
     arrival : str
-        The arrival of a job: its submission, or the moment it became eligible to run.
+        The arrival of a job: its submission, or the time at which it became eligible to run.
     """
 
     fields: str | None = None
@@ -107,7 +107,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def separator_of(head: bytes) -> str | None:
-    """Return what separates the fields if these bytes begin as sacct's output does."""
+    """Return the separator of the fields if these bytes begin like sacct's output."""
     for separator in "|,;\t":
         names = [_field(name) for name in header(head, separator)]
         if "jobid" in names and len(FIELDS.intersection(names)) >= 4:
@@ -129,7 +129,7 @@ def read(source: Source, options: Options) -> Raw:
     file = _open(source, special, notes)
     ours = [_field(name) for name in file.names]
     if ours != [simple(name) for name in file.names]:
-        file.names = ours  # of squeue
+        file.names = ours  # the file is from squeue
     names = [simple(name) for name in file.names]
     _require(file, names)
     clock = _clock(source.head, names, special)
@@ -235,7 +235,7 @@ def _clock(head: bytes, names: list[str], special: Special) -> pa.DataType:
 def _fill(
     raw: Raw, columns: dict[str, Any], special: Special, clock: pa.DataType, options: Options
 ) -> None:
-    """Make the internal columns, one row a record; then one row a job."""
+    """Make the internal columns with one row for each record, then one row for each job."""
     rows = len(columns["jobid"])
     made: dict[str, Any] = {"job_id": columns["jobid"]}
     stamps = {"arrival_s": "submit", "eligible": "eligible"}
@@ -303,7 +303,7 @@ def _to_seconds(raw: Raw, names: tuple[str, ...], clock: pa.DataType, options: O
             near = pc.if_else(pc.less(pc.abs(micros), 9e18), micros, pa.scalar(None, pa.float64()))
             raw.columns[name] = near.cast(pa.int64(), safe=False).cast(ZONED_TIME)
     to_seconds(raw, names, options.zone, place="local time" if clock == TIME else "UTC")
-    # Only the submission must be known.
+    # The only time that must be known is the submission.
     raw.moments = {"arrival_s": raw.moments["arrival_s"]}
 
 
@@ -314,7 +314,7 @@ def _first_words(states: Any) -> Any:
 
 
 def _limits(raw: Raw, columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.float64]:
-    """Return the time limits in seconds; none where they are those of the partition."""
+    """Return the time limits in seconds; unknown if the partition's limit applies."""
     if "timelimit" not in columns:
         return _numbers(columns.get("timelimitraw"), rows) * 60.0
     limits = columns["timelimit"]
@@ -330,7 +330,7 @@ def _limits(raw: Raw, columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.f
 def _elapsed(
     raw: Raw, columns: Mapping[str, Any], made: dict[str, Any], running: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float64]:
-    """Return the run times; suspended time is not in them, but between start and end."""
+    """Return the run times, without the suspended time between start and end."""
     between = np.asarray(made["observed_finish_s"] - made["observed_start_s"], np.float64)
     if "elapsed" in columns:
         values, wrong = durations(columns["elapsed"])
@@ -354,12 +354,12 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
         granted = {**granted, "gpus": _gres(columns["allocgres"])}
     per_node = columns.get("tres_per_node")
     if per_node is not None and not {"alloctres", "reqtres", "allocgres"} & set(columns):
-        # squeue writes N/A where a job wants none
+        # squeue writes N/A for a job that requests none
         each = np.nan_to_num(_gres(per_node))
         granted = {**granted, "gpus": each * _numbers(columns.get("nnodes"), rows)}
     for name in ("gpus", "cpus", "host_memory_gb", "servers"):
         found[name] = np.where(np.isnan(granted[name]), asked[name], granted[name])
-    # an allocation without GPUs belongs to a job that needs none
+    # a job whose allocation has no GPUs needs none
     nodes = _numbers(columns.get("nnodes"), rows)
     found["servers"] = np.where(np.isnan(found["servers"]), nodes, found["servers"])
     slices = np.isfinite(granted["slices"]) & (granted["slices"] > 0)
@@ -378,7 +378,7 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
 
 
 def _tres(raw: Raw, name: str, texts: Any, rows: int) -> dict[str, npt.NDArray[np.float64]]:
-    """Return what trackable resources say, each distinct text once."""
+    """Parse the trackable resources, each distinct text once."""
     keys = ("gpus", "cpus", "host_memory_gb", "servers", "slices")
     if texts is None:
         return {key: np.full(rows, np.nan) for key in keys}
@@ -440,7 +440,7 @@ def _one_row_a_job(
     ids = made["job_id"]
     codes = np.empty(0, np.int64) if surely_distinct(ids) else _codes(ids, made.get("user"))
     if codes.max(initial=-1) + 1 < len(codes):
-        # of several exports, the most complete record counts: started, then ended
+        # of records in several exports, the most complete counts: an ended one, then a started one
         started = np.bincount(codes, ~made["absent"])[codes] > 0
         kept = np.flatnonzero(~(made["absent"] & started))
         times = [_ranks(made[name][kept]) for name in ("arrival_s", "observed_start_s")]
@@ -476,7 +476,7 @@ def _joined(
     duration: np.ufunc | None,
     resources: np.ufunc,
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
-    """Join the rows of equal codes: times by their extremes, the last row for the others."""
+    """Join the rows of equal codes: extremes of the times, and the last row's other values."""
     order = np.lexsort((np.nan_to_num(made["observed_start_s"], nan=np.inf), codes))
     starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
     ends = np.r_[starts[1:], len(order)] - 1
@@ -525,7 +525,7 @@ def _take(
 
 
 def _codes(ids: Any, users: Any) -> npt.NDArray[np.int64]:
-    """Return a number for each job: equal ids of one user, as ids are used again after years."""
+    """Return a number for each job: an id and its user, because ids are reused after years."""
     encoded = ids.dictionary_encode()
     codes = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
     absent = codes < 0
@@ -542,7 +542,7 @@ def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _last_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the last row of each key, in the order of the rows; the first key only sorts."""
+    """Return the last row of each key in the order of the rows; the first key only sorts."""
     order = np.lexsort(keys)
     ordered = keys[1:, order]
     ends = np.flatnonzero(np.r_[(ordered[:, 1:] != ordered[:, :-1]).any(axis=0), True])

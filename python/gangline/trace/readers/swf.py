@@ -1,4 +1,4 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line.
+"""Reads the Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line.
 
 Processors become GPUs. Times may be absolute; the clock starts at the first job kept. Lines of
 partial executions (status 2 to 4) repeat what a summary line says, and are dropped.
@@ -47,7 +47,8 @@ _START = re.compile(rb"(?im)^;\s*UnixStartTime:\s*(\d{1,12})")
 _COMMENT_MARK = b";"
 _LINE = re.compile(rb"\S[^\r\n]*")
 _SPACE = ord(" ")
-_REST = re.compile(rb"(?m)^((?:\S+ ){17}\S+) [^\r\n]*")  # text of any length
+# the text after the numbers may have any length
+_REST = re.compile(rb"(?m)^((?:\S+ ){17}\S+) [^\r\n]*")
 _PIECE = 1 << 18
 _COMMENT = re.compile(rb"(?m)^[ \t]*;[^\r\n]*")
 
@@ -109,7 +110,7 @@ def _jobs(raw: Raw, procs_per_gpu: float) -> None:
 
 
 def _without_unknown(labels: Any) -> Any:
-    """Make the user -1 none."""
+    """Turn the user -1 into no user."""
     names = labels.dictionary.to_pylist()
     if "-1" not in names:
         return labels
@@ -146,7 +147,7 @@ def _single_spaces(text: bytes) -> bytes:
     parts = []
     at = 0
     while at < len(text):
-        # Pieces that fit a processor's cache, cut between lines.
+        # The text is cut between lines into pieces that fit a processor's cache.
         end = text.rfind(b"\n", at, at + _PIECE) + 1 or len(text)
         parts.append(_squeezed(text[at:end]))
         at = end
@@ -154,13 +155,13 @@ def _single_spaces(text: bytes) -> bytes:
 
 
 def _has_spare(text: bytes) -> bool:
-    """Return whether a space is next to another, next to a line break, or at an end of the text."""
+    """Return whether a space is next to a space or line break, or at an end of the text."""
     if text.startswith(b" ") or text.endswith(b" "):
         return True
     data = np.frombuffer(text, dtype=np.uint8)
     for at in range(0, len(data), _PIECE):
-        piece = data[at : at + _PIECE + 1]  # and the first byte of the next
-        low = piece <= _SPACE  # a line break is one too
+        piece = data[at : at + _PIECE + 1]  # the piece also has the first byte of the next one
+        low = piece <= _SPACE  # a line break counts, too
         pairs = np.flatnonzero(low[1:] & low[:-1])
         if len(pairs) and ((piece[pairs] == _SPACE) | (piece[pairs + 1] == _SPACE)).any():
             return True
@@ -175,5 +176,5 @@ def _squeezed(text: bytes) -> bytes:
     spare[1:] &= (blank | edge)[:-1]  # a blank after a blank, or at the start of a line
     data, edge = data[~spare], edge[~spare]
     spare = data == _SPACE
-    spare[:-1] &= edge[1:]  # the one that is left at the end of a line
+    spare[:-1] &= edge[1:]  # the space that remains at the end of a line
     return bytes(data[~spare])

@@ -1,4 +1,4 @@
-"""Any table, with the option `columns` that says which of its columns are which.
+"""Reads any table; the option `columns` maps its columns to the native ones.
 
 Each native column is an expression of the table's columns: a name, a number, or two of them joined
 by `*`, `+` or `-`. It may end with `@` and a unit or a date format. The name of the native column
@@ -42,7 +42,7 @@ _SPANS = ("duration_s", "time_limit_s")
 _SIZES = ("memory_gb", "host_memory_gb")
 _OPERATORS = re.compile(r"[*+-]")
 _PARTS = {"milli": 1e-3}
-_SHOWN = 20  # our choice: columns that a message names
+_SHOWN = 20  # The maximum number of columns in a message; our own choice.
 _DATE = "an instant: seconds, or a date YYYY-MM-DD HH:MM:SS (another form: NAME@FORM)"
 _SPAN = "a duration: seconds, or one such as 1-02:03:04, 90m or PT1H30M"
 _SIZE = "a size: GiB, or one such as 64G"
@@ -57,8 +57,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     columns : dict of str to str
         Native name to an expression of the table's names; empty leaves a native column out.
     separator : str
-        Between the cells of a line: one character, or comma, semicolon, tab or bar; the default
-        looks at the header.
+        Separator of the cells: one character, or comma, semicolon, tab or bar; the default looks at
+        the header.
     comment : str
         Prefix of lines that are not rows; empty if there are none.
     decimal : str
@@ -91,7 +91,8 @@ def read(source: Source, options: Options) -> Raw:
     data = source.data
     if special.comment:
         comment = re.compile(rb"(?m)^[ \t]*" + re.escape(special.comment.encode()) + rb"[^\r\n]*")
-        data = comment.sub(b"", data)  # an empty line is no row, and the lines keep their numbers
+        # an empty line is not a row, and all lines keep their numbers
+        data = comment.sub(b"", data)
     names = None
     if not special.header:
         names = [str(place + 1) for place in range(len(header(data[: 1 << 16], separator)))]
@@ -153,7 +154,7 @@ def _separator(special: Special, head: bytes) -> str:
 
 
 def _terms(special: Special, names: list[str], path: str) -> dict[str, _Term]:
-    """Return what each native column is; those that the table has by their own name included."""
+    """Return the recipe of each native column, also of those that the table has by that name."""
     if not any(names):
         raise TraceError(f"{path}: expected a line with the names of the columns", path=path)
     known = {simple(name): name for name in names}
@@ -201,7 +202,7 @@ def _term(operands: list[tuple[str | float]], operator: str, unit: str, written:
 
 
 def _operand(written: str, known: Mapping[str, str]) -> tuple[str | float] | None:
-    """Return the name of a column, else a number, in a tuple; None if it is neither."""
+    """Return the name of a column or a number in a tuple; None if the text is neither."""
     name = known.get(simple(written))
     if name is not None:
         return (name,)
@@ -260,7 +261,7 @@ def _fill(
 
 
 class _Filler:
-    """Makes native columns of cells. Dates are seconds since the earliest arrival at the end."""
+    """Turns cells into native columns; in the end, dates are seconds since the earliest arrival."""
 
     def __init__(self, raw: Raw, cells: Callable[[str], Any], rows: int, options: Options) -> None:
         self._raw = raw
@@ -268,7 +269,7 @@ class _Filler:
         self._cells = cells
         self._decimal = options.special.decimal
         self._zone = options.zone
-        self._dated: dict[str, bool] = {}  # of each moment, whether it is a date
+        self._dated: dict[str, bool] = {}  # whether each column of instants contains dates
         self._local = False
 
     def value(self, target: str, term: _Term) -> Any:
@@ -285,7 +286,7 @@ class _Filler:
         return column(self._number(target, term))
 
     def settle(self) -> None:
-        """Let dates count from the earliest arrival; refuse dates beside plain seconds."""
+        """Count dates from the earliest arrival; refuse a mixture of dates and plain seconds."""
         raw, dated = self._raw, self._dated
         if len(set(dated.values())) > 1:
             texts = ", ".join(f"{name} {'dates' if dated[name] else 'numbers'}" for name in dated)
@@ -319,7 +320,7 @@ class _Filler:
             if isinstance(operand, str):
                 cells = self._cells(operand)
                 if target in _SIZES and _is_text(cells):
-                    # the unit is that of the first operand: nodes times GiB has one
+                    # the unit is that of the first operand, as in nodes times GiB
                     unit = factor if place == 0 else 1.0
                     values = self._checked(target, operand, sizes(cells, unit), _SIZE)
                     found.append(values)
@@ -369,7 +370,7 @@ class _Filler:
         )
 
     def _instant(self, target: str, name: str, unit: str) -> tuple[npt.NDArray[np.float64], bool]:
-        """Return seconds since 1970 of dates, or plain seconds; and whether they are dates."""
+        """Return dates as seconds since 1970, or plain seconds, and whether they are dates."""
         cells = self._cells(name)
         form = unit if "%" in unit else ""
         if pa.types.is_temporal(cells.type) and not pa.types.is_duration(cells.type):
@@ -513,6 +514,6 @@ def _blank_to_null(cells: Any) -> Any:
 
 
 def _has_zone(cells: Any) -> bool:
-    """Return whether the first text of a column ends in an offset from UTC, as all then must."""
+    """Return whether the first text of a column ends in an offset from UTC; then all must."""
     known = cells.drop_null()
     return bool(len(known)) and bool(re.search(r"(Z|[+-]\d\d(:?\d\d)?)$", known[0].as_py()[10:]))

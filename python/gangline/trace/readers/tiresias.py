@@ -1,4 +1,4 @@
-"""The CSV of the Tiresias simulator: seconds; not always sorted."""
+"""Reads the CSV of the Tiresias simulator, in seconds and not always sorted."""
 
 from __future__ import annotations
 

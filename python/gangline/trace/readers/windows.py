@@ -1,4 +1,4 @@
-"""Windows of 15,000 jobs of several machines, as a study of workload generators published them.
+"""Reads the windows of 15,000 jobs that a study of workload generators published.
 
 The file has no dates: the first time column is the interval since the previous submission.
 """
@@ -36,11 +36,11 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read one window; jobs without GPUs count for the arrivals of the others."""
+    """Read one window; jobs without GPUs still count for the arrivals of the others."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     gaps = numbers(raw.columns["arrival_s"])
-    # A gap that is missing or wrong is an error of its own row, and none of those after it.
+    # A missing or wrong gap is an error of its own row, not of the rows after it.
     sums = np.cumsum(np.where(np.isnan(gaps), 0.0, gaps))
     raw.columns["arrival_s"] = times.column(np.where(np.isnan(gaps), np.nan, sums))
     limit = numbers(raw.columns["time_limit_s"])

@@ -1,4 +1,4 @@
-"""Synthetic traces with the shape of the public ones; same seed, same bytes, on every platform.
+"""Synthetic traces that resemble the public ones; a seed gives the same bytes on every platform.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""The workload of the SJF-BSBF comparison: jobs of the six Pollux applications over eight hours.
+"""Draws the workload of the SJF-BSBF comparison: jobs of six Pollux applications in eight hours.
 
 Applications are drawn by their frequency in the public workloads, and the sizes of an application
 with equal probability. Durations are isolated times on servers with four T4 GPUs, from the public
@@ -20,7 +20,8 @@ __all__ = ["ROWS", "BsbfParameters", "Row", "generate"]
 
 NAME = "synth:bsbf"
 _HOUR_S = 3600.0
-_HOURS = (144, 142, 92, 146, 197, 287, 148, 124)  # jobs per hour of the public workloads
+# the number of jobs in each hour of the public workloads
+_HOURS = (144, 142, 92, 146, 197, 287, 148, 124)
 _WEIGHTS = {
     "ncf": 503,
     "cifar10": 495,
@@ -32,7 +33,7 @@ _WEIGHTS = {
 
 
 class Row(NamedTuple):
-    """One size of one application."""
+    """One gang size of one application."""
 
     model: str
     gpus: int
@@ -72,7 +73,7 @@ class BsbfParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generate(given: BsbfParameters) -> Raw:
-    """Draw the jobs; those of a smaller number are a part of those of a larger one."""
+    """Draw the jobs; a smaller number gives a part of the jobs of a larger number."""
     from gangline import _core
 
     jobs = given.jobs
@@ -101,7 +102,7 @@ def generate(given: BsbfParameters) -> Raw:
 
 
 def _pick(rows: list[Row], first: Any, second: Any) -> Any:
-    """Return a row of each job: the application by weight, then one of its sizes."""
+    """Return a row for each job: an application by weight, then one of its sizes."""
     models = list(dict.fromkeys(row.model for row in rows))
     of_model = [[i for i, row in enumerate(rows) if row.model == model] for model in models]
     bounds = np.cumsum([_WEIGHTS[model] for model in models])
@@ -112,7 +113,7 @@ def _pick(rows: list[Row], first: Any, second: Any) -> Any:
 
 
 def _moments(first: Any, second: Any) -> Any:
-    """Return arrivals in seconds, whole microseconds: the hour by weight, then a moment of it."""
+    """Return arrivals in whole microseconds, as seconds: an hour by weight, then a time in it."""
     bounds = np.cumsum(_HOURS)
     hour = np.searchsorted(bounds, first * bounds[-1], side="right")
     return np.floor((hour + second) * _HOUR_S * 1e6 + 0.5) / 1e6

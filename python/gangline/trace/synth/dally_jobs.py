@@ -1,4 +1,4 @@
-"""The workloads of the evaluation of Dally (arXiv 2401.16492), drawn anew.
+"""Draws workloads like those of the evaluation of Dally (arXiv 2401.16492).
 
 The shares of gang sizes and models are exactly those of the public job files, because the values
 are shuffled, not drawn. Durations are log-normal around the published median and limited to the
@@ -35,9 +35,9 @@ __all__ = [
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
 _DAY_S = 86400.0
-_LAST_ARRIVAL_S = 4.0e9  # as for the generators of the core
+_LAST_ARRIVAL_S = 4.0e9  # the same limit as in the generators of the core
 
-# Jobs of the public files by model, under the labels of the network's table of models.
+# The jobs of the public files by model, under the labels of the network's models.
 MODELS = {
     "MobileNetV3": 125,
     "BERT-large": 125,
@@ -46,15 +46,16 @@ MODELS = {
     "ResNet18": 38,
     "VGG11": 34,
 }
-# Jobs of the public files by GPUs: the batch of 500, and the 411 gangs of the weeks.
+# The jobs of the public files by GPUs: the batch of 500, and the 411 gangs of the weeks.
 GPUS = {1: 270, 2: 13, 4: 52, 8: 109, 16: 42, 32: 11, 40: 1, 48: 1, 56: 1}
 GPUS_MULTI = {2: 41, 3: 1, 4: 96, 8: 190, 16: 56, 32: 23, 40: 2, 48: 1, 56: 1}
-# Mean gaps of the public Poisson workloads: busy, middle, quiet.
+# The mean gaps of the public Poisson workloads: busy, middle, quiet.
 GAPS_S = (1872.0, 4354.0, 11526.0)
 
 MEDIAN_S = 15.5 * 3600.0
 LONGEST_S = 13.5 * _DAY_S
-# Ours: with 1 the longest of 500 draws is expected at 13.5 days, 3.04 deviations from the median.
+# Our own choice: with 1, the longest of 500 draws is expected at 13.5 days, which is 3.04 standard
+# deviations from the median.
 SIGMA = 1.0
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -62,7 +63,7 @@ _Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class _Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that all three generators have."""
+    """The parameters of all three generators."""
 
     jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = sum(GPUS.values())
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
@@ -139,7 +140,7 @@ def _jobs(name: str, given: _Parameters, sizes: dict[int, int], arrivals: _Float
 
 
 def _durations(given: _Parameters, noise: _Floats | None) -> tuple[_Floats, int]:
-    """Return durations, whole milliseconds, and how many were cut."""
+    """Return durations in whole milliseconds, and how many of them were cut."""
     from gangline import _core
 
     drawn = _core.synth_log_normals(given.seed, "durations", given.jobs, 0, given.sigma)
@@ -152,7 +153,7 @@ def _durations(given: _Parameters, noise: _Floats | None) -> tuple[_Floats, int]
 
 
 def _deck(shares: list[int], given: _Parameters, purpose: str) -> _Ints:
-    """Return one index of `shares` per job: as often as its share says, in a drawn order."""
+    """Return an index of `shares` for each job, as often as its share requires, in random order."""
     from gangline import _core
 
     cards = np.repeat(np.arange(len(shares)), apportion(given.jobs, shares))
@@ -179,7 +180,7 @@ def apportion(jobs: int, shares: list[int]) -> list[int]:
 
 
 def _expected(given: _Parameters) -> _Floats:
-    """Return how many arrivals were to be expected before each job: unit exponential gaps."""
+    """Return the expected number of arrivals before each job, from unit exponential gaps."""
     from gangline import _core
 
     gaps = _core.synth_exponentials(given.seed, "arrivals", given.jobs, 0)
@@ -202,6 +203,6 @@ def _switched(expected: _Floats, per_day: float, seed: int) -> _Floats:
     of_day = rates[orders[drawn]].ravel()
     before = np.concatenate([[0.0], np.cumsum(of_day)])
     day = np.minimum(np.searchsorted(before, expected, side="right") - 1, len(of_day) - 1)
-    # two roundings, not one fused: the same bytes on every platform
+    # two roundings instead of a fused one give the same bytes on every platform
     inside = (expected - before[day]) / of_day[day]
     return np.asarray(day + inside)

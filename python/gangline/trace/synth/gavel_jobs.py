@@ -1,4 +1,4 @@
-"""Gavel's workload generator, repeated draw by draw.
+"""Repeats Gavel's workload generator draw by draw.
 
 The public generator defines its streams by Python's `random.Random`, so this one uses it too,
 seeded and asked in the same order. Powers and logarithms are those of the core, which are equal on
@@ -40,7 +40,7 @@ LABELS = (
     ("CycleGAN", None),
 )
 """Model labels in the order of the public generator, with their batch sizes."""
-_MULTI_GPU = 19  # the first labels; the others run on one GPU only
+_MULTI_GPU = 19  # the number of labels for gangs, which come first; the others run on one GPU only
 _JOBS_MAX = 10_000_000
 _MINUTE_S = 60.0
 
@@ -121,7 +121,7 @@ def _gang(u: float) -> int:
 
 
 def _duration_s(stream: Random) -> float:
-    """One job in five runs 10^3 to 10^4 minutes, the others 10^1.5 to 10^3."""
+    """Draw a duration: one job in five runs 10^3 to 10^4 minutes, the others 10^1.5 to 10^3."""
     from gangline import _core
 
     is_long = stream.random() >= 0.8
@@ -130,7 +130,7 @@ def _duration_s(stream: Random) -> float:
 
 
 def _label(stream: Random) -> int:
-    """Draw as `Random.choice` does: as many bits as the count has, again until below it."""
+    """Draw as `Random.choice` does: the bits of the count, again until the number is below it."""
     while True:
         index = stream.getrandbits(len(LABELS).bit_length())
         if index < len(LABELS):
@@ -158,7 +158,7 @@ def _deadline_multiples(given: GavelParameters) -> Iterator[float]:
 def _iterations(
     given: GavelParameters, jobs: list[_Job], durations: Any
 ) -> npt.NDArray[np.float64]:
-    """Whole iterations in the duration, at the rate of the reference type."""
+    """Return the whole iterations in the duration, at the rate of the reference type."""
     from gangline.cluster.tables import ThroughputTable, read_throughput
 
     table = given.table

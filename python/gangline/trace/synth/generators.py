@@ -1,4 +1,4 @@
-"""The generators by name: their public functions, addresses, and what all of them share."""
+"""The generators by name: their public functions, their addresses and their common parts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SHAPES = (*_IN_CORE, "gavel", "bsbf", "dally-batch", "dally-poisson", "dally-wee
 
 
 def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
-    """Jobs shaped like Microsoft's Philly trace (2017).
+    """Draw jobs that resemble those of Microsoft's Philly trace (2017).
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> 
 
 
 def helios(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
-    """Jobs shaped like SenseTime's Helios Venus trace (2020); parameters as for `philly`.
+    """Draw jobs like those of SenseTime's Helios Venus trace (2020); parameters as for `philly`.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def helios(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> 
 
 
 def pai(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
-    """Jobs shaped like Alibaba's PAI trace (2020); parameters as for `philly`.
+    """Draw jobs like those of Alibaba's PAI trace (2020); parameters as for `philly`.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def pai(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Tra
 
 
 def uniform(*, jobs: int, seed: int = 0, **parameters: Unpack[UniformKeywords]) -> Trace:
-    """Plain jobs for benchmarks: exponential durations and a few gang sizes.
+    """Draw plain jobs for benchmarks: exponential durations and a few gang sizes.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def uniform(*, jobs: int, seed: int = 0, **parameters: Unpack[UniformKeywords]) 
 
 
 def gavel(*, jobs: int, seed: int = 0, **parameters: Unpack[GavelKeywords]) -> Trace:
-    """Jobs of the public Gavel generator, bit for bit.
+    """Draw the jobs of the public Gavel generator, bit for bit.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def gavel(*, jobs: int, seed: int = 0, **parameters: Unpack[GavelKeywords]) -> T
 
 
 def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Unpack[BsbfKeywords]) -> Trace:
-    """Jobs of the six Pollux applications over eight hours, as in the SJF-BSBF comparison.
+    """Draw jobs of the six Pollux applications over eight hours, as in the SJF-BSBF comparison.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Unpack[BsbfKeywords]) 
 
 
 def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKeywords]) -> Trace:
-    """Jobs of the evaluation of Dally, all at once.
+    """Draw jobs of the evaluation of Dally that all arrive at once.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
 def dally_poisson(
     *, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyPoissonKeywords]
 ) -> Trace:
-    """Jobs of the evaluation of Dally with exponential gaps.
+    """Draw jobs of the evaluation of Dally with exponential gaps.
 
     Parameters
     ----------
@@ -234,20 +234,20 @@ def dally_poisson(
 
 
 def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeekKeywords]) -> Trace:
-    """Gangs of the evaluation of Dally over one to two weeks; no single GPUs.
+    """Draw gangs of the evaluation of Dally over one to two weeks; none has a single GPU.
 
     Parameters
     ----------
     jobs, seed : int
         As for `dally_batch`; the published number is 411.
     **parameters
-        Those of `dally_batch`; also `days` (10): in how many days the jobs are expected.
+        Those of `dally_batch`; also `days` (10): the number of days in which the jobs are expected.
 
     Notes
     -----
     Three Poisson processes, with rates in the ratio of the published gaps of 1872, 4354 and
     11526 s, take turns by the day; of three days each has one. The mix of the public file is not
-    known: this is our own choice.
+    known, so this is our own choice.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeek
 
 
 def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]) -> Trace:
-    """Jobs of the Hadar study, for the clusters `hadar-60` and `hadar-60-smooth`.
+    """Draw jobs of the Hadar study, for the clusters `hadar-60` and `hadar-60-smooth`.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ def with_seed(uri: str, seed: int) -> str:
 def _reference(
     name: str, parameters: dict[str, Any], options: trace_options.Options
 ) -> TraceReference | None:
-    """Return from what a drawn trace can be drawn again; None with a table in memory."""
+    """Return the reference from which a trace can be drawn again; None with a table in memory."""
     source = address(name, parameters)
     if source is None:
         return None
@@ -411,7 +411,7 @@ def _in_core(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
 
 
 def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
-    """Draw a shape that imitates one public program or one set of experiments."""
+    """Draw a trace that imitates one public program or one set of experiments."""
     from gangline.trace.synth import bsbf_jobs, dally_jobs, gavel_jobs, hadar_jobs
 
     kinds: dict[str, tuple[type[Any], Any]] = {
@@ -429,7 +429,7 @@ def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
 
 
 def _origin(name: str, parameters: dict[str, Any]) -> str:
-    """Return the generator and its parameters; a table in memory only as its kind."""
+    """Return the generator and its parameters; a table in memory appears only as its kind."""
     return f"{name} {json.dumps(parameters, sort_keys=True, default=repr)}"
 
 

@@ -1,7 +1,8 @@
-"""The workload of the Hadar study: five models in four classes of GPU-hours, on measured rates.
+"""Draws the workload of the Hadar study: five models in four classes of GPU-hours.
 
 The classes follow secondary descriptions of the evaluation (arXiv 2503.10918) that we could not
-check against the paper; shares and the law inside a class are ours. GPU-hours are those of V100.
+check against the paper; shares and the distribution inside a class are our own choice. GPU-hours
+are those of V100.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ __all__ = ["CLASSES", "Class", "HadarParameters", "generate"]
 
 NAME = "synth:hadar"
 _HOUR_S = 3600.0
-_SHORTEST_SPAN_S, _LAST_ARRIVAL_S = 1e-3, 4.0e9  # as for the generators of the core
-_GPU_TYPES = ("V100", "P100", "K80")  # durations are those on the first
-_GPUS_PER_TYPE = 20  # of the preset hadar-60
+_SHORTEST_SPAN_S, _LAST_ARRIVAL_S = 1e-3, 4.0e9  # the same limits as in the generators of the core
+_GPU_TYPES = ("V100", "P100", "K80")  # durations refer to the first type
+_GPUS_PER_TYPE = 20  # the number in the preset hadar-60
 _GANGS = (1, 2, 4, 8)
 _MIXING_GANGS = {6: 0.4, 8: 0.4, 12: 0.2}
-_DIGITS = 6  # our own choice, of the time to the last arrival: solvers differ in later digits
+# The digits of the time to the last arrival; our own choice, as solvers differ in later ones.
+_DIGITS = 6
 
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
 
 
 class Class(NamedTuple):
-    """One class of jobs: GPU-hours in (above, most], uniform; one of the models, evenly."""
+    """A class of jobs: uniform GPU-hours in (above, most], and one of the models at random."""
 
     name: str
     models: tuple[str, ...]
@@ -69,7 +71,7 @@ class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Mix(NamedTuple):
-    """The distributions of jobs: shares of `CLASSES`, gang sizes with shares, rates."""
+    """The distributions of jobs: the shares of `CLASSES`, gang sizes with their shares, rates."""
 
     classes: tuple[float, ...]
     gangs: dict[int, float]
@@ -77,7 +79,7 @@ class _Mix(NamedTuple):
 
 
 def generate(given: HadarParameters) -> Raw:
-    """Draw the jobs; those of a smaller number are the first of a larger one, but for arrivals."""
+    """Draw the jobs; a smaller number gives the first jobs of a larger one, except for arrivals."""
     from gangline import _core
 
     if given.arrivals not in ("static", "poisson"):
@@ -136,7 +138,7 @@ def _mix(given: HadarParameters) -> _Mix:
 
 
 def _shares(field: str, given: Any) -> tuple[float, ...]:
-    """Return four shares, also from a text such as `1,0,0,0`; they need not add up to 1."""
+    """Return four shares, which may come as text such as `1,0,0,0`; they need not add up to 1."""
     expected = "four numbers >= 0, not all 0, such as 0.7,0.1,0.15,0.05"
     try:
         values = [float(x) for x in (given.split(",") if isinstance(given, str) else given)]
@@ -164,7 +166,7 @@ def _pick(shares: tuple[float, ...], draws: _Floats) -> _Ints:
 
 
 def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats | None) -> _Floats:
-    """Return seconds on V100, whole milliseconds."""
+    """Return the seconds on V100, in whole milliseconds."""
     from gangline import _core
 
     draws = _core.synth_uniforms(given.seed, "durations", given.jobs, 0)
@@ -177,7 +179,7 @@ def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats 
 
 
 def _arrivals(given: HadarParameters, need: _Floats) -> _Floats:
-    """Return seconds, whole microseconds; `need` is the GPU-seconds of each job on each type."""
+    """Return arrivals in whole microseconds, as seconds; `need` has GPU-seconds by job and type."""
     from gangline import _core
 
     if given.arrivals == "static":

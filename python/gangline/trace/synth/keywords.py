@@ -1,4 +1,4 @@
-"""The parameters of the generators, besides `jobs` and `seed`, as the types of keywords."""
+"""The types of the keyword parameters of the generators, except for `jobs` and `seed`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class _Labels(TypedDict, total=False):
-    """Labels and noise, which every generator can add."""
+    """The labels and the noise, which every generator can add."""
 
     users: int
     vcs: int
@@ -44,13 +44,13 @@ class _Core(_Labels, total=False):
 
 
 class ShapeKeywords(_Core, total=False):
-    """Parameters of `philly`, `helios` and `pai`."""
+    """The parameters of `philly`, `helios` and `pai`."""
 
     arrivals: Literal["batch", "poisson", "diurnal"]
 
 
 class UniformKeywords(_Core, total=False):
-    """Parameters of `uniform`."""
+    """The parameters of `uniform`."""
 
     arrivals: Literal["batch", "poisson"]
     mean_duration_s: float
@@ -58,7 +58,7 @@ class UniformKeywords(_Core, total=False):
 
 
 class GavelKeywords(_Labels, total=False):
-    """Parameters of `gavel`."""
+    """The parameters of `gavel`."""
 
     lam: float
     multi: bool
@@ -69,13 +69,13 @@ class GavelKeywords(_Labels, total=False):
 
 
 class BsbfKeywords(_Labels, total=False):
-    """Parameters of `bsbf`."""
+    """The parameters of `bsbf`."""
 
     max_gpus: int | None
 
 
 class DallyKeywords(_Labels, total=False):
-    """Parameters of `dally_batch`."""
+    """The parameters of `dally_batch`."""
 
     median_s: float
     sigma: float
@@ -84,19 +84,19 @@ class DallyKeywords(_Labels, total=False):
 
 
 class DallyPoissonKeywords(DallyKeywords, total=False):
-    """Parameters of `dally_poisson`."""
+    """The parameters of `dally_poisson`."""
 
     mean_gap_s: float
 
 
 class DallyWeekKeywords(DallyKeywords, total=False):
-    """Parameters of `dally_week`."""
+    """The parameters of `dally_week`."""
 
     days: float
 
 
 class HadarKeywords(_Labels, total=False):
-    """Parameters of `hadar`."""
+    """The parameters of `hadar`."""
 
     arrivals: Literal["static", "poisson"]
     load: float | None

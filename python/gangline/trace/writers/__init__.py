@@ -1,4 +1,4 @@
-"""Writers: one module per format, and the list of them.
+"""The list of writers, with one module for each format.
 
 Each module has `CARRIES`, the columns it can hold; `content(trace, options)`, the bytes of the
 file, which depend on trace and options alone; and, if it holds some columns in part,
@@ -33,7 +33,7 @@ class Writer(Protocol):
 
 
 def partial_losses(name: str, trace: Trace) -> list[Loss]:
-    """Return the columns that a format holds in part."""
+    """Return the columns that a format can hold only in part."""
     module = writer_of(name)
     found: list[Loss] = module.losses(trace) if hasattr(module, "losses") else []
     return found

@@ -36,19 +36,19 @@ __all__ = [
     "whole_durations",
 ]
 
-# Where dates begin if a trace has none: a Monday, as in our generators.
+# The date of arrival 0 if a trace has no dates: a Monday, as in our generators.
 _EPOCH = datetime(2024, 1, 1)  # noqa: DTZ001 - traces have naive local times
 _SHIFT = re.compile(r"\+ (\d+(?:\.\d+)?) s$")
 _NUMBER = re.compile(r"0|[1-9]\d{0,14}")
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """A column that a format cannot carry, or not wholly.
+    """A column that a format cannot hold, or can hold only in part.
 
     Attributes
     ----------
     column : str
-        Name in the internal table.
+        The name of the column in the internal table.
     reason : str
         The treatment of the column.
     """
@@ -89,12 +89,12 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def whole(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Round to whole numbers, halves up."""
+    """Round to whole numbers, with halves rounded up."""
     return np.asarray(np.floor(values + 0.5).astype(np.int64))
 
 
 def whole_durations(trace: Trace, name: str, unit: float = 1.0) -> npt.NDArray[np.int64]:
-    """Return durations in whole units per second (1: seconds, 1000: ms), none of them 0."""
+    """Return durations in whole units, this many to a second (1000: ms); none of them is 0."""
     need(trace, "duration_s", name)
     return np.maximum(whole(trace.numbers("duration_s") * unit), 1)
 
@@ -132,12 +132,12 @@ def texts(trace: Trace, column: Column, blank: str = "") -> list[str]:
 
 
 def joined_types(trace: Trace) -> list[str | None]:
-    """Return allowed GPU types joined by `|`, None = any.
+    """Return the allowed GPU types joined by `|`; None means any type.
 
     Raises
     ------
     TraceError
-        If a name holds the separator.
+        If a name contains the separator.
     """
     lists = trace.column("gpu_types").to_pylist()
     names = {name for kinds in lists for name in kinds or []}
@@ -149,12 +149,12 @@ def joined_types(trace: Trace) -> list[str | None]:
 
 
 def are_numbers(values: list[str]) -> bool:
-    """Return whether all are decimal numbers as a program would print them."""
+    """Return whether all texts are decimal numbers in the usual printed form."""
     return all(_NUMBER.fullmatch(value) for value in values)
 
 
 def statuses(trace: Trace, words: Mapping[str, Any], rest: Any) -> list[Any]:
-    """Return each job's status in the format's words; those it lacks become `rest`."""
+    """Return each job's status in the format's words; a status without a word becomes `rest`."""
     return [words.get(value, rest) for value in texts(trace, "trace_status", "unknown")]
 
 
@@ -198,12 +198,12 @@ def _epoch(trace: Trace, options: WriteOptions) -> datetime:
 
 
 def csv_text(columns: Mapping[str, Any], *, delimiter: str = ",", header: bool = True) -> bytes:
-    """Return columns as CSV text; cells are quoted where they must be, nulls are empty."""
+    """Return columns as CSV text; cells are quoted where necessary, and nulls are empty."""
     table = pa.table(dict(columns))
     sink = pa.BufferOutputStream()
     if header:
         sink.write((delimiter.join(columns) + "\n").encode("utf-8"))
-    # Arrow's "needed" quotes every text of the file, so it is used only where one needs it.
+    # Arrow's "needed" quotes every text of the file, so it is used only if a text needs it.
     style = "needed" if header and _needs_quotes(table, delimiter) else "none"
     form = pa_csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style=style)
     pa_csv.write_csv(table, sink, form)
@@ -212,7 +212,7 @@ def csv_text(columns: Mapping[str, Any], *, delimiter: str = ",", header: bool =
 
 
 def _needs_quotes(table: pa.Table, delimiter: str) -> bool:
-    """Return whether a text holds the delimiter, a quote or a line break."""
+    """Return whether a text contains the delimiter, a quote or a line break."""
     import pyarrow.compute as pc
 
     texts_ = [column for column in table.columns if pa.types.is_string(column.type)]

@@ -1,4 +1,4 @@
-"""Gavel's ten tab-separated columns: labels and steps, no durations."""
+"""Writes Gavel's ten tab-separated columns, which have labels and steps but no durations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_DEADLINE = -1.0
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Jobs have no names, and a batch size is part of the label."""
+    """Return the losses: the format has no job names, and the batch size is part of the label."""
     found = []
     if texts(trace, "job_id") != [str(i) for i in range(len(trace))]:
         found.append(Loss("job_id"))
@@ -35,7 +35,7 @@ def losses(trace: Trace) -> list[Loss]:
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
-    """Return the file; command and folder, which are unknown, are `-`.
+    """Return the file; the unknown command and folder are written as `-`.
 
     Deadlines need a throughput table: the file holds them as multiples of the time alone.
     """
@@ -65,7 +65,7 @@ def content(trace: Trace, options: WriteOptions) -> bytes:
 
 
 def _multiples(trace: Trace, labels: list[str], options: WriteOptions) -> npt.NDArray[np.float64]:
-    """Time to the deadline over the time alone on the reference type; -1 = none."""
+    """Return the time to the deadline over that alone on the reference type; -1 means none."""
     none = np.full(len(trace), _NO_DEADLINE)
     if options.table is None or not has(trace, "deadline_s"):
         return none

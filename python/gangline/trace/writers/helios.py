@@ -1,4 +1,4 @@
-"""The CSV of the Helios traces: whole seconds, local times, empty where nothing is known."""
+"""Writes the CSV of the Helios traces: whole seconds, local times, empty cells if unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CSV of the Muri simulator: that of Tiresias in milliseconds, with stage times."""
+"""Writes the CSV of the Muri simulator: that of Tiresias in milliseconds, with stage times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ORDER = ("job_id", "num_gpu", "submit_time", "iterations", "model_name")
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file; every job needs as many stage times as the others."""
+    """Return the file; all jobs need the same number of stage times."""
     durations = whole_durations(trace, NAME, _MS)
     need(trace, "stage_times", NAME)
     lists = trace.column("stage_times")

@@ -1,4 +1,4 @@
-"""Native traces: Parquet, Arrow IPC or CSV."""
+"""Writes native traces: Parquet, Arrow IPC or CSV."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ CARRIES = frozenset(COLUMNS)
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file as CSV; lists are joined by `|`; it has no place for metadata."""
+    """Return the file as CSV, which joins lists by `|` and has no place for metadata."""
     import pyarrow.csv as pa_csv
 
     sink = pa.BufferOutputStream()
     if "gpu_types" in trace.columns:
-        joined_types(trace)  # refuses names that could not be told apart
+        joined_types(trace)  # this refuses names that could not be told apart
     table = _flat(trace.table.replace_schema_metadata(None))
     pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
     return _bytes(sink)
 
 
 def parquet(trace: Trace) -> bytes:
-    """Return the file as Parquet, metadata included."""
+    """Return the file as Parquet, with metadata."""
     import pyarrow.parquet as pq
 
     table = trace.table.replace_schema_metadata(metadata(trace))
@@ -43,7 +43,7 @@ def parquet(trace: Trace) -> bytes:
 
 
 def arrow(trace: Trace) -> bytes:
-    """Return the file as Arrow IPC, metadata included."""
+    """Return the file as Arrow IPC, with metadata."""
     table = trace.table.replace_schema_metadata(metadata(trace))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
@@ -52,7 +52,7 @@ def arrow(trace: Trace) -> bytes:
 
 
 def metadata(trace: Trace) -> dict[str, str]:
-    """Return where the trace came from, as a file keeps it, and the place of its seal."""
+    """Return the metadata of a file: the origin of the trace, and the place of its seal."""
     kept = {key: value for key, value in sorted(trace.metadata.items()) if key != "sha256"}
     if trace.notes:
         kept["notes"] = json.dumps(trace.notes, sort_keys=True)

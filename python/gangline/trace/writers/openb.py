@@ -1,4 +1,4 @@
-"""The pod list of Alibaba's openb trace; whole seconds."""
+"""Writes the pod list of Alibaba's openb trace in whole seconds."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _MIB_PER_GIB = 1024.0
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Only three statuses are known."""
+    """Return the loss of statuses: the format has only three."""
     return status_losses(trace, _STATUS)
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file; a request for cores or memory that is unknown is 0."""
+    """Return the file; an unknown request for cores or memory is 0."""
     durations = whole_durations(trace, NAME)
     begin = seconds_since(trace, "start_s")
     types = [""] * len(trace)

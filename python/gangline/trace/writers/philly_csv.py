@@ -1,4 +1,4 @@
-"""The five-column extract of the Philly trace: whole seconds, local times."""
+"""Writes the five-column extract of the Philly trace: whole seconds, local times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CARRIES = frozenset({"arrival_s", "gpus", "duration_s", "vc"})
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Only the names of jobs, which the format does not have."""
+    """Return the only loss: the format has no names of jobs."""
     numbered = texts(trace, "job_id") == [str(i) for i in range(len(trace))]
     return [] if numbered else [Loss("job_id")]
 

@@ -1,4 +1,4 @@
-"""The Philly trace as published: an array of jobs with their attempts; whole seconds."""
+"""Writes the Philly trace as published: jobs with their attempts, in whole seconds."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ CARRIES = frozenset(
     }
 )
 _STATUS = {"finished": "Pass", "failed": "Failed", "killed": "Killed"}
-_GPUS_PER_MACHINE = 8  # ours, where the machines are unknown
+_GPUS_PER_MACHINE = 8  # Our own choice if the machines are unknown.
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Only three statuses are known."""
+    """Return the loss of statuses: the format has only three."""
     return status_losses(trace, _STATUS)
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
-    """Return the file, one job per line.
+    """Return the file, with one job on each line.
 
     A job has one attempt on machines `m0`, `m1`, ... With `segments` it has the attempts of a run.
     """
@@ -131,7 +131,7 @@ def _attempt(start: float, end: float, places: list[tuple[int, int]]) -> dict[st
 
 
 def _set_dates(trace: Trace, jobs: list[dict[str, Any]], options: WriteOptions) -> None:
-    """Turn the seconds of all attempts into dates, at once."""
+    """Turn the seconds of all attempts into dates in one step."""
     flat = [attempt for job in jobs for attempt in job["attempts"]]
     for key in ("start_time", "end_time"):
         moments = np.asarray([attempt[key] for attempt in flat], np.int64)
@@ -144,7 +144,7 @@ def _names(trace: Trace, column: Column) -> list[str | None]:
 
 
 def _machines(trace: Trace) -> list[tuple[int, int]]:
-    """Return (GPUs, machines) of each job; machines of eight GPUs where they are unknown."""
+    """Return (GPUs, machines) of each job; unknown machines have eight GPUs."""
     gpus = trace.numbers("gpus").tolist()
     servers: list[int | None] = [None] * len(gpus)
     if has(trace, "servers"):
@@ -156,7 +156,7 @@ def _machines(trace: Trace) -> list[tuple[int, int]]:
 
 
 def _detail(gpus: int, machines: int) -> list[dict[str, Any]]:
-    """Lay the GPUs out over the machines, as evenly as can be."""
+    """Spread the GPUs over the machines as evenly as possible."""
     each, more = divmod(gpus, machines)
     counts = [each + (i < more) for i in range(machines)]
     return [

@@ -1,4 +1,4 @@
-"""The Standard Workload Format: 18 numbers a line, whole seconds, processors = GPUs."""
+"""Writes the Standard Workload Format: 18 numbers a line; processors are GPUs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FIELDS = 18
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Names become numbers, and only three statuses are known."""
+    """Return the losses: names become numbers, and the format has only three statuses."""
     found = status_losses(trace, _STATUS)
     if not are_numbers(texts(trace, "job_id")):
         found.append(Loss("job_id", "jobs are numbered from 1"))
@@ -54,7 +54,7 @@ def losses(trace: Trace) -> list[Loss]:
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file: a note, then one line per job; -1 = unknown."""
+    """Return the file: a note, then one line for each job; -1 means unknown."""
     count = len(trace)
     unknown = np.full(count, _UNKNOWN, np.int64)
     gpus = trace.numbers("gpus").astype(np.int64)
@@ -91,7 +91,7 @@ def _waits(trace: Trace, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
 
 
 def _limits(trace: Trace, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Limits of at least a second: 0 would be read as unknown."""
+    """Return limits of at least one second, because 0 would be read as unknown."""
     if not has(trace, "time_limit_s"):
         return unknown
     values = trace.numbers("time_limit_s")
