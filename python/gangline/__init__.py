@@ -12,7 +12,8 @@ Examples
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # not from `typing`: an interrupt amid that import would show a traceback
+# `typing` is not imported, because an interrupt during that import would show a traceback
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import gangline.analysis.report as report
     import gangline.cluster.network as network
@@ -158,7 +159,7 @@ __all__ = [
     "write_trace",
 ]
 
-# Names are loaded on first use: `gangline --help` must not pay for numpy and pyarrow.
+# Names are loaded on first use, so that `gangline --help` does not load numpy and pyarrow.
 _HOMES = {
     "gangline.analysis.audit": "Audit audit",
     "gangline.cluster.description": "Cluster Sharing read_cluster",
@@ -218,7 +219,7 @@ def __getattr__(name: str) -> object:
         value: object = importlib.import_module(_MODULES[name])
     elif name in _HOME_OF:
         value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    elif name == "plan":  # until 0.2
+    elif name == "plan":  # this name is kept until 0.2
         import warnings
 
         message = "gangline.plan is now gangline.plan_capacity; the old name goes in 0.2"

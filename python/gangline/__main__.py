@@ -1,4 +1,4 @@
-"""`python -m gangline` is the command `gangline`."""
+"""Runs the command `gangline` as `python -m gangline`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 
 try:
-    import signal  # this imports `enum`, which takes long enough for an interrupt
+    import signal  # this imports `enum`, which takes long enough to be interrupted
 except KeyboardInterrupt:
     sys.stderr.write("gangline: interrupted\n")
     sys.exit(130)
@@ -18,29 +18,31 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _INTERRUPTED = 130
-_PATIENCE_S = 10  # ours: a command that was interrupted saves what it has and ends, far sooner
+# Our own choice: an interrupted command saves its results and ends long before this.
+_PATIENCE_S = 10
 
 
 def main() -> int:
     """Run the command line of the process; an interrupt never ends in a traceback."""
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
-        signal.signal(signal.SIGINT, _leave)  # an exception amid imports might be swallowed
+        signal.signal(signal.SIGINT, _leave)  # an exception during imports might be swallowed
     from gangline.cli.app import main as run
 
     try:
         if is_ours:
             signal.signal(signal.SIGINT, _interrupt)
         code = run()
-        if is_ours:  # all work is done, and our handlers would be gone while Python ends
+        if is_ours:  # all work is done, and gangline's handlers are gone while Python ends
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except KeyboardInterrupt:  # just before or after the command, which handles interrupts itself
+    # an interrupt just before or after the command, which handles its own
+    except KeyboardInterrupt:
         code = _INTERRUPTED
     return code
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """Let the command end by itself; it is left at the second interrupt, or if it does not end.
+    """Let the command end by itself; a second interrupt or a delay ends the process.
 
     Raising an exception would not be enough: an import or a destructor can swallow it, and a solver
     can be busy.

@@ -1,4 +1,4 @@
-"""Types of the compiled core; private: only gangline's own modules call it."""
+"""Types of the compiled core, which is private: only gangline's own modules call it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, final
@@ -109,7 +109,7 @@ _Terms: TypeAlias = tuple[int | None, float | None, float | None, int | None]
 
 @final
 class PolicyView:
-    """What a policy in Python sees through `gangline.policies.protocol.View`; one per run.
+    """The data that a policy in Python sees through `gangline.policies.protocol.View`.
 
     The columns are those of `gangline.policies.tables`. `actions` are those of a plan, which
     `place`, `restore` and `wake` add to. An order is its number and that of the decision.
@@ -258,7 +258,7 @@ class RunOptions:
         watch: Sequence[int],
     ) -> RunOptions: ...
 
-# Actions, of plans and of `Simulation.apply`; what a tuple leaves out at its end is not set:
+# The actions of plans and of `Simulation.apply`. Fields at the end of a tuple may be left out:
 # ("start" or "move", job, [(server, count or mask), ...], are_masks, sub_batch, overhead_s, quota,
 # part, accum), ("keep", job, sub_batch, overhead_s, quota, part, accum), ("preempt", job, part),
 # ("limit", job, iterations), ("release", job), ("restore", job), ("wake_at", time_s, tag),

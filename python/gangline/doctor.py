@@ -1,4 +1,4 @@
-"""A check of the installation: libraries, missing extras and how to install them, a self-check.
+"""Checks the installation: libraries, missing extras and how to install them, a self-check.
 
 Nothing here may fail: a broken library is a finding, not an error.
 
@@ -37,14 +37,14 @@ GIVES = {
     "testing": "property tests of policies",
     "rl": "environments for agents that learn to schedule",
 }
-# Packages whose module has another name.
+# Packages whose modules have other names.
 MODULES = {"pyzmq": "zmq"}
 # Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}
 EXPECTED = {
-    # a to 10; b to 14; c needs both GPUs, so after b.
+    # Job a runs to 10 and b to 14. Job c needs both GPUs, so it runs after b.
     "fifo": {"a": 10.0, "b": 14.0, "c": 15.0},
-    # At 10 the shortest is c, to 11; then b.
+    # At 10 the shortest job is c, which runs to 11, before b.
     "sjf": {"a": 10.0, "b": 15.0, "c": 11.0},
     # At 1, b has less left than a; at 2, c has less than b. c ends at 3, b at 6, and a at 15.
     "srtf": {"a": 15.0, "b": 6.0, "c": 3.0},
@@ -53,14 +53,14 @@ EXPECTED = {
 
 @dataclass(frozen=True)
 class Library:
-    """One library.
+    """A library that gangline or one of its extras uses.
 
     Attributes
     ----------
     name : str
         As a package index names it.
     version : str or None
-        None = not installed.
+        The version, or None if it is not installed.
     extra : str
         The extra that installs it; empty = gangline itself needs it.
     gives : str
@@ -80,13 +80,13 @@ class Library:
 
     @property
     def ok(self) -> bool:
-        """Return whether it can be used."""
+        """Return whether the library can be used."""
         return not self.problem
 
 
 @dataclass(frozen=True)
 class Check:
-    """One part of the self-check; `problem` is empty if it passed."""
+    """A part of the self-check; `problem` is empty if it passed."""
 
     name: str
     problem: str
@@ -99,7 +99,7 @@ class Report:
     Attributes
     ----------
     versions : dict of str to str
-        gangline, build of the core, Python, platform.
+        The versions of gangline, the core's build, Python and the platform.
     libraries : tuple of Library
         Those that gangline needs, then those of its extras.
     checks : tuple of Check
@@ -127,7 +127,7 @@ class Report:
 
 
 def examine() -> Report:
-    """Look at versions, libraries and extras, and run the self-check.
+    """Examine versions, libraries and extras, and run the self-check.
 
     Returns
     -------
@@ -238,7 +238,7 @@ def _policy(name: str) -> Callable[[], str]:
 
 
 def _solver_answers() -> str:
-    """Solve max x + y with x + 2y <= 4 and 3x + y <= 6: x = 8/5, y = 6/5, together 14/5."""
+    """Maximise x + y with x + 2y <= 4 and 3x + y <= 6: x = 8/5, y = 6/5, and the sum is 14/5."""
     highspy = importlib.import_module("highspy")
     model = highspy.Highs()
     model.setOptionValue("output_flag", False)  # noqa: FBT003 - its signature

@@ -1,14 +1,11 @@
-"""For real trainers: the steps of a round, and the merge of the copies' parameters after it.
+"""Helps real trainers divide the steps of a round and merge the copies' parameters after it.
 
 HadarE trains one job as copies on unlike nodes at the same time. Before a round `divide_steps`
 gives each copy a number of training steps, so that all stop together. After the round
 `merge_parameters` averages the copies' parameters, weighted by the steps that each has done. Both
-are pure functions of numpy arrays and know nothing of the simulator. Our interpretation of HadarE
-(arXiv 2503.10918).
-
-Examples
---------
-A model of two weights on two nodes, of which the second is three times as fast:
+are pure functions of numpy arrays and know nothing of the simulator. They follow our interpretation
+of HadarE (arXiv 2503.10918).  Examples -------- A model of two weights on two nodes, of which the
+second is three times as fast:
 
 >>> import numpy as np
 >>> from gangline import hadare
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["divide_steps", "merge_parameters"]
 
 _STEPS_MAX = 2**63 - 1
-_BLOCK = 1 << 16  # elements averaged at a time: the float64 copies of a block stay in the cache
+_BLOCK = 1 << 16  # the number of elements in a block, whose float64 copies fit the cache
 
 
 def divide_steps(
@@ -50,7 +47,7 @@ def divide_steps(
 
     A copy has time for B = floor(rate x window) steps. If all of these are needed, each copy gets
     its B. Otherwise the remaining steps are divided in proportion to the rates and rounded by
-    largest remainders, no copy above its B.
+    largest remainders, and no copy gets more than its B.
 
     Parameters
     ----------
@@ -96,7 +93,7 @@ def divide_steps(
     if not (math.isfinite(window) and window >= 0):
         raise _refused("window_s", window_s, "a finite number of seconds, at least 0")
     times = [speed * window for speed in speeds.tolist()]
-    # A rate that exceeds all remaining steps can be any number, even infinity.
+    # A rate above the number of remaining steps may have any value, even infinity.
     room = [math.floor(most) if most <= wanted else wanted + 1 for most in times]
     if sum(room) <= wanted:
         return np.array(room, dtype=np.int64)
@@ -149,7 +146,7 @@ def merge_parameters(
     ------
     MergeError
         There is nothing to merge, the copies differ in names, shapes or dtypes, an array is
-        neither of numbers nor of truth values, `integer="equal"` is broken, or a value is not
+        neither numeric nor boolean, `integer="equal"` is broken, or a value is not
         finite. `name` and `copy` say where the mistake is, and `why` describes it.
 
     Notes
@@ -229,7 +226,7 @@ def _counts(steps: Sequence[int] | npt.NDArray[np.int64], copies: int) -> list[i
 
 
 def _check_alike(first: Mapping[str, Array], copy: Mapping[str, Array], k: int) -> None:
-    """Check that a copy has the names, shapes and dtypes of the first."""
+    """Check that a copy has the names, shapes and dtypes of the first copy."""
     for name in [*first, *copy]:
         if name not in first or name not in copy:
             why = f"copy {k} has an array that copy 0 has not"
@@ -267,7 +264,7 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _blocks(part: Array) -> Iterator[Array]:
-    """Cut an array in blocks of few elements, as wide numbers; it is never copied as a whole."""
+    """Cut an array into small blocks of wide numbers, without a copy of the whole array."""
     wide = _wide(part.dtype)
     flat = part.reshape(-1) if part.flags.c_contiguous else part.flat
     for start in range(0, part.size, _BLOCK):
@@ -292,13 +289,13 @@ def _check_equal(name: str, parts: Sequence[Array], used: Sequence[int]) -> None
 
 
 def _average(parts: Sequence[Array], weights: Sequence[float]) -> Array:
-    """Weighted mean of arrays, block by block."""
+    """Return the weighted mean of arrays, block by block."""
     import numpy as np
 
     dtype = parts[0].dtype
     merged = np.empty(parts[0].size, dtype=dtype)
     start = 0
-    # Rounding can push a sum of the largest numbers above them, so it is clipped to their range.
+    # Rounding can push a mean of the largest numbers above them, so it is clipped to their range.
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for values in zip(*map(_blocks, parts), strict=True):
             mean = _mean(values, weights)
@@ -308,7 +305,7 @@ def _average(parts: Sequence[Array], weights: Sequence[float]) -> Array:
 
 
 def _mean(values: Sequence[npt.NDArray[Any]], weights: Sequence[float]) -> npt.NDArray[Any]:
-    """Add up in the order of the copies; rounding never leads outside their range."""
+    """Return the weighted sum, added in the order of the copies and clipped to their range."""
     import numpy as np
 
     if values[0].dtype.kind == "c":
@@ -322,6 +319,6 @@ def _mean(values: Sequence[npt.NDArray[Any]], weights: Sequence[float]) -> npt.N
         total += weight * value
         np.minimum(low, value, out=low)
         np.maximum(high, value, out=high)
-    # Where copies have opposite infinities the sum is no number, and stays so.
+    # The sum of opposite infinities is NaN, which is kept.
     cut: npt.NDArray[Any] = np.maximum(np.minimum(total, high), low)
     return cut

@@ -1,4 +1,4 @@
-"""Figures for papers, drawn by matplotlib (extra `plot`), and tables as files.
+"""Draws figures for papers by matplotlib (extra `plot`), and writes tables as files.
 
 The colours are those of reports. Every function takes results or a comparison and returns a
 matplotlib figure, which can be changed further. `save` writes equal figures to equal files.
@@ -72,19 +72,21 @@ __all__ = [
 ]
 
 FORMATS = ("pdf", "png", "pgf", "svg")
-_KIND = "figure"  # in the seal
+_KIND = "figure"  # the word in the seal
 _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
 """The place of the seal after the end of a figure, where programs that show it read no further."""
-_CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # no margin
-_CAPACITY_TOP = 4.0  # our choice: times the bound, so that the crossing is seen
-_PANEL, _ROW = 4.2, 0.19  # ours, inches: width of a panel of ratios, height of a row
-_SHIFT = 0.15  # our choice: between the series of a row
+_CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # almost no margin
+# The top as a multiple of the bound; our own choice, so that the crossing is visible.
+_CAPACITY_TOP = 4.0
+# Inches: the width of a panel of ratios and the height of a row; our own choice.
+_PANEL, _ROW = 4.2, 0.19
+_SHIFT = 0.15  # The distance between the series of a row; our own choice.
 _TABLES = ("csv", "parquet", "tex")
 _TEX = ("pdflatex", "xelatex", "lualatex")
 
 
 def capacity(found: CapacityPlan | CapacityContest) -> Figure:
-    """Draw the curve of a plan: each target over the sizes that were tried.
+    """Draw the curve of a plan: each target against the sizes that were tried.
 
     Parameters
     ----------
@@ -231,14 +233,14 @@ def _ends(lines: Sequence[Line], per: float) -> tuple[_Floats, _Floats, _Floats]
 
 
 def _hollow(axes: Axes, number: int, x: _Floats, y: _Floats, over: Sequence[bool]) -> None:
-    """Draw hollow dots where more work is offered than the GPUs can do."""
+    """Draw hollow dots at points that offer more work than the GPUs can do."""
     which = np.asarray(over, np.bool_)
     colour = style_of(number)[0]
     axes.plot(x[which], y[which], "o", markersize=3, color=colour, markerfacecolor="white")
 
 
 def ratios(panels: Sequence[Panel]) -> Figure:
-    """Draw ratios with their intervals, a panel below or next to another.
+    """Draw ratios with their intervals, in panels that are next to or below each other.
 
     Parameters
     ----------
@@ -298,7 +300,7 @@ def ratios(panels: Sequence[Panel]) -> Figure:
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> Path:
-    """Write a figure as PDF, PNG, PGF or SVG, by the ending of the name; no dates are written.
+    """Write a figure as PDF, PNG, PGF or SVG by the file's suffix; the file contains no date.
 
     Parameters
     ----------
@@ -311,8 +313,8 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     Raises
     ------
     OptionError
-        If the name has another ending; or if it ends in .pgf, and LaTeX is not installed or lacks
-        letters of a text.
+        If the suffix is another one, or if it is .pgf and LaTeX is not installed or lacks letters
+        of a text.
     FileExistsError
         If another file is there.
     OSError
@@ -343,7 +345,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
 
 
 def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
-    """Write PGF in the fonts of the document around it, with its texts escaped meanwhile."""
+    """Write PGF in the fonts of the surrounding document, with escaped texts."""
     import matplotlib as mpl
     from matplotlib.text import Text
     from matplotlib.ticker import FixedFormatter, FuncFormatter
@@ -356,11 +358,12 @@ def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
         for one, shown in texts.items():
             one.set_text(_in_tex(shown))
         for axis, form in ticks.items():
-            if isinstance(form, FixedFormatter | FuncFormatter):  # names, not numbers
+            # the labels are names, not numbers
+            if isinstance(form, FixedFormatter | FuncFormatter):
                 axis.set_major_formatter(partial(_tick_in_tex, form))
         with mpl.rc_context({"pgf.texsystem": _tex(), "pgf.rcfonts": False}):
             figure.savefig(part, format="pgf", **_CUT)
-    except ValueError as error:  # of the measuring; its last lines are TeX's
+    except ValueError as error:  # TeX failed to measure a text; the last lines are TeX's own
         said = next((line for line in str(error).splitlines() if line.startswith("!")), str(error))
         message = f"plot: {path}: LaTeX cannot set a text of the figure: {said}; or write .pdf"
         raise OptionError(message, field="path", value=str(path)) from None
@@ -380,14 +383,14 @@ def _tick_in_tex(form: Any, value: float, place: int) -> str:
 
 
 def _in_tex(shown: str) -> str:
-    """Return a text for TeX; one with mathematics between dollar signs is TeX already."""
+    """Return a text for TeX; a text with mathematics between dollar signs is already TeX."""
     from matplotlib.cbook import is_math_text
 
     return shown if is_math_text(shown) else escaped(shown)
 
 
 def _tex() -> str | None:
-    """Return the TeX program that matplotlib is set to use, else one that is installed."""
+    """Return the TeX program of matplotlib's settings, or otherwise an installed one."""
     import matplotlib as mpl
 
     known = (mpl.rcParams["pgf.texsystem"], *_TEX)
@@ -395,7 +398,7 @@ def _tex() -> str | None:
 
 
 def check(path: Path) -> str:
-    """Return the format of a figure by its name; raise as `save` would, before there is one."""
+    """Return the format of a figure by its name; raise the errors of `save` in advance."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         message = f"plot: {path}: expected a name that ends in .{', .'.join(FORMATS)}"
@@ -411,7 +414,7 @@ def check(path: Path) -> str:
 
 
 def write_table(table: Comparison | pa.Table, path: str | PathLike[str]) -> Path:
-    r"""Write a table as CSV, Parquet or LaTeX (`.tex`), by the ending of the name.
+    r"""Write a table as CSV, Parquet or LaTeX (`.tex`), by the suffix of the file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Policies: one frozen dataclass each, and the base class for policies in Python.
+"""Policies: a frozen dataclass for each, and the base class for policies in Python.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""A policy as users give it, as a run takes it, and as a spec names it."""
+"""Turns the policy that a user gives into the one of a run and into its form in a spec."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @cached_property
     def text(self) -> str:
-        """All of it in a line; differs where the references do."""
+        """The whole reference as one line; different references have different lines."""
         return f"{self.python or self.name} {self.alias} {sorted(self.params.items())}"
 
     @cached_property
@@ -79,7 +79,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return resolve_policy(built, self.params if isinstance(built, str) else None)
 
     def resolve(self, other: PolicyLike | None = None) -> ChosenPolicy:
-        """Return the policy of a run: this one, or another in its place.
+        """Return the policy of a run: this policy, or a new object for it.
 
         A policy in Python is created anew each time, because its object has state.
         """
@@ -89,7 +89,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ChosenPolicy(NamedTuple):
-    """A policy as a run takes it."""
+    """A policy in the form that a run takes."""
 
     policy: str | Policy
     """Its name in the registry, or the object of a policy in Python."""
@@ -98,16 +98,16 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def own(self) -> Policy | None:
-        """The object of a policy in Python."""
+        """The object, for a policy in Python."""
         return None if isinstance(self.policy, str) else self.policy
 
     @property
     def durations(self) -> str:
-        """Durations that it reads with its parameters: "no", "their distribution" or "yes"."""
+        """Whether it reads durations with its parameters: "no", "their distribution" or "yes"."""
         if not isinstance(self.policy, str):
             return "yes" if self.policy.knowledge == "remaining" else "no"
         entry = declarations().get(self.policy)
-        if entry is None:  # plans from outside
+        if entry is None:  # the plans come from outside
             return "yes"
         asked = entry["durations_with"]
         given = self.params.get(asked) if asked else None
@@ -116,19 +116,19 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def knowledge(self) -> str:
-        """Its knowledge of the work that is left: "online" or "remaining"."""
+        """What the policy knows about the work that is left: "online" or "remaining"."""
         return "remaining" if self.durations == "yes" else "online"
 
     @property
     def reads_durations(self) -> bool:
-        """Whether it reads durations of this trace, or the estimates that a run gives instead."""
+        """Whether the policy reads durations of this trace, or the estimates that replace them."""
         if self.durations == "their distribution":
             return not self.params.get("distribution")
         return self.durations == "yes"
 
     @property
     def reference(self) -> PolicyReference:
-        """The policy as a spec has it."""
+        """The reference of the policy in a spec."""
         from gangline.policies.registry import presets, registry
 
         name = self.label.partition("(")[0]
@@ -144,7 +144,7 @@ class ChosenPolicy(NamedTuple):
 
 @cache
 def declarations() -> dict[str, dict[str, Any]]:
-    """Return the declarations of the core for each policy, by name."""
+    """Return the core's declaration of each policy, by name."""
     from gangline import _core
 
     return {entry["name"]: entry for entry in _core.registry()}
@@ -160,7 +160,7 @@ def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:
 
 
 def resolve_policy(policy: PolicyLike, params: Mapping[str, Any] | None = None) -> ChosenPolicy:
-    """Accept a policy's name with its parameters, a configuration, or an object of the user's."""
+    """Return the policy for a name with parameters, a configuration, or an object of the user."""
     from gangline.policies.own import is_own, make_own
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy, check_declaration

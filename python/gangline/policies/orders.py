@@ -1,4 +1,4 @@
-"""Orders of jobs: `gl.orders.fifo(view)`, `gl.orders.srtf(view)` and others.
+"""Defines orders of jobs: `gl.orders.fifo(view)`, `gl.orders.srtf(view)` and others.
 
 An order yields the waiting jobs one after the other, on demand. The core keeps it from decision to
 decision. So the cost of a decision depends on what has changed and on the jobs read, not on the
@@ -40,7 +40,7 @@ __all__ = ["Order", "edf", "fifo", "las", "sjf", "srsf", "srtf", "ssf"]
 
 
 class Order:
-    """Waiting and running jobs in one order, valid during the decision that it was made in.
+    """The waiting and running jobs in one order, which is valid only during its decision.
 
     Iteration yields the waiting jobs. Ties are broken by arrival.
 
@@ -88,7 +88,7 @@ class Order:
         return self._core.first(*self._key)
 
     def skip_like(self, job: int) -> None:
-        """Pass over the further waiting jobs that differ from a job only in length.
+        """Skip the further waiting jobs that differ from a job only in length.
 
         Such jobs have the same gang, GPU types, model, batch and memory. If a job finds no place,
         similar jobs find none in the same decision, because the number of free GPUs only falls. The
@@ -162,7 +162,7 @@ class Order:
             plan.restore(job)
 
     def wake(self, plan: Plan, tag: int = 0) -> None:
-        """Have the policy woken when the first running job reaches its next limit.
+        """Wake the policy when the first running job reaches its next limit.
 
         Call it when the plan is complete; the policy must wake on "timer". Only `las` needs it: in
         the other orders, no running job changes its position at a predictable instant.

@@ -1,4 +1,4 @@
-"""Policies in Python by name: `module:Class`, or the names that installed packages give them.
+"""Finds policies in Python by name: `module:Class`, or a name that an installed package gives.
 
 A package gives its policies names in its `pyproject.toml`::
 
@@ -33,7 +33,7 @@ _GROUP = "gangline.policies"
 
 @cache
 def installed() -> dict[str, EntryPoint]:
-    """Return the policies of installed packages, by name."""
+    """Return the policies of installed packages by name."""
     return {entry.name: entry for entry in entry_points(group=_GROUP)}
 
 
@@ -91,7 +91,7 @@ def _is_policy(value: object) -> TypeGuard[type[Policy]]:
 
 
 def parameters(kind: type[Policy]) -> dict[str, Any]:
-    """Return the parameters that a class takes, each with its default; none is `...`."""
+    """Return the parameters of a class with their defaults; `...` means that there is none."""
     if kind.__init__ is object.__init__:
         return {}
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -103,7 +103,7 @@ def parameters(kind: type[Policy]) -> dict[str, Any]:
 
 
 def _default(kind: type[Policy], key: str, default: Any) -> Any:
-    """Return a default; that of a dataclass may come from a factory."""
+    """Return a default, which a dataclass may create by a factory."""
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
             if field.name == key and field.default_factory is not dataclasses.MISSING:
@@ -147,17 +147,17 @@ def make_own(name: str, params: Mapping[str, Any] | None = None) -> Policy:
 
 
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass; those of any other class say little."""
+    """Return the types of the fields of a dataclass; other classes are not checked by type."""
     if not dataclasses.is_dataclass(kind):
         return {}
     try:
         return get_type_hints(kind)
-    except (NameError, TypeError):  # names that only type checkers see: nothing to check by
+    except (NameError, TypeError):  # only type checkers see these names, so nothing can be checked
         return {}
 
 
 def _fit(policy: str, key: str, value: Any, hint: Any) -> Any:
-    """Return a value as the type of its field, such as a whole number for a float."""
+    """Return a value in the type of its field, for example a whole number as a float."""
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError:
@@ -166,5 +166,5 @@ def _fit(policy: str, key: str, value: Any, hint: Any) -> Any:
         place = f"{key}.{found.key}" if found is not None and found.path else key
         message = f"{policy}: {place} = {value!r}: expected {expected}"
         raise PolicyError(message, policy=policy, field=key, value=value) from None
-    except TypeError:  # a type of the policy's own
+    except TypeError:  # the policy defines this type
         return value

@@ -1,4 +1,4 @@
-"""The base class of all configurations of policies."""
+"""Defines the base class of all configurations of policies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PolicyBase:
 
     def __post_init__(self) -> None:
         if self.name:
-            from gangline._core import check_policy  # here, so that help loads nothing heavy
+            from gangline._core import check_policy  # imported here so that `--help` stays fast
 
             check_policy(self.name, self.params())
 
@@ -111,7 +111,7 @@ class PolicyBase:
 
 
 def _short(value: object) -> object:
-    """Return a value as labels show it: of tables their names."""
+    """Return a value in the form for labels; a table is shown by its name."""
     if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
         return f"[{', '.join(str(row.get('name')) for row in value)}]"
     return value
@@ -125,7 +125,7 @@ def _parameter_value(given: object) -> Json:
 
 
 class OnDemand(Mapping[str, PolicyBase]):
-    """Policies by name, each made when it is asked for; so a list of names needs no core."""
+    """Policies by name, which are created on first use, so that listing names needs no core."""
 
     def __init__(self, makers: Mapping[str, Callable[[], PolicyBase]]) -> None:
         self._makers = makers

@@ -1,4 +1,4 @@
-"""Prices of GPUs that rise with occupancy, as `hadar` has them: `gl.Prices(view)`.
+"""Offers the prices of `hadar`, which rise with occupancy: `gl.Prices(view)`.
 
 Examples
 --------
@@ -47,7 +47,7 @@ class Offer(NamedTuple):
     Attributes
     ----------
     gpus : dict of int
-        Server to a number of GPUs, as `Plan.start` takes them.
+        Number of GPUs by server, in the form that `Plan.start` takes.
     utility : float
         Utility of the completion time of the job if it runs there until its end.
     cost : float
@@ -69,7 +69,7 @@ class Offer(NamedTuple):
 
 
 class Prices:
-    """The prices of `hadar` at one decision, and an allocation in the making at these prices.
+    """The prices of `hadar` at one decision, and an allocation that is built at these prices.
 
     At first all GPUs of servers that are up are free, including those of running jobs, as at a
     round boundary of `hadar`. `take` and `give` allocate and return GPUs. The price of a GPU rises
@@ -175,34 +175,34 @@ class Prices:
 
     @property
     def lowest(self) -> float:
-        """Price of a GPU of an empty server (U_min); 0 without active jobs."""
+        """The price of a GPU of an empty server (U_min); 0 without active jobs."""
         return self._core.bounds()[0]
 
     @property
     def highest(self) -> npt.NDArray[np.float64]:
-        """Price of a GPU of a full server (U_max) by GPU type, where it is above U_min."""
+        """U_max by GPU type: the price of a GPU of a full server if it is above U_min."""
         return self._core.bounds()[1]
 
     @property
     def per_server(self) -> npt.NDArray[np.float64]:
-        """Price of the next GPU of each server; of a server without a free one its highest."""
+        """The price of the next GPU of each server; a full server has its highest price."""
         return self._core.prices()
 
     @property
     def free(self) -> npt.NDArray[np.int64]:
-        """Free GPUs of each server; 0 while it is down."""
+        """The number of free GPUs of each server; 0 while it is down."""
         return self._core.free()
 
     def take(self, gpus: Mapping[int, int]) -> None:
-        """Give GPUs out: server to a number of its free GPUs."""
+        """Allocate GPUs: a mapping from server to a number of its free GPUs."""
         self._core.take(_places(gpus, None)[0])
 
     def give(self, gpus: Mapping[int, int]) -> None:
-        """Take GPUs back that were given out."""
+        """Return allocated GPUs."""
         self._core.give(_places(gpus, None)[0])
 
     def density(self, job: int) -> float:
-        """Return the utility per GPU of a job that runs at its best rate from now to its end.
+        """Return the utility per GPU of a job that runs at its best rate from now until its end.
 
         With `order` set to `density`, `hadar` considers the job with the largest value first.
         """

@@ -1,4 +1,4 @@
-"""Policies in Python: what they see (`View`, `Changes`) and what they answer (`Plan`).
+"""Defines what policies in Python see (`View`, `Changes`) and return (`Plan`).
 
 A policy sees tables of the active jobs and of the servers, whose columns are filled on demand. It
 answers with a plan, which the engine checks as a whole. A view is valid only during `decide`.
@@ -87,7 +87,7 @@ class PlacementParams(TypedDict, total=False):
 
 
 class Steady:
-    """The type of `STEADY`."""
+    """The type of the constant `STEADY`."""
 
     def __repr__(self) -> str:
         return "STEADY"
@@ -214,12 +214,12 @@ class View:
 
     @property
     def now_s(self) -> float:
-        """Simulated time in seconds."""
+        """The simulated time in seconds."""
         return self._core.now_s
 
     @property
     def now_ns(self) -> int:
-        """Simulated time in nanoseconds."""
+        """The simulated time in nanoseconds."""
         return self._core.now_ns
 
     def name_of(self, job: int) -> str:
@@ -246,12 +246,12 @@ class View:
         return self._core.rate_on(_number(job, "job"), pairs, alone)
 
     def slowdown(self, job: int, beside: int, gpu_type: int = 0) -> float | None:
-        """Return the slowdown factor of a job beside another; None if they must not share a GPU."""
+        """Return a job's slowdown factor with a co-runner; None if they must not share a GPU."""
         pair = _number(job, "job"), _number(beside, "job")
         return self._core.slowdown(*pair, _number(gpu_type, "gpu_type"))
 
     def lp_inputs(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Return the active jobs as `gl.lp.solve` takes them, waiting ones first.
+        """Return the active jobs as arguments of `gl.lp.solve`, with the waiting jobs first.
 
         They include the remaining steps if the policy declares `knowledge = "remaining"`.
 
@@ -305,7 +305,7 @@ class View:
         gpus : int
             Number of GPUs.
         apart : bool
-            Whether they lie on several servers.
+            Whether the GPUs are on several servers.
 
         Returns
         -------
@@ -318,7 +318,7 @@ class View:
 
 
 class Changes:
-    """The outcome of the last plan, and the events since, in their order.
+    """The outcome of the last plan and the later events, in their order.
 
     Jobs and servers are numbers. Each access creates a new array.
 
@@ -353,12 +353,12 @@ class Changes:
 
     @property
     def preempted(self) -> npt.NDArray[np.int64]:
-        """Jobs that the last plan took all GPUs from."""
+        """Jobs that lost all GPUs by the last plan."""
         return self._core.preempted
 
     @property
     def moved(self) -> npt.NDArray[np.int64]:
-        """Jobs that the last plan gave other GPUs than they held; some may have ended since."""
+        """Jobs that the last plan moved to other GPUs; some may have ended since."""
         return self._core.moved
 
     @property
@@ -384,12 +384,12 @@ class Changes:
 
     @property
     def requeued(self) -> npt.NDArray[np.int64]:
-        """Jobs that a failure evicted: they wait again."""
+        """Jobs that a failure evicted; they wait again."""
         return self._core.requeued
 
     @property
     def parts_lost(self) -> list[tuple[int, int]]:
-        """Parts (job, number) that a failure ended while others of their jobs go on."""
+        """Parts (job, number) that a failure ended while other parts of their jobs continue."""
         return self._core.parts_lost
 
     @property
@@ -414,15 +414,15 @@ class Changes:
 
     @property
     def has_room(self) -> bool:
-        """Return whether a gang that did not fit may fit now: a job ended, or a server changed."""
+        """Return whether a gang that did not fit might fit now: a job ended or a server changed."""
         return self._core.has_room
 
 
 class Plan:
-    """Actions of one decision; checked as a whole, applied as a whole.
+    """The actions of one decision, which are checked and applied as a whole.
 
-    `gl.Plan(view)` keeps account of the GPUs that are free after its actions: `place` lets a
-    placement rule choose among them. `gl.Plan()` is a plan that names all GPUs itself.
+    `gl.Plan(view)` tracks which GPUs are free after its actions, and `place` lets a placement rule
+    choose among them. The actions of a plan `gl.Plan()` must name all GPUs.
 
     An elastic job may be started on, and moved to, any number of GPUs in its range. With
     `sub_batch` and `accum` a plan also names its batch: that many samples on each GPU in each of
@@ -495,7 +495,7 @@ class Plan:
         Returns
         -------
         bool
-            Whether there is a place; if not, the plan does not change.
+            Whether the rule found a place; if not, the plan does not change.
         """
         chosen = [types] if isinstance(types, int) else types
         terms = (sub_batch, overhead_s, quota, accum)
@@ -523,16 +523,16 @@ class Plan:
         return bool(pairs)
 
     def restore(self, job: int) -> bool:
-        """Give a released job its GPUs back if they are all still free; whether it has them."""
+        """Return a released job's GPUs to it if all are still free; return whether it has them."""
         return self._look().restore(self.actions, job)
 
     @property
     def free_mask(self) -> npt.NDArray[np.uint64]:
-        """Slots of each server that are free after the actions so far, as bits."""
+        """The slots of each server that are free after the actions so far, as bits."""
         return self._look().free_masks(self.actions)
 
     def sole_residents(self, gpu_type: int = 0) -> dict[int, dict[int, int]]:
-        """Return the GPUs that hold one job after the actions so far.
+        """Return the GPUs that hold exactly one job after the actions so far.
 
         Parameters
         ----------
@@ -542,7 +542,7 @@ class Plan:
         Returns
         -------
         dict of dict
-            Job to server to slot mask; both ascend.
+            Slot masks by job and server, both ascending.
         """
         found: dict[int, dict[int, int]] = {}
         for job, server, mask in self._look().sole_residents(self.actions, gpu_type):
@@ -550,7 +550,7 @@ class Plan:
         return found
 
     def pair(self, job: int, resident: int, sub_batch: int = 0) -> tuple[float, float, bool] | None:
-        """Ask the pair test of `sjf-bsbf` about a waiting job beside a resident.
+        """Apply the pair test of `sjf-bsbf` to a waiting job and a resident.
 
         Parameters
         ----------
@@ -586,7 +586,7 @@ class Plan:
         part: int = 0,
         accum: int | None = None,
     ) -> None:
-        """Start a waiting job on GPUs: counts per server (`gpus`) or slot masks (`masks`).
+        """Start a waiting job on GPUs, given as counts (`gpus`) or slot masks (`masks`) by server.
 
         Parameters
         ----------
@@ -642,7 +642,7 @@ class Plan:
         part: int = 0,
         accum: int | None = None,
     ) -> None:
-        """Leave a running job where it is, on new terms.
+        """Keep a running job on its GPUs with another sub-batch, pause or quota.
 
         Parameters
         ----------
@@ -669,7 +669,7 @@ class Plan:
         self.keep(job, sub_batch=sub_batch)
 
     def limit(self, job: int, iterations: float) -> None:
-        """Give a job that runs after this plan a quota, besides any other action.
+        """Give a quota to a job that runs after this plan, in addition to its other actions.
 
         This is the `quota` of the job's action in this plan, or of a `keep` if it has no action.
         """
@@ -687,7 +687,7 @@ class Plan:
         return len(self.actions)
 
 
-_PARTS = 2**16  # our choice: numbers of parts are 0 to 65535
+_PARTS = 2**16  # Our own choice: parts have numbers from 0 to 65535.
 
 
 def _terms(
@@ -697,7 +697,7 @@ def _terms(
     part: int,
     accum: int | None,
 ) -> tuple[int | None, float | None, float | None, int, int | None]:
-    """Return the fields that actions have in common, in the order of the core."""
+    """Return the common fields of actions, in the order of the core."""
     return (
         None if sub_batch is None else _number(sub_batch, "sub_batch"),
         None if overhead_s is None else float(overhead_s),
@@ -735,7 +735,7 @@ def _number(value: object, what: str, most: int = 2**32) -> int:
 
 
 def read_answer(answer: object) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return the actions of what `decide` returned, and whether it said STEADY."""
+    """Return the actions in the result of `decide`, and whether it contains STEADY."""
     is_pair = isinstance(answer, tuple) and len(answer) == 2
     plan, word = answer if isinstance(answer, tuple) and is_pair else (answer, None)
     if not isinstance(plan, Plan) or not (word is None or isinstance(word, Steady)):
@@ -748,7 +748,7 @@ def read_answer(answer: object) -> tuple[list[tuple[Any, ...]], bool]:
 
 
 def read_start(answer: object, jobs: int) -> list[int]:
-    """Return the jobs that `start` named, ascending; `jobs` is how many there are."""
+    """Return the jobs that `start` returned, ascending; `jobs` is the number of all jobs."""
     if answer is None:
         return []
     if not isinstance(answer, Iterable) or isinstance(answer, str):
@@ -757,7 +757,7 @@ def read_start(answer: object, jobs: int) -> list[int]:
     return sorted({_number(job, "job", jobs) for job in answer})
 
 
-_WORDS_MAX = 400  # our choice: a reason is a sentence
+_WORDS_MAX = 400  # Our own choice: a reason is one sentence.
 
 
 def read_reason(answer: object, jobs: int) -> tuple[str, int | None, float | None] | None:
@@ -800,14 +800,14 @@ _LAST_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
 
 
 class Policy(ABC):
-    """Base class of policies written in Python.
+    """The base class of policies written in Python.
 
     Attributes
     ----------
     name : str
         Shown in results; the default is the class name.
     wake_on : tuple of str
-        The events at which the policy is asked: arrival, completion, capacity, timer, round.
+        The events at which the policy decides: arrival, completion, capacity, timer, round.
     round_s : float, optional
         Period of a round policy. The policy decides at 0, round_s, 2 round_s, ... and at the events
         of `wake_on`, where `()` means only at rounds.
@@ -845,13 +845,13 @@ class Policy(ABC):
     forks: bool = False
 
     def start(self, view: View) -> Iterable[int] | None:  # noqa: ARG002 - for subclasses
-        """Prepare before the first decision; one object may serve several runs, so begin anew.
+        """Prepare for a run before its first decision; one object may serve several runs in turn.
 
         Returns
         -------
         iterable of int, optional
-            Jobs that this policy can never start: `gl.Plan(view).unplaceable(rule)` tells those of
-            a placement rule. The run refuses or drops them, as `on_infeasible` says.
+            Jobs that this policy can never start: `gl.Plan(view).unplaceable(rule)` returns those
+            of a placement rule. The run refuses or drops them, as `on_infeasible` says.
         """
         return None
 
@@ -899,7 +899,7 @@ class Policy(ABC):
         return None
 
     def label(self) -> str:
-        """Return the name shown in tables; of a dataclass with the parameters that were set."""
+        """Return the name for tables; a dataclass adds the parameters that were set."""
         name = self.name or type(self).__name__
         if not dataclasses.is_dataclass(self):
             return name
@@ -911,7 +911,7 @@ class Policy(ABC):
         return f"{name}({', '.join(shown)})" if shown else name
 
     def params(self) -> dict[str, Json]:
-        """Return the parameters to be recorded with results: those of `__init__`.
+        """Return the parameters that results record: those of `__init__`.
 
         The default takes the fields of a dataclass; any other class with parameters overrides it.
         """
@@ -934,7 +934,7 @@ def _is_period(value: object) -> bool:
 
 
 def _check_records(policy: Policy) -> None:
-    """Refuse before the run what could not be written down after it."""
+    """Refuse values before the run that could not be recorded after it."""
     label: object = policy.label()
     if not isinstance(label, str) or not label:
         got = "an empty one" if label == "" else type(label).__name__
@@ -953,7 +953,7 @@ def _check_records(policy: Policy) -> None:
 
 
 def check_declaration(policy: Policy) -> None:
-    """Raise a PolicyError if a policy object makes no sense, or cannot be recorded with results."""
+    """Raise a PolicyError if a policy object is inconsistent or results cannot record it."""
     _check_records(policy)
     declared: object = policy.wake_on
     kinds = list(declared) if isinstance(declared, (tuple, list, set)) else ["none"]

@@ -1,4 +1,4 @@
-"""Names of policies, and how a name with settings becomes a configuration."""
+"""Finds policies by name, and builds a configuration from a name with settings."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def make(name: str, settings: Mapping[str, object] | None = None) -> PolicyBase:
         fit = _FITS.get(fields[key].metadata.get("kind", ""), _fit)
         values[key] = fit(name, key, fields[key].default, value)
     made = kind(**values)
-    # two names may stand for equal configurations: the one that was asked for is kept
+    # two names may stand for equal configurations, so the requested name is kept
     return presets[name] if name in presets and made == presets[name] else made
 
 
 def parse_setting(text: str) -> tuple[str, Json]:
-    """Split `key=value`; the value is TOML if it reads as TOML, else plain text.
+    """Split `key=value`; the value is TOML if it is valid TOML, or otherwise plain text.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def _fit(policy: str, key: str, default: object, value: Any) -> object:
-    """Turn a value into the kind of its default: int to float, list to tuple."""
+    """Convert a value to the type of its default: int to float, list to tuple."""
     if isinstance(default, bool):
         good = isinstance(value, bool)
     elif isinstance(default, int):
@@ -129,7 +129,7 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
         value = float(value) if good else value
     elif isinstance(default, str):
         good = isinstance(value, str)
-    else:  # a tuple of numbers, or None where that is the default
+    else:  # a tuple of numbers, or None if the default is None
         if isinstance(value, (list, tuple)):
             good = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in value)
             value = tuple(float(x) for x in value) if good else value
@@ -151,7 +151,7 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
 
 
 def _fit_named(what: str, policy: str, key: str, default: object, value: Any) -> object:
-    """Numbers by name, or the default; `what` is their word."""
+    """Return numbers by name, or the default; `what` is the word for them in messages."""
     if value is None or value == default:
         return default
     good = isinstance(value, Mapping) and all(
@@ -169,12 +169,12 @@ def _fit_named(what: str, policy: str, key: str, default: object, value: Any) ->
 
 
 def _fit_named_values(policy: str, key: str, default: object, value: Any) -> object:  # noqa: ARG001
-    """Values by name, which the core checks one by one; none at all is the default."""
+    """Return values by name, which the core checks one by one; no value means the default."""
     return _plain(value) if value else None
 
 
 def _fit_names(policy: str, key: str, default: object, value: Any) -> object:
-    """Words in a list, or in a text with commas between them, as `--set` has it."""
+    """Return a list of words, also from text with commas between them, as in `--set`."""
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
     if not isinstance(value, list | tuple):
@@ -183,14 +183,14 @@ def _fit_names(policy: str, key: str, default: object, value: Any) -> object:
 
 
 def _fit_tables(policy: str, key: str, default: object, value: Any) -> object:  # noqa: ARG001
-    """Tables in a list, which the core checks key by key; none at all is the default."""
+    """Return a list of tables, which the core checks key by key; no table means the default."""
     if isinstance(value, list | tuple):
         value = tuple(_plain(row) for row in value)
     return value or None
 
 
 def _plain(value: Any) -> Any:
-    """Return the one form of equal values: no keys without one, whole numbers as such, lists."""
+    """Return the same form for equal values: no empty keys, whole numbers as int, and lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
@@ -199,7 +199,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
-    """Turn a number into float; None, or the word in a setting, is the default."""
+    """Convert a number to float; None, or the word in a setting, means the default."""
     return default if value in (None, "none") else _fit(policy, key, 0.0, value)
 
 

@@ -1,4 +1,4 @@
-"""The code of a policy in Python: the files that must be the same for equal runs.
+"""Finds the code of a policy in Python: the files that must be equal for equal runs.
 
 A run names a policy in Python by `module:Class`, which says nothing about the content of the
 module. So the spec of a run also has a hash of its code. Folders that others repeat (papers and
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "code_of", "digest_of", "importing", "load_policy", "source_of"]
 
-_TEXTS = 64  # ours: modules whose imports are remembered, as a test of a policy makes many runs
+# The number of modules whose imports are cached; our own choice, as a test makes many runs.
+_TEXTS = 64
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,7 +49,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the names and hashes of the files."""
+        """The SHA-256 of the names and hashes of the files."""
         lines = [f"{name} {sha256}" for name, sha256 in sorted(self.files.items())]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -69,9 +70,9 @@ def source_of(kind: type[Policy]) -> tuple[Source, list[Path]]:
 
 
 def code_of(python: str) -> dict[str, str]:
-    """Return the `module:Class` of an imported policy and a hash of its code, as specs have it.
+    """Return the `module:Class` of an imported policy and a hash of its code, for a spec.
 
-    It is empty for a policy of the registry, and for a class that was typed in.
+    The result is empty for a policy of the registry and for a class typed into a session.
     """
     module = python.partition(":")[0]
     path = _file_of(module) if python else None
@@ -107,7 +108,7 @@ def digest_of(path: Path) -> str:
 
 @contextmanager
 def importing(folder: Path) -> Iterator[None]:
-    """Import modules from a folder first, here and in processes started inside."""
+    """Import modules first from a folder, in this process and those started in the block."""
     names = {path.stem for path in folder.glob("*.py")}
     aside = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
     sys.path.insert(0, str(folder.absolute()))
@@ -123,7 +124,7 @@ def importing(folder: Path) -> Iterator[None]:
 def load_policy(
     name: str, params: dict[str, Any], files: dict[str, str], requirement: str, where: Path
 ) -> PolicyLike:
-    """Return a policy that a file names, after a look at the files of its class.
+    """Return a policy that a file names, after checking the files of its class.
 
     Raises
     ------
@@ -161,7 +162,7 @@ def _check_file(path: Path, sha256: str, where: Path) -> None:
 
 
 def _imported(path: Path) -> Iterator[Path]:
-    """Yield a module's file and those next to it that it imports, directly or not."""
+    """Yield a module's file and the files next to it that it imports, directly or indirectly."""
     found, rest = {path}, [path]
     while rest:
         one = rest.pop()

@@ -1,4 +1,4 @@
-"""Jobs and servers as a policy sees them: tables with a property for each column.
+"""The tables of jobs and servers that a policy sees, with a property for each column.
 
 An array is filled on its first access at a decision, and stays the same until the next decision. It
 is read-only: copy it before changing it.
@@ -122,7 +122,7 @@ _ResidentInts: TypeAlias = Literal[
 
 
 class _Table:
-    """Columns of one kind of row."""
+    """The columns of one kind of row."""
 
     __slots__ = ("_core",)
     _name: ClassVar[str] = ""
@@ -148,7 +148,7 @@ class _Table:
 
 
 class Jobs(_Table):
-    """Columns that waiting and running jobs have in common."""
+    """The columns that waiting and running jobs have in common."""
 
     __slots__ = ()
 
@@ -157,117 +157,117 @@ class Jobs(_Table):
 
     @property
     def job(self) -> _Ints:
-        """Number by which plans name the job (int64)."""
+        """The number by which plans name the job (int64)."""
         return self._ints("job")
 
     @property
     def gpus(self) -> _Ints:
-        """GPUs of its gang (int64)."""
+        """The number of GPUs of its gang (int64)."""
         return self._ints("gpus")
 
     @property
     def batch_size(self) -> _Ints:
-        """Samples per GPU and step; 0 where it is not known (int64)."""
+        """The samples per GPU and step; 0 if they are not known (int64)."""
         return self._ints("batch_size")
 
     @property
     def model(self) -> _Ints:
-        """Number of its model, -1 for none; `View.labels` has the names (int64)."""
+        """The number of its model, -1 for none; `View.labels` has the names (int64)."""
         return self._ints("model")
 
     @property
     def user(self) -> _Ints:
-        """Number of its user, -1 for none (int64)."""
+        """The number of its user, -1 for none (int64)."""
         return self._ints("user")
 
     @property
     def vc(self) -> _Ints:
-        """Number of its virtual cluster, -1 for none (int64)."""
+        """The number of its virtual cluster, -1 for none (int64)."""
         return self._ints("vc")
 
     @property
     def account(self) -> _Ints:
-        """Number of its account, -1 for none (int64)."""
+        """The number of its account, -1 for none (int64)."""
         return self._ints("account")
 
     @property
     def partition(self) -> _Ints:
-        """Number of the partition that it was sent to, -1 for none (int64)."""
+        """The number of its partition, -1 for none (int64)."""
         return self._ints("partition")
 
     @property
     def qos(self) -> _Ints:
-        """Number of its quality of service, -1 for none (int64)."""
+        """The number of its quality of service, -1 for none (int64)."""
         return self._ints("qos")
 
     @property
     def nice(self) -> _Ints:
-        """By how much its user lowers its priority, 0 by default (int64)."""
+        """The amount by which its user lowers its priority, 0 by default (int64)."""
         return self._ints("nice")
 
     @property
     def gpu_types(self) -> _Ints:
-        """GPU types that it may use, as bits: bit 0 is type 0 (int64)."""
+        """The GPU types that it may use, as bits: bit 0 is type 0 (int64)."""
         return self._ints("gpu_types")
 
     @property
     def min_gpus(self) -> _Ints:
-        """Minimum number of GPUs of elastic jobs; the gang size of others (int64)."""
+        """The minimum number of GPUs of elastic jobs; the gang size of others (int64)."""
         return self._ints("min_gpus")
 
     @property
     def max_gpus(self) -> _Ints:
-        """Maximum number of GPUs of elastic jobs; the gang size of others (int64)."""
+        """The maximum number of GPUs of elastic jobs; the gang size of others (int64)."""
         return self._ints("max_gpus")
 
     @property
     def arrival_s(self) -> _Floats:
-        """Arrival in seconds (float64)."""
+        """The arrival in seconds (float64)."""
         return self._floats("arrival_s")
 
     @property
     def attained_gpu_s(self) -> _Floats:
-        """GPU-seconds that it has held so far, without overhead (float64)."""
+        """The GPU-seconds that it has held so far, without overhead (float64)."""
         return self._floats("attained_gpu_s")
 
     @property
     def weight(self) -> _Floats:
-        """Weight, 1 by default (float64)."""
+        """The weight, 1 by default (float64)."""
         return self._floats("weight")
 
     @property
     def priority(self) -> _Floats:
-        """Priority, 0 by default (float64)."""
+        """The priority, 0 by default (float64)."""
         return self._floats("priority")
 
     @property
     def time_limit_s(self) -> _Floats:
-        """Time limit that its user asked for, in seconds; infinite without one (float64)."""
+        """The time limit that its user requested, in seconds; infinite without one (float64)."""
         return self._floats("time_limit_s")
 
     @property
     def memory_gb(self) -> _Floats:
-        """Memory per GPU at full batch in GiB; 0 where it is not known (float64)."""
+        """The memory per GPU at full batch in GiB; 0 if it is not known (float64)."""
         return self._floats("memory_gb")
 
     @property
     def deadline_s(self) -> _Floats:
-        """Deadline in seconds; infinite without one (float64)."""
+        """The deadline in seconds; infinite without one (float64)."""
         return self._floats("deadline_s")
 
     @property
     def remaining_s(self) -> _Floats:
-        """Seconds left alone on its fastest type, for `knowledge = "remaining"` (float64)."""
+        """The seconds left alone on its fastest type, for `knowledge = "remaining"` (float64)."""
         return self._floats("remaining_s")
 
     @property
     def work_remaining(self) -> _Floats:
-        """Iterations left, for policies with `knowledge = "remaining"` (float64)."""
+        """The iterations left, for policies with `knowledge = "remaining"` (float64)."""
         return self._floats("work_remaining")
 
     @property
     def rates(self) -> _Floats:
-        """Iterations/s alone and consolidated, by job and GPU type; 0 if not usable (float64)."""
+        """The iterations/s alone and consolidated, by job and GPU type; 0 = unusable (float64)."""
         return self._floats("rates")
 
 
@@ -307,32 +307,32 @@ class RunningJobs(Jobs):
 
     @property
     def sub_batch(self) -> _Ints:
-        """Samples per GPU and pass; 0 is the full batch (int64)."""
+        """The samples per GPU and pass; 0 is the full batch (int64)."""
         return self._ints("sub_batch")
 
     @property
     def gpu_type(self) -> _Ints:
-        """GPU type that it runs on (int64)."""
+        """The GPU type that it runs on (int64)."""
         return self._ints("gpu_type")
 
     @property
     def start_s(self) -> _Floats:
-        """Instant of its last start or move in seconds (float64)."""
+        """The instant of its last start or move in seconds (float64)."""
         return self._floats("start_s")
 
     @property
     def rate(self) -> _Floats:
-        """Progress per time outside of overhead, in iterations/s (float64)."""
+        """The progress in iterations/s, outside of overhead (float64)."""
         return self._floats("rate")
 
     @property
     def locality(self) -> _Floats:
-        """Share of its speed that the gang keeps where it is; 1 on one server (float64)."""
+        """The locality factor of the gang; 1 on one server (float64)."""
         return self._floats("locality")
 
 
 class Servers(_Table):
-    """The servers, in their order in the cluster."""
+    """The servers, in the order of the cluster."""
 
     __slots__ = ()
     _name: ClassVar[str] = "servers"
@@ -353,27 +353,27 @@ class Servers(_Table):
 
     @property
     def gpus(self) -> _Ints:
-        """GPUs (int64)."""
+        """The number of its GPUs (int64)."""
         return self._ints("gpus")
 
     @property
     def gpus_free(self) -> _Ints:
-        """Free GPUs; 0 while it is down (int64)."""
+        """The number of free GPUs; 0 while it is down (int64)."""
         return self._ints("gpus_free")
 
     @property
     def rack(self) -> _Ints:
-        """Number of its rack (int64)."""
+        """The number of its rack (int64)."""
         return self._ints("rack")
 
     @property
     def gpu_type(self) -> _Ints:
-        """Number of its GPU type (int64)."""
+        """The number of its GPU type (int64)."""
         return self._ints("gpu_type")
 
     @property
     def free_mask(self) -> _Masks:
-        """Free slots as bits: bit 0 is slot 0 (uint64)."""
+        """The free slots as bits: bit 0 is slot 0 (uint64)."""
         return self("free_mask")
 
     @property
@@ -383,7 +383,7 @@ class Servers(_Table):
 
 
 class Parts(_Table):
-    """The parts of running jobs, in the order of jobs and servers; one each without forks."""
+    """The parts of running jobs by job and server; a job that is not forked has one part."""
 
     __slots__ = ()
     _name: ClassVar[str] = "parts"
@@ -402,52 +402,52 @@ class Parts(_Table):
 
     @property
     def job(self) -> _Ints:
-        """Job of the part (int64)."""
+        """The job of the part (int64)."""
         return self._ints("job")
 
     @property
     def part(self) -> _Ints:
-        """Number of the part; 0 unless the policy forks jobs (int64)."""
+        """The number of the part; 0 unless the policy forks jobs (int64)."""
         return self._ints("part")
 
     @property
     def server(self) -> _Ints:
-        """Its first server (int64)."""
+        """The number of its first server (int64)."""
         return self._ints("server")
 
     @property
     def gpus(self) -> _Ints:
-        """GPUs (int64)."""
+        """The number of its GPUs (int64)."""
         return self._ints("gpus")
 
     @property
     def gpu_type(self) -> _Ints:
-        """GPU type (int64)."""
+        """The number of its GPU type (int64)."""
         return self._ints("gpu_type")
 
     @property
     def sub_batch(self) -> _Ints:
-        """Samples per GPU and pass; 0 is the full batch (int64)."""
+        """The samples per GPU and pass; 0 is the full batch (int64)."""
         return self._ints("sub_batch")
 
     @property
     def rate(self) -> _Floats:
-        """Progress now, in iterations/s (float64)."""
+        """The present progress in iterations/s (float64)."""
         return self._floats("rate")
 
     @property
     def locality(self) -> _Floats:
-        """Share of its speed that it keeps where it is (float64)."""
+        """The locality factor of the part (float64)."""
         return self._floats("locality")
 
     @property
     def xi(self) -> _Floats:
-        """Present slowdown factor by co-runners; 1 without any (float64)."""
+        """The present slowdown factor by co-runners; 1 without co-runners (float64)."""
         return self._floats("xi")
 
     @property
     def progress_start_s(self) -> _Floats:
-        """End of its overhead in seconds (float64)."""
+        """The end of its overhead in seconds (float64)."""
         return self._floats("progress_start_s")
 
 
@@ -466,15 +466,15 @@ class Residents(_Table):
 
     @property
     def server(self) -> _Ints:
-        """Server (int64)."""
+        """The number of the server (int64)."""
         return self._ints("server")
 
     @property
     def slot(self) -> _Ints:
-        """Slot of the GPU on its server (int64)."""
+        """The slot of the GPU on its server (int64)."""
         return self._ints("slot")
 
     @property
     def job(self) -> _Ints:
-        """Job on it (int64)."""
+        """The job on the GPU (int64)."""
         return self._ints("job")

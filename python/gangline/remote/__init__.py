@@ -1,1 +1,1 @@
-"""Schedulers in other processes: our own protocol over a socket, and that of Batsim."""
+"""Connects schedulers in other processes: by gangline's protocol over a socket, or Batsim's."""

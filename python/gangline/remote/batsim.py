@@ -1,7 +1,7 @@
-"""`gangline.serve_batsim`: a scheduler written for Batsim decides, by Batsim's protocol.
+"""Defines `gangline.serve_batsim`: a scheduler decides by the protocol of Batsim.
 
-Facts: the page "Protocol" of Batsim's documentation (JSON over ZeroMQ, Batsim 3 and 4), and what
-pybatsim 3.2.1 reads. docs/guides/socket.md lists the differences.
+The sources are the page "Protocol" of Batsim's documentation (JSON over ZeroMQ, Batsim 3 and 4) and
+the fields that pybatsim 3.2.1 reads. docs/guides/socket.md lists the differences.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["serve_batsim"]
 
 _WORKLOAD = "gangline"
-_CALL, _ORDER = 0, 1  # tags of timers: calls that were asked for, orders for later
-_IGNORED = {"SET_JOB_METADATA"}  # text that Batsim writes to its table of jobs
+_CALL, _ORDER = 0, 1  # tags of timers: requested calls, and orders for later
+_IGNORED = {"SET_JOB_METADATA"}  # metadata that Batsim writes to its table of jobs
 _NOTES = {"registration_finished", "continue_registration"}
-_POLL_MS_MAX = 2**31 - 1  # of the C library: 24 days
+_POLL_MS_MAX = 2**31 - 1  # the limit of the C library: 24 days
 
 
 class _Order(msgspec.Struct, frozen=True):
-    """An event of a scheduler."""
+    """An event that a scheduler sends."""
 
     timestamp: float
     type: str
@@ -144,7 +144,7 @@ def serve_batsim(
 
 
 class _Scheduler:
-    """A request socket of ZeroMQ whose every wait has a limit and ends when the other side leaves.
+    """A request socket of ZeroMQ; every wait has a limit and ends when the other side leaves.
 
     ZeroMQ would reconnect silently and lose the request. So it is an error if the monitor reports
     that the connection has ended.
@@ -162,7 +162,7 @@ class _Scheduler:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.REQ)
         self._socket.maxmsgsize = MESSAGE_BYTES_MAX
-        self._socket.immediate = True  # not ready to send before the other side is there
+        self._socket.immediate = True  # it is not ready to send before the other side is connected
         self._socket.ipv6 = ":" in address.host
         self._monitor = self._socket.get_monitor_socket(
             zmq.Event.HANDSHAKE_SUCCEEDED
@@ -185,7 +185,7 @@ class _Scheduler:
         self._context.destroy(linger=0)
 
     def ask(self, request: bytes) -> bytes:
-        """Send a request; return the reply."""
+        """Send a request and return the reply."""
         import zmq
 
         absent = f"no scheduler was at {self._address}"
@@ -244,19 +244,19 @@ class _Session:
         self._knows_work = knows_work
         gpus = run.view.servers.gpus.tolist()
         self._places = [(server, slot) for server, size in enumerate(gpus) for slot in range(size)]
-        self._alloc: dict[int, str] = {}  # of running jobs
+        self._alloc: dict[int, str] = {}  # the GPUs of running jobs
         self._duration_s: dict[int, float] = {}
-        self._gone: set[int] = set()  # rejected or killed: they wait for ever
+        self._gone: set[int] = set()  # rejected or killed jobs, which wait for ever
         self._to_come = to_come
-        self._events: list[dict[str, Any]] = []  # not sent yet
+        self._events: list[dict[str, Any]] = []  # events that were not sent yet
         self._later: list[_Later] = []
-        self._ready_s = 0.0  # the scheduler thinks until then
+        self._ready_s = 0.0  # the scheduler computes until this time
 
     def drive(self) -> Result:
-        """Go through all decisions."""
+        """Carry out all decisions of the run."""
         run = self._run
         self._say("SIMULATION_BEGINS", self._world())
-        self._exchange()  # alone, as Batsim sends it: schedulers make themselves ready then
+        self._exchange()  # Batsim sends this event alone, and schedulers initialise at it
         try:
             while run.advance() == "decision":
                 self._decide()
@@ -287,7 +287,7 @@ class _Session:
         self._run.apply(plan)
 
     def _look(self) -> None:
-        """Note as events what happened."""
+        """Record the changes as events."""
         changes, waiting = self._run.changes, self._run.view.waiting
         for job in changes.finished.tolist():
             self._say("JOB_COMPLETED", self._completed(job, "COMPLETED_SUCCESSFULLY"))

@@ -1,4 +1,4 @@
-"""A socket whose every wait has a limit, for messages to and from one scheduler."""
+"""A socket for the messages of one scheduler, on which every wait has a limit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Address(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Return whether only processes of this machine reach it."""
+        """Return whether only processes of this machine can connect."""
         if self.port is None or self.host == "localhost":
             return True
         try:
@@ -80,7 +80,7 @@ def check_timeout(timeout_s: float) -> None:
 
 @contextmanager
 def listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
-    """Yield a socket that listens, and where it does: the system chooses a port for 0."""
+    """Yield a listening socket and its address; the system chooses the port for 0."""
     if address.port is None:
         door = socket.socket(socket.AF_UNIX)
     else:
@@ -94,7 +94,7 @@ def listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
             raise
         try:
             if address.port is None:
-                Path(address.host).chmod(0o600)  # it does not listen yet: no client is connected
+                Path(address.host).chmod(0o600)  # it does not listen yet, so no client is connected
                 bound = address
             else:
                 bound = address._replace(port=door.getsockname()[1])
@@ -116,7 +116,7 @@ def accept(door: socket.socket, until: float, timeout_s: float) -> Channel:
 
 
 class Channel:
-    """A connected socket; each message is sent or received within `timeout_s` or not at all."""
+    """A connected socket, which sends or receives each message within `timeout_s` or fails."""
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         self._connection = connection
@@ -136,7 +136,7 @@ class Channel:
         self._connection.close()
 
     def send(self, data: bytes, timeout_s: float | None = None) -> None:
-        """Send all of it."""
+        """Send all bytes."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         self._connection.settimeout(limit_s)
         try:
@@ -147,7 +147,7 @@ class Channel:
             raise _left(error) from None
 
     def line(self, bytes_max: int, timeout_s: float | None = None) -> bytes:
-        """Receive bytes up to a line feed, which is left out."""
+        """Receive the bytes up to a line feed, which is not included."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         until, seen = time.monotonic() + limit_s, 0
         while (end := self._buffer.find(b"\n", seen)) < 0:

@@ -1,4 +1,4 @@
-"""The messages of our own protocol, as they are checked on arrival and written.
+"""Checks and writes the messages of gangline's protocol.
 
 Each message is a JSON object on one line. docs/guides/socket.md describes the messages.
 """
@@ -57,7 +57,7 @@ _Counts: TypeAlias = dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,10}$")],
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Unknown fields are refused: a typing error must not pass for a wish."""
+    """The base class of messages; unknown fields are refused because they may be typing errors."""
 
 
 class Hello(_Message, tag="hello", kw_only=True):
@@ -113,7 +113,7 @@ class _Places(_Terms, kw_only=True):
 
 
 class Place(_Terms, tag="place", kw_only=True):
-    """`Plan.place`."""
+    """The action `Plan.place`."""
 
     job: _Number
     rule: str = "consolidate"
@@ -131,55 +131,55 @@ class Place(_Terms, tag="place", kw_only=True):
 
 
 class Start(_Places, tag="start", kw_only=True):
-    """`Plan.start`."""
+    """The action `Plan.start`."""
 
 
 class Move(_Places, tag="move", kw_only=True):
-    """`Plan.move`."""
+    """The action `Plan.move`."""
 
 
 class Keep(_Terms, tag="keep", kw_only=True):
-    """`Plan.keep`."""
+    """The action `Plan.keep`."""
 
     job: _Number
     part: _Number = 0
 
 
 class Preempt(Action, tag="preempt", kw_only=True):
-    """`Plan.preempt`."""
+    """The action `Plan.preempt`."""
 
     job: _Number
     part: _Number = 0
 
 
 class Release(Action, tag="release", kw_only=True):
-    """`Plan.release`."""
+    """The action `Plan.release`."""
 
     job: _Number
 
 
 class Restore(Action, tag="restore", kw_only=True):
-    """`Plan.restore`."""
+    """The action `Plan.restore`."""
 
     job: _Number
 
 
 class Limit(Action, tag="limit", kw_only=True):
-    """`Plan.limit`."""
+    """The action `Plan.limit`."""
 
     job: _Number
     iterations: float
 
 
 class WakeAt(Action, tag="wake_at", kw_only=True):
-    """`Plan.wake_at`."""
+    """The action `Plan.wake_at`."""
 
     time_s: float
     tag: _Number = 0
 
 
 class Cancel(Action, tag="cancel", kw_only=True):
-    """`Plan.cancel`."""
+    """The action `Plan.cancel`."""
 
     tag: _Number
 
@@ -190,14 +190,14 @@ _Actions: TypeAlias = list[
 
 
 class Draft(_Message, tag="draft", kw_only=True):
-    """Adds actions to the plan, which is not carried out yet."""
+    """A message that adds actions to the plan, which is not carried out yet."""
 
     actions: _Actions = []
     stop_at_refusal: bool = False
 
 
 class PlanMessage(Draft, tag="plan", kw_only=True):
-    """Adds actions to the plan, which is carried out."""
+    """A message that adds actions to the plan, which is then carried out."""
 
     steady: bool = False
 

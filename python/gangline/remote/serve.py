@@ -1,4 +1,4 @@
-"""`gangline.serve`: a scheduler in another process decides, by our own protocol."""
+"""Defines `gangline.serve`: a scheduler in another process decides by gangline's protocol."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = ["listen_address", "serve"]
 
-MESSAGE_BYTES_MAX = 16 * 2**20  # ours: a plan that starts 100,000 jobs by name has a third of it
-REFUSALS_MAX = 100  # ours: a scheduler that is wrong so often in a row does not read the errors
-_HELLO_S = 10.0  # our choice: a client that says nothing must not keep the scheduler out for long
+# Our own choice: a plan that starts 100,000 jobs by name needs a third of it.
+MESSAGE_BYTES_MAX = 16 * 2**20
+REFUSALS_MAX = 100  # Our own choice: a scheduler with this many errors in a row does not read them.
+_HELLO_S = 10.0  # Our own choice: a silent client must not block the scheduler for long.
 _HELLO_BYTES = 65536
 _LAST_WORDS_S = 1.0
 
 _REFUSED = (
-    *(GanglineError, msgspec.MsgspecError, RecursionError),  # the last of JSON nested too deep
+    # RecursionError comes from JSON with too many levels
+    *(GanglineError, msgspec.MsgspecError, RecursionError),
     *(ValueError, TypeError, OverflowError),
 )
 
@@ -68,14 +70,14 @@ def serve(
     on_listening: Callable[[str], object] | None = None,
     on_turned_away: Callable[[str], object] | None = None,
 ) -> Result:
-    r"""Let a scheduler in another process make the decisions of a run, from here to its end.
+    r"""Let a scheduler in another process make the decisions of a run from now to its end.
 
     One scheduler connects and speaks the protocol of docs/guides/socket.md: JSON lines.
 
     Parameters
     ----------
     run : Simulation
-        The run. It takes plans from now on, as after `Simulation.apply`.
+        The run. From now on it takes plans, as after `Simulation.apply`.
     listen : str, default "127.0.0.1:0"
         HOST:PORT, where the system chooses a port for 0, or unix:PATH.
     knowledge : str, default "online"
@@ -183,7 +185,7 @@ def _greet(
 
 
 def _check(hello: Hello, knowledge: str) -> None:
-    """Refuse another version, and columns that do not exist or are secret."""
+    """Refuse another version, and columns that do not exist or must stay hidden."""
     if hello.version != VERSION:
         message = f"version: this gangline speaks version {VERSION}, not {hello.version}"
         raise PeerError(message, reason="wrong")
@@ -198,7 +200,7 @@ def _check(hello: Hello, knowledge: str) -> None:
 
 
 def _last_words(channel: Channel, error: BaseException) -> None:
-    """Send the scheduler the reason for the end, if it still listens."""
+    """Send the scheduler the reason for the end, if it is still connected."""
     try:
         channel.send(_error(error, is_fatal=True), _LAST_WORDS_S)
     except PeerError:
@@ -210,7 +212,7 @@ _FACTS = ("job", "server", "rule", "tag", "field", "reason")
 
 def _error(error: BaseException, *, is_fatal: bool) -> bytes:
     kind = type(error).__name__
-    if not isinstance(error, GanglineError):  # invalid JSON, or a number beyond all limits
+    if not isinstance(error, GanglineError):  # invalid JSON, or a number beyond the limits
         kind = "MessageError"
     facts = {name: fact for name in _FACTS if (fact := getattr(error, name, None)) is not None}
     plain = {name: fact for name, fact in facts.items() if isinstance(fact, (int, str))}
@@ -321,7 +323,7 @@ class _Session:
 
 
 def _act(plan: Plan, answer: Answer) -> list[bool]:
-    """Add actions to a plan; return for each whether it was done, up to the first that was not."""
+    """Add actions to a plan, and return for each, up to the first refused one, if it was done."""
     done = []
     for action in answer.actions:
         name = str(action.__struct_config__.tag)

@@ -1,4 +1,4 @@
-"""Gymnasium environments on `gangline.Simulation` (extra `rl`).
+"""Gymnasium environments that drive a `gangline.Simulation` (extra `rl`).
 
 Importing this module registers `gangline/Scheduling-v0`.
 

@@ -1,4 +1,4 @@
-"""A cluster scheduler as an environment: the agent starts waiting jobs, or lets time pass."""
+"""A cluster scheduler as an environment: the agent starts waiting jobs or lets time pass."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ REWARDS: Final = ("jct", "wait", "slowdown", "makespan", "utilization")
 """Names of the rewards; each is minus an integral over the time that a step takes."""
 
 _NS: Final = 1e9
-_SEED_MAX: Final = 2**31  # our choice: what every generator takes as a seed
-_TIME_S: Final = 30 * 86_400.0  # our choice: times above are shown as 1
-_JOBS: Final = 1_000.0  # our choice: more waiting jobs are shown as 1
+_SEED_MAX: Final = 2**31  # Our own choice: every generator takes smaller seeds.
+_TIME_S: Final = 30 * 86_400.0  # Our own choice: longer times are shown as 1.
+_JOBS: Final = 1_000.0  # Our own choice: more waiting jobs are shown as 1.
 _ENDS: Final = ("until_s", "max_events")
 
 
@@ -160,7 +160,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self._is_over = True
 
     def _describe(self, knows_lengths: bool) -> None:
-        """Lay out the columns, the arrays and the spaces."""
+        """Define the columns, the arrays and the spaces."""
         capacity: dict[str, float] = {}
         largest: dict[str, float] = {}
         for server in self._cluster.to_dict()["servers"]:
@@ -194,7 +194,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         shape = (self._window, len(jobs))
         split = self._window * len(jobs)
         self._split, self._shape = split, shape
-        # one array, so that one pass scales all
+        # a single array, so that one pass scales all values
         self._numbers = np.zeros(split + len(cluster))
         self._jobs = self._numbers[:split].reshape(shape)
         self._totals = self._numbers[split:]
@@ -205,7 +205,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
             "jobs": gymnasium.spaces.Box(0.0, 1.0, shape),
             "cluster": gymnasium.spaces.Box(0.0, 1.0, (len(cluster),)),
         }
-        # gymnasium declares a dictionary of spaces where it means one of their values
+        # gymnasium declares a dictionary of spaces but means one of their values
         self.observation_space = gymnasium.spaces.Dict(boxes)  # type: ignore[assignment]
         self.action_space = gymnasium.spaces.Discrete(self._window + 1)
 
@@ -241,7 +241,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         run_options |= self._options
         self._run = Simulation(self._cluster, self._trace, **run_options)
         self._core = self._run._core
-        self._sums: list[float] = [0, 0, 0.0, 0, 0]  # as REWARDS, in ns; GPU-ns for the last
+        # in the order of REWARDS, in ns; the last is in GPU-ns
+        self._sums: list[float] = [0, 0, 0.0, 0, 0]
         self._told = tuple(self._sums)
         self._has_begun = self._ended = self._is_over = False
         self._advance()
@@ -285,7 +286,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         return self._observation(), self._reward(told), self._ended, False, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are possible, as `MaskablePPO` of sb3-contrib asks for it."""
+        """Return which actions are possible; `MaskablePPO` of sb3-contrib calls this method."""
         return self._mask.astype(np.bool_)
 
     @property
@@ -295,7 +296,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     @property
     def simulation(self) -> Simulation:
-        """The run of the episode; look at it, but leave the steps to the environment."""
+        """The run of the episode, for reading only; the environment makes its steps."""
         if self._run is None:
             raise OptionError("no episode is under way: call `reset`", field="simulation")
         return self._run
@@ -312,7 +313,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     @property
     def totals(self) -> dict[str, float]:
-        """Sums of the episode so far, by the name of the reward, which is their loss.
+        """The sums of the episode so far, by the name of the reward that is their loss.
 
         They are the sums of the JCTs, of the times without GPUs and of the slowdowns, the makespan,
         and the makespan times (1 - GPU utilisation). Unfinished jobs count up to now.
@@ -366,7 +367,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self._look()
 
     def _look(self) -> None:
-        """Read the window and the cluster after the plan so far."""
+        """Read the window and the cluster, as they are after the plan so far."""
         self._standing = self._core.view.window(
             self._plan.actions,
             self._rule,
@@ -398,7 +399,7 @@ def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
 
 
 def _weights(reward: str | Mapping[str, float], gpus: float) -> list[tuple[int, float]]:
-    """Return the weights of the sums, which are in ns, and the last in GPU-ns."""
+    """Return the weights of the sums, which are in ns (the last in GPU-ns)."""
     given = {reward: 1.0} if isinstance(reward, str) else dict(reward)
     for name in given:
         _check_choice("reward", name, REWARDS)

@@ -1,4 +1,4 @@
-"""The jobs of an episode: those of a fixed trace, a stretch of it, or newly drawn ones."""
+"""Returns the jobs of an episode: a fixed trace, a stretch of it, or newly drawn jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Episodes"]
 
-_TIMES = ("arrival_s", "deadline_s", "start_s")  # on the clock of the trace
+_TIMES = ("arrival_s", "deadline_s", "start_s")  # the columns on the clock of the trace
 
 
 class Episodes:
@@ -63,7 +63,7 @@ def _drawer(trace: TraceLike | Drawer) -> Drawer | None:
 
 
 def _stretch_of(trace: Trace, jobs: int, seed: int) -> Trace:
-    """Return consecutive jobs of a trace, from a place that a seed draws."""
+    """Return consecutive jobs of a trace from a row that a seed draws."""
     import numpy as np
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Tests of schedulers: laws, drawn worlds, and the smallest world in which a policy fails.
+"""Tests schedulers: laws, drawn worlds, and the smallest world in which a policy fails.
 
 `check_result` checks the tables of one run; `check_policy` runs a policy in many small worlds and
 checks each run. A broken law is a `LawBroken` that names it. `strategies` draws clusters, traces,
@@ -12,7 +12,7 @@ Examples
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # names are loaded on first use: the pytest plug-in must cost nothing
+TYPE_CHECKING = False  # names are loaded on first use so that the pytest plug-in costs nothing
 if TYPE_CHECKING:
     from gangline.testing.conformance import Counterexample, check_policy, counterexample
     from gangline.testing.laws import CLAIMS, LAWS, Law

@@ -1,4 +1,4 @@
-"""`check_policy`: runs a policy in many worlds, checks each run, and shows the smallest failure."""
+"""Defines `check_policy`: runs a policy in many worlds, and shows the smallest failure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_policy(
     max_events: int | None = None,
     seed: int = 0,
 ) -> None:
-    """Run a policy in many small worlds and check each run, twice to see that it repeats.
+    """Run a policy twice in many small worlds, check each run, and check that it repeats.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def check_policy(
     max_events : int, optional
         A run with jobs left after this many events counts as endless, unless its options set a
         limit; default `EVENTS_MAX` on `small_worlds()`, `DRAWN_EVENTS_MAX` in drawn worlds, none in
-        worlds of yours.
+        your own worlds.
     seed : int
         Seed of the drawn worlds: it draws the same worlds with the same modules loaded, as
         hypothesis also draws constants that it finds in modules.
@@ -122,13 +122,13 @@ class Counterexample:
     Attributes
     ----------
     world : World
-        The world.
+        The world in which the policy fails.
     error : Exception
         The exception that the policy raises in this world.
     program : str
         A program of at most ten lines that repeats it.
     headline : str
-        The size of the world, and the failure there.
+        The size of the world, and the failure in it.
     picture : str
         The run up to the failure as a Gantt chart in text.
 
@@ -164,7 +164,7 @@ def counterexample(
     max_events: int | None = None,
     seed: int = 0,
 ) -> Counterexample | None:
-    """Draw worlds until a policy fails in one, and return the smallest like it.
+    """Draw worlds until a policy fails in one, and return the smallest world that fails alike.
 
     Parameters
     ----------
@@ -205,10 +205,11 @@ class _Trial:
     def __post_init__(self) -> None:
         from gangline.policies.choice import resolve_policy
 
-        resolve_policy(self.policy, self.params)  # an object that is not a policy fails in no world
+        # an object that is not a policy must fail here, not in a world
+        resolve_policy(self.policy, self.params)
 
     def check(self, world: WorldLike) -> None:
-        """Raise the error of the policy in a world."""
+        """Raise the error of the policy in a world, if there is one."""
         from gangline.runs.execution import Worlds
 
         cluster, trace, given = _parts(world)
@@ -244,7 +245,7 @@ class _Trial:
             raise LawBroken(broken)
 
     def found(self, world: World, error: Exception) -> Counterexample:
-        """Show a failure to people."""
+        """Describe a failure for people."""
         result = picture.last_run(world, self.policy, error, self.params)
         waiting = list(vars(error).get("job_ids", [])) if hasattr(error, "waiting") else []
         return Counterexample(
@@ -273,7 +274,7 @@ class _Trial:
 
     @cached_property
     def _needs(self) -> set[object]:
-        """The field of the error that the policy raises in a world of one GPU and one job."""
+        """Return the field of the error that the policy raises with one GPU and one job."""
         alone = World(
             {
                 "gpu_types": [{"name": "A", "memory_gb": 16}],
@@ -297,7 +298,7 @@ def _parts(world: WorldLike) -> tuple[ClusterLike, TraceLike, Mapping[str, Any]]
 
 
 def _unfinished(result: Result) -> str:
-    """Return the unfinished jobs of a stopped run, in words."""
+    """Return the unfinished jobs of a stopped run in words."""
     jobs, status = result.jobs["job_id"].to_pylist(), result.jobs["status"].to_pylist()
     left = [job for job, how in zip(jobs, status, strict=True) if how == "unfinished"]
     names = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
@@ -306,7 +307,7 @@ def _unfinished(result: Result) -> str:
 
 
 def _draw(trial: _Trial, count: int, seed: int) -> Counterexample | None:
-    """Draw worlds until the policy fails in one, and make that one as small as can be."""
+    """Draw worlds until the policy fails in one, and make that world as small as possible."""
     from gangline.testing.search import smallest
 
     if count < 1:

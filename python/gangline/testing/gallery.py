@@ -1,4 +1,4 @@
-"""Policies that are wrong on purpose: what `check_policy` says of each is in the guide.
+"""Policies that are wrong on purpose; the guide has the output of `check_policy` for each.
 
 Examples
 --------
@@ -21,7 +21,7 @@ __all__ = ["BREAKS", "Sound"]
 
 
 class Sound(Policy):
-    """Backfills in the order of arrival and breaks no law of fifo-skip; the others are made of it.
+    """Backfills in the order of arrival and breaks no law of fifo-skip; base of the others.
 
     `order` ranks the waiting jobs, `may_start` holds one back, `is_done` ends a decision early.
     """
@@ -50,7 +50,7 @@ class Sound(Policy):
         return plan
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return (job, gpus, allowed types, arrival) of the waiting jobs, first come first."""
+        """Return (job, gpus, allowed types, arrival) of the waiting jobs by arrival."""
         return waiting
 
     def may_start(self, job: int, gpus: int, view: View) -> bool:  # noqa: ARG002
@@ -63,15 +63,15 @@ class Sound(Policy):
 
 
 class Forgetful(Sound):
-    """Never gets round to the second job."""
+    """Never starts the second job."""
 
     def may_start(self, job: int, gpus: int, view: View) -> bool:  # noqa: ARG002
-        """Start all but one."""
+        """Let every job start except the second."""
         return job != 1
 
 
 class Moody(Sound):
-    """Does something else in every second run."""
+    """Behaves differently in every second run."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -81,17 +81,17 @@ class Moody(Sound):
         self.runs += 1
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs, last come first in every second run."""
+        """Return the waiting jobs, in every second run with the last arrival first."""
         return waiting[::-1] if self.runs % 2 else waiting
 
 
 class Sleepless(Sound):
-    """Takes every job off its GPUs once a second, and pays for the restart each time."""
+    """Preempts every job once a second, and pays for each restart."""
 
     wake_on = ("arrival", "completion", "capacity", "timer")
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Preempt all, start all, in turns."""
+        """Preempt all jobs and start all jobs in turns."""
         if len(view.running("job")):
             plan = Plan()
             for job in view.running("job").tolist():
@@ -111,10 +111,10 @@ class OneAtATime(Sound):
 
 
 class SmallestGangFirst(Sound):
-    """Starts the smallest gangs first, so that a wide one waits while small ones come."""
+    """Starts the smallest gangs first, so that a wide gang waits while small ones arrive."""
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs, fewest GPUs first."""
+        """Return the waiting jobs, with the fewest GPUs first."""
         return sorted(waiting, key=lambda row: row[1])
 
 
@@ -122,7 +122,7 @@ class LastComeFirstServed(Sound):
     """Starts the job that arrived last."""
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs, last come first."""
+        """Return the waiting jobs, with the last arrival first."""
         return waiting[::-1]
 
 
@@ -133,24 +133,24 @@ class LongestFirst(Sound):
     left: dict[int, float]
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Note how long jobs run."""
+        """Record how long jobs run."""
         pairs = zip(view.waiting("job"), view.waiting("remaining_s"), strict=True)
         self.left = {int(job): float(left) for job, left in pairs}
         return super().decide(view, changes)
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs, longest first."""
+        """Return the waiting jobs, with the longest first."""
         return sorted(waiting, key=lambda row: -self.left[row[0]])
 
 
 class Committee(Sound):
-    """Decides at meetings alone, which are n x n x 100 s apart where there are n servers."""
+    """Decides only at meetings, which are n x n x 100 s apart on n servers."""
 
     wake_on = ("arrival", "timer")
     is_called: bool
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Start jobs at a meeting, and call the next while there are jobs."""
+        """Start jobs at a meeting, and call the next meeting while there are jobs."""
         is_meeting = bool(changes.timers)
         plan = super().decide(view, changes) if is_meeting else Plan()
         if is_meeting or not self.is_called:
@@ -159,12 +159,12 @@ class Committee(Sound):
         return plan
 
     def start(self, view: View) -> None:  # noqa: ARG002
-        """Begin a run before any meeting is called."""
+        """Begin a run without a planned meeting."""
         self.is_called = False
 
 
 def random_places() -> Any:
-    """Return fifo on GPUs that the seed of the run draws."""
+    """Return fifo with placement on GPUs that the seed of the run draws."""
     from gangline.policies.registry import make
 
     return make("fifo", {"placement": "random"})

@@ -1,7 +1,7 @@
-"""Laws that a policy may claim, beyond those that every run must keep.
+"""Defines the laws that a policy may claim, beyond those that every run must keep.
 
 Each law has a name, a sentence and a measure of one run. A run breaks the law if the measure
-exceeds the bound. `LAWS` lists them, `CLAIMS` says which of our policies claim which.
+exceeds the bound. `LAWS` lists them, and `CLAIMS` lists the claims of gangline's policies.
 
 Examples
 --------
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CLAIMS", "LAWS", "Evidence", "Law", "laws_of"]
 
-_SLACK_S = 2e-9  # times are whole nanoseconds, and differences of two of them in seconds
-_SLACK = 1e-9  # relative, of sums of times in seconds
+# the tolerance of a difference of two times in seconds, which are whole nanoseconds
+_SLACK_S = 2e-9
+_SLACK = 1e-9  # the relative tolerance of sums of times in seconds
 
 
 class Measured(NamedTuple):
@@ -55,7 +56,7 @@ class Law:
     name : str
         The name that `check_policy` takes.
     sentence : str
-        Its demand; `{bound}` is replaced by the bound.
+        The requirement; `{bound}` is replaced by the bound.
     measure : callable
         Function from the `Evidence` of one run to an amount and a text.
     bound : float
@@ -80,7 +81,7 @@ class Law:
 
     @property
     def says(self) -> str:
-        """The demand of the law, with its bound."""
+        """The requirement of the law, with its bound."""
         return self.sentence.format(bound=f"{self.bound:g}")
 
     def within(self, bound: float) -> Law:
@@ -99,7 +100,7 @@ class Law:
         return dataclasses.replace(self, bound=bound)
 
     def applies(self, evidence: Evidence) -> bool:
-        """Return whether the law says anything about this world."""
+        """Return whether the law applies to this world."""
         return evidence.is_plain or not self.needs_plain
 
     def broken(self, evidence: Evidence) -> str | None:
@@ -123,20 +124,20 @@ class Job(NamedTuple):
 
     @property
     def wait_s(self) -> float:
-        """Time from its arrival to its first start."""
+        """The time from its arrival to its first start."""
         return self.start_s - self.arrival_s
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One run, and a way to repeat it with something changed.
+    """One run, and a way to repeat it with changes.
 
     Attributes
     ----------
     cluster, trace, options
         The world.
     result : Result
-        Result of the run, with its segments.
+        The result of the run, with its segments.
     simulate : callable
         Runs the same policy in the same world; `cluster`, `policy` and options of
         `gangline.simulate` replace what they name.
@@ -153,7 +154,7 @@ class Evidence:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Return whether only time and GPUs count."""
+        """Return whether the world is plain: only time and GPUs matter."""
         keys = self.cluster.to_dict()
         tables = ("network", "failures", "capacity", "throughput", "iter_time", "elastic")
         columns = ("gpu_types", "memory_gb", "iterations", "min_gpus", "max_gpus")
@@ -168,7 +169,7 @@ class Evidence:
 
     @cached_property
     def jobs(self) -> list[Job]:
-        """The jobs in the order of arrival, ties in the order of the trace."""
+        """The jobs in the order of arrival; ties are in the order of the trace."""
         columns = ("job_id", "gpus", "arrival_s", "first_start_s", "finish_s", "run_s")
         rows = self.result.jobs.select(list(columns)).to_pylist()
         found = [
@@ -197,7 +198,7 @@ class Evidence:
 
 
 def _rule(rule: str) -> Callable[[Evidence], Measured]:
-    """Return the measure of a rule of the audit: broken or not."""
+    """Return the measure of a rule of the audit: whether it is broken."""
 
     def measure(evidence: Evidence) -> Measured:
         found = claims_broken(
@@ -308,7 +309,7 @@ def _envy(evidence: Evidence) -> Measured:
 
 
 def _done_at(spans: list[tuple[float, float, float]], work: float) -> float | None:
-    """Return when a job that runs like this has done some work, None if it never has."""
+    """Return when a job with this pace has done some amount of work; None if it never has."""
     left = work
     for start, end, rate in spans:
         if rate * (end - start) >= left - _SLACK_S:
@@ -418,11 +419,11 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "no-overtaking": _BY_ARRIVAL,
     "arrival-order": (*_BY_ARRIVAL, "fifo-skip"),
     "shortest-first": _BY_LENGTH,
-    # greedy schedules of gangs are at most twice as long as the best (Graham 1969; Naroska and
-    # Schwiegelshohn 2002), and the best is no longer with more servers
+    # greedy schedules of gangs are at most twice as long as the best schedule (Graham 1969; Naroska
+    # and Schwiegelshohn 2002), which is no longer with more servers
     "more-capacity": ("fifo-skip", "sjf", "ssf", "srtf", "srsf"),
     "as-good-as-fifo-skip": ("fifo-skip", "srtf", "srsf"),
-    # only jobs with less left go first: at most as much of each as the job itself needs
+    # only jobs with less work left go first, so each delays the job by at most its own work
     "sharing-incentive": ("srtf", "srsf"),
     # a later job of the same size goes first only if it is shorter
     "no-envy": (*_BY_ARRIVAL, "fifo-skip", *_BY_LENGTH),
@@ -432,7 +433,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
 
 
 def laws_of(claimed: Iterable[str | Law]) -> list[Law]:
-    """Return laws, given by name or as objects.
+    """Return the laws that are given by name or as objects.
 
     Raises
     ------

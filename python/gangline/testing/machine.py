@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gangline.testing import strategies  # says what to install where hypothesis is missing
+from gangline.testing import strategies  # this import says what to install if hypothesis is missing
 
 # isort: split
 from hypothesis import strategies as st
@@ -44,14 +44,14 @@ jobs."""
 
 
 class PolicyMachine(RuleBasedStateMachine):
-    """Drives one policy; `machine` makes the class for yours.
+    """Drives one policy; `machine` makes the class for your policy.
 
     Attributes
     ----------
     policy, params
         As for `gangline.simulate`.
     worlds : strategy of World
-        The cluster; its own outages are left out.
+        The strategy of worlds; the outages of their clusters are left out.
     """
 
     policy: PolicyLike = "fifo"
@@ -90,7 +90,7 @@ class PolicyMachine(RuleBasedStateMachine):
         self.is_over = False
 
     def _step(self) -> None:
-        self.is_over = True  # if anything is raised, the run cannot go on
+        self.is_over = True  # after an exception the run cannot continue
         if self.engine.advance() != "done":
             self.engine.decide()
             self.is_over = False
@@ -98,7 +98,7 @@ class PolicyMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_over)
     @rule()
     def step(self) -> None:
-        """Go to the next decision, and let the policy decide."""
+        """Advance to the next decision, and let the policy decide."""
         self._step()
 
     @precondition(lambda self: not self.is_over)
@@ -108,7 +108,7 @@ class PolicyMachine(RuleBasedStateMachine):
         lasts_s=st.sampled_from([1.0, 4.0, 20.0]),
     )
     def fail(self, server: int, after_s: float, lasts_s: float) -> None:
-        """Let a server fail some time from now, and come back."""
+        """Let a server fail after some time, and recover."""
         server %= self.servers
         down_ns = self.engine.now_ns + round(after_s * 1e9)
         for at_ns, is_up in ((down_ns, False), (down_ns + round(lasts_s * 1e9), True)):
@@ -118,7 +118,7 @@ class PolicyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.is_over)
     @rule()
     def rest(self) -> None:
-        """Do nothing: the run is over, and some rule must be possible."""
+        """Do nothing, because the run is over and some rule must be possible."""
 
     @invariant()
     def state_is_sound(self) -> None:
@@ -170,7 +170,7 @@ class PolicyMachine(RuleBasedStateMachine):
             raise LawBroken(broken)
 
     def teardown(self) -> None:
-        """Go on to the end, after all repairs: every job must finish."""
+        """Continue to the end, after all repairs; every job must finish."""
         decisions = 0
         while not self.is_over:
             self._step()

@@ -1,4 +1,4 @@
-"""A failing world for people: a program that repeats it, and a Gantt chart in text."""
+"""Shows a failing world to people: a program that repeats it, and a Gantt chart in text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["gantt", "headline", "last_run", "program"]
 
 _COLUMNS = 40
-_ROWS_OF_JOBS = 3  # lines of a program that list the jobs
+_ROWS_OF_JOBS = 3  # the maximum number of lines of a program that list the jobs
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SERVERS_MAX = 16
 
@@ -77,7 +77,7 @@ def _law_in_words(law: Law) -> str:
 def last_run(
     world: World, policy: PolicyLike, error: BaseException, params: Mapping[str, Any] | None
 ) -> Result | None:
-    """Return the run up to the moment at which it failed, None if it did not come that far."""
+    """Return the run up to its failure; None if it failed before it began."""
     options: dict[str, Any] = {"segments": True, "params": params}
     at_s = getattr(error, "time_s", None)
     if isinstance(error, GanglineError):
@@ -99,7 +99,7 @@ def _count(number: int, what: str) -> str:
 
 
 def headline(world: World, error: BaseException) -> str:
-    """Return the size of the world and its failures, in words."""
+    """Return the size of the world and its failures in words."""
     gpus = _sizes(world)
     size = ", ".join(
         [_count(len(world.jobs), "job"), _count(len(gpus), "server"), _count(sum(gpus), "GPU")]
@@ -167,7 +167,7 @@ def _sizes(world: World) -> list[int]:
 
 
 def _step(span_s: float) -> float:
-    """Return seconds per column: 1, 2 or 5 times a power of ten."""
+    """Return the seconds of a column: 1, 2 or 5 times a power of ten."""
     if span_s <= 0.0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(span_s / _COLUMNS))
@@ -175,14 +175,14 @@ def _step(span_s: float) -> float:
 
 
 def _axis(step: float, width: int) -> str:
-    """Return marks of time, one per ten columns."""
+    """Return the marks of time, one for every ten columns."""
     marks = [f"{i * step:g}" for i in range(0, width, 10)]
     marks[0] += " s"
     return "".join(f"{mark:<10}" for mark in marks).rstrip()
 
 
 def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, idle: str) -> str:
-    """Return a letter per column: that of the span that covers most of it, or 2 for two spans."""
+    """Return a letter for each column: that of the longest span in it, or 2 for two spans."""
     cells = ""
     for column in range(width):
         start, end = column * step, (column + 1) * step
@@ -199,7 +199,7 @@ def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, i
 def _waits(
     name: str, arrival: float, segments: Sequence[dict[str, Any]], end_s: float | None
 ) -> list[tuple[float, float]]:
-    """Return when a job held no GPU, from its arrival to its end, or to the end of the picture."""
+    """Return when a job held no GPU between its arrival and its end or the picture's end."""
     held = sorted((row["start_s"], row["end_s"]) for row in segments if row["job_id"] == name)
     waits, free = [], arrival
     for start, end in held:

@@ -23,7 +23,7 @@ WORLDS = 100
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark."""
+    """Declare the mark `gangline_worlds`."""
     what = "run the test in `count` drawn worlds (fixture `world`)"
     config.addinivalue_line("markers", f"{MARK}(count={WORLDS}, seed=0, drawn=None): {what}")
 
@@ -62,7 +62,7 @@ def _run(
     seed: int = 0,
     drawn: Any = None,
 ) -> None:
-    """Run a test in drawn worlds; raise what it raises in the smallest that fails."""
+    """Run a test in drawn worlds; raise its error in the smallest world that fails."""
     from gangline.testing.search import smallest
 
     def fails(world: World) -> Exception | None:

@@ -1,4 +1,4 @@
-"""The laws that every run must keep, for our policies and yours.
+"""Checks the laws that every run must keep, of gangline's policies and your own.
 
 `check_result` checks the tables of one run. The laws are the rules of `gangline.audit`, checked
 to the nanosecond.
@@ -68,7 +68,7 @@ def broken_laws(
     copy_gpus: str | int = "gang",
     work_conserving: bool = False,
 ) -> list[Broken]:
-    """Return every law that the tables break, with what breaks it.
+    """Return every law that the tables break, with a description of the violation.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ def broken_laws(
     max_share : int
         Maximum number of jobs that the run allowed on one GPU.
     copy_gpus : str or int
-        GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
-        server; or a number.
+        GPUs of each part of a job: "gang" for the gang size of the job, "server" for all GPUs of
+        its server, or a number.
     work_conserving : bool
         Whether the policy claims that no job waits while enough GPUs of a type that it may use are
-        free, wherever they are; checked where the cluster lists all outages.
+        free, on any servers. It is checked if the cluster lists all outages.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def _broken(
     *,
     max_idle_s: float = math.inf,
 ) -> list[Broken]:
-    """Go through the rules of the audit; return the first finding of each."""
+    """Apply the rules of the audit, and return the first finding of each."""
     world = Tables(
         cluster,
         trace,

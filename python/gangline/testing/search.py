@@ -1,4 +1,4 @@
-"""Draws worlds by hypothesis, and makes a failing one as small as can be."""
+"""Draws worlds by hypothesis, and makes a failing world as small as possible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from gangline.testing import strategies  # says what to install where hypothesis is missing
+from gangline.testing import strategies  # this import says what to install if hypothesis is missing
 
 # isort: split
 import hypothesis
@@ -40,7 +40,7 @@ def smallest(
     seed: int,
     drawn: SearchStrategy[World] | None = None,
 ) -> tuple[World, Exception] | None:
-    """Return a world that fails, and how, made as small as can be; None if none of them does.
+    """Return a failing world, made as small as possible, and its failure; None if none fails.
 
     Parameters
     ----------
@@ -83,7 +83,8 @@ def smallest(
 
     try:
         look()
-    except (_Found, Flaky):  # flaky: a policy that does not repeat, or too many tries
+    # Flaky means that the policy does not repeat, or that there were too many tries
+    except (_Found, Flaky):
         return _without_parts(*last[0], like_the_first)
     return None
 
@@ -97,7 +98,7 @@ def _kind(error: Exception) -> tuple[object, ...]:
 def _without_parts(
     world: World, error: Exception, fails: Callable[[World], Exception | None]
 ) -> tuple[World, Exception]:
-    """Leave out of a failing world all that can be left out, one part after the other.
+    """Remove from a failing world every part that the failure does not need, one at a time.
 
     Hypothesis makes values small. This function removes irrelevant parts such as tables, columns
     and servers, and renames the remaining jobs to a, b, c.

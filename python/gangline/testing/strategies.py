@@ -1,4 +1,4 @@
-"""Hypothesis strategies: small and awkward clusters, traces, worlds and plans.
+"""Hypothesis strategies that draw small and awkward clusters, traces, worlds and plans.
 
 A failing example shrinks to a readable world: few jobs, named a, b, c, round numbers, and only the
 features that matter. Every outage ends, so that no gang waits for a server that never recovers. The
@@ -56,7 +56,7 @@ IDS = "abcdefghijklmnopqrstuvwxyz"
 _ROUND = st.sampled_from([1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 1e-3])
 _LENGTHS = _ROUND | st.floats(1e-3, 30.0)
 _ANY_LENGTHS = _ROUND | st.just(1e-9) | st.floats(1e-6, 30.0)
-_GAPS = {  # seconds from one arrival to the next
+_GAPS = {  # the seconds from one arrival to the next
     "at once": (0.0,),
     "stream": (1.0, 2.0),
     "batches": (0.0, 0.0, 0.0, 5.0),
@@ -69,18 +69,18 @@ _OF_JOBS = (
 )
 _OF_RUNS = ("restart_s", "first_start_s", "restart_by_model", "count_arrivals")
 _OF_PLACES = ("network", "levels", "sharing", "throughput")
-_KIND = ("model", "gpus", "gpu_type")  # of jobs, as costs of starts name them
+_KIND = ("model", "gpus", "gpu_type")  # the keys by which the costs of starts name jobs
 _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
 _SIGMAS = ("job_noise", "run_noise", "straggler_noise")
 
 
 def _one_in(draw: st.DrawFn, count: int) -> bool:
-    """Draw a flag that is seldom true and shrinks to false."""
+    """Draw a flag that is rarely true and shrinks to false."""
     return draw(st.integers(0, count - 1)) == count - 1
 
 
 def _some(names: Sequence[str]) -> st.SearchStrategy[frozenset[str]]:
-    """Draw some features; none is the simplest."""
+    """Draw some features; the simplest case is none."""
     return st.frozensets(st.sampled_from(names), max_size=min(len(names), 14))
 
 
@@ -123,7 +123,7 @@ def _cluster(draw: st.DrawFn, features: frozenset[str]) -> dict[str, Any]:
 
 @st.composite
 def _outages(draw: st.DrawFn, servers: int) -> list[dict[str, Any]]:
-    """Draw up to three servers that fail and come back, one of them perhaps twice."""
+    """Draw up to three servers that fail and recover, one of them perhaps twice."""
     chosen = draw(st.sets(st.integers(0, servers - 1), min_size=1, max_size=3))
     table = [
         {
@@ -133,7 +133,8 @@ def _outages(draw: st.DrawFn, servers: int) -> list[dict[str, Any]]:
         }
         for server in sorted(chosen)
     ]
-    if draw(st.booleans()):  # a second outage as the first ends, listed before it
+    # a second outage begins when the first one ends, and is listed before it
+    if draw(st.booleans()):
         at_s = table[0]["up_s"]
         table.insert(0, {**table[0], "down_s": at_s, "up_s": at_s + 3.0})
     return table
@@ -171,7 +172,7 @@ def _jobs(
 
 
 def _value(name: str, row: dict[str, Any], types: Sequence[str]) -> st.SearchStrategy[Any]:
-    """Values of an optional column."""
+    """Return the values of an optional column."""
     at_s = row["arrival_s"]
     values: dict[str, st.SearchStrategy[Any]] = {
         "model": st.sampled_from(_MODELS),
@@ -191,7 +192,7 @@ def _value(name: str, row: dict[str, Any], types: Sequence[str]) -> st.SearchStr
 def _options(
     draw: st.DrawFn, features: frozenset[str], jobs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Draw options of the run."""
+    """Draw the options of a run."""
     options: dict[str, Any] = {"on_infeasible": "drop"}
     values: dict[str, st.SearchStrategy[Any]] = {
         "restart_s": st.sampled_from([1.0, 0.5, 3.0]),
@@ -208,7 +209,7 @@ def _options(
 
 @st.composite
 def _windows(draw: st.DrawFn, jobs: Sequence[dict[str, Any]]) -> list[float]:
-    """Draw a window of arrivals in which some job arrives; another one is refused."""
+    """Draw a window of arrivals with at least one arrival, because a run refuses an empty one."""
     first = draw(st.sampled_from(jobs))["arrival_s"]
     return [first, first + draw(st.sampled_from([1.0, 8.0, 30.0]))]
 
@@ -295,7 +296,7 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = False, random_failures: bool 
     names += ["checkpoint_interval_s"] if checkpoints else []
     features = draw(_some(names))
     features |= {"random failures"} if random_failures else set()
-    if features & {*_OF_PLACES, "restart_by_model"}:  # what depends on the model of a job
+    if features & {*_OF_PLACES, "restart_by_model"}:  # these features depend on the model of a job
         features |= {"model"}
     keys = draw(_cluster(features))
     jobs = draw(_jobs(features, _types(keys), _gpus(keys)))
@@ -370,7 +371,7 @@ def run_time_worlds(draw: st.DrawFn) -> World:
 def _throughputs(
     draw: st.DrawFn, keys: dict[str, Any], jobs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Draw rates by type for some jobs: no order among types, zeros, gaps, some by batch size."""
+    """Draw rates by type for some jobs: unordered types, zeros, gaps, and some batch sizes."""
     rates = st.sampled_from([1.0, 0.0, 0.25, 3.0, 7.5, 40.0])
     known: dict[tuple[str, str, int, int | None], float] = {}
     for row in jobs:
@@ -555,7 +556,7 @@ def sharing_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def _slowdowns(draw: st.DrawFn, types: Sequence[str]) -> dict[str, Any]:
-    """Draw slowdown factors around those where sharing stops to pay."""
+    """Draw slowdown factors near those at which sharing stops paying."""
     sharing: dict[str, Any] = {
         "gang_xi": draw(st.sampled_from(["max", "mean"])),
         "acc_cost": draw(st.sampled_from([0.05, 0.0, 0.01, 0.5])),
@@ -670,7 +671,8 @@ def elastic_worlds(draw: st.DrawFn, *, checkpoints: bool = False) -> World:
         if row["model"] in models:
             init = models[row["model"]]["init_batch"]
             least = -(-init // row["gpus"])
-            if draw(st.booleans()):  # passes may be larger than the traced batch, and need more
+            # passes may be larger than the traced batch and then need more memory
+            if draw(st.booleans()):
                 row["memory_gb"] = draw(st.sampled_from([2.0, 5.0, 7.7, 9.0, 12.0]))
             row["batch_size"] = least * draw(st.sampled_from([1, 1, 2, 5]))
             if _one_in(draw, 5):
@@ -716,8 +718,8 @@ def any_worlds() -> st.SearchStrategy[World]:
     Returns
     -------
     strategy of World
-        Those of `plain_worlds`, `worlds`, `run_time_worlds`, `contended_worlds`, `sharing_worlds`,
-        `elastic_worlds`.
+        The worlds of `plain_worlds`, `worlds`, `run_time_worlds`, `contended_worlds`,
+        `sharing_worlds`, `elastic_worlds`.
     """
     simple, rich = plain_worlds(), worlds()
     special = (run_time_worlds(), contended_worlds(), sharing_worlds(), elastic_worlds())
@@ -726,7 +728,7 @@ def any_worlds() -> st.SearchStrategy[World]:
 
 @st.composite
 def plans(draw: st.DrawFn, view: View, *, wild: bool = False) -> Plan:
-    """Draw plans for what a policy is shown: preemptions, and starts on GPUs that are then free.
+    """Draw plans for a view: preemptions, and starts on the GPUs that are then free.
 
     Parameters
     ----------
@@ -793,7 +795,7 @@ def plans(draw: st.DrawFn, view: View, *, wild: bool = False) -> Plan:
 
 
 def _take(free: list[int], order: Sequence[int], gang: int) -> dict[int, int]:
-    """Take free GPUs of the servers in this order, lowest slots first; none if they are too few."""
+    """Take free GPUs of the servers in this order, lowest slots first; none if too few are free."""
     if sum(free[server].bit_count() for server in order) < gang:
         return {}
     taken: dict[int, int] = {}

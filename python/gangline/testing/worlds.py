@@ -1,4 +1,4 @@
-"""Worlds to test policies in: a cluster, jobs and run options, as plain data."""
+"""Defines worlds for tests of policies: a cluster, jobs and run options as plain data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["World", "small_worlds"]
 
 
 class SimulateKeywords(RunOptions, total=False):
-    """Arguments of `gangline.simulate` besides cluster, trace and policy."""
+    """The arguments of `gangline.simulate` except cluster, trace and policy."""
 
     params: Mapping[str, object] | None
     progress: bool | Progress
@@ -89,7 +89,7 @@ class World:
         return iter((self.cluster, self.trace, self.options))
 
     def simulate(self, policy: PolicyLike, **more: Unpack[SimulateKeywords]) -> Result:
-        """Simulate the world under a policy, with its options and more of them.
+        """Simulate the world under a policy, with the world's options and further ones.
 
         Parameters
         ----------
@@ -117,12 +117,12 @@ class World:
 
     @property
     def last(self) -> Result | None:
-        """The last result of `simulate` here that has its segments, for pictures."""
+        """The last result of this world's `simulate` with its segments, for pictures."""
         return self._runs[-1] if self._runs else None
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Return rows of the native trace as a table; what all rows leave out is no column."""
+    """Return rows of the native trace as a table without the columns that all rows lack."""
     import pyarrow as pa
 
     whole = ("gpus", "batch_size", "min_gpus", "max_gpus")
@@ -156,7 +156,7 @@ def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
     tight, mixed, broken, racks, models, elastic = _clusters()
     few, many = (Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8)))
     labelled = Trace.from_arrow(_labelled(_jobs(40, 8)))
-    drop: RunOptions = {"on_infeasible": "drop"}  # for policies that do not serve every gang
+    drop: RunOptions = {"on_infeasible": "drop"}  # for policies that cannot serve every gang
     return [
         (tight, few, {**drop}),
         (tight, few, {**drop, "restart_s": 7.0, "first_start_s": 2.0}),
@@ -171,7 +171,7 @@ def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
 
 
 def _clusters() -> list[Cluster]:
-    """Clusters of `small_worlds`; policies that share GPUs find a slowdown factor in each."""
+    """Return the clusters of `small_worlds`, each with a slowdown factor for sharing policies."""
     from gangline.cluster.description import Cluster
 
     first = {"name": "A", "memory_gb": 16, "price_per_hour": 1.0}
@@ -233,7 +233,7 @@ _MODELS = ("VGG11", "ResNet50", "BERT-large")
 
 
 def _elastic() -> dict[str, dict[str, Any]]:
-    """Models of elastic jobs: with one phase of the gradient noise, and with three."""
+    """Return models of elastic jobs: one has one phase of gradient noise, another has three."""
     fit = {"a_c": 0.05, "b_c": 0.002, "a_n": 0.2, "b_n": 0.01, "a_r": 0.05, "b_r": 0.002}
     limits = {"init_batch": 32, "max_batch": 512, "min_pass_batch": 4, "max_pass_batch": 64}
     noise = [[0.0, 1.0, 0.5], [0.3, 0.5, 1.0], [0.8, 0.1, 2.0]]
@@ -242,7 +242,7 @@ def _elastic() -> dict[str, dict[str, Any]]:
 
 
 def _jobs(count: int, most: int) -> pa.Table:
-    """Jobs by a fixed rule: bunches that arrive together, gangs of all sizes, some very short."""
+    """Return jobs by a fixed rule: groups of arrivals, gangs of all sizes, some very short."""
     import pyarrow as pa
 
     index = np.arange(count)
@@ -259,7 +259,7 @@ def _jobs(count: int, most: int) -> pa.Table:
 
 
 def _labelled(jobs: pa.Table) -> pa.Table:
-    """Add what some traces know: models, batches, memory, weights and deadlines."""
+    """Add optional values: models, batches, memory, weights and deadlines."""
     import pyarrow as pa
 
     index = np.arange(len(jobs))
