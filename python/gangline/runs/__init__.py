@@ -1,1 +1,1 @@
-"""Runs: from arguments to a result, its folder, and comparisons."""
+"""Runs: their arguments, their results, the folders of results, and comparisons."""

@@ -1,4 +1,4 @@
-"""The jobs that the measures of a run cover: those that arrive in a window of time."""
+"""Handles the window of arrivals that selects the jobs of a run's measures."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ _FIELD = "count_arrivals"
 _NANOS = 1e9
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 _STEPS_S = (86400, 3600, 60, 1)
-_FINE = 50.0  # our choice: a window is suggested in steps of at most so small a part of that time
+# A suggested window has steps of at most this part of the time of arrivals; our own choice.
+_FINE = 50.0
 
 
 def parse(text: str) -> Window:
-    """Read a window as people type it.
+    """Parse a window in the form that people type.
 
     Raises
     ------
@@ -71,7 +72,7 @@ def check(window: Window) -> None:
 
 
 def counted(arrival_s: npt.NDArray[np.float64], window: Window | None) -> npt.NDArray[np.bool_]:
-    """Mark the jobs that arrive in the window, exact to the nanosecond; all jobs without a window.
+    """Mark the jobs that arrive in the window, exact to the nanosecond; without a window, mark all.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def of_options(options: Mapping[str, Any] | None) -> Window | None:
 
 
 def said(window: Window) -> str:
-    """Return the ends of a window in words, exactly.
+    """Return the exact ends of a window in words.
 
     Examples
     --------
@@ -137,7 +138,7 @@ def typed(window: Window) -> str:
 
 
 def sentence(window: Window | None, jobs: Sequence[float]) -> str:
-    """Return which jobs the numbers cover, given their number in each run; "" if all."""
+    """Return a sentence on which jobs are counted, from their number in each run; "" if all."""
     if window is None or not jobs:
         return ""
     return (
@@ -147,7 +148,7 @@ def sentence(window: Window | None, jobs: Sequence[float]) -> str:
 
 
 def named(window: Window, jobs: Sequence[float]) -> str:
-    """Return which jobs are counted, given how many that is in each run.
+    """Return which jobs are counted in words, from their number in each run.
 
     Examples
     --------
@@ -166,8 +167,8 @@ def named(window: Window, jobs: Sequence[float]) -> str:
 def middle(first_s: float, last_s: float) -> Window | None:
     """Return a window without the first and the last tenth of the time in which jobs arrive.
 
-    The window is rounded inwards, to whole days, hours, minutes or seconds. None if a second is
-    more than 2 % of that time.
+    The window is rounded inwards, to whole days, hours, minutes or seconds. The result is None if a
+    second is more than 2 % of that time.
 
     Examples
     --------

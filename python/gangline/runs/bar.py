@@ -1,4 +1,4 @@
-"""A progress bar of one run, or one with a total over several."""
+"""Draws a progress bar of one run, or one with a total over several runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Total", "bar"]
 
 
 class _Drawing:
-    """A bar on stderr if that is a terminal, a line in a notebook, else nothing."""
+    """A bar on stderr if that is a terminal, or a line in a notebook; otherwise nothing."""
 
     def __init__(self) -> None:
         self.show: Callable[[str, str, float, float], None] | None = None
@@ -101,7 +101,7 @@ class Total:
 
 
 class bar:  # noqa: N801 - used like a function
-    """The bar of one run, its part of a `Total`, or the caller's callback."""
+    """Return the bar of one run, its part of a `Total`, or the caller's callback."""
 
     def __init__(self, progress: bool | Progress | Total, label: str) -> None:
         self._given = progress

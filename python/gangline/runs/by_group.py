@@ -1,4 +1,4 @@
-"""Waits by group of jobs, such as by user."""
+"""Computes the waits of groups of jobs, for example by user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUPS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos", "mode
 
 @dataclass(frozen=True)
 class Waited:
-    """Waits of some jobs of a run; a wait is all time without GPUs.
+    """The waits of some jobs of a run; a wait is all time without GPUs.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Waited:
     jobs : int
         Number of its jobs that finished.
     gpu_hours : float
-        GPUs times the time that they were held.
+        The sum of GPUs times the time for which they were held.
     wait_mean_s, wait_p50_s, wait_p99_s : float
         Waits of these jobs.
     jct_mean_s : float
@@ -66,7 +66,7 @@ class Groups:
     column : str
         The column; "" if there are no groups.
     names : list of str
-        Of the groups.
+        The names of the groups.
     codes : int64 array
         Position in `names` of the group of each job; -1 if the job is in no group.
     """
@@ -98,7 +98,7 @@ class Groups:
         return cls(column, [str(name) for name in labels.dictionary.to_pylist()], codes)
 
     def split(self, among: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Ints]]:
-        """Yield the name of each group and the places of its jobs among the given ones."""
+        """Yield the name of each group and the positions of its jobs among the given ones."""
         import numpy as np
 
         places = np.flatnonzero(among & (self.codes >= 0))
@@ -111,7 +111,7 @@ class Groups:
 
 
 def waited(result: Result, groups: Groups) -> list[Waited]:
-    """Return the waits of all jobs of a run, then of each group, most GPU time first.
+    """Return the waits of all jobs of a run, then those of each group by decreasing GPU time.
 
     Only finished jobs that the run counts are included.
 

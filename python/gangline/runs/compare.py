@@ -1,4 +1,4 @@
-"""Several policies, several seeds, one trace and one cluster."""
+"""Compares several policies with several seeds on one trace and one cluster."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def compare(
     drops = options.get("on_infeasible") == "drop"
     require(lacks(lab, jobs, contenders, drops=drops))
     if len(contenders) > 1:
-        # all policies before the first run: a mistake in the last one costs nothing
+        # all policies are checked before the first run, so a mistake in the last one costs nothing
         for run in runs(given, None)[:: len(seeds)]:
             worlds.check(run)
     traces: dict[int | None, TraceReference] = {seed: redrawn(given, seed) for seed in drawn}
@@ -186,7 +186,7 @@ def _check(
 def _contenders(
     policies: Iterable[PolicyLike], params: Mapping[str, Mapping[str, Any]]
 ) -> list[ChosenPolicy]:
-    """Refuse policies whose runs would count as more runs of another in its averages."""
+    """Refuse policies whose runs would be averaged with those of another policy."""
     from gangline.files.decode import repeated
     from gangline.policies.choice import resolve_policy
 

@@ -1,4 +1,4 @@
-"""Runs side by side: a table for the screen and for files."""
+"""Compares runs in one table, for the screen and for files."""
 
 from __future__ import annotations
 
@@ -53,9 +53,11 @@ __all__ = [
 _JSON = "comparison.json"
 KIND = "comparison"
 """Kind of file, in the seal of comparison.json."""
-_HARDLY = 0.05  # our choice: share of a job's time, and of mean JCTs, that leaves little to decide
-_CALM = 0.5  # ours: a policy with so many of the stops, or fewer, is worth naming as the calmer one
-_NEAR = 1.25  # our choice: if it takes no longer than this
+# Our own choice: below this share of a job's time or of mean JCTs, policies hardly differ.
+_HARDLY = 0.05
+# Our own choice: a policy with at most this part of the stops is named as the calmer one.
+_CALM = 0.5
+_NEAR = 1.25  # Our own choice: the calmer policy must take at most this many times as long.
 
 
 class Comparison:
@@ -88,10 +90,10 @@ class Comparison:
         self.rows: list[RunRow] = []
         self.results: list[Result] = []
         self._log_hashes: list[str] = []
-        self._loads: dict[int | None, OfferedLoad] = {}  # by the seed of the trace
+        self._loads: dict[int | None, OfferedLoad] = {}  # keyed by the seed of the trace
         self._window: arrival_window.Window | None = None
         self._contenders: dict[str, ChosenPolicy] = {}
-        self._policies: dict[str, PolicyEntry] = {}  # what the specs of the runs say of them
+        self._policies: dict[str, PolicyEntry] = {}  # their descriptions in the specs of the runs
 
     def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
         """Append a run; `trace_seed` is the seed that drew its trace, if several were drawn."""
@@ -109,32 +111,32 @@ class Comparison:
 
     @property
     def labels(self) -> list[str]:
-        """Policies, in the order of their first run."""
+        """The labels of the policies, in the order of their first run."""
         return list(dict.fromkeys(row["policy"] for row in self.rows))
 
     @property
     def offered_loads(self) -> list[OfferedLoad]:
-        """The load that the trace offers to the cluster; one per draw of the trace."""
+        """The load that the trace offers to the cluster, for each draw of the trace."""
         return list(self._loads.values())
 
     @property
     def _counted(self) -> str:
-        """The jobs that the numbers cover, in a sentence; empty without `count_arrivals`."""
+        """A sentence on the jobs that the numbers cover; empty without `count_arrivals`."""
         return arrival_window.sentence(self._window, [row["jobs"] for row in self.rows])
 
     @property
     def plot(self) -> ComparisonPlots:
-        """Figures of its runs, such as `comparison.plot.bars("jct_mean_s")`."""
+        """The figures of its runs, such as `comparison.plot.bars("jct_mean_s")`."""
         return ComparisonPlots(self)
 
     @property
     def table(self) -> pa.Table:
-        """One row per run: policy, seed, and every summary key."""
+        """One row for each run: policy, seed, and every summary key."""
         names = list(dict.fromkeys(key for row in self.rows for key in row))
         return pa.table({name: [row.get(name) for row in self.rows] for name in names})
 
     def means(self) -> list[MeanRow]:
-        """Return one row per policy: each summary key averaged over the seeds."""
+        """Return one row for each policy, with each summary key averaged over the seeds."""
         return means(self.rows)
 
     def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
@@ -157,7 +159,7 @@ class Comparison:
         return titles, cells, best
 
     def tied(self, key: SummaryKey = "jct_mean_s", direction: int = -1) -> list[str]:
-        """Return the policy with the best mean and those that the seeds do not tell from it.
+        """Return the policy with the best mean and those that the seeds cannot distinguish from it.
 
         A policy differs from the best one if the 95 % interval of their differences, seed by seed,
         excludes 0. The result is empty with fewer than five seeds, or if a run has no value.
@@ -212,7 +214,7 @@ class Comparison:
         return statistics.table(self.rows, key, baseline)
 
     def sentences(self, *, baseline: str | None = None) -> list[str]:
-        """Return what the numbers say: which policy to take, and what to know of the comparison.
+        """Return sentences that recommend a policy and explain the comparison.
 
         Examples are the assumptions of the best policy, that jobs hardly waited, or that the seeds
         change nothing.
@@ -240,7 +242,7 @@ class Comparison:
         return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return everything but the tables of the runs, as plain values."""
+        """Return everything except the tables of the runs, as plain values."""
         data: dict[str, Any] = {
             "trace": {
                 "path": self.trace.path,
@@ -261,7 +263,7 @@ class Comparison:
         return data
 
     def save(self, folder: str | PathLike[str]) -> Path:
-        """Write comparison.json and one result folder per run that was kept.
+        """Write comparison.json and one result folder for each run that was kept.
 
         Raises
         ------
@@ -278,7 +280,8 @@ class Comparison:
         for result, row in zip(self.results, kept, strict=True):
             name = plain_name = run_name(result.policy, result.seed, row.get("trace_seed"))
             taken = {other.lower() for other in named}
-            while name.lower() in taken:  # labels may differ in what a name of a folder lacks
+            # labels may differ in characters that a folder name cannot have
+            while name.lower() in taken:
                 name = f"{plain_name}-{len(taken) + 1}"
             named[name] = result
         check_out(folder, named)
@@ -315,7 +318,7 @@ class Comparison:
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> list[MeanRow]:
-    """Return one row per policy, in the order of first runs: each number averaged over the seeds.
+    """Return one row for each policy, in the order of first runs, with means over the seeds.
 
     Parameters
     ----------
@@ -387,7 +390,7 @@ Name = Callable[[str], str]
 
 
 def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], list[Row]]:
-    """Return the policies with the best mean JCT, all that tie with it, and the others, best first.
+    """Return the policies that tie for the best mean JCT, and the other policies, best first.
 
     If all tie, there are no others. Policies under which no job finished are left out.
     """
@@ -396,7 +399,7 @@ def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], 
     if not known:
         return [], []
     top = known[0]["jct_mean_s"]
-    if tied:  # policies that the seeds cannot distinguish
+    if tied:  # the seeds cannot distinguish these policies
         return (
             [row for row in known if row["policy"] in tied],
             [row for row in known if row["policy"] not in tied],
@@ -413,9 +416,9 @@ def headline(
     tied: Sequence[str] = (),
     baseline: str | None = None,
 ) -> str:
-    r"""Recommend a policy in one sentence: by how much it is better, and at what price.
+    r"""Recommend a policy in one sentence, which states how much better it is and its cost.
 
-    The size of its lead is given against the best of the others and against the baseline.
+    Its lead is given relative to the best other policy and relative to the baseline.
 
     Parameters
     ----------
@@ -491,7 +494,7 @@ def assumptions(
     *,
     tied: Sequence[str] = (),
 ) -> str:
-    r"""Return what the best policies assume, and which is best without known durations.
+    r"""Return the assumptions of the best policies, and the best one without known durations.
 
     Parameters
     ----------
@@ -563,7 +566,7 @@ def _is_exact(policy: Mapping[str, Any]) -> bool:
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:
-    """Return which of the tied policies never stop running jobs, if some do not."""
+    """Return the tied policies that never stop running jobs, if others do."""
     calm = [row for row in rows if not _stops(row)]
     return f"; of these, {_calm(calm, name)}" if 0 < len(calm) < len(rows) else ""
 
@@ -575,7 +578,7 @@ def _calm(rows: Sequence[Row], name: Name) -> str:
 
 
 def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Name) -> str:
-    """Name a policy that is nearly as good with fewer preemptions, or those of the next one."""
+    """Return a sentence on a nearly equal policy with fewer preemptions, or on the next policy."""
     near = [
         row
         for row in others
@@ -597,7 +600,7 @@ def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Na
 
 
 def _less(best: Row, other: Row) -> str:
-    """Return in words by how much a time is less than another."""
+    """Return in words how much shorter a time is than another."""
     return formatting.percent(1.0 - best["jct_mean_s"] / other["jct_mean_s"])
 
 
@@ -625,7 +628,7 @@ def _took(row: Row) -> str:
 
 
 def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, str]:
-    """Return notes on the load: those before the recommendation, and those after it.
+    """Return the notes on the load before the recommendation, and those after it.
 
     Parameters
     ----------
@@ -664,7 +667,8 @@ def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
         most = part if part.startswith("under") else f"at most {part}"
         said = f"All waiting came to {most} of the time from arrival to finish"
     times = [float(row["jct_mean_s"]) for row in known]
-    if max(times) <= (1.0 + _HARDLY) * min(times):  # else they differ in how fast jobs ran
+    # otherwise the policies differ in how fast jobs ran
+    if max(times) <= (1.0 + _HARDLY) * min(times):
         said += f", so policies can hardly differ in it: {formatting.LIGHT_LOAD}"
     if any(load.exceeds and load.window is None for load in loads):
         said += (

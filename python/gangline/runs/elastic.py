@@ -1,4 +1,4 @@
-"""The checks and the sentences of runs of elastic policies."""
+"""Checks the runs of elastic policies, and writes the sentences on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["check_ranges", "notice"]
 
 
 def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
-    """Refuse a job that asks for a range of GPUs and has no model that says how fast it is there.
+    """Refuse a job that asks for a range of GPUs but has no model of its speed on them.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
 
 
 def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | None:
-    """Return the missing property that keeps a job from being elastic, with its name; else None."""
+    """Return the missing property that keeps a job from being elastic, and its name, or None."""
     label = trace.column("model")[row].as_py() if "model" in trace.columns else None
     if label is None:
         return "model", "no model: give the trace a column `model` (`--models` draws one)"

@@ -1,4 +1,4 @@
-"""The run option `estimates`: estimates that policies get instead of durations."""
+"""Handles the run option `estimates`: estimates that policies get instead of durations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _JOBS_MAX = 2**32
 
 @dataclass(frozen=True)
 class History:
-    """Estimates from durations of finished jobs, as the core reads them; no `percentile`: mean."""
+    """Estimates from the durations of finished jobs; the mean if `percentile` is None."""
 
     by_model: bool
     percentile: int | None
@@ -62,7 +62,7 @@ def check(estimates: str, default_s: float) -> None:
 
 
 def label(chosen: ChosenPolicy, estimates: str) -> str:
-    """Return the label of a policy in tables: with the estimates, where it is given any."""
+    """Return the label of a policy in tables, with its estimates if it gets any."""
     if estimates == EXACT or not chosen.reads_durations:
         return chosen.label
     head, bracket, rest = chosen.label.partition("(")
@@ -70,7 +70,7 @@ def label(chosen: ChosenPolicy, estimates: str) -> str:
 
 
 def absent(estimates: str, trace: Trace) -> str:
-    """Return which labels of a history are missing in a trace; "" if none is."""
+    """Return which labels of a history a trace lacks; "" if it lacks none."""
     found = _HISTORY.fullmatch(estimates)
     if found is None:
         return ""
@@ -93,7 +93,7 @@ def given_to(policy: Mapping[str, Any]) -> str:
 
 
 def qualities(given: str | Iterable[str]) -> list[str]:
-    """Return the estimates of a comparison as a list; refuse none, and a duplicate."""
+    """Return the estimates of a comparison as a list; refuse an empty list and a duplicate."""
     from gangline.files.decode import repeated
 
     found = [given] if isinstance(given, str) else list(given)
@@ -138,7 +138,7 @@ def to_core(
     import numpy as np
 
     given = trace.numbers(name) if name in trace.columns else np.zeros(len(trace))
-    is_known = given > 0.0  # false where there is none
+    is_known = given > 0.0  # false for a job without an estimate
     if len(trace) and not is_known.any():
         what = {"limit": "requested time limits", "table": "estimates"}[estimates]
         message = (

@@ -1,4 +1,4 @@
-"""Carries runs out: a spec and the trace that it names become a result."""
+"""Carries out runs: turns a spec and the trace that it names into a result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class Run(NamedTuple):
-    """A run to be carried out."""
+    """A run that will be carried out."""
 
     spec: RunSpec
     policy: PolicyLike | None = None
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
     error: Exception | None = None
 
     def get(self, load: Callable[[str], Result] | None = None) -> Result:
-        """Return the result, loaded by its digest if need be, or raise the error of the run."""
+        """Return the result, loaded by its digest if necessary, or raise the error of the run."""
         if self.error is not None:
             raise self.error
         if self.result is None:
@@ -91,7 +91,7 @@ def carry_out(
     progress: bool | Progress | Total = False,
     in_order: bool = False,
 ) -> Iterator[Outcome]:
-    """Carry out runs and yield the outcome of each, as it finishes or in order.
+    """Carry out runs and yield the outcome of each, when it finishes or in order.
 
     Policies of the registry run in threads, and policies in Python in processes. A policy in Python
     holds the GIL, concurrent runs would share the state of one object, and one that ends its
@@ -141,13 +141,13 @@ def _do(
 ) -> Outcome:
     """Carry out a run here and save its result."""
     digest = run.spec.digest
-    if store is not None and store.has(digest):  # of another program that was sooner, perhaps
+    if store is not None and store.has(digest):  # another program may have been faster
         return Outcome(run)
     try:
         result = worlds.run(run, progress=progress)
     except (GanglineError, OSError, MemoryError) as error:
         return Outcome(run, error=error)
-    except Exception as error:  # of a policy in Python, or of another library
+    except Exception as error:  # the error of a policy in Python or of another library
         if not run.spec.policy.python:
             raise
         return Outcome(run, error=error)
@@ -180,8 +180,8 @@ def _unsent(name: str, error: Exception) -> PolicyError:
     return PolicyError(message, policy=name, field="workers")
 
 
-_HERE: list[Worlds] = []  # of a process that was started for runs
-_WORLDS_MAX = 4  # our choice: pairs in memory at once, in the process of a Dask cluster
+_HERE: list[Worlds] = []  # the worlds of a process that was started for runs
+_WORLDS_MAX = 4  # Pairs in memory at once in a process of a Dask cluster; our own choice.
 
 
 def _begin(worlds: Worlds) -> None:
@@ -197,7 +197,7 @@ def _do_sent(name: str, sent: bytes) -> Outcome:
 
 
 def _do_there(store: Store | None, run: Run) -> Outcome:
-    """Carry out a run in a process that was started for it; its result stays in the store."""
+    """Carry out a run in a process that was started for it, and leave its result in the store."""
     if not _HERE:
         _HERE.append(Worlds(_WORLDS_MAX))
     other = run.spec.versions_then_and_now()
@@ -237,7 +237,7 @@ class Worlds:
         self._clusters: _Shared[tuple[Cluster, _core.Cluster]] = _Shared(most)
 
     def __getstate__(self) -> dict[str, Any]:
-        # another process makes its own
+        # another process makes its own copy
         return {"_held": self._held, "_most": self._most}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -273,23 +273,23 @@ class Worlds:
         from gangline.runs.spec import RunSpec
         from gangline.trace.read import as_trace
 
-        lab = as_cluster(cluster)  # a wrong one is refused before a trace is read
+        lab = as_cluster(cluster)  # a wrong cluster is refused before a trace is read
         held = self.hold(as_trace(trace))
         spec = RunSpec.make(lab, held, policy, params=params, **options)
         return Run(spec, policy if isinstance(policy, Policy) else None)
 
     def run(self, run: Run, *, progress: bool | Progress | Total = False) -> Result:
-        """Carry out a run; `progress` as for `gangline.simulate`."""
+        """Carry out a run; `progress` is that of `gangline.simulate`."""
         return self.world(run.spec).carry_out(run, (), progress)[0]
 
     def watch(
         self, run: Run, jobs: Sequence[int], *, progress: bool | Progress | Total = False
     ) -> tuple[Result, Watched]:
-        """Carry out a run and record why some jobs wait, which are rows of its trace."""
+        """Carry out a run and record why some jobs wait; the jobs are rows of its trace."""
         return self.world(run.spec).watch(run, jobs, progress)
 
     def check(self, run: Run) -> None:
-        """Refuse a run that `run` would refuse before its first event; as cheap as a start."""
+        """Refuse a run that `run` would refuse before its first event, without carrying it out."""
         self.world(run.spec).check(run)
 
     def world(self, spec: RunSpec) -> World:
@@ -312,7 +312,7 @@ def _key(value: object) -> bytes:
 
 
 class _Shared(Generic[T]):
-    """Values by key, each made once: threads that ask for the same wait for the one that makes it.
+    """Values by key, each made once; threads that need the same value wait for it.
 
     Parameters
     ----------
@@ -355,13 +355,14 @@ class World:
         self._loads: _Shared[OfferedLoad | None] = _Shared(None)
 
     def _offered_load(self, window: Window | None) -> OfferedLoad | None:
-        """Return the load that the jobs offer; None where its program has no optimum."""
+        """Return the load that the jobs offer; None if its LP has no optimum."""
         from gangline.runs.offered_load import load_of
 
         core = self._core_cluster, self._core_jobs
         try:
             return load_of(self.cluster, self.trace, *core, window=window)
-        except SolverError:  # rates that differ by many orders of magnitude: no reason not to run
+        # rates may differ by many orders of magnitude, which must not prevent the run
+        except SolverError:
             return None
 
     def watch(
@@ -443,7 +444,7 @@ class World:
 
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
-        """The facts that are the same in all runs here."""
+        """Return the facts that are the same in all runs of this process."""
         from gangline.runs.options import resolved_sharing
 
         trace, sharing = self.trace, self.cluster.sharing
@@ -505,7 +506,7 @@ class World:
 
     @cached_property
     def _links(self) -> _core.Network | None:
-        """The network, if there is one and the jobs suit it."""
+        """Return the network, if there is one and it covers the jobs."""
         from gangline.cluster import network
 
         links = network.to_core(self.cluster, self._labels, self._core_cluster)
@@ -520,7 +521,7 @@ class World:
 
 
 class _NamingJobs:
-    """No generator: a run that is driven step by step enters it at each step."""
+    """A context manager without a generator, because step-by-step runs enter it at each step."""
 
     __slots__ = ("_trace",)
 

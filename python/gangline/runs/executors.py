@@ -1,4 +1,4 @@
-"""Carries out many runs: here, by threads or processes, or on a Dask cluster.
+"""Carries out many runs in threads, in processes or on a Dask cluster.
 
 Policies of the registry release the GIL while they run, so threads share one copy of the jobs.
 Policies in Python hold the GIL, so they get processes.
@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 EXECUTORS = ("local", "dask")
-_AHEAD = 2  # tasks per worker that are handed out before the first is done
-_COUNT_EVERY_S = 5.0  # between two looks at how many workers a Dask cluster has
-_TRIES = 2  # a run that ends its process twice has failed
-_LOOK_S = 0.1  # how often a run in a process is asked whether it is still wanted
+_AHEAD = 2  # the tasks for each worker that are handed out before the first one is done
+_COUNT_EVERY_S = 5.0  # the seconds between two checks of the number of workers of a Dask cluster
+_TRIES = 2  # a run that kills its process twice has failed
+_LOOK_S = 0.1  # the seconds between two checks of whether a run in a process is still needed
 
 _DIED = (
     "its process died twice; was the memory enough? A program carries out policies in Python "
@@ -52,13 +52,13 @@ R = TypeVar("R")
 
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
+    if hasattr(os, "sched_getaffinity"):  # this function does not exist on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def check_workers(workers: int | None) -> int:
-    """Return the number of concurrent runs; None = one per core.
+    """Return the number of concurrent runs; None means one for each core.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def check_workers(workers: int | None) -> int:
 
 
 def check_executor(executor: str, address: str | None) -> None:
-    """Refuse an executor that there is not, or an address for one that takes none."""
+    """Refuse an unknown executor, or an address for an executor that takes none."""
     if executor not in EXECUTORS:
         message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
         raise OptionError(message, field="executor", value=executor)
@@ -84,11 +84,11 @@ def check_executor(executor: str, address: str | None) -> None:
 
 
 class ProcessDied(PolicyError):  # noqa: N818 - says what happened, as the names in failed.json do
-    """The process of a run ended, and so did another that tried it again."""
+    """The process of a run ended, and so did another process that repeated the run."""
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: the caller wants no more
-    """Ends the runs that are under way when one failed, or at Ctrl-C."""
+    """Ends the active runs when one run failed, or at Ctrl-C."""
 
 
 def in_threads(
@@ -131,7 +131,7 @@ def in_threads(
     try:
         for _, future in _handed_out(submit, tasks, lambda: _AHEAD * workers, in_order=in_order):
             with uninterrupted():
-                result = future.result()  # it is done
+                result = future.result()  # the future is done
             yield result
     finally:
         try:
@@ -149,7 +149,7 @@ def _handed_out(
     *,
     in_order: bool = False,
 ) -> Iterator[tuple[T, Future[R]]]:
-    """Yield each task with its future when it is done; at most `room()` are handed out at a time.
+    """Yield each task with its future when it is done; at most `room()` tasks are out at a time.
 
     The only wait is on the queue of finished futures, because an interrupt there does no harm.
     """
@@ -158,7 +158,7 @@ def _handed_out(
     ahead = iter(tasks)
     under_way: dict[Future[R], T] = {}
     done: SimpleQueue[Future[R]] = SimpleQueue()
-    early: set[Future[R]] = set()  # done before an earlier task
+    early: set[Future[R]] = set()  # tasks that were done before an earlier task
     while True:
         for task in islice(ahead, max(0, room() - len(under_way))):
             with uninterrupted():
@@ -175,7 +175,7 @@ def _handed_out(
 
 
 class Apart:
-    """Works for threads in processes: one for each thread, started when it is first needed.
+    """Carries out the work of threads in processes: one for each thread, started on first use.
 
     A process that dies for any reason ends only its own task, which is tried once more. The context
     manager ends the processes on exit, at once if the caller needs no more results.
@@ -196,12 +196,13 @@ class Apart:
 
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
         for process in self._all:
-            process.end(at_once=raised is not None)  # Ctrl-C, or the caller closes the generator
+            # at Ctrl-C, or if the caller closes the generator
+            process.end(at_once=raised is not None)
         for process in self._all:
             process.join()
 
     def do(self, work: Callable[..., R], *given: object, report: Report | None) -> R:
-        """Return `work(*given)`, which all can be pickled; `report` is asked whether to go on.
+        """Return `work(*given)`, all of which must be picklable; `report` can stop the work.
 
         Raises
         ------
@@ -227,7 +228,7 @@ class Apart:
 
 
 class _Process:
-    """A process that works for one thread, and its line to it."""
+    """A process that works for one thread, and the connection to it."""
 
     def __init__(self) -> None:
         import multiprocessing
@@ -251,7 +252,7 @@ class _Process:
         EOFError, ConnectionError
             If the process died.
         """
-        if not self._is_up:  # what is sent before is not read, and a long message waits for that
+        if not self._is_up:  # a message sent earlier is not read, and a long one would block
             self._answer(report)
             self._is_up = True
         self._line.send((work, given))
@@ -261,13 +262,13 @@ class _Process:
     def _answer(self, report: Report | None) -> Any:
         while not self._line.poll(_LOOK_S):
             if not self._process.is_alive() and not self._line.poll():
-                raise EOFError  # a process of its own holds the other end
+                raise EOFError  # a child of that process still holds the other end
             if report is not None:
-                report(0.0, 0, 0)  # raises if no more results are needed
+                report(0.0, 0, 0)  # this raises an exception if no more results are needed
         return self._line.recv()
 
     def end(self, *, at_once: bool) -> None:
-        """Let the process come to its end."""
+        """Let the process end."""
         if at_once:
             self._process.kill()
         self._line.close()
@@ -279,7 +280,7 @@ class _Process:
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach, from their first instruction on.
+    """Start processes that ignore Ctrl-C from their first instruction on.
 
     The terminal sends the interrupt to the children as well, but the parent is the one that ends
     them.
@@ -291,7 +292,7 @@ def _deaf_children() -> Iterator[None]:
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # else `start` does it, and unblocks the signal
+    resource_tracker.ensure_running()  # otherwise `start` does it and unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -300,7 +301,7 @@ def _deaf_children() -> Iterator[None]:
 
 
 def _serve(line: Connection) -> None:
-    """Answer the parent in a process of its own, which ends when the parent ends or is killed."""
+    """Serve the parent in a separate process, which ends when the parent ends or is killed."""
     import multiprocessing
     import signal
     from multiprocessing.connection import wait
@@ -314,11 +315,11 @@ def _serve(line: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    line.send(None)  # up
+    line.send(None)  # the process is up
     while True:
         try:
             work, given = line.recv()
-        except (EOFError, ConnectionError):  # no more is wanted
+        except (EOFError, ConnectionError):  # the parent needs no more results
             return
         try:
             line.send((work(*given), None))
@@ -388,7 +389,7 @@ def in_dask(
 
 
 class _Room:
-    """Number of tasks to hand out to a cluster, whose workers may join and leave."""
+    """The number of tasks to hand out to a cluster, whose workers may join and leave."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -409,13 +410,13 @@ def _cluster(address: str | None, workers: int) -> AbstractContextManager[Any]:
         return nullcontext(address)
     made: AbstractContextManager[Any] = LocalCluster(
         workers, threads_per_worker=1, dashboard_address=":0"
-    )  # any port: the usual one may be in use, which would be said on stderr
+    )  # any port, because the default one may be in use, which Dask would report on stderr
     return made
 
 
 @contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Keep a library from logging what its caller reports."""
+    """Keep a library from logging the errors that the caller reports."""
     import logging
 
     loggers = [logging.getLogger(name) for name in names]

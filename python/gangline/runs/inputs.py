@@ -1,4 +1,4 @@
-"""The inputs of a run: clusters, policies and options as users give them, checked."""
+"""Checks the inputs of a run: clusters, policies and options in the forms that users give."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     ClusterLike: TypeAlias = Cluster | Mapping[str, object] | str | PathLike[str]
 
 T = TypeVar("T")
-TABLES = ("sharing", "runtime")  # of a cluster, whose keys a run may override
-SEEDS_MAX = 10_000  # ours: of one command; more runs than anybody waits for, and a slip of the keys
+TABLES = ("sharing", "runtime")  # the tables of a cluster whose keys a run may override
+# The maximum for one command; our own choice, because more seeds are probably a typing error.
+SEEDS_MAX = 10_000
 
 __all__ = [
     "SEEDS_MAX",
@@ -63,7 +64,7 @@ def make_options(values: Mapping[str, object]) -> CheckedOptions:
 
 
 def as_cluster(value: ClusterLike) -> Cluster:
-    """Accept a cluster, its keys, a TOML file, a node list, a preset's name, or `8x8xA100`."""
+    """Return the cluster for its keys, a TOML file, a node list, a preset, or `8x8xA100`."""
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -108,7 +109,7 @@ def _from_file(path: Path) -> Cluster:
 
 
 def take_tables(options: CompareOptions) -> ClusterOptions:
-    """Take out of the options of a run those that override tables of the cluster."""
+    """Remove from the options of a run those that override tables of the cluster."""
     return {"sharing": options.pop("sharing", None), "runtime": options.pop("runtime", None)}
 
 
@@ -126,7 +127,7 @@ def override(cluster: Cluster, tables: ClusterOptions) -> Cluster:
 
 
 def distinct(field: str, values: Iterable[T]) -> list[T]:
-    """Return the values, such as seeds, as a list; refuse a duplicate, and more than the limit."""
+    """Return values such as seeds as a list; refuse duplicates, and more than the limit."""
     from itertools import islice
 
     from gangline.files.decode import repeated
@@ -142,7 +143,7 @@ def distinct(field: str, values: Iterable[T]) -> list[T]:
 
 
 def check_trace_seeds(given: Iterable[int]) -> list[int]:
-    """Refuse seeds of traces that are no integers, or duplicate."""
+    """Refuse seeds of traces that are not integers, or that are duplicate."""
     seeds = distinct("trace_seeds", given)
     for seed in seeds:
         if type(seed) is not int or not 0 <= seed < 2**63:

@@ -1,4 +1,4 @@
-"""A folder that `Result.save` wrote, as a `Result` again."""
+"""Loads a `Result` from a folder that `Result.save` wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["load_result"]
 
 
 def load_result(folder: str | PathLike[str]) -> Result:
-    """Read a folder that `Result.save` wrote; tables are read when asked for.
+    """Read a folder that `Result.save` wrote; tables are read on first access.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def load_result(folder: str | PathLike[str]) -> Result:
 
     kept = folder / result_folder.TRACE
     trace = partial(_read_jobs, kept, files[kept.name]) if kept.name in files else None
-    # JSON has no number for the mean of nothing; only these keys can lack one
+    # JSON has no number for the mean of no values; only these keys can lack a number
     known = {key: math.nan if value is None else value for key, value in summary.items()}
     return Result(
         cast("RunSummary", known),
@@ -92,7 +92,7 @@ def _read_table(
     except FileNotFoundError:
         message = f"{path.parent}: not a whole result: it holds no {path.name}; run it again"
         raise ResultError(message, path=str(path)) from None
-    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are not text
         if isinstance(error, ResultError | PermissionError | MemoryError):
             raise
         reason = str(error).splitlines()[0]
@@ -116,7 +116,7 @@ def _parquet(path: Path) -> pa.Table:
 
 
 def _read_jobs(path: Path, stamp: tuple[int, int, int]) -> Trace:
-    """Read the jobs that a result kept of its trace."""
+    """Read the jobs of its trace that a result kept."""
     from gangline.trace.read import read_trace
 
     trace = read_trace(path, format="native")

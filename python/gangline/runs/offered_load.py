@@ -1,4 +1,4 @@
-"""Offered load: how much work a trace asks for, compared with what its cluster can do.
+"""Computes the offered load: the work of a trace relative to what its cluster can do.
 
 The functions work on whole columns, without loops over jobs. The definition, with what it leaves
 out, is in docs/concepts/metrics.md.
@@ -43,16 +43,18 @@ __all__ = [
 ]
 
 _LARGEST = 10
-# Ours. In a trace of many jobs that are alike the ten largest hold 10 / jobs of the work.
+# Our own choice. In a trace of many similar jobs, the ten largest have 10 / jobs of the work.
 _LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
 _ALIKE = "so all policies that start jobs as soon as they fit look the same, except in placement"
 _TYPES = " and in the GPU types that they choose"
-# Loads from here on are close to 1: waits are long and depend on the draw. Ours.
+# Larger loads are close to 1: waits are long and depend on the draw. Our own choice.
 _NEAR, _OVER = 0.9, 1.005
-_DUE = 1.0 + 1e-6  # more than the programs that divide jobs among GPU types round
-_STEPS = 100  # ours: an early load that is at most 1 % too low, for a program that is soon solved
+# the tolerance is larger than the rounding of the LPs that divide jobs among GPU types
+_DUE = 1.0 + 1e-6
+_STEPS = 100  # Our own choice: the early load is at most 1 % too low, and its LP is solved quickly.
 _WINDOWS = ("window", "middle")
-_MOST_JOBS = 0.9  # ours: of the jobs take at most the part of the time that a window leaves out
+# This share of jobs must run for at most the time that a window leaves out; our own choice.
+_MOST_JOBS = 0.9
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class OfferedLoad:
         Jobs that fit no GPU type of the cluster and do not count.
     peak_share : float or None
         Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1,
-        no job has to wait for lack of GPUs. None if that does not follow: if some job cannot use
-        every GPU type, or if free GPUs of several types together could be too few of each.
+        no job has to wait for lack of GPUs. None if this cannot be concluded: if some job cannot
+        use every GPU type, or if free GPUs of several types together could be too few of each.
     early_load : float or None
         The part of the load that falls due in that time: as `load`, but each job counts with the
         GPU-seconds that it would use until the end of that time if it started at its arrival. At
@@ -142,7 +144,7 @@ class OfferedLoad:
 
     @property
     def is_light(self) -> bool:
-        """Return whether all jobs together never ask for more GPUs than there are."""
+        """Return whether all jobs together never need more GPUs than exist."""
         return self.peak_share is not None and self.peak_share <= 1.0
 
     @property
@@ -153,7 +155,7 @@ class OfferedLoad:
 
     @property
     def steady_window(self) -> Window | None:
-        """A window for `count_arrivals` where means depend on where the trace stops, else None.
+        """A window for `count_arrivals` if means depend on where the trace stops, otherwise None.
 
         The first and the last tenth of the time in which jobs arrive are left out. None unless the
         load is from 0.9 to below 1 and nine of ten jobs take at most such a tenth: at a load of 1
@@ -249,7 +251,7 @@ class OfferedLoad:
 
 
 def suggestion(window: Window | None) -> str:
-    """Say which arrivals to count, as a sentence that follows another; empty if it is not known."""
+    """Return a sentence on which arrivals to count; empty if no window is known."""
     if window is None:
         return ""
     return (
@@ -321,7 +323,7 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
 
 
 def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
-    """Say in how many draws the load is above 1, and what that means; empty if in none.
+    """Return in how many draws the load is above 1, and what that means; empty if in none.
 
     Parameters
     ----------
@@ -378,7 +380,7 @@ def offered_load(
     OptionError
         If the window is empty.
     SolverError
-        If the program that divides the jobs among GPU types has no optimum.
+        If the LP that divides the jobs among GPU types has no optimum.
 
     Notes
     -----
@@ -420,7 +422,7 @@ def load_of(
     if window is not None and not 0.0 <= window[0] < window[1] < math.inf:
         message = f"window: expected two times with 0 <= from < to, got {window!r}"
         raise OptionError(message, field="window", value=window)
-    with np.errstate(all="ignore"):  # numbers out of range make a load that is none
+    with np.errstate(all="ignore"):  # numbers out of range give a load of NaN or infinity
         return _measure(cluster, trace, core_cluster, core_jobs, window)
 
 
@@ -493,14 +495,15 @@ def _early_load(
     need = gpus[:, None] * seconds
     work = need.min(axis=1, initial=np.inf)
     cut = (seconds == left_s).any(axis=1) & (work > 0.0)
-    # Jobs that would end on some types only have many ratios: few are left, the load no larger.
+    # Jobs that would end on some types only have many ratios, so the ratios are rounded down to a
+    # few, which cannot increase the load.
     need[cut] = work[cut, None] * np.floor(need[cut] / work[cut, None] * _STEPS) / _STEPS
     loads = _core.lp_even_loads(need, work, _capacity(cluster, begin, end, is_drawn=False))
     return None if loads is None else float(loads.max())
 
 
 def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
-    """Return the middle of the arrivals, if most jobs are done soon compared with its margins."""
+    """Return the middle of the arrivals, if most jobs take less time than its margins."""
     import numpy as np
 
     window = arrival_window.middle(begin, end)
@@ -564,7 +567,7 @@ def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:
 
 
 def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> float | None:
-    """Return the largest share of the GPUs held or away if each job started at its arrival."""
+    """Return the largest share of the GPUs held or away if each job starts at its arrival."""
     import numpy as np
 
     counts = np.asarray(list(cluster.gpus_by_type().values()))
@@ -576,11 +579,11 @@ def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> floa
     lost = cluster.server_arrays()["gpus"][server].astype(np.float64)
     time = np.concatenate([arrival, down_s, arrival + slowest, up_s])
     change = np.concatenate([gpus, lost, -gpus, -lost])
-    # GPUs of the other types that may be free while a gang fits on no type
+    # the GPUs of the other types that can be free although the gang fits on no type
     in_vain = np.minimum(gpus[:, None] - 1.0, counts[exists]).sum(axis=1) - (gpus - 1.0)
     beside = np.concatenate([in_vain, np.full(len(lost), in_vain.max())])
     beside = np.concatenate([beside, np.zeros(len(beside))])
-    order = np.lexsort((change, time))  # at one instant GPUs are given back first
+    order = np.lexsort((change, time))  # at one instant, GPUs are returned first
     held = np.cumsum(change[order])
     if held.max() <= cluster.gpus_total < (held + beside[order]).max():
         return None

@@ -1,4 +1,4 @@
-"""Options of a run besides cluster, jobs and policy, and their form for the compiled core."""
+"""Checks the options of a run, and converts them for the compiled core."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Timeline = Literal["auto", "change", "off"]
 
 
 class SharingOptions(TypedDict, total=False):
-    """Keys of the table `sharing` that a run may override; see `gangline.Sharing`."""
+    """The keys of the table `sharing` that a run may override; see `gangline.Sharing`."""
 
     max_share: int | None
     interference: Literal["constant", "table", "matrix", "gavel", "analytic"]
@@ -65,7 +65,7 @@ class SharingOptions(TypedDict, total=False):
 
 
 class RuntimeOptions(TypedDict, total=False):
-    """Keys of the table `runtime` that a run may override."""
+    """The keys of the table `runtime` that a run may override."""
 
     job_noise: float
     run_noise: float
@@ -76,14 +76,14 @@ class RuntimeOptions(TypedDict, total=False):
 
 
 class ClusterOptions(TypedDict, total=False):
-    """Tables of the cluster of which a run may override single keys."""
+    """The tables of the cluster of which a run may override single keys."""
 
     sharing: SharingOptions | None
     runtime: RuntimeOptions | None
 
 
 class PlanOptions(TypedDict, total=False):
-    """Options of the runs of `gangline.plan_capacity`, as keywords."""
+    """The options of the runs of `gangline.plan_capacity`, as keywords."""
 
     restart_s: float | None
     first_start_s: float | None
@@ -96,7 +96,7 @@ class PlanOptions(TypedDict, total=False):
 
 
 class CompareOptions(PlanOptions, ClusterOptions, total=False):
-    """Options of the runs of `gangline.compare`, as keywords."""
+    """The options of the runs of `gangline.compare`, as keywords."""
 
     on_infeasible: Literal["error", "drop"]
     segments: bool
@@ -106,7 +106,7 @@ class CompareOptions(PlanOptions, ClusterOptions, total=False):
 
 
 class RunOptions(CompareOptions, total=False):
-    """Options of `gangline.simulate`, as keywords.
+    """The options of `gangline.simulate`, as keywords.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class RunOptions(CompareOptions, total=False):
 
 
 class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Options of a run besides cluster, jobs and policy, with their defaults."""
+    """The options of a run except cluster, jobs and policy, with their defaults."""
 
     seed: int = 0
     restart_s: float | None = None
@@ -178,7 +178,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         told: float | History | npt.NDArray[np.float64] | None = None,
         watch: Sequence[int] = (),
     ) -> _core.RunOptions:
-        """Return the options in the form that the core takes, with what cluster and jobs add.
+        """Return the options in the form of the core, with the values that cluster and jobs add.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         core = core or cluster.to_core()
         return _core.RunOptions(
             core,
-            **own,  # each is an argument there, so a missing or unknown one is a TypeError
+            **own,  # each option is an argument there, so a missing or unknown one is a TypeError
             max_share=sharing.max_share,
             interference=pairs,
             gang_xi=sharing.gang_xi,
@@ -234,7 +234,7 @@ def _bad(name: str, value: object, expected: str) -> None:
 def _by_model(
     table: dict[str, float] | None, labels: Sequence[str], rest: float
 ) -> npt.NDArray[np.float64] | None:
-    """Return one restart time per label; labels that are not listed take the run's own."""
+    """Return one restart time for each label; a label that is not listed takes that of the run."""
     import numpy as np
 
     if not table:
@@ -251,7 +251,7 @@ def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
 
 
 def resolved_sharing(sharing: Sharing, pairs: Pairs | None) -> dict[str, Any]:
-    """Return the sharing options of a run, including defaults; pairs by their digest."""
+    """Return the sharing options of a run, including defaults; pairs appear as their digest."""
     keys = ["interference", "xi", "gang_xi", "memory_fixed_fraction", "acc_cost"]
     if sharing.max_share is not None:
         keys.insert(0, "max_share")

@@ -1,4 +1,4 @@
-"""Figures of runs, drawn by matplotlib (extra `plot`): what `gangline.plot` offers for results.
+"""Draws figures of runs by matplotlib (extra `plot`), for `gangline.plot`.
 
 The functions rely only on the attributes of results, so that a result itself can offer them as
 `result.plot`.
@@ -46,11 +46,12 @@ __all__ = [
 ]
 
 INSTALL = "pip install 'gangline[plot]'"
-_SIZE = (4.8, 2.8)  # inches: a column of most papers is 3.3 to 5 wide
-_POINTS = 2000  # a curve with more is thinned to this many quantiles
-_LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
+_SIZE = (4.8, 2.8)  # inches; a column of most papers is 3.3 to 5 inches wide
+_POINTS = 2000  # a curve with more points is reduced to this number of quantiles
+_LEAST_S = 1.0  # a logarithmic axis has no zero, so shorter times are drawn at this one
 _RATIOS = {"slowdown": "slowdown", "ftf": "finish-time fairness"}
-_IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}  # tables are narrow
+# these titles are short because tables are narrow
+_IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}
 
 
 @runtime_checkable
@@ -80,11 +81,11 @@ class Compared(Protocol):
 
     @property
     def results(self) -> Sequence[Drawn]:
-        """Its runs."""
+        """The runs."""
 
     @property
     def rows(self) -> Sequence[RunRow]:
-        """A summary per run."""
+        """The summaries of the runs."""
 
     @property
     def labels(self) -> list[str]:
@@ -122,7 +123,7 @@ class Plots:
 
 
 class ComparisonPlots(Plots):
-    """Draws a comparison, a line or bar per policy; needs the extra `plot`.
+    """Draws a comparison with a line or bar for each policy; needs the extra `plot`.
 
     Examples
     --------
@@ -138,12 +139,12 @@ class ComparisonPlots(Plots):
         self._compared = runs
 
     def bars(self, key: str = "jct_mean_s") -> Figure:
-        """Draw one key of the summaries as a bar per policy: `gangline.plot.bars`."""
+        """Draw one key of the summaries as a bar for each policy: `gangline.plot.bars`."""
         return bars(self._compared, key)
 
 
 def cdf(runs: Runs, column: str = "jct_s") -> Figure:
-    """Draw the distribution of a column of the jobs tables, a line per policy.
+    """Draw the distribution of a column of the jobs tables, with a line for each policy.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
 
 
 def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
-    """Draw a column of the timelines over time, in days since the first row; a line per policy.
+    """Draw a column of the timelines against the days since the first row, a line for each policy.
 
     Parameters
     ----------
@@ -238,7 +239,7 @@ def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
 
 
 def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
-    """Draw one key of the summaries as a bar per policy, with its interval over seeds.
+    """Draw one key of the summaries as a bar for each policy, with its interval over seeds.
 
     Parameters
     ----------
@@ -276,14 +277,14 @@ def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
         axes.bar(number, mean, width=0.7, yerr=error, capsize=3, color=style_of(number)[0])
     axes.set_xticks(range(len(comparison.labels)), comparison.labels, rotation=30, ha="right")
     if not any(_key(row, key) for row in comparison.rows):
-        axes.set_ylim(0.0, 1.0)  # else an axis around 0
+        axes.set_ylim(0.0, 1.0)  # otherwise the axis would be around 0
     axes.set_ylabel(f"{title_of(key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
 def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
-    """Draw the time of a decision against the size of the runs: median to 99th percentile.
+    """Draw the median to the 99th percentile of decision times against the size of the runs.
 
     Parameters
     ----------
@@ -339,12 +340,13 @@ def new_figure() -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=_SIZE, layout="constrained")
-    figure._repr_png_ = partial(_png, figure)  # where pyplot was imported it takes precedence
+    # if pyplot is imported, its own method takes precedence
+    figure._repr_png_ = partial(_png, figure)
     return figure, figure.add_subplot()
 
 
 def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
-    """Return the image for a notebook at half its pixel size, which is sharp on fine screens."""
+    """Return the image for a notebook at half its pixel size, which is sharp on dense screens."""
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=200)
     wide, high = (round(100 * inches) for inches in figure.get_size_inches())
@@ -352,7 +354,7 @@ def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
 
 
 def line(axes: Axes, number: int, label: str, x: Any, y: Any, **more: Any) -> None:
-    """Draw a line in the style of its place."""
+    """Draw a line in the style of its position."""
     colour, gaps = style_of(number)
     dashes: Any = (0, tuple(gap / 2.0 for gap in gaps)) if gaps else "solid"
     axes.plot(
@@ -427,7 +429,7 @@ def _key(row: Mapping[str, Any], key: str) -> float:
 
 
 def title_of(name: str, *, with_unit: bool = True) -> str:
-    """Return words for a column or key: those of tables, else its own with the unit."""
+    """Return the title of a column or key: that of tables, or its own name with the unit."""
     for measure in formatting.MEASURES:
         if measure.key == name:
             return _IN_FULL.get(measure.short, measure.short)

@@ -1,4 +1,4 @@
-"""The premises of policies, and those that a world lacks.
+"""Checks the premises of policies, and finds those that a world lacks.
 
 The registry declares with each policy which facts of a cluster and a trace its mechanisms rest on.
 This module looks up the facts without knowing any policy: `lacks` says what is missing, and
@@ -69,12 +69,12 @@ def lacks(
     *,
     drops: bool = False,
 ) -> list[Lack]:
-    """Return the premises that a world lacks for some policies, one entry per mechanism.
+    """Return the premises that a world lacks for some policies, one entry for each mechanism.
 
     Parameters
     ----------
     cluster : Cluster
-        Of the runs.
+        The cluster of the runs.
     trace : Trace, optional
         Its jobs; without it, only the cluster is checked.
     policies : iterable of ChosenPolicy
@@ -98,12 +98,12 @@ def lacks(
                     name, known[name], mechanism, (chosen.label,), _FACTS[name].remedy
                 )
         fails = [lack for lack in mine.values() if not lack.mechanism]
-        found += fails or mine.values()  # a policy that cannot run has no idle mechanism
+        found += fails or mine.values()  # a policy that cannot run has no mechanism without effect
     return merged(found)
 
 
 def merged(given: Iterable[Lack]) -> list[Lack]:
-    """Put equal lacks of several policies together, in the order of the first of each."""
+    """Merge equal entries of several policies, in the order of their first entries."""
     found: dict[Lack, dict[str, None]] = {}
     for lack in given:
         found.setdefault(lack._replace(policies=()), {}).update(dict.fromkeys(lack.policies))
@@ -130,7 +130,7 @@ def require(given: Iterable[Lack]) -> None:
 
 
 def reminder(given: Sequence[Lack]) -> str:
-    """Return sentences on the mechanisms that were off; "" if none was."""
+    """Return the sentences on mechanisms without effect; "" if there are none."""
     told = [lack.sentence() for lack in given if lack.mechanism]
     if not told:
         return ""

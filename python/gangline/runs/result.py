@@ -1,4 +1,4 @@
-"""The result of a run: a summary, three tables, and the recipe to repeat it."""
+"""The result of a run: a summary, three tables, and the spec that repeats it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MEASURED = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decisi
 
 
 class Result:
-    """Summary and tables of one run.
+    """The summary and the tables of one run.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Result:
         again: Again,
         own: Policy | None = None,
     ) -> Result:
-        """Wrap the columns of a run; tables are built when asked for, without copies.
+        """Make the result from the columns of a run; tables are built on access, without copies.
 
         `facts` are the facts besides the spec that are known before the run, by the keys of
         `Result.spec`.
@@ -104,7 +104,7 @@ class Result:
         report = output.solver()
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
         said: dict[str, Any] = spec.to_dict()
-        keys = said.pop("cluster")  # in the form of JSON already, and large
+        keys = said.pop("cluster")  # this is large and already in JSON form
         policy = {**said["policy"], "params": spec.policy.params, **facts["policy"]}
         if output.copy_gpus() != "gang":
             policy["copy_gpus"] = output.copy_gpus()
@@ -126,8 +126,9 @@ class Result:
         }
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
-            cast("RunSummary", summary),  # tests hold its keys against the type
-            cast("SpecDict", {**finite(known), "cluster": keys}),  # as a saved one is read back
+            cast("RunSummary", summary),  # a test compares its keys with the type
+            # the same values as in a saved result
+            cast("SpecDict", {**finite(known), "cluster": keys}),
             jobs=lambda: result_tables.jobs(output.jobs(), trace),
             timeline=lambda: result_tables.timeline(output.timeline(), types),
             segments=(lambda: result_tables.segments(output.segments(), trace))
@@ -141,34 +142,34 @@ class Result:
 
     @property
     def policy(self) -> str:
-        """Label of the policy."""
+        """The label of the policy."""
         return str(self.spec["policy"]["label"])
 
     @property
     def offered_load(self) -> OfferedLoad | None:
-        """The load that the trace offers to the cluster; None in results that say none."""
+        """The load that the trace offers to the cluster; None if the result does not contain it."""
         from gangline.runs.offered_load import known
 
         return self._load or known(self.spec)
 
     @property
     def seed(self) -> int:
-        """Seed of the run."""
+        """The seed of the run."""
         return int(self.spec["seed"])
 
     @property
     def log_hash(self) -> str:
-        """Hash of the event log; equal runs have equal hashes."""
+        """The hash of the event log; equal runs have equal hashes."""
         return str(self.spec["log_hash"])
 
     @cached_property
     def jobs(self) -> pa.Table:
-        """One row per job, in the order of the trace."""
+        """One row for each job, in the order of the trace."""
         return self._jobs()
 
     @property
     def counted_jobs(self) -> pa.Table:
-        """The rows of `jobs` that the summary measures: all, unless `count_arrivals` says which."""
+        """The rows of `jobs` that the summary measures: all, or those of `count_arrivals`."""
         from gangline.runs.arrival_window import counted, of_spec
 
         window = of_spec(self.spec)
@@ -178,19 +179,19 @@ class Result:
 
     @cached_property
     def timeline(self) -> pa.Table:
-        """Counts over time: GPUs busy and there, jobs running and waiting."""
+        """Counts over time: busy and existing GPUs, running and waiting jobs."""
         return self._timeline()
 
     @cached_property
     def segments(self) -> pa.Table:
-        """One row per stretch of a job at one rate, and per server; needs `segments=True`."""
+        """One row for each stretch of a job at one rate and each server; needs `segments=True`."""
         if self._segments is None:
             raise GanglineError("this run kept no segments; run it again with `segments=True`")
         return self._segments()
 
     @property
     def plot(self) -> Plots:
-        """Figures of this run, such as `result.plot.cdf("jct_s")`."""
+        """The figures of this run, such as `result.plot.cdf("jct_s")`."""
         return Plots(self)
 
     @property
@@ -236,7 +237,7 @@ class Result:
 
     @property
     def trace(self) -> Trace:
-        """The jobs of the run: the kept ones, or else read or drawn again.
+        """The jobs of the run: the kept ones, or those that are read or drawn again.
 
         Raises
         ------
@@ -256,11 +257,11 @@ class Result:
         Parameters
         ----------
         folder : path
-            An earlier result there is replaced, with a report beside it; other files that were put
-            there stay. Any other folder with content is an error.
+            An earlier result there is replaced, together with its report; other files stay. Any
+            other folder with content is an error.
         explain : bool
-            Write the jobs of the trace too, so that `explain` can repeat the run when the trace is
-            gone.
+            Also write the jobs of the trace, so that `explain` can repeat the run without the
+            trace.
 
         Raises
         ------
@@ -281,7 +282,7 @@ class Result:
         return folder
 
     def add_to(self, home: Path, name: str, *, durable: bool, has_tables: bool) -> None:
-        """Write the result as a new folder of that name; nothing happens if there is one."""
+        """Write the result as a new folder of that name; do nothing if the folder exists."""
         files = self._files(has_tables=has_tables)
         result_folder.add(home, name, self.spec, files, durable=durable)
 
@@ -310,7 +311,7 @@ class Result:
         _ = self.jobs, self.timeline, self.segments if self.has_segments else None
 
     def __getstate__(self) -> dict[str, Any]:
-        # What builds the tables stays in this process: the tables themselves go along.
+        # The functions that build the tables cannot be pickled, so the tables themselves are.
         segments = self.segments if self.has_segments else None
         tables = {"jobs": self.jobs, "timeline": self.timeline, "segments": segments}
         return {"summary": self.summary, "spec": self.spec, "load": self._load, **tables}

@@ -1,4 +1,4 @@
-"""The folder of a saved result: how it is written, replaced and checked.
+"""Writes, replaces and checks the folder of a saved result.
 
 `spec.json` is sealed and lists size and checksum of every other file. So a folder that mixes two
 runs or lacks a part is not a result, and a file that gangline did not write is never replaced. A
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 __all__ = ["KIND", "NO_RESULT", "SPEC", "TRACE", "add", "check", "read", "stamp", "write"]
 
-FORMAT = 2  # of the folder
+FORMAT = 2  # the version of the folder's format
 SPEC = "spec.json"
 NO_RESULT = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 """Errors of reading a result where something else is in its place."""
-REPORT = "report.html"  # where the command `report` puts it; goes with its run
-TRACE = "trace.parquet"  # the jobs, where a result keeps them to be explained later
+REPORT = "report.html"  # the file of the command `report`, which belongs to its run
+TRACE = "trace.parquet"  # the jobs, if a result keeps them for later explanations
 _OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet", TRACE)
 KIND = "result"
 """Kind of file, in the seal of spec.json."""
@@ -74,7 +74,7 @@ class _Trace(msgspec.Struct):
 
 
 class Spec(msgspec.Struct):
-    """The keys that every spec.json holds; there may be more."""
+    """The keys that every spec.json contains; there may be more."""
 
     format: int
     files: dict[str, _File]
@@ -98,7 +98,7 @@ def check(folder: Path) -> None:
     Raises
     ------
     FileExistsError
-        If the folder holds something else than an earlier result.
+        If the folder contains anything except an earlier result.
     OSError
         If it is a file, or nothing can be written there.
     """
@@ -147,7 +147,7 @@ def write(
             old, new = _earlier(folder), (SPEC, *files)
             try:
                 _replace(folder, part, old, new)
-            except KeyboardInterrupt:  # it comes to an end first, which takes no time
+            except KeyboardInterrupt:  # the replacement is completed first, which is quick
                 _replace(folder, part, old, new)
                 raise
 
@@ -169,7 +169,7 @@ def add(
     spec, files : mapping
         As for `write`.
     durable : bool
-        Whether all bytes are on the disk before the folder has its name.
+        Whether all bytes must be on the disk before the folder gets its name.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Pat
 
 
 def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:
-    """Remove the old files and move the new ones; may be called again to finish.
+    """Remove the old files and move the new ones; a second call finishes an interrupted one.
 
     At any time, the existing files match spec.json.
     """
@@ -249,12 +249,12 @@ def stamp(path: Path) -> tuple[int, int, int]:
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp], Cluster]:
-    """Read spec.json and summary.json, and check that all files are there as they were written.
+    """Read spec.json and summary.json, and check that all files exist and are unchanged.
 
     Returns
     -------
     spec, summary : dict
-        As `write` got them.
+        The values that `write` got.
     files : dict of str to stamp
         The files other than spec.json.
     cluster : Cluster
@@ -288,7 +288,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether it is a file; an error if this is unknown, for example without permission."""
+    """Return whether it is a file; raise an error if this is unknown, as without permission."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -316,7 +316,7 @@ def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
     from gangline.cluster.description import Cluster
 
     try:
-        # The rest of a cluster may hold null, which means NaN and is no value of a cluster.
+        # Other parts of a cluster may contain null, which stands for NaN and is not allowed there.
         kept = {key: spec["cluster"].get(key) for key in ("name", "gpu_types", "servers")}
         cluster = Cluster.from_dict(
             {key: value for key, value in kept.items() if value is not None}
@@ -339,7 +339,7 @@ def wrong(path: Path, key: str, expected: str, value: object) -> NoReturn:
 
 
 def _content(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
-    """Return a JSON file of a result, and the object in it."""
+    """Return the content of a JSON file of a result, and the object in it."""
     path = folder / name
     try:
         content = path.read_bytes()
@@ -357,5 +357,5 @@ def _convert(path: Path, data: dict[str, Any], kind: type[Any]) -> None:
     except msgspec.ValidationError:
         made = wrong_shape(data, kind, str(path))
         raise ResultError(str(made), path=str(path), key=made.key) from None
-    except UnicodeEncodeError:  # a half of a character, where a number is expected
+    except UnicodeEncodeError:  # half of a character where a number is expected
         raise ResultError(f"{path}: expected text of whole characters", path=str(path)) from None

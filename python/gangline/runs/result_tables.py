@@ -1,4 +1,4 @@
-"""From the columns of the core to Arrow tables and to Parquet, with as few copies as can be."""
+"""Turns the columns of the core into Arrow tables and Parquet, with few copies."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ TIER = ("server", "rack", "network")
 RUN_TIME = ("lost_s", "checkpoint_s")
 END = ("finished", "preempted", "moved", "failed", "retimed", "stopped")
 _LABEL = pa.dictionary(pa.int32(), pa.string())
-_ROWS_PER_GROUP = 1 << 17  # our choice: bounds the writer's buffers; larger groups are no faster
+# Our own choice: it bounds the writer's buffers, and larger groups are no faster.
+_ROWS_PER_GROUP = 1 << 17
 
 
 def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
     """Return the jobs table."""
     run, status = columns["run_s"], columns["status"]
-    # a job that only copies of another size can run has no isolated time
+    # a job that can run only as copies of another size has no isolated time
     unknown = bool((status != 0).any() or np.isnan(columns["slowdown"]).any())
 
     def maybe(values: npt.NDArray[np.float64]) -> Any:
@@ -53,7 +54,7 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
         "migrations": pa.array(columns["migrations"]),
         "comm_s": pa.array(columns["comm_s"]),
         "share_s": pa.array(columns["share_s"]),
-        # The parts of a forked job hold GPUs side by side.
+        # The parts of a forked job hold GPUs at the same time.
         "gpu_seconds": pa.array(columns.get("gpu_seconds", trace.numbers("gpus") * run)),
         "status": _words(status, STATUS),
         "trace_status": _label(trace, "trace_status"),
@@ -67,7 +68,7 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
 
 
 def timeline(columns: dict[str, npt.NDArray[Any]], types: list[str]) -> pa.Table:
-    """Return the timeline table, with one busy column per GPU type."""
+    """Return the timeline table, with one column of busy GPUs for each GPU type."""
     names = ("t_s", "gpus_total", "gpus_busy", "jobs_running", "jobs_waiting")
     table = {name: pa.array(columns[name]) for name in names}
     idle = columns["gpus_total"] - columns["gpus_busy"]
@@ -80,7 +81,7 @@ def timeline(columns: dict[str, npt.NDArray[Any]], types: list[str]) -> pa.Table
 
 
 def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
-    """Return the segments table: one row per stretch of a part at one rate, and per server."""
+    """Return the segments table: one row for each stretch of a part at one rate and each server."""
     import pyarrow.compute as pc
 
     identifiers = trace.column("job_id")
@@ -111,7 +112,7 @@ def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
 
 
 def co_runners(columns: dict[str, Any]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return offsets (rows + 1) and job indices of the co-runners."""
+    """Return the offsets (rows + 1) and the job indices of the co-runners."""
     offsets = columns.get("co_runner_offset", columns.get("co_offset"))
     values = columns.get("co_runner_values", columns.get("co_runners"))
     if offsets is None or values is None:
@@ -120,8 +121,8 @@ def co_runners(columns: dict[str, Any]) -> tuple[npt.NDArray[np.int32], npt.NDAr
 
 
 _WORD = pa.dictionary(pa.int8(), pa.string())
-_MOST_S = 1e10  # beyond the clock, which ends at 2**63 ns
-_ANY = (-math.inf, math.inf)  # and NaN
+_MOST_S = 1e10  # this is beyond the clock, which ends at 2**63 ns
+_ANY = (-math.inf, math.inf)  # this also allows NaN
 
 
 class _Column(NamedTuple):
@@ -135,7 +136,7 @@ class _Column(NamedTuple):
     words : tuple of str
         The allowed words of a text column.
     nulls : bool
-        Whether it may be blank.
+        Whether a value may be absent.
     """
 
     type: pa.DataType
@@ -147,7 +148,7 @@ class _Column(NamedTuple):
 
 _SECONDS = _Column(pa.float64(), -_MOST_S, _MOST_S)
 _MAYBE_SECONDS = _SECONDS._replace(nulls=True)
-_INSTANT = _SECONDS._replace(least=0.0)  # the clock begins at 0, and no job arrives before
+_INSTANT = _SECONDS._replace(least=0.0)  # the clock begins at 0, and no job arrives earlier
 _MAYBE_INSTANT = _INSTANT._replace(nulls=True)
 _COUNT = _Column(pa.int32(), 0, 2**31)
 _NAME = _Column(_LABEL, nulls=True)
@@ -197,7 +198,7 @@ _SAVED: dict[str, dict[str, _Column]] = {
 
 
 def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str, str] | None:
-    """Return the first column of a saved table that no run writes, and what is wrong with it.
+    """Return the first column of a saved table that no run could write, and its fault.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str,
     name : str
         "jobs", "timeline" or "segments".
     jobs, cluster : int, Cluster
-        Number of jobs of the run, and where it ran.
+        The number of jobs of the run, and its cluster.
     """
     columns = dict(_SAVED[name])
     if name == "jobs":
@@ -253,10 +254,10 @@ def _wrong_column(table: pa.Table, key: str, column: _Column) -> str | None:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write Parquet fast: dictionaries only where they pay (labels, columns of one value)."""
+    """Write Parquet fast, with dictionaries only for labels and columns of one value."""
     import pyarrow.parquet as pq
 
-    with path.open("wb") as file:  # Arrow itself opens only names that are UTF-8
+    with path.open("wb") as file:  # Arrow opens only names that are UTF-8
         pq.write_table(
             table,
             file,
@@ -275,7 +276,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
         return False
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         values = column.chunk(0).to_numpy()
-        # Checking the ends and the middle decides most columns without a full pass.
+        # The ends and the middle decide most columns without a full pass.
         first = values[0]
         if values[-1] != first or values[len(values) // 2] != first:
             return False

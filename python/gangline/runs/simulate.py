@@ -1,4 +1,4 @@
-"""One run: a cluster, a trace, a policy.
+"""Runs one policy on one trace and one cluster.
 
 Heavy modules are imported when a run starts, so that the command line stays light.
 """
@@ -106,11 +106,11 @@ def run(
     spec : RunSpec, mapping, or path
         A spec, the content of a `spec.json`, that file, or the folder of a result.
     trace : Trace, Arrow table, or str, optional
-        The jobs, where the spec's file is elsewhere or was a table in memory; default: as the spec
-        says. It must be the same file or table: its SHA-256 is compared. A file is read with the
-        options of the spec.
+        The jobs, if the spec's file has moved or was a table in memory; by default those that the
+        spec names. It must be the same file or table: its SHA-256 is compared. A file is read with
+        the options of the spec.
     policy : Policy, optional
-        The object, where a policy in Python cannot be imported by the spec's `module:Class`.
+        The object, if a policy in Python cannot be imported by the spec's `module:Class`.
     progress : bool or callable
         As for `simulate`.
 
@@ -126,7 +126,7 @@ def run(
         If the trace is gone or has changed since the spec was written, or if `trace` is a different
         one.
     ResultError
-        If `spec` holds no spec.
+        If `spec` is not a spec.
     GanglineError, OSError
         As for `simulate`.
 
@@ -154,7 +154,7 @@ def run(
 
 
 def _same(reference: TraceReference, given: TraceLike) -> Trace:
-    """Return the jobs that a caller already has, if a reference describes the same ones."""
+    """Return the jobs that a caller already has, if a reference describes the same jobs."""
     from os import PathLike
 
     from gangline.trace.read import as_trace, check_inputs, read_again
@@ -177,9 +177,9 @@ def watch_again(
     Parameters
     ----------
     spec : mapping
-        The content of its `spec.json`.
+        The content of the result's `spec.json`.
     trace : callable, optional
-        Reads the jobs that the result kept; default: as the spec says.
+        Function that reads the jobs that the result kept; by default those that the spec names.
     jobs : sequence of int
         Rows of the trace.
     progress : bool or callable

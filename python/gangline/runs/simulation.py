@@ -1,4 +1,4 @@
-"""A run that is driven step by step."""
+"""Drives a run step by step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TIME_MAX_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
 
 
 class Simulation:
-    """A run that stops at each decision: look, plan, inject events, fork.
+    """A run that stops at each decision, at which it can be read, planned, changed and forked.
 
     Without a policy, `apply` supplies the plan of every decision. With a policy, `decide` lets it
     decide until `apply` is called. From then on the run accepts only plans, because the policy has
@@ -42,7 +42,7 @@ class Simulation:
     cluster, trace
         As for `gangline.simulate`.
     policy : policy, optional
-        The policy that `decide` asks. An object of your own is copied with `copy.deepcopy`.
+        The policy that `decide` asks. Your own object is copied with `copy.deepcopy`.
     params : mapping, optional
         Parameters of a policy given by name.
     round_s : float, optional
@@ -93,7 +93,7 @@ class Simulation:
         if policy is None:
             planned = PolicyReference(name=PLANS)
             run = run._replace(spec=msgspec.structs.replace(run.spec, policy=planned))
-        self._run: Run = copy.deepcopy(run)  # that of a policy object stays as it is now
+        self._run: Run = copy.deepcopy(run)  # the object of the policy keeps its present state
         self._taken_over = policy is None
         world, chosen, core = self._parts(self._run)
         self._object = copy.deepcopy(chosen.own)
@@ -116,7 +116,8 @@ class Simulation:
 
     def _set(self, core: _core.Simulation) -> None:
         self._core = core
-        self._world = self._worlds.world(self._run.spec)  # found by hashes: too slow for each step
+        # it is found by hashes, which is too slow for each step
+        self._world = self._worlds.world(self._run.spec)
         self._view = View(core.view, self._world.trace.column("job_id"))
 
     def __repr__(self) -> str:
@@ -125,7 +126,7 @@ class Simulation:
 
     @property
     def now_s(self) -> float:
-        """Simulated time in seconds."""
+        """The simulated time in seconds."""
         return self._core.now_s
 
     @property
@@ -135,7 +136,7 @@ class Simulation:
 
     @property
     def view(self) -> View:
-        """The present state, as policies in Python see it.
+        """The present state in the form that policies in Python see.
 
         The view shows the present state after each step; arrays that were read earlier do not
         change. When a decision is due, plans can be made with it. With a policy, it shows only what
@@ -145,11 +146,11 @@ class Simulation:
 
     @property
     def changes(self) -> Changes:
-        """The outcome of the last plan and the events since, as policies in Python get them."""
+        """The outcome of the last plan and the later events, in the form that policies get."""
         return Changes(self._core.changes())
 
     def advance(self, *, until_s: float | None = None) -> Literal["decision", "time", "done"]:
-        """Go to the next decision, or to a time if none is due up to then.
+        """Advance to the next decision, or to a time if no decision is due before it.
 
         Parameters
         ----------
@@ -292,7 +293,7 @@ class Simulation:
         return other
 
     def result(self) -> Result:
-        """Return the result of the run up to now; the run may go on afterwards.
+        """Return the result of the run up to now; the run can continue afterwards.
 
         If the run is over and its policy made all decisions, it has the same bytes as the result of
         `gangline.simulate`.

@@ -1,4 +1,4 @@
-"""A run as a value: everything that its result depends on, in one canonical form."""
+"""Describes a run as a value: everything that its result depends on, in one canonical form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "read_spec", "versions"]
 
-_DIGITS = 32  # our choice: 128 bits of the SHA-256 are enough to tell runs apart
+_DIGITS = 32  # Our own choice: 128 bits of the SHA-256 are enough to distinguish runs.
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -111,7 +111,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         policy: PolicyReference,
         options: CheckedOptions,
     ) -> RunSpec:
-        """Return the spec of parts that are checked already, with the versions that run now.
+        """Return the spec of parts that are already checked, with the present versions.
 
         `cluster` is what `keys_of` returns; specs may share it.
         """
@@ -131,7 +131,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], *, path: str | None = None) -> RunSpec:
-        """Return the spec in the content of a `spec.json`; what a run adds to it is left out.
+        """Return the spec in the content of a `spec.json`, without what the run added.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         except msgspec.ValidationError:
             made = wrong_shape(dict(data), cls, path)
             raise ResultError(str(made), path=path, key=made.key) from None
-        except UnicodeEncodeError:  # names of files may hold halves of characters, others may not
+        except UnicodeEncodeError:  # only names of files may contain halves of characters
             message = f"{path or 'spec'}: trace: expected text of whole characters, got half of one"
             raise ResultError(message, path=path, key="trace") from None
 
@@ -159,7 +159,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         OSError
             If it is not there.
         ResultError
-            If it holds no spec.
+            If it does not contain a spec.
         """
         data, file = read_spec(path)
         return cls.from_dict(data, path=str(file))
@@ -174,7 +174,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """32 hexadecimal digits; equal exactly where trace, world, policy and versions are.
+        """32 hexadecimal digits, which are equal if and only if the specs describe the same run.
 
         Only the content of a file matters: its location does not change the digest.
         """
@@ -182,12 +182,12 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
 
     def with_digest(self, digest: str) -> RunSpec:
-        """Return the spec, whose digest is known already."""
+        """Return the spec with its digest, which is already known."""
         self.__dict__["digest"] = digest
         return self
 
     def versions_then_and_now(self) -> dict[str, tuple[str, str]]:
-        """Return the components with a version other than in the spec: name to both versions."""
+        """Return both versions of each component whose version differs from the spec, by name."""
         from gangline import _core
 
         now = {"gangline": _core.__version__, **versions()}
@@ -197,7 +197,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         }
 
     def now(self, trace: TraceReference, policy: PolicyLike | None = None) -> RunSpec:
-        """Return the same run as one of the versions that run now, on a trace of the same jobs.
+        """Return the same run with the present versions, on a trace of the same jobs.
 
         A spec that a person wrote may leave out what a run fills in.
         """
@@ -205,7 +205,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.of(keys_of(self.build_cluster()), trace, chosen, self.build_options())
 
     def with_segments(self) -> RunSpec:
-        """Return the run that keeps its segments."""
+        """Return the same run with its segments kept."""
         return msgspec.structs.replace(self, options={**self.options, "segments": True})
 
     def build_cluster(self) -> Cluster:
@@ -213,7 +213,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return cluster_of({"cluster": self.cluster})
 
     def build_options(self) -> CheckedOptions:
-        """Return the run options, checked."""
+        """Return the checked run options."""
         from gangline.runs.inputs import make_options
 
         return make_options({**self.options, "seed": self.seed})
@@ -242,7 +242,7 @@ def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
 
 
 def keys_of(cluster: Cluster) -> dict[str, Any]:
-    """Return a cluster as specs have it."""
+    """Return a cluster in the form of a spec."""
     return finite(cluster.to_dict())  # type: ignore[no-any-return]
 
 
@@ -278,12 +278,12 @@ def versions() -> dict[str, str]:
 def _canonical(data: object) -> str:
     try:
         return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # some number is not finite, which is rare
+    except ValueError:  # a number is not finite, which is rare
         return _canonical(finite(data))
 
 
 def _with_nan(value: Any) -> Any:
-    """Return a cluster of a spec as it was: JSON has null for a number that is none."""
+    """Return the cluster of a spec with NaN in place of null, which JSON has for it."""
     if isinstance(value, dict):
         return {key: _with_nan(item) for key, item in value.items()}
     if isinstance(value, list):

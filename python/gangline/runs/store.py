@@ -1,4 +1,4 @@
-"""A folder of many results: one per digest, each whole or absent."""
+"""A folder of many results: one for each digest, either whole or absent."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ __all__ = ["SAVED", "Store"]
 SAVED = ("summary", "jobs", "segments")
 """The levels of saving a run; each includes the levels before it."""
 
-_FLUSH_FROM_S = 0.1  # ours: after a loss of power a shorter run is sooner done than waited for
-_STALE_S = 3600.0  # our choice: no result takes an hour to write
-_TRIES = 5  # our choice: to write a result whose temporary folder another process removes
+# Our own choice: after a power failure, repeating a shorter run costs less than flushing all.
+_FLUSH_FROM_S = 0.1
+_STALE_S = 3600.0  # Our own choice: no result takes an hour to write.
+# The attempts to write a result whose temporary folder another process removes; our own choice.
+_TRIES = 5
 
 T = TypeVar("T")
 
 
 class _Log(msgspec.Struct):
-    """The hash of the events, in a spec.json."""
+    """The part of a spec.json with the hash of the events."""
 
     log_hash: str
 
@@ -46,7 +48,7 @@ class _Load(msgspec.Struct):
 
 
 class Store:
-    """Results by digest.
+    """Stores results by digest.
 
     Parameters
     ----------
@@ -62,13 +64,13 @@ class Store:
         self._has_tables = save != "summary"
 
     def prepare(self) -> None:
-        """Make the folder, and remove what killed processes left there more than an hour ago."""
+        """Create the folder, and remove what killed processes left there more than an hour ago."""
         self.runs.mkdir(parents=True, exist_ok=True)
         newest = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))
         now = newest.stat().st_mtime  # machines that share the folder may differ in their clocks
         newest.rmdir()
         for path in self.runs.glob(f"{PREFIX}*"):
-            with contextlib.suppress(OSError):  # another sweep may remove it as well
+            with contextlib.suppress(OSError):  # another sweep may also remove it
                 if now - path.stat().st_mtime > _STALE_S:
                     shutil.rmtree(path, ignore_errors=True)
 
@@ -77,7 +79,7 @@ class Store:
         return self.runs / digest
 
     def has(self, digest: str) -> bool:
-        """Return whether the result is there and whole, with tables if these are saved.
+        """Return whether the result exists and is whole, with its tables if these are saved.
 
         A damaged result is removed.
 
@@ -105,7 +107,7 @@ class Store:
         return False
 
     def add(self, digest: str, result: Result) -> None:
-        """Save a result; if another process was sooner, its own stays: it has the same bytes.
+        """Save a result; if another process was faster, its result stays, which has the same bytes.
 
         Raises
         ------
@@ -116,7 +118,7 @@ class Store:
         for _ in range(_TRIES):
             if self.has(digest):
                 return
-            if self.place(digest).exists():  # saved without its tables
+            if self.place(digest).exists():  # it was saved without its tables
                 self._remove(self.place(digest))
             with contextlib.suppress(FileNotFoundError):
                 result.add_to(self.runs, digest, durable=is_long, has_tables=self._has_tables)
@@ -130,12 +132,12 @@ class Store:
         return None if found is None else cast("RunSummary", found)
 
     def log_hash(self, digest: str) -> str | None:
-        """Return the hash of the events of a result, None if it is not there."""
+        """Return the hash of the events of a result; None if the result does not exist."""
         found = self._read(digest, result_folder.SPEC, _Log)
         return None if found is None else found.log_hash
 
     def offered_load(self, digest: str) -> OfferedLoad | None:
-        """Return the load of a result; None if it is not there, or says none."""
+        """Return the load of a result; None if the result or its load does not exist."""
         found = self._read(digest, result_folder.SPEC, _Load)
         return None if found is None else known(msgspec.structs.asdict(found))
 
@@ -146,7 +148,8 @@ class Store:
             return None
 
     def _remove(self, folder: Path) -> None:
-        # by way of another name: what stands under the digest is whole at any time, or absent
+        # it is written under another name first, so the folder of the digest is always whole or
+        # absent
         with contextlib.suppress(FileNotFoundError):
             aside = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))
             folder.rename(aside / "damaged")

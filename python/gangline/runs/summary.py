@@ -1,4 +1,4 @@
-"""The numbers of the summary of a run, and its spec, as types.
+"""The types of the numbers in the summary of a run, and of its spec.
 
 docs/reference/columns.md explains the keys.
 """
@@ -94,9 +94,9 @@ class RunSummary(_Always, total=False):
 
 
 class RunRow(RunSummary, total=False):
-    """A row per run: policy, seed, and every summary key.
+    """A row of a run: policy, seed, and every summary key.
 
-    `trace_seed` is the seed that drew the trace, where several were drawn.
+    `trace_seed` is the seed that drew the trace, if several were drawn.
     """
 
     policy: Required[str]
@@ -105,7 +105,7 @@ class RunRow(RunSummary, total=False):
 
 
 class MeanRow(RunSummary, total=False):
-    """A row per policy: the mean of each summary key over the runs of all seeds.
+    """A row of a policy: the mean of each summary key over the runs of all seeds.
 
     A key without a number in some run is left out.
     """
@@ -164,7 +164,7 @@ class SpecDict(TypedDict, total=False):
 
 
 class Facts(TypedDict, total=False):
-    """The facts in a spec, besides the inputs, that are known before the run."""
+    """The facts in a spec that are known before the run, in addition to its inputs."""
 
     policy: Required[dict[str, str]]
     trace: Required[dict[str, Json]]

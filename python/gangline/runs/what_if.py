@@ -1,4 +1,4 @@
-"""Counterfactuals: the run again with one thing changed, side by side for one job.
+"""Computes counterfactuals: what one change of a run would have done to a job.
 
 Each alternative is a run of the whole world, so it also shows what the change does to other jobs.
 """
@@ -37,7 +37,7 @@ _CLOCK_S = 1e-9  # the engine counts nanoseconds
 
 
 class Change(TypedDict, total=False):
-    """Change of an alternative: one key, or several that hold at once.
+    """The change of an alternative: one key, or several that apply together.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Change(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Alternative:
-    """Times of the job in one world.
+    """The times of the job in one world.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class Alternative:
     arrival_s, wait_s, run_s, jct_s, finish_s : float
         As in the jobs table; NaN for a time that does not exist.
     others : int
-        Other jobs that finished both here and in the original run.
+        Number of other jobs that finished both in this run and in the original one.
     others_jct_mean_s : float
-        Their mean JCT here.
+        Their mean JCT in this run.
     others_before_s : float
         Their mean JCT in the original run.
     error : str
@@ -101,7 +101,7 @@ _TIMES = {"wait": "wait_s", "run time": "run_s", "JCT": "jct_s", "finish": "fini
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A job in the run as it was and in runs with a change: `gangline.what_if`.
+    """A job in its original run and in runs with a change, from `gangline.what_if`.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class WhatIf:
     policy : str
         Label of the policy of the original run.
     rows : list of Alternative
-        The original run, then one per change, in their order.
+        The original run, then one run for each change, in order.
     notes : list of str
         Assumptions.
 
@@ -133,7 +133,7 @@ class WhatIf:
         return ["", *_TIMES, "others' mean JCT"]
 
     def cells(self) -> list[list[str]]:
-        """Return the cells of the table: times, with the change from the run as it was."""
+        """Return the cells of the table: times, with the difference from the original run."""
         return [self._line(row) for row in self.rows]
 
     def _line(self, row: Alternative) -> list[str]:
@@ -146,7 +146,7 @@ class WhatIf:
         return [row.change, *cells]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values; None for what did not happen."""
+        """Return plain values; None for a time that does not exist."""
         data = {"job_id": self.job_id, "policy": self.policy, "notes": self.notes}
         return finite({**data, "rows": [asdict(row) for row in self.rows]})  # type: ignore[no-any-return]
 
@@ -156,7 +156,7 @@ class WhatIf:
 
     def __str__(self) -> str:
         lines = [self.titles(), *self.cells()]
-        # the text of an error is in one cell, which must not widen the column
+        # the text of an error is in a single cell, which must not widen the column
         whole = [
             lines[0],
             *(c for c, row in zip(lines[1:], self.rows, strict=True) if not row.error),
@@ -247,14 +247,14 @@ def what_if(
     Parameters
     ----------
     result : Result
-        The run as it was.
+        The original run.
     job : str or int
         Its `job_id`.
     *changes : mapping
         Each is one run, with the keys of `Change`: `policy`; `servers` to add, and `gpu`, their GPU
-        type where there are several; `gpus` that the job asks for, with the same GPU-hours;
-        `later_s` by which it is submitted later. A mapping with several keys is one run with all of
-        these changes.
+        type if the cluster has several; `gpus` that the job asks for, with the same GPU-hours;
+        `later_s`, the seconds by which it is submitted later. A mapping with several keys is one
+        run with all of these changes.
     workers : int, optional
         Maximum number of concurrent runs; default: one per core, and one where the policy is an
         object.
@@ -299,7 +299,8 @@ def what_if(
     spec = spec.now(worlds.hold(jobs, spec.trace), result.own)
     place = row_of(jobs.table, job_id)
     runs = [_changed(change, Run(spec, result.own), jobs, place, worlds) for change in changes]
-    is_object = any(run.policy is not None for run in runs)  # a class that has no module runs here
+    # an object whose class has no module must run in this process
+    is_object = any(run.policy is not None for run in runs)
     at_once = 1 if workers is None and is_object else min(len(runs), check_workers(workers))
     outcomes = carry_out(runs, worlds, workers=at_once, progress=progress, in_order=True)
     before = _Columns(result, row)
@@ -316,7 +317,7 @@ def what_if(
 
 
 def in_words(change: Change) -> str:
-    """Return what is different.
+    """Return the change in words.
 
     Examples
     --------
@@ -379,7 +380,7 @@ def _resized(cluster: Cluster, change: Change) -> Cluster:
 
 
 def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
-    """Return the jobs with one that is changed; None if it is not."""
+    """Return the jobs with one job changed; None if no job changes."""
     from gangline.trace.jobs.table import Trace
 
     values: dict[str, float] = {}
@@ -410,7 +411,7 @@ def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
 
 
 class _Columns:
-    """Numbers of a run that are compared."""
+    """The numbers of a run that are compared."""
 
     def __init__(self, result: Result, row: int) -> None:
         jobs = result.jobs
@@ -422,7 +423,7 @@ class _Columns:
         del self._jct[jobs["job_id"][row].as_py()]
 
     def alternative(self, change: str, before: _Columns) -> Alternative:
-        """Return the times of the job here, and those of jobs that finished in both runs."""
+        """Return the times of the job in this run, and those of jobs that finished in both runs."""
         others = [
             (jct, before._jct[name])
             for name, jct in self._jct.items()
@@ -445,7 +446,7 @@ class _Columns:
 def _notes(
     changes: Sequence[Change], trace: Trace, place: int, rows: Sequence[Alternative]
 ) -> list[str]:
-    """Return the assumptions, and what the table does not show."""
+    """Return the assumptions of the table, and what it does not show."""
     notes = []
     if any("gpus" in change for change in changes):
         notes.append(

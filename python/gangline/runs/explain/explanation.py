@@ -1,4 +1,4 @@
-"""The explanation of a job's waiting, as values, text and HTML."""
+"""The explanation of a job's waiting as values, text and HTML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Explanation(Facts):
     policy : str
         Name of the policy.
     gpus : int
-        The demand of the job.
+        The number of GPUs that the job asks for.
     gpus_min : int
         Minimum number of GPUs that the policy may give the job; less than `gpus` for elastic jobs.
     status : str
@@ -34,11 +34,11 @@ class Explanation(Facts):
     runs : list of RunPart
         Times with GPUs, in order.
     lost : dict of str to float
-        From its row of the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
+        Columns of its row in the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
     placement : str
         The placement rule, if the policy has such a parameter.
     rule : str
-        A line on the policy; empty for one written in Python.
+        A line on the policy; empty for a policy written in Python.
     round_s : float
         Length of a round; NaN for a policy without rounds.
     is_shared : bool

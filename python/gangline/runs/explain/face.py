@@ -1,4 +1,4 @@
-"""From a result and the name of a job to its explanation."""
+"""Makes the explanation of a job from a result and the job's name."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ class Tables(Protocol):
 
     @property
     def has_segments(self) -> bool:
-        """Return whether there is one."""
+        """Return whether the segments table exists."""
 
     @property
     def policy(self) -> str:
-        """Label of the policy."""
+        """The label of the policy."""
 
     @property
     def log_hash(self) -> str:
-        """Hash of the event log."""
+        """The hash of the event log."""
 
 
 class Again(Protocol):
@@ -80,7 +80,7 @@ class Again(Protocol):
         progress: bool | Progress,
         /,
     ) -> tuple[Tables, Watched]:
-        """Return the result and what was recorded of the jobs, which are rows of the trace."""
+        """Return the result and the records of the jobs, which are rows of the trace."""
 
 
 def explain(
@@ -105,9 +105,9 @@ def explain_rows(
     again : Again
         Repeats the run.
     log_hash : str
-        Of the run.
+        The hash of the run.
     rows : sequence of int
-        Rows of the jobs table; none of a job that was dropped.
+        Rows of the jobs table, without those of dropped jobs.
     progress : bool or callable
         As for `gangline.simulate`.
 
@@ -149,14 +149,14 @@ def _repeated(
     again: Again | None,
     progress: bool | Progress,
 ) -> tuple[Tables, Watched | None, str]:
-    """Return the tables of the run repeated, with what was recorded; or its own, and why."""
+    """Return the tables and records of the repeated run, or the run's own tables and the reason."""
     reason = "this result came from another process: save and load it"
     if again is not None:
         try:
             tables, watched = again([row], progress)
         except (GanglineError, OSError) as error:
             if isinstance(error, PolicyError) and getattr(error, "field", None) == "why":
-                raise  # what is wrong is the policy's own `why`
+                raise  # the error comes from the `why` of the policy
             reason = str(error).splitlines()[0]
         else:
             if tables.log_hash == result.log_hash:
@@ -187,7 +187,7 @@ def _rule(policy: Mapping[str, Any]) -> str:
 
 
 def row_of(jobs: pa.Table, job: str) -> int:
-    """Return the row of a job by its id; raises a ResultError that names the nearest ids."""
+    """Return the row of a job by its id, or raise a ResultError that names the nearest ids."""
     import pyarrow.compute as pc
 
     try:
@@ -203,7 +203,7 @@ def row_of(jobs: pa.Table, job: str) -> int:
 
 
 class _Story:
-    """Looks for everything there is to say of one job."""
+    """Collects everything that an explanation of one job contains."""
 
     def __init__(self, tables: Tables, cluster: Cluster, row: int, watched: Watched | None) -> None:
         self._tables = tables
@@ -224,7 +224,7 @@ class _Story:
         self._said = None if watched is None else self._asked_for(watched.said[row])
 
     def tell(self, made: dict[str, Any], note: str) -> Explanation:
-        """Return the explanation; `made` is what is known already."""
+        """Return the explanation; `made` has the facts that are already known."""
         table, timeline = self._tables.segments, self._tables.timeline
         start, end = (table[name].to_numpy() for name in ("start_s", "end_s"))
         last_s = float(np.max(end, initial=0.0))
@@ -247,7 +247,7 @@ class _Story:
         )
 
     def _asked_for(self, reasons: Records) -> Records:
-        """Return the causes, with the GPU requests of other jobs that held no GPUs."""
+        """Return the causes, with the GPU requests of the other jobs that held no GPUs."""
         at = np.flatnonzero((reasons["job"] >= 0) & (reasons["gpus"] < 0))
         reasons = reasons.copy()
         reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
@@ -278,7 +278,7 @@ class _Story:
             (found, "start_s", partial(stretch_of, self._reasons)),
             (passed, "time_s", lambda name, _, *record: Passing(name, *record)),
         ):
-            # those of a wait follow those of the one before it
+            # the instants of a wait follow those of the previous wait
             cuts = np.searchsorted(rows[time], np.append(begin_s, math.inf)).tolist()
             every = Rows(rows, self._ids, make)
             parts.append([every[low:high] for low, high in pairwise(cuts)])
@@ -291,9 +291,9 @@ class _Story:
         if not len(rows):
             return np.empty(0, _PASSING)
         gpus = gpus_of(segments.mask[rows])
-        # without a job that shares GPUs these would not have been free
+        # a job on shared GPUs frees nothing, so these would not have been free without it
         own = np.where(segments.is_alone[rows], gpus, 0)
-        # what later jobs got at an instant, of each choice of types that the gang has
+        # the GPUs that later jobs got at an instant, for each choice of types of the gang
         choices = [self._types] if self._mixes else [[kind] for kind in self._types]
         start = segments.start[rows]
         is_new = np.append(True, np.diff(start) > 0.0)
@@ -314,7 +314,7 @@ class _Story:
 
     @cached_property
     def _own(self) -> tuple[Any, ...]:
-        """Begin, end and part of the job's segments."""
+        """Return the begin, the end and the part of the job's segments."""
         segments = self._segments
         rows = np.flatnonzero(segments.job == self._row)
         parts = segments.table["part"].to_numpy()[rows]

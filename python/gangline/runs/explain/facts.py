@@ -1,4 +1,4 @@
-"""The facts of the life of a job, as values."""
+"""The facts about the life of a job, as values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WaitPart(NamedTuple):
     passed_by : sequence of Passing
         Jobs that arrived later and got GPUs first.
     holders, later_holders : int
-        Jobs that held GPUs when it began, and how many of them had arrived later.
+        The number of jobs that held GPUs when it began, and the number of these that arrived later.
     """
 
     start_s: float
@@ -112,10 +112,10 @@ class Facts:
 
     @property
     def wait_s(self) -> float:
-        """Time without GPUs."""
+        """The time without GPUs."""
         return math.fsum(wait.end_s - wait.start_s for wait in self.waits)
 
     @property
     def run_s(self) -> float:
-        """Time with GPUs."""
+        """The time with GPUs."""
         return math.fsum(run.end_s - run.start_s for run in self.runs)

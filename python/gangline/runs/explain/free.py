@@ -1,4 +1,4 @@
-"""The free GPUs over the time of a run, and the servers that they were on.
+"""Computes the free GPUs over the time of a run, and the servers that they were on.
 
 The module uses only the segments, so it works for every run with segments, of any policy.
 """
@@ -42,7 +42,7 @@ _NS_PER_S = 1e9
 
 @dataclass(frozen=True)
 class Free:
-    """Free GPUs over time.
+    """The free GPUs over time.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Free:
     total : int array, shape (types, instants)
         Free GPUs of each type.
     servers : list of int array, shape (GPUs of a server, instants), or None
-        By type: servers with at least 1, 2, ... free GPUs.
+        For each type, the number of servers with at least 1, 2, ... free GPUs.
     """
 
     time_s: Floats
@@ -80,7 +80,7 @@ class Free:
         state = np.where(near >= gang, _TOGETHER, np.where(gpus >= gang, _APART, _TOO_FEW))
         if len(state) == 1:
             return ForGang(self.time_s, gpus[0], near[0], state[0])
-        # of the types, the one with the best state, then with most GPUs
+        # the type with the best state, and then the one with the most GPUs
         best = np.argmax(state * (gpus.max(initial=0) + 1) + gpus, axis=0)
         every = np.arange(gpus.shape[1])
         return ForGang(self.time_s, gpus[best, every], near[best, every], state[best, every])
@@ -107,7 +107,7 @@ class ForGang(NamedTuple):
 
 
 def _together(at_least: npt.NDArray[np.int32], gang: int) -> Ints:
-    """Return the free GPUs on as few servers as a gang needs, those with most."""
+    """Return the free GPUs on the fewest servers that a gang needs, which are the emptiest."""
     servers = -(-gang // len(at_least))
     return np.asarray(np.minimum(at_least, servers).sum(axis=0), np.int64)
 
@@ -118,7 +118,7 @@ def gpus_of(mask: npt.NDArray[np.uint64]) -> Ints:
 
 
 def slots_of(mask: npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
-    """Return row and slot of each GPU of some masks, sorted by slot, then by row."""
+    """Return the row and the slot of each GPU in some masks, sorted by slot, then by row."""
     rows = [np.flatnonzero(mask >> np.uint64(i) & np.uint64(1)) for i in range(_SLOTS)]
     return np.concatenate(rows), np.repeat(np.arange(_SLOTS), [len(mine) for mine in rows])
 
@@ -148,7 +148,7 @@ def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
 
 
 def arrivals(jobs: pa.Table) -> Floats:
-    """Return when jobs arrived, at whole nanoseconds.
+    """Return when jobs arrived, in whole nanoseconds.
 
     A file may have times between two nanoseconds. The engine rounds them, so
     the start of a job in its tables can differ from the arrival in the last digit.
@@ -169,12 +169,12 @@ def free_of_segments(
     Parameters
     ----------
     segments : pyarrow.Table
-        Of the run.
+        The segments of the run.
     cluster : Cluster
-        Where it ran.
+        The cluster of the run.
     arrival : float array
-        Arrivals of jobs: instants of the answer, besides those at which GPUs are taken or given
-        back.
+        Arrivals of jobs, which are instants of the answer in addition to those at which GPUs are
+        taken or returned.
     outages : rows of (server, down_s, up_s)
         Intervals in which servers were down.
 
@@ -198,13 +198,13 @@ def free_of_segments(
     time_s = every[first:past]
     if not len(time_s):
         return None
-    # Free GPUs of each server after each change; before the first all are free.
+    # The free GPUs of each server after each change; before the first change all are free.
     moment, place = np.concatenate([begin, finish]), np.concatenate([server, server])
     order = np.argsort(moment, kind="stable")
     # sorted by server, then by time: small numbers are sorted in linear time
     order = order[np.argsort(place[order].astype(_least(len(gpus))), kind="stable")]
     moment, place = moment[order], place[order]
-    # every change is taken back, so one running sum serves all servers
+    # all changes of a server add up to 0, so one running sum serves all servers
     busy = np.cumsum(np.concatenate([held, -held])[order])
     last = np.append((moment[1:] != moment[:-1]) | (place[1:] != place[:-1]), True)[: len(order)]
     moment, place, busy = moment[last], place[last], busy[last]
@@ -234,7 +234,7 @@ def instants(*columns: Floats) -> tuple[Floats, list[Ints]]:
     Columns that are already sorted, such as the starts of segments, take little time.
     """
     values = np.concatenate(columns)
-    order = np.argsort(values, kind="stable")  # merges what is sorted
+    order = np.argsort(values, kind="stable")  # this merges sorted parts
     values = values[order]
     is_new = np.append(True, values[1:] != values[:-1])[: len(values)]
     number = np.empty(len(values), np.int64)
@@ -247,7 +247,7 @@ def _least(count: int) -> type[np.integer[Any]]:
 
 
 def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
-    """Return spans in which GPUs of a server were busy: server, from, to, how many."""
+    """Return spans in which GPUs of a server were busy: server, begin, end, number of GPUs."""
     server = np.asarray(segments["server"].to_numpy(), np.int64)
     start, end = _column(segments, "start_s"), _column(segments, "end_s")
     mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)
@@ -255,7 +255,7 @@ def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
         segments["co_runner"].unique().to_pylist()
     ):
         return server, start, end, gpus_of(mask)
-    # Jobs share GPUs: the spans of one GPU are joined where they overlap.
+    # Jobs may share GPUs, so overlapping spans of one GPU are joined.
     row, slot = slots_of(mask)
     times, ranks = instants(start, end)
     gpu = (server[row] * _SLOTS + slot) * len(times)

@@ -1,4 +1,4 @@
-"""The life of a job in the segments of a run: when it ran and where, and when it waited."""
+"""Finds the life of a job in the segments of a run: when and where it ran, when it waited."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Run(NamedTuple):
     end : str
         The end reason: "finished", "preempted", "moved", "failed" or "stopped" (with the run).
     co_runners : tuple of str
-        Jobs that shared some of them.
+        Jobs that shared some of the GPUs.
     """
 
     start_s: float
@@ -46,7 +46,7 @@ class Run(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs."""
+        """The number of GPUs."""
         return sum(mask.bit_count() for _, mask in self.places)
 
 
@@ -70,7 +70,7 @@ class Segments:
     Parameters
     ----------
     segments, jobs : pyarrow.Table
-        Of the run.
+        The tables of the run.
     """
 
     def __init__(self, segments: pa.Table, jobs: pa.Table) -> None:
@@ -84,13 +84,13 @@ class Segments:
 
     @cached_property
     def gpus(self) -> Ints:
-        """GPUs of each row."""
+        """The number of GPUs of each row."""
         return gpus_of(self.mask)
 
     @cached_property
     def part(self) -> Ints:
-        """Part of the job of each row: 0, unless it ran as several copies."""
-        if "part" not in self.table.column_names:  # a result of an earlier version
+        """The part of the job in each row: 0, unless the job ran as several copies."""
+        if "part" not in self.table.column_names:  # the result is from an earlier version
             return np.zeros(len(self.job), np.int64)
         return np.asarray(self.table["part"].to_numpy(), np.int64)
 
@@ -104,7 +104,7 @@ class Segments:
 
     @cached_property
     def _by_place(self) -> tuple[Floats, Ints, Ints]:
-        """Instants at which rows begin; rows by instant and server; numbers of these places."""
+        """The instants at which rows begin, the rows by instant and server, and their numbers."""
         first = np.append(True, self._starts[1:] != self._starts[:-1])[: len(self._starts)]
         place = (np.cumsum(first) - 1) * self._servers + self.server[self._by_start]
         order = np.argsort(place, kind="stable")
@@ -124,7 +124,7 @@ class Segments:
 
     @cached_property
     def _held(self) -> tuple[Ints, Floats, Floats, Ints]:
-        """Times in which jobs held GPUs without a break, and the number of that of each row."""
+        """The spans in which jobs held GPUs without a break, and the span number of each row."""
         return _spans(self.job, self.start, self.end)
 
     def life(self, job: int, last_s: float, *, is_over: bool) -> Life:
@@ -133,15 +133,15 @@ class Segments:
         Parameters
         ----------
         job : int
-            Its row in the table of jobs.
+            The row of the job in the jobs table.
         last_s : float
-            End of the simulated time.
+            The end of the simulated time.
         is_over : bool
             Whether the job has finished; if not, it waits or runs until `last_s`.
         """
         rows = np.flatnonzero(self.job == job)
-        # a job is there from its arrival on, and to the end if it is not over: spans without length
-        arrival_s = self.arrival[job]  # of an open run it may lie beyond its end
+        # spans of length 0 mark the arrival of a job, and the end of the run if the job is not over
+        arrival_s = self.arrival[job]  # in a stopped run it may lie after the end
         bounds = np.append(arrival_s, [] if is_over else max(last_s, arrival_s))
         start, end = (np.append(edge[rows], bounds) for edge in (self.start, self.end))
         _, low, high = _gaps(np.zeros(len(start), np.int64), start, end)
@@ -149,13 +149,13 @@ class Segments:
         return Life(self._runs(rows), waits)
 
     def waits(self, last_s: Floats) -> tuple[Ints, Floats, Floats]:
-        """Return all times in which jobs waited: job, from, to; sorted by job, then by time.
+        """Return all waits of jobs as (job, begin, end), sorted by job, then by time.
 
         Parameters
         ----------
         last_s : float array, shape (jobs,)
-            Until when a job that has not finished waits or runs; NaN for jobs that have, and -inf
-            for those that were never there.
+            The end of the last wait or run of an unfinished job; NaN for finished jobs, and -inf
+            for jobs that never arrived.
         """
         there, open_ = np.flatnonzero(last_s != -np.inf), np.flatnonzero(np.isfinite(last_s))
         bounds = np.append(self.arrival[there], last_s[open_])
@@ -166,7 +166,7 @@ class Segments:
         )
 
     def _runs(self, rows: Ints) -> list[Run]:
-        """Put the segments of a job together that are on the same GPUs without a break."""
+        """Join the segments of a job that are on the same GPUs without a break."""
         table = self.table.take(rows).select(["tier", "end_reason", "co_runner"]).to_pylist()
         times = sorted({*self.start[rows].tolist(), *self.end[rows].tolist()})
         place = {time: at for at, time in enumerate(times)}
@@ -201,7 +201,7 @@ class Segments:
         return runs
 
     def passed(self, job: int, begin_s: Floats, end_s: Floats) -> Ints:
-        """Return the rows with which later jobs got GPUs, coming from the queue, in some waits.
+        """Return the rows with which later jobs in the queue got GPUs during some waits.
 
         They are sorted by instant, then by job.
         """
@@ -254,13 +254,13 @@ class Segments:
         which, taker, _ = self._taken(lost)
         times, (at,) = instants(self.end[lost[which]])
         jobs = len(self.arrival)
-        # gangs on several servers meet several times
+        # gangs on several servers can meet several times
         key = np.sort((at * jobs + self.job[lost[which]]) * jobs + taker)
         key = key[np.append(True, key[1:] != key[:-1])[: len(key)]]
         return key // jobs % jobs, key % jobs, times[key // jobs // jobs]
 
     def _taken(self, lost: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return which jobs got GPUs of some rows when these ended: number in `lost`, job, GPUs."""
+        """Return which jobs got GPUs of some rows when these ended: index in `lost`, job, GPUs."""
         times, rows, places = self._by_place
         at = np.searchsorted(times, self.end[lost])
         here = np.flatnonzero(np.append(times, np.inf)[at] == self.end[lost])
@@ -273,9 +273,9 @@ class Segments:
 
     @cached_property
     def _had(self) -> npt.NDArray[np.uint64]:
-        """GPUs of each row that its job held up to then: one that goes on takes nothing."""
+        """Return the GPUs of each row that its job already held, which it does not take."""
         had = np.zeros(len(self.mask), np.uint64)
-        if "xi" not in self.table.column_names:  # no other job was on them
+        if "xi" not in self.table.column_names:  # no other job was on these GPUs
             return had
         order = np.lexsort((self.start, self.server, self.job))
         row, before = order[1:], order[:-1]
@@ -286,11 +286,11 @@ class Segments:
 
 
 def _spans(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats, Ints]:
-    """Join the spans of each job that overlap or meet: job, from, to; and the number of each's."""
+    """Join overlapping or adjacent spans of each job: job, begin, end; and each span's number."""
     times, ranks = instants(start_s, end_s)
     first, last = (rank + job * len(times) for rank in ranks)
     order = np.argsort(first, kind="stable")
-    # copies of a job overlap: a new span begins where all before have ended
+    # copies of a job overlap, so a new span begins where all earlier copies have ended
     first, last = first[order], np.maximum.accumulate(last[order])
     is_new = np.append(True, first[1:] > last[:-1])[: len(order)]
     number = np.empty(len(order), np.int64)
@@ -301,7 +301,7 @@ def _spans(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Flo
 
 
 def _gaps(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats]:
-    """Return the times between the first and the last span of a job in which none is open."""
+    """Return the times between the first and the last span of a job in which no span is open."""
     owner, begin_s, end_s, _ = _spans(job, start_s, end_s)
     gap = np.flatnonzero(owner[1:] == owner[:-1])
     return owner[gap], end_s[gap], begin_s[gap + 1]
@@ -314,7 +314,7 @@ def ranges(low: Ints, high: Ints) -> Ints:
 
 
 def _goes_on(before: Run, after: Run) -> bool:
-    """Return whether nothing but the rate changed between two stretches."""
+    """Return whether only the rate changed between two stretches."""
     is_same = before.places == after.places and before.end_s == after.start_s
     return is_same and before.end == "retimed"
 

@@ -1,4 +1,4 @@
-"""The vocabulary of waiting: the reasons of policies, and what tables alone tell.
+"""The reasons of waiting: those of policies, and those that follow from the tables alone.
 
 A policy declares its reasons next to its code (`Reason` in rust/engine/src/watch.rs). The three
 reasons here follow from the tables and the clock of a run. The states need no policy either, so
@@ -30,10 +30,10 @@ class Reason(NamedTuple):
     Attributes
     ----------
     name : str
-        Its value in the column `cause`.
+        The value in the column `cause`.
     sentence : str
-        With places for what causes name: {policy}, {others}, {some}, {until}, {number}, {free},
-        {meanwhile}, {rule}, {when}.
+        The sentence, with placeholders for what causes name: {policy}, {others}, {some}, {until},
+        {number}, {free}, {meanwhile}, {rule}, {when}.
     otherwise : str
         The sentence for causes that lack the job, instant or number in the first sentence, or for
         times when too few GPUs were free; empty if it is the same.
@@ -50,7 +50,7 @@ class Reason(NamedTuple):
     ends_when_free: bool = False
 
     def names(self, place: str) -> bool:
-        """Return whether the sentence has a place of that name."""
+        """Return whether the sentence has a placeholder of that name."""
         return f"{{{place}}}" in self.sentence
 
 
@@ -64,7 +64,7 @@ OF_TABLES = {reason.name: reason for reason in (SILENT, NOT_ASKED, ROUND)}
 
 
 class State(NamedTuple):
-    """The facts from the tables of a run at a moment at which a job waits.
+    """What the tables of a run say about an instant at which a job waits.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class State(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in identifiers."""
+        """The name of the state in identifiers."""
         return self.name.replace(" ", "_").replace("-", "_")
 
 

@@ -1,4 +1,4 @@
-"""Records in columns, which are converted to values on access."""
+"""Keeps records in columns, and converts them to values on access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Rows(Sequence[T]):
-    """Records in columns: a job may have waited for 100,000 reasons, of which few are shown.
+    """Records in columns, because a job may have waited for 100,000 reasons, few of them shown.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Rows(Sequence[T]):
 
     @classmethod
     def join(cls, parts: Sequence[Rows[T]]) -> Rows[T]:
-        """Return the records of some parts, at least one, as one."""
+        """Return the records of some parts (at least one) as one sequence."""
         first = parts[0]
         return cls(np.concatenate([one.columns for one in parts]), first._ids, first._make)
 

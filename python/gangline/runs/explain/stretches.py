@@ -1,4 +1,4 @@
-"""The reasons of a job's waiting, interval by interval: those of its policy, and the free GPUs."""
+"""Finds the reasons of a job's waiting for each interval: its policy's, and the free GPUs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STRETCH = np.dtype(
         *((name, REASON[name]) for name in REASON.names or ()),
         ("start_s", "f8"),
         ("end_s", "f8"),
-        ("state", "i8"),  # of STATES
+        ("state", "i8"),  # the index in STATES
         ("gpus_free_min", "i8"),
         ("gpus_free_max", "i8"),
         ("gpus_together_max", "i8"),
@@ -99,12 +99,12 @@ class Stretch(NamedTuple):
 
     @property
     def length_s(self) -> float:
-        """Length."""
+        """The length."""
         return self.end_s - self.start_s
 
 
 def stretch_of(reasons: Mapping[str, Reason], job_id: str | None, *record: Any) -> Stretch:
-    """Return the interval of a record of `_STRETCH`; `reasons` are by name."""
+    """Return the interval of a record of `_STRETCH`; `reasons` has the reasons by name."""
     decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
     counted = reasons[cause].number
     return Stretch(
@@ -125,7 +125,7 @@ def stretch_of(reasons: Mapping[str, Reason], job_id: str | None, *record: Any) 
 
 
 class Down:
-    """GPUs on servers that were away, over time.
+    """The GPUs on servers that were away, over time.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Down:
         self._gpus = np.cumsum([0, *(gpus for _, gpus in sorted(edges))])
 
     def most(self, start_s: Floats, end_s: Floats) -> Ints:
-        """Return the maximum number of servers down at once in each span."""
+        """Return the maximum number of GPUs that were away at once in each span."""
         return _over(np.maximum, self._gpus, *_within(self._times, start_s, end_s))
 
 
@@ -152,7 +152,7 @@ def stretches(
     round_s: float,
     down: Down,
 ) -> Records:
-    """Cut some waits where the reason changes, or the state of the free GPUs.
+    """Cut some waits where the reason or the state of the free GPUs changes.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def stretches(
     free : ForGang
         Free GPUs for the gang, starting at the beginning of the first wait or earlier.
     said : array of REASON, optional
-        The reasons of the policy, sorted by time; None where that is not known.
+        The reasons of the policy, sorted by time; None if they are unknown.
     reasons : mapping of str to Reason
         The reasons that the policy may have given, by name.
     round_s : float
@@ -191,7 +191,7 @@ def stretches(
 
 
 def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
-    """Return the causes in some waits, including the time before the policy was asked."""
+    """Return the causes in some waits, including the time before the policy's first answer."""
     if said is None:
         return _plain(begin_s, "", np.full(len(begin_s), math.inf))
     low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))
@@ -203,14 +203,14 @@ def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
 
 
 def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
-    """Return reasons that name no job."""
+    """Return the reasons that name no job."""
     rows = np.full(len(time_s), np.array((0.0, cause, -1, -1, -1, 0.0, ""), REASON))
     rows["decided_s"], rows["until_s"] = time_s, until_s
     return rows
 
 
 def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) -> None:
-    """Note where enough GPUs have come free since the decision, or have come closer."""
+    """Mark where enough GPUs have become free, or are closer together, since the decision."""
     ending = [reason for reason in reasons.values() if reason.ends_when_free]
     of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]
@@ -223,7 +223,7 @@ def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) ->
 
 
 def _first(time_s: Floats, start_s: Floats) -> Ints:
-    """Return the instant that counts at each start."""
+    """Return the index of the last instant up to each start."""
     return np.asarray(np.maximum(np.searchsorted(time_s, start_s, "right") - 1, 0), np.int64)
 
 
@@ -233,6 +233,6 @@ def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]
 
 
 def _over(most: np.ufunc, values: Ints, first: Ints, last: Ints) -> Ints:
-    """Return the least or greatest of the values of each span."""
+    """Return the minimum or the maximum of the values of each span."""
     edges = np.column_stack([first, last]).ravel()
     return np.asarray(most.reduceat(np.append(values, values[-1:]), edges)[::2], np.int64)

@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["REASON", "Watched", "policy_types"]
 
-_NAMELESS = "default"  # partition or queue of a job without one
+_NAMELESS = "default"  # the partition or queue of a job without one
 
 REASON = np.dtype(
     [
-        ("decided_s", "f8"),  # instant of the decision
-        ("cause", "U13"),  # empty where the policy does not say more than the tables do
-        ("job", "i8"),  # row of the other job, or -1
-        ("gpus", "i8"),  # of that job, or the number where the reason counts GPUs; -1 if none
-        ("number", "i8"),  # of what the reason counts, or -1
+        ("decided_s", "f8"),  # the instant of the decision
+        ("cause", "U13"),  # empty if the policy says no more than the tables
+        ("job", "i8"),  # the row of the other job, or -1
+        # the GPUs of that job or those that the reason counts; -1 if there are none
+        ("gpus", "i8"),
+        ("number", "i8"),  # the number that the reason counts, or -1
         ("until_s", "f8"),
-        ("words", "O"),  # of a policy in Python
+        ("words", "O"),  # the words of a policy in Python
     ]
 )
 """Why a job waits from a decision on."""
@@ -42,11 +43,11 @@ class Watched(NamedTuple):
     Attributes
     ----------
     said : dict of int to array of `REASON`
-        By row of the trace: the reasons of the policy, sorted by time.
+        The reasons of the policy by row of the trace, sorted by time.
     types : dict of int to list of int
-        By row of the trace: GPU types that the job can use, and that its policy lets it use.
+        The GPU types by row of the trace that the job can use and that its policy allows.
     fewest : dict of int to int
-        By row of the trace: the fewest GPUs that the job may get.
+        The minimum number of GPUs that the job may get, by row of the trace.
     mixes_types : bool
         Whether a gang may have GPUs of several types.
     outages : list of (server, down_s, up_s)
@@ -54,7 +55,7 @@ class Watched(NamedTuple):
     round_s : float
         Length of a round; NaN for a policy without rounds.
     reasons : dict of str to Reason
-        By name: the reasons of the policy and those of the tables.
+        The reasons of the policy and those of the tables, by name.
     """
 
     said: dict[int, npt.NDArray[np.void]]
@@ -67,7 +68,7 @@ class Watched(NamedTuple):
 
     @classmethod
     def of(cls, output: _core.RunOutput) -> Watched:
-        """Read it from the output of a run."""
+        """Read the records from the output of a run."""
         capacity, usable, mixes, round_s = output.watched()
         columns = output.causes()
         declared = [Reason(*(one[name] for name in Reason._fields)) for one in columns["reasons"]]

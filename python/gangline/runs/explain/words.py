@@ -1,4 +1,4 @@
-"""An explanation in sentences."""
+"""Writes an explanation in sentences."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["BAR", "events", "headline", "losses", "passing", "reasons", "text", 
 
 BAR = 64
 """Characters of the timeline."""
-_SHOWN = 3  # names, or reasons of one kind
+_SHOWN = 3  # the maximum number of names, or of reasons of one kind
 _EVENTS = 14
-_MINUTE_S, _EPOCH_S = 60.0, 1e8  # our choice: later instants are on the clock of a calendar
-_SOME = 0.1  # of a character of the timeline
+_MINUTE_S, _EPOCH_S = 60.0, 1e8  # Later instants are on the clock of a calendar; our own choice.
+_SOME = 0.1  # the share of a character of the timeline
 
 _TOO_FEW, _APART, _TOGETHER = map(STATES.index, (TOO_FEW, APART, TOGETHER))
 _TIERS = ("one server", "servers of one rack", "servers anywhere")
@@ -81,7 +81,7 @@ def headline(said: Facts) -> str:
 
 
 def reasons(said: Facts) -> list[tuple[float, str]]:
-    """Return the reasons why it waited with their times, longest first; they sum to the wait."""
+    """Return the reasons of the wait with their times, longest first; they sum to the wait."""
     if not said.waits:
         return []
     every = Rows.join([wait.stretches for wait in said.waits])
@@ -95,14 +95,14 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
 
 
 def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
-    """Return a number of the sentence that tells of each stretch, in order of appearance."""
+    """Return the number of each stretch's sentence, in order of appearance."""
     cause = rows["cause"]
 
     def told(*places: str) -> npt.NDArray[np.bool_]:
         names = [one.name for one in reasons if all(one.names(place) for place in places)]
         return np.isin(cause, names)
 
-    # what else makes two reasons different sentences
+    # the other facts that make two reasons different sentences
     kind = np.where(told("free"), rows["state"], 0)
     kind += np.where(np.isin(cause, _named(reasons, "tier")), rows["number"], 0)
     kind += np.where(told("some"), rows["job"] >= 0, 0)
@@ -118,7 +118,7 @@ def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
 
 
 def _named(reasons: list[Reason], number: str) -> list[str]:
-    """Return the names of reasons whose number counts that."""
+    """Return the names of the reasons whose number has this unit."""
     return [one.name for one in reasons if one.number == number]
 
 
@@ -137,7 +137,7 @@ def _down(rows: Records) -> str:
 
 
 def _reason(said: Facts, same: Rows[Stretch]) -> str:
-    """Return the sentence of stretches of one group."""
+    """Return the sentence for the stretches of one group."""
     rows = same.columns
     reason, state = said.reasons[str(rows["cause"][0])], int(rows["state"][0])
     if reason.number == "words":
@@ -226,7 +226,7 @@ def _when(said: Facts) -> str:
 
 
 def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
-    """Return the jobs named longest, with what they held, and how many more there are."""
+    """Return the jobs that are named longest, with their GPUs, and the number of other jobs."""
     rows = same.columns
     if rows["job"].max() < 0:
         return ["other jobs"], 0
@@ -244,7 +244,7 @@ def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
 
 
 def _until(said: Facts, rows: Records) -> str:
-    """Return the instants that were named, the first few of them."""
+    """Return the first few of the instants that are named."""
     every = np.unique(rows["until_s"]).tolist()
     if not math.isfinite(every[-1]):
         return "the end of the run"
@@ -286,7 +286,7 @@ def _job(name: str | None, gpus: int) -> str:
 
 
 def passing(said: Facts) -> list[str]:
-    """Return which other jobs held GPUs, and which later arrivals got some first."""
+    """Return which other jobs held GPUs, and which later arrivals got GPUs first."""
     longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
     held = f"  {plural(longest.holders, 'job') if longest.holders else 'No job'} held GPUs"
     if longest.later_holders == longest.holders > 0:
@@ -319,13 +319,13 @@ def passing(said: Facts) -> list[str]:
 
 
 def timeline(said: Facts) -> str:
-    """Return a bar of the job's life: `#` with GPUs, `.` without, `+` where both took turns."""
+    """Return a bar of the job's life: `#` with GPUs, `.` without GPUs, `+` for both."""
     step = (_end(said) - said.arrival_s) / BAR
     if step <= 0.0:
         return "#" * BAR
     spans = np.asarray([(run.start_s, run.end_s) for run in said.runs]).reshape(-1, 2)
     edges = (spans.ravel() - said.arrival_s) / step
-    # how long it has held GPUs at each edge, and up to the beginning of each character
+    # the time with GPUs up to each edge, and up to the beginning of each character
     so_far = np.cumsum(np.column_stack([np.zeros(len(spans)), np.diff(spans)[:, 0] / step]))
     cells = np.arange(BAR + 1)
     held = np.diff(np.interp(cells, edges, so_far)) if len(edges) else np.zeros(BAR)
@@ -340,7 +340,7 @@ def _end(said: Facts) -> float:
 
 
 def events(said: Facts) -> list[str]:
-    """Return the events of the job in order, without the middle of a long life."""
+    """Return the events of the job in order, without the middle of a long list."""
     following = [*said.runs, None][1:]
     lines = [
         (run.start_s, 1, _ran(said, run, after))
