@@ -1,11 +1,11 @@
-"""The gate against slow code: instruction counts under callgrind, compared with baselines.json.
+"""Guards against slow code: compares instruction counts under callgrind with baselines.json.
 
 Unlike seconds, counts do not depend on the load of the machine. Each case is one small run of the
 ``gate`` binary (``benches/rust/src/bin/gate.rs``); only its ``measured_*`` functions are counted.
 
     python benches/instructions.py --check     # limits, one line per case; exit code 1 if broken
     python benches/instructions.py --update "why they moved"
-    python benches/instructions.py --update "parts of a job" --only floor-fork   # these alone
+    python benches/instructions.py --update "parts of a job" --only floor-fork # only these
 
 To accept a rise above the limit, run ``--update`` in the same commit. Falls are recorded too,
 because otherwise they could hide the next rise. Without valgrind, or with another compiler than the
@@ -29,18 +29,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "benches" / "baselines.json"
 LIMIT_PERCENT = 5.0
-# With ten times the jobs an operation (event, start, stop) may cost this much more: log n, not n.
-# Per operation, because under a longer queue a policy may preempt a job more often.
+# With ten times the jobs, an operation (event, start or stop) may cost this much more: log n, not
+# n. The limit is on one operation, because a policy may preempt jobs more often under a longer
+# queue.
 SLOPE_LIMIT = 1.3
-# Nearly all of its cost is in ordered sets of all residents: log 20,000 over log 2,000 is 1.303.
+# Nearly all of the cost is in ordered sets of all residents: log 20,000 over log 2,000 is 1.303.
 SLOPE_LIMIT_OF = {("sjf-bsbf", "saturated"): 1.32}
 LOADS = ("light", "saturated")
 SIZES = (2_000, 20_000)
 WAITING = (1_000, 20_000)
-FEWER_WAITING = (1_000, 2_000)  # each of thousands of decisions looks at all of them
+FEWER_WAITING = (1_000, 2_000)  # each of thousands of decisions looks at all waiting jobs
 SERVERS = (125, 12_500)
 RESIDENTS = (1_000, 100_000)
-# Whole runs at both SIZES: what the gate binary runs by this name, under which loads.
+# Whole runs at both SIZES: the name that the gate binary takes, and the loads.
 RUNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bare-fifo", LOADS),
     ("bare-sjf", LOADS),
@@ -53,8 +54,8 @@ RUNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("las", LOADS),
     ("tiresias", LOADS),
     ("easy", LOADS),
-    ("floor-fork", LOADS),  # several parts per job
-    ("floor-share", LOADS),  # two jobs to a GPU
+    ("floor-fork", LOADS),  # several parts of each job
+    ("floor-share", LOADS),  # two jobs on a GPU
     ("sjf-bsbf", LOADS),
     ("gavel-isolated", ("saturated",)),  # rounds, without a solver
     ("fifo-uplinks", ("saturated",)),  # gangs that share up-links
@@ -71,13 +72,13 @@ class Case:
 
     @property
     def key(self) -> str:
-        """Name in baselines.json."""
+        """The name in baselines.json."""
         return f"{self.name} {self.load} {self.size}"
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The same at two sizes: an operation may cost so many times more at the large one."""
+    """A case at two sizes, with a limit on how much more an operation may cost at the large one."""
 
     name: str
     load: str
@@ -86,27 +87,27 @@ class Growth:
 
     @property
     def cases(self) -> tuple[Case, Case]:
-        """The small one, the large one."""
+        """The case at the small size and at the large size."""
         small, large = self.sizes
         return Case(self.name, self.load, small), Case(self.name, self.load, large)
 
 
-# What docs/policies states. Themis looks at all jobs that wait where something fits one of them:
-# its "queue" counts instructions per decision and waiting job. So does "refused", where rounds ask
-# the placement rule for each of them.
+# The growth that docs/policies states. Themis looks at all waiting jobs if something fits one of
+# them, so its "queue" counts instructions per decision and waiting job. So does "refused", in which
+# rounds ask the placement rule about each waiting job.
 STATED = (
     *(Growth(name, "arrivals", WAITING, 1.3) for name in ("las", "tiresias")),
     Growth("gandiva", "waiting", WAITING, 1.3),
     Growth("gandiva", "arrivals", WAITING, 1.3),
     Growth("gandiva", "servers", SERVERS, 1.3),
-    Growth("themis", "queue", FEWER_WAITING, 1.5),  # they are sorted as well
+    Growth("themis", "queue", FEWER_WAITING, 1.5),  # the jobs are also sorted
     Growth("themis", "arrivals", WAITING, 1.3),
     Growth("themis", "servers", SERVERS, 1.3),
     Growth("dally", "waiting", WAITING, 1.3),
     Growth("dally", "arrivals", WAITING, 1.3),
     Growth("dally", "servers", SERVERS, 1.3),
     Growth("gavel-isolated-yarn", "refused", FEWER_WAITING, 1.3),
-    Growth("sjf-bsbf", "residents", RESIDENTS, 3.0),  # searches in ordered sets
+    Growth("sjf-bsbf", "residents", RESIDENTS, 3.0),  # the policy searches in ordered sets
 )
 SERIES = (
     *(
@@ -120,7 +121,7 @@ CASES = tuple(case for growth in SERIES for case in growth.cases)
 
 
 def built(binary: str, profile: str) -> Path:
-    """Path of a freshly built binary of the benchmarks."""
+    """Return the path of a freshly built binary of the benchmarks."""
     command = ["cargo", "build", "--profile", profile, "--quiet", "--package", "gangline-benches"]
     command += ["--bin", binary, "--message-format", "json"]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
@@ -132,7 +133,7 @@ def built(binary: str, profile: str) -> Path:
 
 
 def version(command: str) -> str:
-    """First number with dots that a tool prints as its version."""
+    """Return the first number with dots that a tool prints as its version."""
     text = subprocess.run([command, "--version"], check=True, capture_output=True, text=True).stdout
     found = re.search(r"\d+\.\d+(\.\d+)?", text)
     return found.group() if found else text.strip()
@@ -140,7 +141,7 @@ def version(command: str) -> str:
 
 @dataclass(frozen=True)
 class Counted:
-    """What one case took."""
+    """The counts of one case."""
 
     instructions: int
     operations: int
@@ -148,7 +149,7 @@ class Counted:
 
 
 def instructions_of(binary: Path, case: Case) -> Counted | None:
-    """What the measured function of one case executes; None if the binary does not run the case."""
+    """Return what the measured function of a case executes; None if the binary lacks the case."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", "--toggle-collect=*gate*measured_*"]
         command += [f"--callgrind-out-file={folder}/out", str(binary)]
@@ -163,7 +164,7 @@ def instructions_of(binary: Path, case: Case) -> Counted | None:
 
 
 def count(binary: Path, case: Case) -> tuple[int, int]:
-    """Instructions that the measured function of one case executes, and its operations."""
+    """Return the instructions of the measured function of one case, and its operations."""
     counted = instructions_of(binary, case)
     if counted is None:
         raise RuntimeError(f"{case.key}: {binary} did not run it")
@@ -171,7 +172,7 @@ def count(binary: Path, case: Case) -> tuple[int, int]:
 
 
 def measure(cases: tuple[Case, ...]) -> tuple[dict[str, int], dict[str, int]]:
-    """Instructions and operations of all cases, two at a time."""
+    """Return the instructions and operations of all cases, measured two at a time."""
     binary = built("gate", "release")
     with ThreadPoolExecutor(2) as pool:
         counts = list(pool.map(lambda case: count(binary, case), cases))
@@ -183,7 +184,7 @@ def measure(cases: tuple[Case, ...]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def slopes(counts: dict[str, int], operations: dict[str, int]) -> dict[Growth, float]:
-    """Growth of instructions per operation from the small to the large size."""
+    """Return the growth of instructions per operation from the small to the large size."""
     cost = {key: counts[key] / operations[key] for key in counts}
     return {
         growth: cost[growth.cases[1].key] / cost[growth.cases[0].key]
@@ -193,7 +194,7 @@ def slopes(counts: dict[str, int], operations: dict[str, int]) -> dict[Growth, f
 
 
 def slope_line(growth: Growth, slope: float) -> str:
-    """What is printed of a growth."""
+    """Return the line that reports a growth."""
     (small, large), what = growth.sizes, f"{growth.name} {growth.load}"
     return f"{what:34} {small:,} to {large:,}: {slope:.2f}x instructions per operation"
 
@@ -201,7 +202,7 @@ def slope_line(growth: Growth, slope: float) -> str:
 def check(
     baselines: dict[str, int], counts: dict[str, int], operations: dict[str, int]
 ) -> tuple[int, int]:
-    """Print one line per case and slope; how many passed and how many failed."""
+    """Print one line for each case and slope; return how many passed and how many failed."""
     verdicts: list[bool] = []
     print(f"{'case':34} {'before':>14} {'now':>14} {'change':>8}")
     for key, now in counts.items():
@@ -224,14 +225,14 @@ def check(
 
 
 def skipped(reason: str) -> int:
-    """Say why nothing was compared."""
+    """Print why nothing was compared."""
     print(f"instruction counts skipped: {reason}")
     print("0 passed, 0 failed, 1 skipped")
     return 0
 
 
 def update(reason: str, cases: tuple[Case, ...]) -> int:
-    """Write what is measured now into baselines.json; counts of other cases stay."""
+    """Write the present measurements into baselines.json; counts of other cases stay."""
     counts, operations = measure(cases)
     before = json.loads(BASELINES.read_text())["counts"]
     document = {
@@ -254,7 +255,7 @@ def update(reason: str, cases: tuple[Case, ...]) -> int:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true", help="compare with baselines.json")

@@ -1,10 +1,10 @@
-"""Every benchmark, tables of ratios with their limits: what ``make bench`` runs.
+"""Runs every benchmark for ``make bench``, and prints tables of ratios with their limits.
 
     python benches/run.py [--quick] [--skip peers,venus] [--write]
 
-Ratios are of one run on one machine. Absolute times are shown next to them; they are judged only
-where a user waits for them, such as a whole public trace.
-``--write`` also writes benches/RESULTS.md. Exit code 1 if a limit is broken.
+The ratios are those of one run on one machine. Absolute times are shown next to them. They have
+limits only where a user waits for them, for example on a whole public trace. ``--write`` also
+writes benches/RESULTS.md. The exit code is 1 if a limit is broken.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from lines import AS_JSON, Line  # noqa: E402
 from instructions import built  # noqa: E402
 
 POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy")
-# At most this many times the bare loop's time per job, at a million jobs. When saturated, a policy
-# with preemption starts each job several times, as its rule says: it is judged per start.
+# The limit of the time per job at a million jobs, as a multiple of the bare loop's time. A
+# saturated policy with preemption starts each job several times, so its limit is per start.
 SPEED_LIMIT = {"fifo": 4.0, "sjf": 4.0}
 OTHER_SPEED_LIMIT = 15.0
 START_LIMIT = {"srtf": 10.0, "srsf": 10.0, "las": 10.0, "tiresias": 32.0}
-CONTENDED = ("fifo", "srtf")  # one that stops nobody, one that does
+CONTENDED = ("fifo", "srtf")  # one policy that never preempts jobs, and one that does
 PREEMPTIVE = tuple(START_LIMIT)
 SIZES = (10_000, 100_000, 1_000_000)
 SERVERS, GPUS_PER_SERVER = 2_000, 8
@@ -46,18 +46,18 @@ BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
 
 
 def build() -> Path:
-    """The matrix binary in the profile of published builds."""
+    """Return the matrix binary, built in the profile of published builds."""
     return built("matrix", "dist")
 
 
 def json_lines(command: list[str]) -> list[dict[str, Any]]:
-    """What a benchmark process printed."""
+    """Return what a benchmark process printed."""
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def speed_lines(row: dict[str, Any]) -> list[Line]:
-    """Against the bare FIFO (or SJF) loop, per job and per start."""
+    """Yield the ratios to the bare FIFO (or SJF) loop, per job and per start."""
     policy, jobs, per_job_ns = row["policy"], row["jobs"], row["ns_per_job"]
     bare_ns = row["bare_sjf_ns_per_job" if policy == "sjf" else "bare_fifo_ns_per_job"]
     starts = 1.0 + row["preemptions"] / jobs
@@ -81,7 +81,7 @@ def speed_lines(row: dict[str, Any]) -> list[Line]:
 def speed(
     matrix: Path, repeats: int, sizes: tuple[int, ...], policies: tuple[str, ...]
 ) -> list[Line]:
-    """Time per job against the bare loop, and its growth with the number of jobs."""
+    """Measure the time per job against the bare loop, and its growth with the number of jobs."""
     names = ",".join(("floor", *policies))
     rows = {
         (row["policy"], row["load"], row["jobs"]): row
@@ -99,7 +99,7 @@ def speed(
 
 
 def scaling(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
-    """Cost per event against waiting jobs and servers."""
+    """Measure the cost per event for different numbers of waiting jobs and of servers."""
     lines = []
     names = ",".join(policies)
     for row in json_lines([str(matrix), "waiting", str(repeats), names]):
@@ -122,7 +122,7 @@ def scaling(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]
 
 
 def load(matrix: Path, jobs: int, repeats: int, policies: tuple[str, ...]) -> list[Line]:
-    """Time per job against the bare loop from a cluster with room to a saturated one."""
+    """Measure the time per job against the bare loop, from a light load to saturation."""
     names = ",".join(policy for policy in ("fifo", *PREEMPTIVE) if policy in policies)
     rows = json_lines([str(matrix), "load", str(jobs), str(repeats), names]) if names else []
     return [
@@ -138,7 +138,7 @@ def load(matrix: Path, jobs: int, repeats: int, policies: tuple[str, ...]) -> li
 
 
 def contention(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
-    """Cost per event of up-links that gangs share: never full, and mostly full."""
+    """Measure the cost per event of up-links that gangs share: never full, and mostly full."""
     lines = []
     names = ",".join(policy for policy in CONTENDED if policy in policies)
     for row in json_lines([str(matrix), "contention", str(repeats), names]) if names else []:
@@ -155,7 +155,7 @@ def contention(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Li
 
 
 def end_to_end(folder: Path, jobs: int, repeats: int) -> list[Line]:
-    """Cost outside the loop and memory of one big run."""
+    """Measure the cost outside the loop, and the memory, of one big run."""
     judged = jobs == 1_000_000  # fixed costs weigh more in a smaller run
     trace, cluster = folder / "jobs.parquet", folder / "cluster.toml"
     from run_peers import CLUSTER_TOML
@@ -188,13 +188,13 @@ def end_to_end(folder: Path, jobs: int, repeats: int) -> list[Line]:
 
 
 def shared() -> Path | None:
-    """The folder of public traces, if it is here."""
+    """Return the folder of public traces, if it exists."""
     places = [os.environ.get("GANGLINE_SHARED"), ROOT.parent / "shared", ROOT / "shared"]
     return next((Path(place) for place in places if place and Path(place).is_dir()), None)
 
 
 def venus(folder: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
-    """The real Venus trace through the command line, process start to result on disk."""
+    """Measure the Venus trace by the command line, from process start to the result on disk."""
     root = shared()
     if root is None:
         print("venus skipped: the public traces (shared/) are not here", flush=True)
@@ -228,7 +228,7 @@ LOADING_LIMIT_S = 1.0
 
 
 def loading(repeats: int) -> list[Line]:
-    """CPU seconds of reading a public trace once everything is imported."""
+    """Measure the CPU seconds of reading a public trace after all imports."""
     root = shared()
     if root is None:
         print("loading skipped: the public traces (shared/) are not here", flush=True)
@@ -248,7 +248,7 @@ def loading(repeats: int) -> list[Line]:
 
 
 def script(name: str, *arguments: str) -> list[Line]:
-    """The lines of a benchmark in a process of its own; it has failed if it broke off."""
+    """Yield the lines of a benchmark in a separate process, which fails if it ends early."""
     command = [sys.executable, str(HERE / "python" / f"{name}.py"), *arguments]
     environment = {**os.environ, AS_JSON: "1"}
     lines = []
@@ -263,7 +263,7 @@ def script(name: str, *arguments: str) -> list[Line]:
 
 
 def peers(max_jobs: int) -> list[Line]:
-    """The same workload through AccaSim."""
+    """Run the same workload in AccaSim."""
     import run_peers
 
     lines = []
@@ -286,7 +286,7 @@ def peers(max_jobs: int) -> list[Line]:
 
 
 def decisions(repeats: int) -> list[Line]:
-    """Single decisions of hadar, beside one max-min allocation of jobs that are all different."""
+    """Measure single decisions of hadar, and one max-min allocation of distinct jobs."""
     import lp
 
     command = [str(built("decisions", "dist")), "hadar", str(repeats)]
@@ -311,7 +311,7 @@ def decisions(repeats: int) -> list[Line]:
 
 
 def machine() -> str:
-    """Processor, cores, load."""
+    """Return the processor, the number of cores and the load."""
     models = [
         line.split(":", 1)[1].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -322,14 +322,14 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured, with a mark if the tree differs from it."""
+    """Return the measured commit, with a mark if the tree differs from it."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     return done.stdout.strip() or "not a commit"
 
 
 def document(parts: dict[str, list[Line]], command: str) -> str:
-    """A table per part of what has a limit, and on what it was measured."""
+    """Return a table for each part with limits, and the machine that was measured."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     head = [
         f"{today}, commit {commit()}, {machine()}, Python {platform.python_version()}.",
@@ -341,7 +341,7 @@ def document(parts: dict[str, list[Line]], command: str) -> str:
 
 
 def table(part: str, lines: list[Line]) -> list[str]:
-    """A part as a table."""
+    """Return a part as a table."""
     if not lines:
         return []
     head = ["", f"| {part} | value | limit | left | | raw |", "|---|---|---|---|---|---|"]
@@ -349,14 +349,14 @@ def table(part: str, lines: list[Line]) -> list[str]:
 
 
 def publish_between(begin: str, end: str, text: str) -> None:
-    """Replace what stands between two marks in RESULTS.md; what other commands measured stays."""
+    """Replace the text between two marks in RESULTS.md; the results of other commands stay."""
     before, rest = RESULTS.read_text(encoding="utf-8").split(begin)
     after = rest.split(end)[1]
     RESULTS.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="no 1M-job runs, no 100k-job peers")
     parser.add_argument("--skip", default="", help="parts to leave out: " + ",".join(PARTS))
@@ -387,7 +387,7 @@ def main() -> int:
 
 
 def reading(jobs: int, repeats: int) -> list[Line]:
-    """Reading a trace against pyarrow reading the same bytes."""
+    """Compare reading a trace with pyarrow reading the same bytes."""
     command = [sys.executable, str(HERE / "python" / "reading.py")]
     measured = json_lines([*command, "--jobs", str(jobs), "--repeats", str(repeats)])
     return [

@@ -1,8 +1,9 @@
-"""The benchmarks' workload for the Python side: the same shape as ``rust/src/workload.rs``.
+"""Draws the benchmarks' workload in Python, with the distributions of ``rust/src/workload.rs``.
 
-Poisson arrivals, log-normal durations of mean one hour, gang sizes shaped like the Philly trace.
-A pure function of (jobs, cluster, offered load, seed); numpy only. The draws are those of the Rust
-twin; logarithms may differ in the last bit, so times may differ by a nanosecond.
+Arrivals are Poisson, durations are log-normal with a mean of one hour, and gang sizes follow the
+Philly trace. The workload is a pure function of (jobs, cluster, offered load, seed) and needs only
+numpy. The draws are those of the Rust module. Logarithms may differ in the last bit, so times may
+differ by a nanosecond.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ ARRIVALS, DURATIONS, GANG_SIZES = 1, 2, 3
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs as columns, sorted by arrival."""
+    """The jobs as columns, sorted by arrival."""
 
     arrival_ns: NDArray[np.int64]
     gpus: NDArray[np.int64]
     duration_ns: NDArray[np.int64]
 
     def whole_seconds(self) -> Jobs:
-        """The same jobs on a clock of seconds, as simulators of batch systems need them.
+        """Return the same jobs on a clock of whole seconds, which simulators of batch systems need.
 
-        The first arrival becomes 1 s: some simulators take time 0 for "no time yet".
+        The first arrival becomes 1 s, because some simulators read time 0 as "no time yet".
         """
         second = 1_000_000_000
         arrival = self.arrival_ns // second
@@ -44,7 +45,7 @@ class Jobs:
 
 
 def _draw(seed: int, purpose: int, counter: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """64 bits per counter: the finaliser of SplitMix64."""
+    """Return 64 bits for each counter, by the finaliser of SplitMix64."""
     with np.errstate(over="ignore"):
         start = np.uint64((seed + purpose * 0xD1B54A32D192ED03) % 2**64)
         z: NDArray[np.uint64] = (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + start
@@ -58,7 +59,7 @@ def _uniform(seed: int, purpose: int, counter: NDArray[np.uint64]) -> NDArray[np
 
 
 def philly_like(jobs: int, gpus_total: int, offered: float, seed: int = 1) -> Jobs:
-    """``jobs`` jobs that offer ``offered`` times ``gpus_total`` GPUs."""
+    """Draw ``jobs`` jobs that offer ``offered`` times the work of ``gpus_total`` GPUs."""
     index = np.arange(jobs, dtype=np.uint64)
     sizes = np.repeat([size for size, _ in GANGS], [share for _, share in GANGS])
     gap_s = float(sizes.mean()) * MEAN_DURATION_S / (offered * gpus_total)
@@ -76,7 +77,7 @@ def philly_like(jobs: int, gpus_total: int, offered: float, seed: int = 1) -> Jo
 
 
 def write_parquet(jobs: Jobs, path: Path) -> None:
-    """The native trace format of gangline."""
+    """Write the native trace format of gangline."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -92,7 +93,7 @@ def write_parquet(jobs: Jobs, path: Path) -> None:
 
 
 def write_swf(jobs: Jobs, path: Path) -> None:
-    """The standard workload format; one GPU is one processor, times in whole seconds."""
+    """Write the Standard Workload Format: one GPU is one processor, and times are whole seconds."""
     second = 1_000_000_000
     with path.open("w") as out:
         columns = (jobs.arrival_ns // second, jobs.duration_ns // second, jobs.gpus)

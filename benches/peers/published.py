@@ -1,4 +1,4 @@
-"""Results that the public Gavel and Tiresias simulators wrote, beside runs of the same jobs.
+"""Compares results of the public Gavel and Tiresias simulators with runs of the same jobs.
 
 Both are programs of a repository, not packages, so their own results are read from a folder with
 `peers/gavel`, `peers/tiresias` and `traces`, as tests marked `shared` use.
@@ -26,7 +26,7 @@ def golden(name: str) -> Any:
 
 
 def gavel(shared: Path) -> list[dict[str, Any]]:
-    """Return the public 50-job traces under two policies: completion times, job by job."""
+    """Return the completion times of each job of the public 50-job traces under two policies."""
     test = golden("test_gavel_compat")
     found = []
     for kind, words in (("cont", "over time"), ("static", "at once")):
@@ -53,7 +53,7 @@ def gavel(shared: Path) -> list[dict[str, Any]]:
 
 
 def tiresias(shared: Path) -> list[dict[str, Any]]:
-    """Return the public 60-job trace under five policies: finish times, job by job."""
+    """Return the finish times of each job of the public 60-job trace under five policies."""
     test = golden("test_baselines")
     jobs = test.read_sixty_jobs(shared)
     found = []

@@ -1,4 +1,4 @@
-"""The same workload through gangline and its peers: same averages, times side by side.
+"""Runs the same workload in gangline and its peers, and compares averages and times.
 
     python benches/peers/run_peers.py [--max-jobs 10000] [--published FOLDER] [--write]
 
@@ -48,7 +48,7 @@ rack = 0
 
 @dataclass(frozen=True)
 class World:
-    """One comparison: a workload, a cluster, a policy."""
+    """One comparison: a workload, a cluster and a policy."""
 
     jobs: int
     servers: int
@@ -58,12 +58,12 @@ class World:
 
     @property
     def name(self) -> str:
-        """Row label."""
+        """The label of the row."""
         return f"{self.policy} {self.jobs} jobs {self.servers} servers {self.load}"
 
 
-# Contended worlds prove that both do the same; the light ones on the published cluster are quick
-# enough for AccaSim to be run at 100,000 jobs (saturated, its cost per event grows with the queue).
+# Contended worlds show that both do the same. The light ones on the published cluster are quick
+# enough to run AccaSim with 100,000 jobs; when saturated, its cost per event grows with the queue.
 AGREEMENT = tuple(
     World(10_000, 125, "saturated", policy) for policy in ("fifo", "fifo-skip", "sjf", "sjf-strict")
 )
@@ -75,13 +75,14 @@ SPEED = (
 
 
 def environment() -> Path:
-    """Interpreter of the peers' own environment, made on first use."""
+    """Return the interpreter of the peers' own environment, which is made on first use."""
     wanted = (HERE / "requirements.txt").read_text()
     stamp = ENVIRONMENT / "requirements.txt"
     python = ENVIRONMENT / "bin" / "python"
     if not stamp.exists() or stamp.read_text() != wanted:
         venv.create(ENVIRONMENT, with_pip=True)
-        # No dependencies: the file names all, and pybatsim asks for a pyzmq without a wheel here.
+        # Dependencies are off, because the file names all of them and pybatsim asks for a pyzmq
+        # without a wheel for this machine.
         install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--requirement"]
         subprocess.run([*install, str(HERE / "requirements.txt")], check=True)
         stamp.write_text(wanted)
@@ -89,8 +90,8 @@ def environment() -> Path:
 
 
 def timed_process(command: list[str]) -> tuple[str, float, float]:
-    """Standard output, CPU seconds and wall seconds of one process with its children."""
-    # a person's second run finds compiled modules, whatever the shell of the benchmark forbids
+    """Return the standard output, CPU seconds and wall seconds of one process with its children."""
+    # a user's second run finds compiled modules, even if this shell forbids writing them
     kept = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
     with tempfile.TemporaryFile() as out:
         start = time.perf_counter()
@@ -106,7 +107,7 @@ def timed_process(command: list[str]) -> tuple[str, float, float]:
 
 
 def run_ours(world: World, folder: Path, repeats: int = 3) -> dict[str, Any]:
-    """`gangline run`, process start to result on disk; the median of a few."""
+    """Time `gangline run` from process start to the result on disk; return the median of a few."""
     gangline = Path(sys.executable).with_name("gangline")
     runs = []
     for repeat in range(repeats):
@@ -128,7 +129,7 @@ def run_ours(world: World, folder: Path, repeats: int = 3) -> dict[str, Any]:
 
 
 def mean_rounded_slowdown(path: Path) -> float:
-    """Mean slowdown with each job's rounded to two digits, as AccaSim does."""
+    """Return the mean of the slowdowns, each rounded to two digits as AccaSim does."""
     import pyarrow.parquet as pq
 
     column = pq.read_table(path, columns=["slowdown"]).column("slowdown").to_pylist()
@@ -136,7 +137,7 @@ def mean_rounded_slowdown(path: Path) -> float:
 
 
 def run_accasim(world: World, folder: Path) -> dict[str, Any]:
-    """AccaSim without its result files: what it does least."""
+    """Run AccaSim without its result files, which is its fastest mode."""
     script = str(HERE / "accasim" / "peer.py")
     shape = [str(world.servers), str(world.gpus_per_server)]
     command = [str(environment()), script, str(folder / "jobs.swf"), *shape, world.policy]
@@ -145,7 +146,7 @@ def run_accasim(world: World, folder: Path) -> dict[str, Any]:
 
 
 def compare(world: World, *, only_ours: bool = False) -> dict[str, Any]:
-    """Both on one world."""
+    """Run both in one world."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         gpus = world.servers * world.gpus_per_server
@@ -160,7 +161,7 @@ def compare(world: World, *, only_ours: bool = False) -> dict[str, Any]:
 
 
 def agree(row: dict[str, Any]) -> bool:
-    """Equal averages, up to the last digits of a sum of floats in another order."""
+    """Return whether averages are equal, up to the last digits of sums in another order."""
     keys = ("wait_mean_s", "last_finish_s", "slowdown_mean")
     ours, peer = row["gangline"], row["accasim"]
     return all(abs(ours[key] - peer[key]) <= 1e-9 * max(1.0, abs(peer[key])) for key in keys)
@@ -184,7 +185,7 @@ NOT_RUN = {
 
 
 def accasim(max_jobs: int) -> Iterator[dict[str, Any]]:
-    """Yield AccaSim's rows."""
+    """Yield the rows of AccaSim."""
     for world in AGREEMENT + SPEED:
         if world.jobs > max_jobs:
             continue
@@ -214,7 +215,7 @@ def pybatsim() -> Iterator[dict[str, Any]]:
 
 
 def published(folder: Path | None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of simulators whose results are read."""
+    """Yield the rows of the simulators whose published results are read."""
     import published as public
 
     if folder is None or not (folder / "peers").is_dir():
@@ -236,7 +237,7 @@ def show(row: dict[str, Any]) -> None:
 
 
 def keep(rows: list[dict[str, Any]]) -> None:
-    """Keep the numbers of the peers that ran; those of others stay as they were."""
+    """Keep the numbers of the peers that ran; those of other peers do not change."""
     ran = {row["peer"] for row in rows}
     old = json.loads(KEPT.read_text("utf-8"))["rows"] if KEPT.exists() else []
     fresh = [{key: row[key] for key in row if key != "as_expected"} for row in rows]
@@ -250,7 +251,7 @@ def keep(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--max-jobs", type=int, default=100_000, help="leave out larger worlds")
     parser.add_argument("--published", type=Path, help="folder with results of Gavel and Tiresias")

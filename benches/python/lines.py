@@ -1,4 +1,4 @@
-"""Measurements of benchmarks, next to their limits and the unused part of the limits.
+"""Shows the measurements of benchmarks with their limits and the unused part of the limits.
 
 A benchmark yields its lines as it measures them, and ends with `sys.exit(told(...))`. It prints
 text, or JSON where GANGLINE_BENCH_JSON is set, which is how benches/run.py calls it.
@@ -19,7 +19,7 @@ AS_JSON = "GANGLINE_BENCH_JSON"
 
 @dataclass(frozen=True)
 class Line:
-    """A measured value, the limit it must keep (None: for information), what was measured."""
+    """A measured value, its limit (None if it is only informative), and its name."""
 
     name: str
     value: float
@@ -29,7 +29,7 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """Pass, fail, or nothing to judge."""
+        """Return whether the value passes; empty if it has no limit."""
         if self.limit is None:
             return ""
         kept = self.value >= self.limit if self.at_least else self.value <= self.limit
@@ -37,13 +37,13 @@ class Line:
 
     @property
     def bound(self) -> str:
-        """The limit as text."""
+        """Return the limit as text."""
         sign = ">=" if self.at_least else "<="
         return "" if self.limit is None else f"{sign} {self.limit:,.7g}"
 
     @property
     def left(self) -> str:
-        """The part of the limit that is left; of a least value, by how much the value may fall."""
+        """Return the unused part of the limit; for a lower limit, how far the value may fall."""
         if not self.limit or not self.value:
             return ""
         used = self.limit / self.value if self.at_least else self.value / self.limit
@@ -51,17 +51,17 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """The value with as many digits as count."""
+        """Return the value with its significant digits."""
         return f"{self.value:,.0f}" if abs(self.value) >= 1000 else f"{self.value:.3g}"
 
     def row(self) -> str:
-        """A row of the table."""
+        """Return a row of the table."""
         cells = (self.name, self.shown, self.bound, self.left, self.verdict, self.note)
         return f"| {' | '.join(cells)} |"
 
 
 def told(lines: Iterable[Line]) -> int:
-    """Print each line once it is measured; the exit code says whether all limits hold."""
+    """Print each line when it is measured; return the exit code, 0 if all limits hold."""
     failed = 0
     for line in lines:
         failed += line.verdict == "FAIL"

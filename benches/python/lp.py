@@ -1,12 +1,12 @@
-"""Time of one max-min allocation, as ratios of runs interleaved in the same process.
+"""Measures the time of one max-min allocation, as ratios of interleaved runs in one process.
 
     python benches/python/lp.py [REPEATS]
 
-Part 1: jobs of 104 kinds. `gl.lp.solve` from arrays of jobs to shares of jobs, second stage
-included, against a bare HiGHS solve of the program of 104 classes (passed before the clock starts).
-Between them: the program of 104 classes alone, without the passes over jobs.
-Part 2: jobs that are all different. The price method against HiGHS's interior point with crossover,
-both first stage only, both through `gl.lp.solve`.
+Part 1 has jobs of 104 kinds. It compares `gl.lp.solve`, from arrays of jobs to shares of jobs with
+the second stage, with a bare HiGHS solve of the LP of 104 classes, which is passed before the clock
+starts. A third time is that of the LP of 104 classes alone, without the passes over jobs. Part 2
+has jobs that are all different. It compares the price method with HiGHS's interior point with
+crossover, both through `gl.lp.solve` and without the second stage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIMITS = {1_000: 2.0, 10_000: 3.0, 100_000: 5.0}
 
 
 def world(jobs: int, kinds: int, seed: int = 0) -> dict[str, Any]:
-    """Arrays of a contended cluster of three types with gangs of 1 to 8."""
+    """Return arrays of a contended cluster of three types with gangs of 1 to 8."""
     draw = np.random.default_rng(seed)
     rates = draw.uniform(0.5, 4.5, (kinds, 3))
     scale = draw.choice([1.0, 1.0, 1.0, 2.0, 4.0, 8.0], kinds)
@@ -42,7 +42,7 @@ def world(jobs: int, kinds: int, seed: int = 0) -> dict[str, Any]:
 
 
 def bare(given: dict[str, Any]) -> Callable[[], float]:
-    """Return a function that solves the aggregated program with HiGHS and tells the seconds."""
+    """Return a function that solves the aggregated LP with HiGHS and returns the seconds."""
     keys = np.concatenate([given["rates"], given["scale"][:, None]], axis=1)
     rows, count = np.unique(keys, axis=0, return_counts=True)
     rates, scale, capacity = rows[:, :3], rows[:, 3], given["capacity"]
@@ -89,7 +89,7 @@ def bare(given: dict[str, Any]) -> Callable[[], float]:
 
 
 def timed(given: dict[str, Any], **settings: Any) -> Callable[[], float]:
-    """Return a function that tells the CPU seconds of a whole `gl.lp.solve`."""
+    """Return a function that returns the CPU seconds of a whole `gl.lp.solve`."""
 
     def run() -> float:
         began = time.process_time()
@@ -100,7 +100,7 @@ def timed(given: dict[str, Any], **settings: Any) -> Callable[[], float]:
 
 
 def of_classes(repeats: int) -> list[float]:
-    """CPU seconds of the program of the classes alone: as many jobs as there are kinds."""
+    """Return the CPU seconds of the LP of the classes alone, with one job of each kind."""
     given = world(KINDS, KINDS)
     columns = {
         "rates": given["rates"],
@@ -128,7 +128,7 @@ def interleaved(runs: list[Callable[[], float]], repeats: int) -> list[float]:
 
 
 def main(repeats: int) -> Iterator[Line]:
-    """Measure all of it."""
+    """Measure both parts."""
     for jobs, limit in LIMITS.items():
         given = world(jobs, KINDS)
         ours, theirs = interleaved([timed(given), bare(given)], repeats)

@@ -1,9 +1,9 @@
-"""Peak memory of one run over that of the interpreter with its imports; a process of its own.
+"""Measures the peak memory of one run above that of the interpreter with its imports.
 
     python benches/python/memory.py TRACE.parquet CLUSTER.toml POLICY OUT
 
-Prints one JSON line. The peak is the kernel's (``VmHWM``), so it counts what Arrow, Rust and Python
-hold together, from the Parquet file to the result on disk.
+It runs in a separate process and prints one JSON line. The peak is the kernel's (``VmHWM``), so it
+counts what Arrow, Rust and Python hold together, from the Parquet file to the result on disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import gangline as gl
 
 
 def peak_bytes() -> int:
-    """Largest resident size of this process so far."""
+    """Return the largest resident size of this process so far."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -27,7 +27,7 @@ def peak_bytes() -> int:
 
 
 def warm_up(folder: Path) -> None:
-    """One tiny run, so that everything that is loaded on first use is loaded before the base."""
+    """Run a tiny world, so that everything loaded on first use is loaded before the base."""
     table = pyarrow.table({"job_id": ["0"], "arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]})
     path = folder.with_name(folder.name + "-warm-up.parquet")
     pyarrow.parquet.write_table(table, path)
@@ -36,7 +36,7 @@ def warm_up(folder: Path) -> None:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     trace_path, cluster_path, policy, out = sys.argv[1:]
     warm_up(Path(out))
     base = peak_bytes()

@@ -1,4 +1,4 @@
-"""The cost of a run outside its event loop: Parquet in, columns in, tables out, Parquet out.
+"""Measures the cost of a run outside its event loop: reading, converting and writing tables.
 
     python benches/python/outside.py TRACE.parquet CLUSTER.toml POLICY OUT REPEATS
 
@@ -20,7 +20,7 @@ import gangline as gl
 
 
 def once(trace_path: str, cluster: gl.Cluster, policy: str, out: Path) -> dict[str, float]:
-    """Wall and CPU seconds of the parts of one run."""
+    """Return the wall and CPU seconds of the parts of one run."""
     marks = [(time.perf_counter(), time.process_time())]
     trace = gl.read_trace(trace_path)
     marks.append((time.perf_counter(), time.process_time()))
@@ -43,7 +43,7 @@ def once(trace_path: str, cluster: gl.Cluster, policy: str, out: Path) -> dict[s
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     trace_path, cluster_path, policy, out, repeats = sys.argv[1:]
     cluster = gl.Cluster.from_toml(cluster_path)
     runs = [

@@ -1,9 +1,9 @@
-"""Rounds of pollux in a running simulation: 1,000 elastic jobs on 4,096 GPUs.
+"""Measures rounds of pollux in a running simulation: 1,000 elastic jobs on 4,096 GPUs.
 
     python benches/python/pollux_rounds.py [JOBS] [GPUS]
 
-CPU milliseconds of a decision and of carrying it out, of each of some thirty rounds. Jobs grow from
-one GPU on, pass phases of gradient noise, end, and are replaced by others.
+It prints the CPU milliseconds of deciding and of carrying out each of about thirty rounds. Jobs
+grow from one GPU on, pass phases of gradient noise, end, and are replaced by others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAMPLES = {"bert": 12, "cifar10": 128, "deepspeech2": 20, "imagenet": 200, "yolo
 
 
 def world(jobs: int, gpus: int) -> tuple[gl.Cluster, gl.Trace]:
-    """Servers of four; jobs of hours to days, a tenth of them later than the rest."""
+    """Return servers of four GPUs, and jobs of hours to days, of which a tenth arrive later."""
     draw = np.random.default_rng(0)
     data = gl.Cluster.homogeneous(servers=gpus // 4, gpus=4, gpu="T4").to_dict()
     models = gl.Cluster.from_dict({**data, "elastic": {"preset": "pollux-fits"}}).to_dict()
@@ -58,7 +58,7 @@ def world(jobs: int, gpus: int) -> tuple[gl.Cluster, gl.Trace]:
 
 
 def measured(jobs: int, gpus: int) -> list[float]:
-    """CPU milliseconds of each round."""
+    """Return the CPU milliseconds of each round."""
     cluster, trace = world(jobs, gpus)
     options = CheckedOptions(restart_s=30.0, first_start_s=30.0, skip_rounds=False, timeline="off")
     simulation = _core.Simulation(

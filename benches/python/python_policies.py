@@ -1,14 +1,14 @@
-"""The cost of a policy in Python compared with the same policy of the registry.
+"""Measures the cost of a policy in Python compared with the same policy of the registry.
 
     python benches/python/python_policies.py [REPEATS]
 
-Three questions, each with the least CPU seconds of the runs, interleaved in one process:
+It makes three comparisons of the least CPU seconds of runs, interleaved in one process:
 
 - FIFO in Python over `fifo` on the public Venus trace, 125,303 jobs on 133 servers of 8 GPUs (left
-  out where the trace is not here): what a decision in Python costs by itself;
+  out if the trace is missing): this is the cost of a decision in Python;
 - SRTF in Python, whose preemptive pass is `order.repack`, over `srtf` on 10,000 jobs that contend
   for 64 GPUs;
-- a decision of both with 20,000 jobs that wait over one with 1,000: what the queue costs.
+- a decision of both with 20,000 waiting jobs over one with 1,000: this is the cost of the queue.
 
 Both runs of a pair leave the same log.
 """
@@ -33,7 +33,7 @@ FEW, MANY = 1_000, 20_000
 
 
 class Fifo(gl.Policy):
-    """Order of arrival; the first job that does not fit blocks all behind it."""
+    """Starts jobs in order of arrival; the first job that does not fit blocks all later ones."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         """Start jobs until one does not fit."""
@@ -50,7 +50,7 @@ class Srtf(gl.Policy):
     knowledge = "remaining"
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
-        """Let the jobs run that have least to do."""
+        """Run the jobs with the least remaining work."""
         plan = gl.Plan(view)
         gl.orders.srtf(view).repack(plan)
         return plan
@@ -66,7 +66,7 @@ def cpu_s(
 
 
 def over(name: str, lab: gl.Cluster, jobs: gl.Trace, own: gl.Policy, repeats: int) -> Line:
-    """Compare a policy in Python with its like of the registry."""
+    """Compare a policy in Python with the same policy of the registry."""
     limit = {"fifo": 15.0, "srtf": 25.0}[name]
     pairs = [(cpu_s(lab, jobs, own), cpu_s(lab, jobs, name)) for _ in range(repeats)]
     (_, mine), (_, theirs) = pairs[-1]
@@ -79,11 +79,11 @@ def over(name: str, lab: gl.Cluster, jobs: gl.Trace, own: gl.Policy, repeats: in
 
 
 def queue(waiting: int, longer: float) -> tuple[gl.Trace, float]:
-    """Return jobs that are all there at once, then a stream of jobs at the rate of service.
+    """Return jobs that all arrive at once, then a stream of jobs at the rate of service.
 
-    The first are longer than those of the stream by a factor: under SRTF those of the stream pass
-    them, under FIFO one comes as one ends; so about as many wait throughout. Also the instant at
-    which the stream has come.
+    The first jobs are longer than those of the stream by a factor. Under SRTF the jobs of the
+    stream overtake them, and under FIFO one job arrives when one ends, so the queue stays about
+    equally long. The result also has the instant at which the stream has arrived.
     """
     rng = np.random.default_rng(1)
     stream, each_s = 10_000, 3600.0
@@ -105,7 +105,7 @@ def queue(waiting: int, longer: float) -> tuple[gl.Trace, float]:
 
 
 def growth(name: str, own: gl.Policy, longer: float, repeats: int) -> Line:
-    """Compare a decision with many waiting jobs with one with few."""
+    """Compare a decision with many waiting jobs with a decision with few."""
     lab = gl.Cluster.homogeneous(servers=8, gpus=8)
     worlds = [queue(waiting, longer) for waiting in (FEW, MANY)]
     starts, runs = [float("inf")] * 2, [float("inf")] * 2
@@ -122,7 +122,7 @@ def growth(name: str, own: gl.Policy, longer: float, repeats: int) -> Line:
 
 
 def main(repeats: int) -> Iterator[Line]:
-    """Measure."""
+    """Make all three comparisons."""
     folder = shared()
     if folder is None:
         print("skipped: the public traces (shared/) are not here", file=sys.stderr)

@@ -1,11 +1,12 @@
-"""Reading traces against pyarrow reading the same bytes: one JSON line per format.
+"""Compares reading traces with pyarrow reading the same bytes; prints one JSON line per format.
 
     python benches/python/reading.py [--jobs 1000000] [--repeats 7] [--only swf,native]
 
 Both sides are measured in turns in one process, and the least of each is taken. CPU time of all
 threads is judged, because it repeats on a busy machine. Wall time is printed too. pyarrow reads the
-unchanged file with all columns and guesses their types, in as many threads as ours; for SWF, which
-it cannot read, the text with single spaces. Ours does more: hash, checks, order, units.
+unchanged file with all columns, guesses their types and uses as many threads as gangline. It cannot
+read SWF, so it reads that text with single spaces. gangline also hashes, checks, sorts and converts
+units.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PARQUET_LIMIT = 1.5
 
 
 def columns(jobs: int) -> dict[str, pa.Array]:
-    """Invented jobs, in order of arrival."""
+    """Return invented jobs in order of arrival."""
     draw = np.random.default_rng(7)
     arrival = np.sort(draw.integers(0, 15_000_000, jobs))
     duration = np.ceil(draw.exponential(3000.0, jobs)).astype(np.int64)
@@ -88,7 +89,8 @@ _WORDS = {
     "empty": [""],
     "strict": ["strict", "best"],
 }
-# Format to (header name, column) in order; without header line if the name starts with a number.
+# The (header name, column) pairs of each format in order; there is no header line if the name
+# starts with a number.
 _LAYOUTS: dict[str, str] = {
     "native-csv": "job_id=id arrival_s=arrival gpus=gpus duration_s=duration model=model user=user",
     "philly-csv": "timestamp=submitted duration=duration num_gpus=gpus gpu_time=gpu_time "
@@ -121,7 +123,7 @@ _OPTIONS = {"pollux": {"durations": {"vgg19": 1.0, "resnet50": 2.0, "bert": 3.0,
 
 
 def write(name: str, data: dict[str, pa.Array], folder: Path) -> Path:
-    """Write the file of one format."""
+    """Write the file in one format."""
     pairs = [part.split("=") for part in _LAYOUTS[name].split()]
     table = pa.table({head: data[column] for head, column in pairs})
     path = folder / _NAMES.get(name, f"{name}.csv")
@@ -136,7 +138,7 @@ def write(name: str, data: dict[str, pa.Array], folder: Path) -> Path:
 
 
 class Taken(NamedTuple):
-    """Seconds of one call, or the least of several."""
+    """The seconds of one call, or the least of several calls."""
 
     cpu: float
     wall: float

@@ -1,4 +1,4 @@
-"""A report of eight policies on 100,000 jobs: what it costs beyond the runs, and how large it is.
+"""Measures the cost of a report beyond its runs (eight policies, 100,000 jobs), and its size.
 
 python benches/python/report.py [REPEATS]
 """
@@ -24,7 +24,7 @@ LIMIT_S, LIMIT_BYTES = 3.0, 1_000_000
 
 
 def main(repeats: int) -> Iterator[Line]:
-    """Write the page a few times; each time of a new comparison, which keeps what it has drawn."""
+    """Write the page a few times, always for a new comparison, which has no drawings yet."""
     trace = gl.read_trace(TRACE)
     taken = []
     with tempfile.TemporaryDirectory() as folder:

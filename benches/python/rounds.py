@@ -1,12 +1,12 @@
-"""Measure the cost of rounds and their allocations: a hundred kinds of jobs on 36 GPUs.
+"""Measures the cost of rounds and their allocations: a hundred kinds of jobs on 36 GPUs.
 
     python benches/python/rounds.py [JOBS]
 
-CPU seconds, which other work on the machine does not count in; of several runs, interleaved, the
-one with the least. Prints, per policy, the seconds of the run, its allocations and rounds; the time
-of `gavel-isolated` is that of the engine and the rounds alone. The public Gavel simulator simulates
-3 to 43 jobs per CPU second of such static workloads (measured); `gavel-las` is to be 50 times as
-fast as its best.
+The times are CPU seconds, which exclude other work on the machine, of the fastest of several
+interleaved runs. The script prints for each policy the seconds of the run, its allocations and its
+rounds. The time of `gavel-isolated` is that of the engine and the rounds alone. The public Gavel
+simulator simulates 3 to 43 jobs per CPU second of such static workloads (measured); the goal for
+`gavel-las` is 50 times its best speed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TIMES = 50.0
 
 
 def world(jobs: int) -> tuple[gl.Cluster, gl.Trace]:
-    """Jobs that all arrive at 0, with models whose rates differ by type."""
+    """Return jobs that all arrive at 0, with models whose rates differ by type."""
     draw = np.random.default_rng(0)
     models = [f"m{index}" for index in range(26)]
     rows = [
@@ -62,7 +62,7 @@ def world(jobs: int) -> tuple[gl.Cluster, gl.Trace]:
 
 
 def measured(cluster: gl.Cluster, trace: gl.Trace, policy: str) -> tuple[float, int, int]:
-    """CPU seconds of a run, its allocations and rounds."""
+    """Return the CPU seconds of a run, its allocations and its rounds."""
     began = time.process_time()
     result = gl.simulate(cluster, trace, policy, timeline="off")
     taken = time.process_time() - began

@@ -1,10 +1,11 @@
-"""The cost of a sweep besides its runs: many small ones, and 50 of the whole Venus trace.
+"""Measures the cost of a sweep beyond its runs: many small ones, and 50 of the Venus trace.
 
     python benches/python/sweeps.py [REPEATS]
 
-Small: 400 runs of 30 jobs by one worker. Large: 10 policies at 5 loads, all 125,303 jobs on 133
-servers of 8 GPUs, two workers. Each saves all tables and the summaries alone, in turn. Prints the
-least CPU times and their ratio, with the wall times and the bytes on the disk.
+The small sweep has 400 runs of 30 jobs and one worker. The large one has 10 policies at 5 loads,
+all 125,303 jobs on 133 servers of 8 GPUs, and two workers. Each saves all tables and then only the
+summaries. The script prints the least CPU times and their ratio, the wall times and the bytes on
+disk.
 """
 
 from __future__ import annotations

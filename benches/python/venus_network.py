@@ -1,17 +1,18 @@
-"""The Venus trace on a network: what delay scheduling costs beside Tiresias.
+"""Measures the cost of delay scheduling, relative to Tiresias, on the Venus trace with a network.
 
     python benches/python/venus_network.py [REPEATS]
 
-133 servers of 8 GPUs in racks of 8, all 125,303 jobs, models in the shares of `synth:dally-batch`.
-Links `pcie-25g` and unscaled compute times (BERT-large 0.5 s, ours), at the trace's own load and at
-twice that load, where jobs queue. Prints, per load and policy, the least CPU seconds of the runs,
-interleaved in one process, and counts that depend on no machine.
+The cluster has 133 servers of 8 GPUs in racks of 8. All 125,303 jobs run, with models in the shares
+of `synth:dally-batch`. The links are `pcie-25g` and compute times are unscaled (BERT-large takes
+0.5 s, our own choice). The load is that of the trace, and twice that load, at which jobs queue. For
+each load and policy the script prints the least CPU seconds of interleaved runs in one process, and
+counts that depend on no machine.
 
-Why not the links and compute times `dally-2024`: gangs of MobileNetV3 and ResNet18 keep 0.5 and
-3.5 % of their speed across racks there, so two days become a year and a month. The cluster is then
-overloaded many times: under tiresias the 194 days of the trace end after 1,869, under dally later
-still, and most events are ends of leases while no job arrives. Such a run measures the length of
-the tail, not the cost of an event.
+The links and compute times `dally-2024` are not used. With them, gangs of MobileNetV3 and ResNet18
+keep 0.5 and 3.5 % of their speed across racks, so two days become 400 and 57 days. The cluster is
+then overloaded many times: under tiresias the 194 days of the trace end after 1,869 days, under
+dally even later, and most events are ends of leases while no job arrives. Such a run measures the
+length of the tail, not the cost of an event.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ LIMIT = 4.0
 
 
 def shared() -> Path | None:
-    """Folder of the public traces."""
+    """Return the folder of the public traces."""
     places = [Path(os.environ.get("GANGLINE_SHARED", "")), ROOT.parent / "shared", ROOT / "shared"]
     return next((place for place in places if (place / "traces").is_dir()), None)
 
 
 def cluster() -> gl.Cluster:
-    """Racks of eight servers behind 25 Gb/s Ethernet."""
+    """Return racks of eight servers with 25 Gb/s Ethernet."""
     bert = {"compute_s": 0.5, "grad_bytes": 562e6, "buckets": 66, "overlap": 0.693}
     return gl.Cluster.from_dict(
         {
@@ -62,7 +63,7 @@ def cluster() -> gl.Cluster:
 
 
 def trace(folder: Path, rescale: float) -> gl.Trace:
-    """The jobs of Venus, each with a model."""
+    """Return the jobs of Venus, each with a model."""
     path = folder / "traces" / "helios-venus-gpu" / "helios_trace.csv.gz"
     table = gl.read_trace(path, rescale=rescale).table
     models = gl.synth.dally_batch(jobs=len(table), seed=0).table["model"]

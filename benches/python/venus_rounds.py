@@ -1,14 +1,14 @@
-"""The Venus trace on three GPU types: what policies in rounds cost on a whole real trace.
+"""Measures the cost of round-based policies on the whole Venus trace with three GPU types.
 
     python benches/python/venus_rounds.py [POLICY ...]
 
-All 125,303 jobs on 133 servers of 8 GPUs: 53 with V100, 40 with P100, 40 with K80, the public
-Gavel table, a model for each job drawn with seed 0 among those that the table knows at its gang
-size; prices per hour are our own choice. In `packed-gavel-las` two jobs may share GPUs, with the
-slowdown factors of that table. Prints, per policy, CPU seconds of the run with its limit, and
-counts that depend on no machine; the exit code says whether all limits hold. Unless policies are
-named, those of the comparison in the documentation run, whose sum has a limit too, `gavel-cost` and
-`packed-gavel-las`.
+All 125,303 jobs run on 133 servers of 8 GPUs: 53 with V100, 40 with P100 and 40 with K80. Rates are
+those of the public Gavel table. The model of each job is drawn with seed 0 among those that the
+table has at its gang size. Prices per hour are our own choice. In `packed-gavel-las` two jobs may
+share GPUs, with the slowdown factors of that table. The script prints for each policy the CPU
+seconds of the run with its limit, and counts that depend on no machine. The exit code says whether
+all limits hold. By default it runs the policies of the comparison in the documentation, whose sum
+also has a limit, `gavel-cost` and `packed-gavel-las`.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ SERVERS = {
 
 
 def shared() -> Path | None:
-    """Folder of the public traces."""
+    """Return the folder of the public traces."""
     places = [Path(os.environ.get("GANGLINE_SHARED", "")), ROOT.parent / "shared", ROOT / "shared"]
     return next((place for place in places if (place / "traces").is_dir()), None)
 
 
 def world(folder: Path) -> tuple[gl.Cluster, gl.Trace]:
-    """The cluster, and the jobs with their models."""
+    """Return the cluster, and the jobs with their models."""
     rates = rates_of(folder)
     cluster = gl.Cluster.from_dict(
         {
@@ -82,17 +82,17 @@ def world(folder: Path) -> tuple[gl.Cluster, gl.Trace]:
 
 
 def sharing(folder: Path) -> dict[str, str]:
-    """How much jobs on the same GPUs slow each other down; only pairs that were measured share."""
+    """Return the slowdown factors of jobs on the same GPUs; only measured pairs may share."""
     return {"interference": "gavel", "table": str(rates_of(folder)), "missing": "infeasible"}
 
 
 def rates_of(folder: Path) -> Path:
-    """The public table of rates."""
+    """Return the rates of the public table."""
     return folder / "traces" / "tables" / "gavel" / "simulation_throughputs.json.gz"
 
 
 def main(policies: tuple[str, ...]) -> Iterator[Line]:
-    """Measure each policy, and all of the comparison together."""
+    """Measure each policy, and the sum over the policies of the comparison."""
     folder = shared()
     if folder is None:
         print("skipped: the public traces (shared/) are not here", file=sys.stderr)
@@ -101,7 +101,7 @@ def main(policies: tuple[str, ...]) -> Iterator[Line]:
     taken: dict[str, float] = {}
     for policy in policies or (*POLICIES, "gavel-cost", "packed-gavel-las"):
         began = time.process_time()
-        # copies of hadare fill a server: models without a rate for eight GPUs have no place
+        # copies of hadare fill a server, so models without a rate for eight GPUs cannot run
         options: dict[str, Any] = {"on_infeasible": "drop"}
         name = policy.removeprefix("packed-")
         if name != policy:

@@ -2,12 +2,12 @@
 
     python peer.py WORKLOAD.swf SERVERS GPUS_PER_SERVER POLICY [--results DIR]
 
-What it models: one resource per node (here: a GPU, called "core"), a job asks for n units of it
-and takes them from the first nodes that have some, over as many nodes as it needs. That is
-gangline's `count` placement. AccaSim decides once per time point, after completions and arrivals.
+AccaSim models one resource on each node (here a GPU, called "core"). A job asks for n units of it
+and takes them from the first nodes that have some, on any number of nodes. That is gangline's
+`count` placement. AccaSim decides once per time point, after completions and arrivals.
 
 Times: ``process_cpu_s`` is this process with its children up to the end of the run; ``loop_cpu_s``
-is the simulation loop less its reading of the workload file, which AccaSim does inside the loop.
+is the simulation loop without the reading of the workload file, which AccaSim does inside the loop.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-# AccaSim 1.1.3 imports this name from where Python 3.10 removed it.
+# AccaSim 1.1.3 imports this name from a module in which Python 3.10 removed it.
 collections.Mapping = collections.abc.Mapping  # type: ignore[attr-defined]
 
 from accasim.base.allocator_class import FirstFit  # noqa: E402
 from accasim.base.scheduler_class import FirstInFirstOut, ShortestJobFirst  # noqa: E402
 from accasim.base.simulator_class import Simulator  # noqa: E402
 
-# Name of ours: (scheduler of AccaSim, does it go on after a job that does not fit).
+# Name in gangline: (scheduler of AccaSim, whether it continues after a job that does not fit).
 SCHEDULERS = {
     "fifo": (FirstInFirstOut, False),
     "fifo-skip": (FirstInFirstOut, True),
@@ -40,32 +40,32 @@ SCHEDULERS = {
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process and the children it waited for."""
+    """Return the CPU seconds of this process and of the children it waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 class TimedSimulator(Simulator):  # type: ignore[misc]
-    """AccaSim's simulator with two stopwatches; what it does is unchanged."""
+    """AccaSim's simulator with two stopwatches and no other change."""
 
     loop_cpu_s = 0.0
     read_cpu_s = 0.0
 
     def start_hpc_simulation(self, **kwargs: Any) -> None:
-        """The whole loop."""
+        """Time the whole loop."""
         start = time.thread_time()
         super().start_hpc_simulation(**kwargs)
         self.loop_cpu_s = time.thread_time() - start
 
     def load_events(self, *args: Any, **kwargs: Any) -> None:
-        """Reading and parsing the next jobs."""
+        """Time reading and parsing the next jobs."""
         start = time.thread_time()
         super().load_events(*args, **kwargs)
         self.read_cpu_s += time.thread_time() - start
 
 
 def write_system(path: Path, servers: int, gpus_per_server: int) -> None:
-    """The system configuration of AccaSim."""
+    """Write the system configuration of AccaSim."""
     system = {
         "groups": {"server": {"core": gpus_per_server}},
         "resources": {"server": servers},
@@ -76,7 +76,7 @@ def write_system(path: Path, servers: int, gpus_per_server: int) -> None:
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """One simulation; what came out."""
+    """Run one simulation and return its results."""
     system = folder / "system.json"
     write_system(system, arguments.servers, arguments.gpus_per_server)
     scheduler, skips = SCHEDULERS[arguments.policy]
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         show_statistics=False,
         LOG_LEVEL="WARNING",
     )
-    # The manager empties nothing at the end, but the simulator drops it: keep a handle.
+    # The simulator drops the manager at the end, so a reference is kept.
     manager = simulator.mapper
     simulator.start_simulation()
     waits, slowdowns = manager.wtimes, manager.slowdowns
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("workload", type=Path)
     parser.add_argument("servers", type=int)

@@ -1,8 +1,8 @@
-"""Schedulers of pybatsim 3.2.1 decide a run of gangline, by Batsim's protocol.
+"""Lets schedulers of pybatsim 3.2.1 decide a run of gangline by Batsim's protocol.
 
-Batsim itself is not run: its packages are for Nix and its dependencies are built from source. Its
-decision side is a package of the Python index, and runs unchanged, in the peers' own environment.
-It requires one number per GPU, and gangs on consecutive numbers.
+Batsim itself is not run, because its packages are for Nix and its dependencies are built from
+source. Its schedulers are a package of the Python index and run unchanged in the peers' own
+environment. They need one number for each GPU, and gangs on consecutive numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_S = 60.0
 
 
 class World(NamedTuple):
-    """A scheduler of pybatsim, a policy of ours, and the jobs for both."""
+    """A scheduler of pybatsim, a policy of gangline, and the jobs for both."""
 
     scheduler: str
     policy: str
@@ -56,14 +56,14 @@ def jobs(world: World) -> gl.Trace:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 def compare(world: World, python: Path) -> dict[str, Any]:
-    """Run both; `python` is the interpreter of the peers' environment."""
+    """Run both sides; `python` is the interpreter of the peers' environment."""
     cluster = gl.Cluster.homogeneous(servers=SERVERS, gpus=GPUS_PER_SERVER)
     trace = jobs(world)
     address = f"127.0.0.1:{free_port()}"
