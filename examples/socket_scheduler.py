@@ -1,7 +1,7 @@
-"""Shortest remaining time first, in a process of its own, over a socket.
+"""Schedules by shortest remaining time first, in a separate process over a socket.
 
-`gangline serve --knowledge remaining ...` says where it listens; then run
-`python socket_scheduler.py HOST PORT`. The standard library suffices.
+`gangline serve --knowledge remaining ...` prints its address; then run
+`python socket_scheduler.py HOST PORT`. It needs only the standard library.
 """
 
 import json
@@ -19,7 +19,7 @@ def rows(table: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
 
 
 def decide(gpus: int, message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run the jobs with the least time left that fit together; stop the others."""
+    """Run the jobs with the least remaining time that fit together, and stop the others."""
     running = {job for job, _, _ in rows(message["running"])}
     chosen = []
     for job, size, _ in sorted(
@@ -43,6 +43,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
         elif message["type"] == "decision":
             answer = {"type": "plan", "actions": decide(gpus, message)}
         else:
-            sys.exit(message.get("message"))  # an error, or nothing: the run is over
+            # the message of an error; without one, the run is over
+            sys.exit(message.get("message"))
         lines.write(json.dumps(answer) + "\n")
         lines.flush()

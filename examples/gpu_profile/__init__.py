@@ -1,1 +1,1 @@
-"""Rates of models on one GPU, and jobs that are predicted and run there."""
+"""Measures rates of models on one GPU, and compares predicted with real runs of jobs."""

@@ -1,4 +1,4 @@
-"""Write RESULTS.md from the kept measurements.
+"""Writes RESULTS.md from the saved measurements.
 
 python -m examples.gpu_profile > examples/gpu_profile/RESULTS.md
 """

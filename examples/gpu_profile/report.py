@@ -1,4 +1,4 @@
-"""The tables of RESULTS.md, from the kept measurements."""
+"""Makes the tables of RESULTS.md from the saved measurements."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 POLICIES = ("fifo", "sjf-ffs", "sjf-bsbf")
-_WORDS = ("policy", "job", "model")  # fields of an outcome that are no numbers
+_WORDS = ("policy", "job", "model")  # the fields of an outcome that are not numbers
 _FACTS = ("gpu", "torch", "date")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """When a job started and finished, predicted and real."""
+    """The predicted and the real start and finish of a job."""
 
     policy: str
     job: str
@@ -64,7 +64,7 @@ def profile_of(path: Path) -> Profile:
 
 
 def read_jobs(path: Path) -> list[Outcome]:
-    """Read what became of the thirty jobs."""
+    """Read the outcomes of the thirty jobs."""
     with path.open(newline="", encoding="utf-8") as file:
         rows: list[dict[str, Any]] = [
             {key: x if key in _WORDS else float(x) for key, x in row.items()}

@@ -1,8 +1,8 @@
-"""Is a model that was trained as copies as good? Digits of scikit-learn, on a CPU, in minutes.
+"""Tests whether training as copies gives an equally good model: digits of scikit-learn on a CPU.
 
 python -m examples.hadare_training [--seeds 10] [--quick] [--data FILE]
 
-`--data FILE` keeps what was measured; tables are made from a file that exists, in a second.
+`--data FILE` saves the measurements; if the file exists, the tables are made from it in a second.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from .training import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SPEEDS = (10.0, 5.0, 2.0, 2.0, 1.0)  # steps per second; the single worker is the fastest
-WAYS = tuple(product((3, 5), (5.0, 20.0, 80.0)))  # workers, length of a round in seconds
+# the steps per second of each worker; the single worker is the fastest
+SPEEDS = (10.0, 5.0, 2.0, 2.0, 1.0)
+# the number of workers, and the length of a round in seconds
+WAYS = tuple(product((3, 5), (5.0, 20.0, 80.0)))
 CONSOLIDATE_S = 1.0
 RATES = {"softmax": (0.05, 0.5, 2.0), "mlp": (0.05, 0.2, 0.5)}
 STEPS = (1000, 8000)
@@ -43,21 +45,22 @@ MARKS = ("same_steps", "same_time", "mean_steps")
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds and test accuracy of one way to train, and the accuracy of one worker beside it."""
+    """The seconds and test accuracy of one way to train, and the accuracies of one worker."""
 
     seconds: float
     accuracy: float
-    same_steps: float  # of one worker after as many steps
-    same_time: float  # after as many seconds
-    mean_steps: float  # after as many steps as a copy does on average (with the merge's weights)
+    same_steps: float  # the accuracy of one worker after the same number of steps
+    same_time: float  # its accuracy after the same time
+    # its accuracy after the average steps of a copy (with the weights of the merge)
+    mean_steps: float
 
     def lead(self, over: str) -> float:
-        """Return how much more accurate it is than one worker, in points."""
+        """Return how much more accurate it is than one worker, in percentage points."""
         return 100.0 * (self.accuracy - float(getattr(self, over)))
 
 
 class Row(NamedTuple):
-    """One training, as the file of measurements has it."""
+    """One training, as a row of the file of measurements."""
 
     model: str
     steps: int
@@ -69,7 +72,7 @@ class Row(NamedTuple):
 
     @property
     def way(self) -> tuple[str, int, float, int, float]:
-        """All but the seed and the result."""
+        """The way to train: everything except the seed and the result."""
         return self[:5]
 
 
@@ -103,7 +106,7 @@ def measure(kind: str, rate: float, steps: int, seed: int) -> list[Result]:
         )
         for workers, round_s in WAYS
     ]
-    # In the time of a run one worker gets so far; beyond its last step it does nothing.
+    # The steps of one worker in the time of a run; it stops after its last step.
     reached = [min(steps, int(run.seconds * SPEEDS[0])) for run in runs]
     means = [round(run.mean_steps) for run in runs]
     marks = sorted({*reached, *means, steps})
@@ -117,7 +120,7 @@ def measure(kind: str, rate: float, steps: int, seed: int) -> list[Result]:
 
 
 def trainings(seeds: int, *, is_quick: bool) -> Iterator[Row]:
-    """Yield every training, ways outermost and seeds innermost."""
+    """Yield every training, with ways as the outermost loop and seeds as the innermost."""
     for kind, steps in product(MODELS, STEPS[:1] if is_quick else STEPS):
         for rate in RATES[kind][1:2] if is_quick else RATES[kind]:
             by_seed = [measure(kind, rate, steps, seed) for seed in range(seeds)]
@@ -128,7 +131,7 @@ def trainings(seeds: int, *, is_quick: bool) -> Iterator[Row]:
 
 
 def write(rows: Sequence[Row], file: Path) -> None:
-    """Keep the measurements, one training per line."""
+    """Save the measurements, with one training on each line."""
     with file.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([*Row._fields[:-1], *Result.__dataclass_fields__])
@@ -137,7 +140,7 @@ def write(rows: Sequence[Row], file: Path) -> None:
 
 
 def read(file: Path) -> list[Row]:
-    """Read the measurements that were kept."""
+    """Read the saved measurements."""
     with file.open(encoding="utf-8", newline="") as lines:
         _, *found = csv.reader(lines)
     return [
@@ -165,7 +168,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def shown(values: Sequence[float], *, sign: str = "") -> str:
-    """Return a mean and its 95 % interval, which takes five seeds."""
+    """Return a mean and its 95 % interval, which needs five seeds."""
     numbers = [mean(values), *(interval(values, ANY) or ())]
     first, *ends = (f"{number:{sign}.2f}" for number in numbers)
     return f"{first} [{', '.join(ends)}]" if ends else first

@@ -1,7 +1,7 @@
-"""Small models in numpy, trained on one worker, or as copies on several with merges in between.
+"""Trains small models in numpy on one worker, or as copies on several workers with merges.
 
-Nothing is timed: a worker has a speed in steps per second, and what a training run would take
-follows from it. The steps and the merges are those of `gangline.hadare`.
+Nothing is timed: a worker has a speed in steps per second, which determines the time of a training
+run. The steps and the merges are those of `gangline.hadare`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODELS = ("softmax", "mlp")
 
 @dataclass(frozen=True)
 class Task:
-    """Features, shape (samples, features), and labels from 0 on, to train and to test with."""
+    """Features of shape (samples, features) and labels from 0 on, for training and for testing."""
 
     train_x: Array
     train_y: Labels
@@ -37,18 +37,19 @@ class Task:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """The number of classes."""
         return int(self.train_y.max()) + 1
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a training run ends with."""
+    """The result of a training run."""
 
     model: Model
-    seconds: float  # as the workers' speeds say, consolidations included
+    seconds: float  # the time by the speeds of the workers, with consolidations
     rounds: int
-    mean_steps: float  # summed over rounds: steps of a copy, averaged with the weights of the merge
+    # the sum over rounds of the average steps of a copy, with the weights of the merge
+    mean_steps: float
 
 
 def new_model(kind: str, task: Task, rng: np.random.Generator, hidden: int = 32) -> Model:
@@ -71,7 +72,7 @@ def scores(model: Model, x: Array) -> tuple[Array, Array]:
 
 
 def gradients(model: Model, x: Array, y: Labels) -> Model:
-    """Gradients of the mean cross-entropy of a batch."""
+    """Return the gradients of the mean cross-entropy of a batch."""
     last, found = scores(model, x)
     found -= found.max(axis=1, keepdims=True)
     error = np.exp(found)
@@ -86,7 +87,7 @@ def gradients(model: Model, x: Array, y: Labels) -> Model:
 
 
 def train(model: Model, task: Task, steps: int, rate: float, rng: np.random.Generator) -> Model:
-    """Return the model after so many steps of stochastic gradient descent."""
+    """Return the model after this number of steps of stochastic gradient descent."""
     model = {name: value.copy() for name, value in model.items()}
     for _ in range(steps):
         rows = rng.integers(len(task.train_y), size=BATCH)
@@ -96,14 +97,14 @@ def train(model: Model, task: Task, steps: int, rate: float, rng: np.random.Gene
 
 
 def accuracy(model: Model, task: Task) -> float:
-    """Share of the test samples whose class is found."""
+    """Return the share of the test samples that are classified correctly."""
     return float((scores(model, task.test_x)[1].argmax(axis=1) == task.test_y).mean())
 
 
 def on_one_worker(
     model: Model, task: Task, marks: Sequence[int], *, rate: float, seed: Any
 ) -> list[Model]:
-    """Train on one worker without a break; return the models after so many steps, ascending."""
+    """Train on one worker without a break; return the models after these numbers of steps."""
     rng = np.random.default_rng(seed)
     found, done = [], 0
     for mark in marks:

@@ -1,8 +1,8 @@
-"""Train a small agent to schedule a cluster, and hold it against the policies of gangline.
+"""Trains a small agent to schedule a cluster, and compares it with the policies of gangline.
 
 python -m examples.rl_scheduling [--quick] [--data FILE]
 
-It takes a minute on one core, --quick seconds. `--data FILE` keeps what was measured.
+It takes a minute on one core, or seconds with --quick. `--data FILE` saves the measurements.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ STEPS = 10_000
 
 
 def measure_speed(steps: int) -> float:
-    """Return environment steps per second of processor time, the most of five measurements.
+    """Return environment steps per second of processor time, the maximum of five measurements.
 
-    They are of `gymnasium.make`, resets included.
+    The steps are those of `gymnasium.make`, and their time includes the resets.
     """
     env = gymnasium.make("gangline/Scheduling-v0", cluster=CLUSTER, trace=TRACE)
     _, info = env.reset(seed=1)
@@ -55,7 +55,7 @@ def measure_speed(steps: int) -> float:
 
 
 def measure(*, is_quick: bool) -> dict[str, Any]:
-    """Train, and play the held-out episodes with every agent and policy."""
+    """Train, and run the held-out episodes with every agent and policy."""
     generations, episodes = (3, 2) if is_quick else (10, 4)
     env = SchedulingEnv(CLUSTER, TRACE)
     online = SchedulingEnv(CLUSTER, TRACE, knowledge="online")
@@ -104,7 +104,7 @@ def rows(measured: dict[str, list[float]]) -> list[list[str]]:
 
 
 def main() -> None:
-    """Measure, keep and show."""
+    """Measure, save and print the results."""
     parser = argparse.ArgumentParser(prog="python -m examples.rl_scheduling")
     parser.add_argument("--quick", action="store_true", help="fewer episodes")
     parser.add_argument("--data", type=Path, help="file that keeps what was measured")

@@ -21,7 +21,7 @@ Agent: TypeAlias = Callable[[Observation, Mask], int]
 POPULATION = 24
 ELITE = 6
 FIRST_SPREAD = 1.0
-LEAST_SPREAD = 0.05  # so that the search goes on
+LEAST_SPREAD = 0.05  # the least spread keeps the search alive
 RARELY_WAITS = -2.0
 
 
@@ -93,7 +93,7 @@ def train(
     generations, episodes : int
         Number of generations, and of episodes in each.
     seed : int
-        Of the draws; episodes have seeds from 1,000,000 on.
+        The seed of the draws; episodes have seeds from 1,000,000 on.
 
     Yields
     ------
