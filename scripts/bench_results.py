@@ -1,12 +1,12 @@
-"""Runs the suite of `gangline bench` for the policies that ship, and writes what is published.
+"""Runs the suite of `gangline bench` for gangline's policies, and writes the published files.
 
-    python scripts/bench_results.py [POLICY ...] run these; default: all that can run on the suite
+    python scripts/bench_results.py [POLICY ...] run these; by default all that can run on the suite
     python scripts/bench_results.py --add FILE   add or replace the policies of a bench.json
     python scripts/bench_results.py --page       write the page of the docs from the files alone
-    python scripts/bench_results.py --check      tell whether the page is that of the files
+    python scripts/bench_results.py --check      check that the page matches the files
 
-`results_N_jct.csv` has the mean JCT of each run, `results_N.csv` a row per policy. CPU seconds are
-those of the run alone, in a process that does nothing else.
+`results_N_jct.csv` has the mean JCT of each run, and `results_N.csv` has a row for each policy. CPU
+seconds are those of the run alone, in a separate process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COLUMNS = (
     "speedup_high", "runs", "preemptions_per_job", "cpu_s", "ships", "gangline", "suite_sha256",
     "jct_sha256",
 )  # fmt: skip
-CANNOT_RUN = ("gavel-cost", "gavel-allox")  # one wants prices, the other jobs of one GPU
+CANNOT_RUN = ("gavel-cost", "gavel-allox")  # one policy needs prices, and the other jobs of one GPU
 
 Cell = tuple[World, int]
 
@@ -70,18 +70,18 @@ def main() -> int:
 
 
 def shipped(suite: Suite) -> dict[str, Entry]:
-    """Return every policy that ships and can run on the suite, by label."""
+    """Return every policy of gangline that can run on the suite, by label."""
     names = [name for name in default_policies(solving=True) if name not in CANNOT_RUN]
     return {entry.label: entry for entry in entries(names, suite.estimate_error)}
 
 
 def all_cells(suite: Suite) -> list[Cell]:
-    """Return every world with every seed."""
+    """Return all pairs of a world and a seed."""
     return [(world, seed) for world in suite.worlds() for seed in suite.seeds]
 
 
 def run(suite: Suite, policies: Collection[str] | None) -> tuple[Any, Any]:
-    """Run policies, or all, on the whole suite; return their mean JCTs and the rest of the rows."""
+    """Run policies (default: all) on the whole suite; return their mean JCTs and other columns."""
     known = shipped(suite)
     wanted = set(known if policies is None else policies)
     labels = [label for label in known if wanted & {label, label.partition("(")[0]}]
@@ -130,7 +130,7 @@ def measure(part: Iterable[Cell], labels: Collection[str]) -> list[dict[str, Any
         key = (world.workload, world.cluster, world.load, seed)
         if key not in known_worlds:
             known_worlds.add(key)
-            here.run(Run(spec))  # what the first run alone pays
+            here.run(Run(spec))  # only the first run pays for imports
         for label in labels:
             run = Run(RunSpec.of(cluster, trace, known[label].reference, options))
             began = time.process_time()
@@ -143,7 +143,7 @@ def measure(part: Iterable[Cell], labels: Collection[str]) -> list[dict[str, Any
 
 
 def stale(part: Collection[Cell]) -> list[str]:
-    """Return what is published of policies that ship and is not what they do on some worlds."""
+    """Return the published values that differ from what gangline's policies do in some worlds."""
     suite = load_suite()
     then, rows = published.read_jct(suite.version), published.read_rows(suite.version)
     known = shipped(suite)
@@ -159,7 +159,7 @@ def stale(part: Collection[Cell]) -> list[str]:
 
 
 def submitted(suite: Suite, found: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the same of the policies that a bench.json says were run."""
+    """Return the same for the policies that a bench.json contains."""
     if found["suite_sha256"] != suite.digest or found["is_quick"]:
         raise SystemExit("expected the whole newest suite, got another or a part of it")
     known = shipped(suite)
@@ -194,7 +194,7 @@ def write(suite: Suite, new: dict[str, dict[Cell, float]], about: dict[str, Any]
             "suite_sha256": suite.digest,
             "jct_sha256": published.digest_of(scores[label]),
         }
-    scores = {label: scores[label] for label in sorted(scores)}  # the order of equal ranks
+    scores = {label: scores[label] for label in sorted(scores)}  # this is the order of equal ranks
     path = DATA / published.JCT.format(version=suite.version)
     published.write_jct(path, scores, all_cells(suite))
     knowledge = {label: facts[label]["knowledge"] for label in scores}
@@ -214,7 +214,7 @@ def total(rows: Iterable[dict[str, Any]], key: str) -> float:
 
 
 def rounded(value: object) -> object:
-    """Return a number with as many digits as count."""
+    """Return a number with its significant digits."""
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
@@ -252,7 +252,7 @@ def page(suite: Suite) -> str:
 
 
 def summary(suite: Suite, rows: list[dict[str, Any]]) -> list[str]:
-    """Return a table with the best of each class, and the best that stops no job."""
+    """Return a table with the best policy of each class, and the best that never preempts."""
     scores = published.read_jct(suite.version)
     loads = [f"load {load:g}" for load in suite.loads]
     titles = ["policies know", "best", *loads, "preempt. per job", "best without preemption"]
@@ -278,7 +278,7 @@ def summary(suite: Suite, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def speedup(mine: dict[Cell, float], base: dict[Cell, float], load: float) -> float:
-    """Return the geometric mean over the runs at a load."""
+    """Return the geometric mean over the runs at one load."""
     logs = [math.log(base[cell] / mine[cell]) for cell in mine if cell[0].load == load]
     return math.exp(math.fsum(logs) / len(logs))
 
@@ -290,7 +290,7 @@ def header(titles: Iterable[str]) -> list[str]:
 
 
 def numbers(row: dict[str, str]) -> dict[str, Any]:
-    """Return a row of the file with numbers as numbers."""
+    """Return a row of the file with its numbers converted."""
     words = ("policy", "knowledge", "ships", "gangline", "suite_sha256", "jct_sha256")
     made: dict[str, Any] = {
         key: value if key in words else float(value) if value else None

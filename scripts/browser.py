@@ -1,7 +1,7 @@
-"""Test pages in a real Chromium, if there is one: `make browser`.
+"""Tests pages in a real Chromium, if one is installed, for `make browser`.
 
-Without Chromium nothing is run and one line says so, unless GANGLINE_REQUIRE_BROWSER is set, as in
-the gate; then it is a failure. GANGLINE_CHROMIUM names a Chromium that is not found by itself.
+Without Chromium the tests are skipped with one line, or fail if GANGLINE_REQUIRE_BROWSER is set, as
+in the gate. GANGLINE_CHROMIUM names a Chromium that is not found automatically.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from requirements import requirements
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "target" / "check" / "browser.xml"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-APPS = Path("/Applications")  # of macOS
+APPS = Path("/Applications")  # the folder of programs on macOS
 BUNDLES = ("Chromium.app/Contents/MacOS/Chromium", "Google Chrome.app/Contents/MacOS/Google Chrome")
 HINT = (
     "on Debian: apt-get install chromium; on Ubuntu, whose package is a snap that sees no page in "
     "/tmp, and on macOS: .venv/bin/python -m pip install playwright && "
     ".venv/bin/playwright install --with-deps chromium; or set GANGLINE_CHROMIUM"
 )
-SCRIPT_MAX = 64 * 1024  # bytes; a browser itself is far larger
+SCRIPT_MAX = 64 * 1024  # in bytes; a browser itself is far larger
 
 
 def chromium() -> str | None:
@@ -59,7 +59,7 @@ def of_playwright() -> str | None:
 
 
 def main() -> int:
-    """Find the browser, install what drives it, run the tests."""
+    """Find the browser, install its driver, and run the tests."""
     found = chromium()
     if found is None:
         is_required = bool(os.environ.get("GANGLINE_REQUIRE_BROWSER"))

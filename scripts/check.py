@@ -1,4 +1,4 @@
-"""Run the steps of `make test`, `make check` and `make lint`, time them and count what they say.
+"""Runs the steps of `make test`, `make check` and `make lint`, and counts their tests and times.
 
 `test` runs the checks that every change needs, in about ten minutes on two cores. `check` runs
 everything that takes longer, and `lint` reads the code without running it.
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass
 class Counts:
-    """Tests of one step or of all."""
+    """The numbers of tests of one step or of all steps."""
 
     passed: int = 0
     failed: int = 0
@@ -79,13 +79,13 @@ def pytest(name: str, *arguments: str, workers: int = 0) -> list[str]:
 
 
 def cargo_packages(*others: str) -> list[str]:
-    """Return the `-p` arguments of the crates that run without Python, and of others."""
+    """Return the `-p` arguments of the crates that run without Python, and of other crates."""
     return [part for crate in (*LOWER_CRATES, *others) for part in ("-p", crate)]
 
 
 def rust_tests(*tests: str) -> list[str]:
-    """Return the fastest test runner there is: nextest where installed, else cargo's own."""
-    # The benchmarks too: their bare loops are the limit that policies are held against.
+    """Return the fastest test runner: nextest if it is installed, or cargo's own."""
+    # This includes the benchmarks, whose bare loops are the limit for policies.
     packages = cargo_packages("gangline-benches") if not tests else ["-p", "gangline-policies"]
     named = [part for test in tests for part in ("--test", test)]
     if shutil.which("cargo-nextest"):
@@ -104,11 +104,11 @@ LATE = ("--ignore-glob=tests/meta/test_*.py", "tests")
 
 
 def test_steps() -> list[Step]:
-    """Return the steps of `make test`, cheapest first."""
+    """Return the steps of `make test`, with the cheapest first."""
     built = ("build",)
     early = ("--noconftest", "--ignore=tests/meta/built", "tests/meta")
     docs = ["cargo", "test", "--locked", "--doc", "--no-fail-fast", *cargo_packages()]
-    # A few of the large worlds that `make check` draws.
+    # These are a few of the large worlds that `make check` draws.
     few = {"GANGLINE_WIDE_RUNS": "3"}
     return [
         Step("meta", pytest("meta", *early), 3),
@@ -120,12 +120,12 @@ def test_steps() -> list[Step]:
 
 
 def check_steps() -> list[Step]:
-    """Return the steps of `make check`: what takes too long for every change."""
+    """Return the steps of `make check`, which take too long for every change."""
     python = sys.executable
     built = ("build",)
-    # The goldens again under another hash seed: results must not hang on hash order.
+    # The goldens run again with another hash seed, because results must not depend on hash order.
     seed = {"PYTHONHASHSEED": "4242"}
-    # Of each property more examples than `make test` draws, the first ones the same.
+    # Each property runs more examples than in `make test`; the first ones are the same.
     drawn = pytest("drawn", "-m", "hypothesis and not slow", *LATE, workers=2)
     return [
         build(),
@@ -164,17 +164,18 @@ GATES = {"test": test_steps, "check": check_steps, "lint": lint_steps}
 
 
 def count(step: Step, status: int, output: str) -> Counts:
-    """Read the counts of a finished step; without any, the step itself counts."""
+    """Read the counts of a finished step; a step without counts counts as one test."""
     found = count_junit(OUT / f"{step.name}.xml") or count_text(output) or Counts()
     if found.passed + found.failed + found.skipped == 0:
         return Counts(passed=int(status == 0), failed=int(status != 0))
     if status != 0 and found.failed == 0:
-        found.failed = 1  # the tool failed outside its tests: a crash, a time-out, no tests at all
+        # the tool failed outside its tests: by a crash, a time-out, or no tests at all
+        found.failed = 1
     return found
 
 
 def count_junit(path: Path) -> Counts | None:
-    """Read a pytest report; None where there is none."""
+    """Read a pytest report; None if there is none."""
     if not path.exists():
         return None
     total = Counts()
@@ -192,7 +193,7 @@ PLAIN_LINE = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.M)
 
 
 def count_text(output: str) -> Counts | None:
-    """Read the summaries of cargo, nextest and our own scripts; None where there is none."""
+    """Read the summaries of cargo, nextest and the project's scripts; None if there is none."""
     lines = [
         Counts(*map(int, match.groups()))
         for pattern in (CARGO_LINE, PLAIN_LINE)
@@ -236,7 +237,7 @@ def run(step: Step) -> tuple[int, str]:
             lines.append(line)
         process.stdout.close()
         status = process.wait()
-    except BaseException:  # interrupted or terminated: leave nothing behind
+    except BaseException:  # after an interrupt or a termination nothing must be left behind
         os.killpg(process.pid, signal.SIGKILL)
         raise
     finally:
@@ -248,7 +249,7 @@ def run(step: Step) -> tuple[int, str]:
 
 
 def run_all(gate: str, steps: list[Step]) -> Counts:
-    """Run the steps in order and print one line for each, then the table and the sum."""
+    """Run the steps in order, print one line for each, and then the table and the sum."""
     OUT.mkdir(parents=True, exist_ok=True)
     total, failed, table = Counts(), set[str](), []
     for step in steps:
@@ -290,9 +291,9 @@ def add_up() -> Counts:
 
 
 def chosen(gate: str, only: str) -> list[Step]:
-    """Return the steps of a gate, or those that are named and what these need.
+    """Return the steps of a gate, or the named steps and those that they need.
 
-    So no test meets a module that older sources made; `build` does nothing if it is fresh.
+    So no test uses a module of older sources; `build` does nothing if the module is up to date.
     """
     steps = GATES[gate]()
     names = [name for name in only.split(",") if name]
@@ -307,7 +308,7 @@ def chosen(gate: str, only: str) -> list[Step]:
 
 
 def main() -> int:
-    """Run what the command line names; 0 only if something passed and nothing failed."""
+    """Run what the command line names; return 0 only if something passed and nothing failed."""
     parser = argparse.ArgumentParser(description="Run a gate of gangline.")
     parser.add_argument("gate", choices=[*GATES, "total"])
     parser.add_argument("--only", default="", help="names of steps, separated by commas")

@@ -1,10 +1,11 @@
-"""Draw the figures of what decisions of hadar cost, and of the studies of `gangline reproduce`.
+"""Draws figures of the cost of hadar's decisions and of the studies of `gangline reproduce`.
 
     .venv/bin/python scripts/decision_figures.py [--measure] [STUDY ...]
 
-The first is drawn from benches/decisions.csv; `--measure` makes that file anew with the benchmark
-`decisions`, a minute on an idle machine. The others are the first figures of whole studies, which
-depend on no machine: hadar-search (the default) and sjf-bsbf take some seconds, hadar two minutes.
+The first is drawn from benches/decisions.csv; `--measure` writes that file again with the benchmark
+`decisions`, in a minute on an idle machine. The others are the first figures of whole studies,
+which are the same on every machine. hadar-search (the default) and sjf-bsbf take some seconds, and
+hadar takes two minutes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ JOBS, TIME_MS = (32, 16_384), (0.01, 100.0)
 
 
 def measure() -> None:
-    """Run the benchmark and keep its table."""
+    """Run the benchmark and save its table."""
     command = ["cargo", "run", "--release", "--quiet", "--package", "gangline-benches"]
     command += ["--bin", "decisions", "--", ",".join(TITLES), "5"]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
@@ -45,13 +46,13 @@ def measure() -> None:
 
 
 def x_of(jobs: float) -> float:
-    """Where a number of jobs is in a panel."""
+    """Return the position of a number of jobs in a panel."""
     low, high = map(math.log, JOBS)
     return LEFT + (math.log(jobs) - low) / (high - low) * (PANEL - LEFT - RIGHT)
 
 
 def y_of(time_ms: float) -> float:
-    """Where a time is."""
+    """Return the position of a time in a panel."""
     low, high = map(math.log, TIME_MS)
     return HEIGHT - BOTTOM - (math.log(time_ms) - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
@@ -62,7 +63,7 @@ def text(x: float, y: float, words: str, anchor: str = "middle") -> str:
 
 
 def panel(policy: str, rows: list[dict[str, str]], is_first: bool) -> str:
-    """Return the picture of one policy: a line per size of the cluster."""
+    """Return the picture of one policy, with a line for each size of the cluster."""
     parts = [text((LEFT + PANEL - RIGHT) / 2, 18, f"{policy}: decision that takes in all jobs")]
     parts.append(text((LEFT + PANEL - RIGHT) / 2, HEIGHT - 8, "jobs"))
     for jobs in (32, 256, 2_048, 16_384):
@@ -90,7 +91,7 @@ def panel(policy: str, rows: list[dict[str, str]], is_first: bool) -> str:
 
 
 def times() -> str:
-    """Return the picture of the times of decisions."""
+    """Return the picture of the decision times."""
     with DATA.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     width = PANEL * len(TITLES)
@@ -107,7 +108,7 @@ def times() -> str:
 
 
 def write(name: str, svg: str) -> None:
-    """Write a picture as a file of its own, on white paper."""
+    """Write a picture as a separate file with a white background."""
     opening, _, rest = svg.partition(">")
     opening = opening.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" color="#222" ', 1)
     paper = '<rect width="100%" height="100%" fill="white"/>'
@@ -116,7 +117,7 @@ def write(name: str, svg: str) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measure", action="store_true", help="make benches/decisions.csv anew")
     parser.add_argument("studies", nargs="*", metavar="STUDY", default=["hadar-search"])

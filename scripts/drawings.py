@@ -1,8 +1,8 @@
-"""Draw the pictures that explain mechanisms: the loop, rounds, placement, delays, prices, pairs.
+"""Draws the pictures that explain mechanisms: loop, rounds, placement, delays, prices, pairs.
 
     .venv/bin/python scripts/drawings.py
 
-Needs a build. Rounds, placement and pairs are real runs of a few jobs; the others are drawn after
+Needs a build. Rounds, placement and pairs are real runs of a few jobs. The other pictures follow
 the text of the page that shows them.
 """
 
@@ -18,7 +18,7 @@ import gangline as gl
 from gangline._support.look import COLOURS
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "_static" / "drawings"
-WIDTH = 420  # of a phone: the letters stay legible
+WIDTH = 420  # the width of a phone, on which the letters stay legible
 INK, PALE = "#222", "#dde3ea"
 Rows = list[dict[str, Any]]
 
@@ -30,7 +30,7 @@ def text(x: float, y: float, words: str, anchor: str = "middle", **more: str) ->
 
 
 def box(x: float, y: float, wide: float, high: float, fill: str, *words: str) -> str:
-    """Return a box with lines of text in its middle."""
+    """Return a box with centred lines of text."""
     ink = "white" if fill in COLOURS else INK
     top = y + high / 2 + 4.5 - 7.5 * (len(words) - 1)
     lines = [text(x + wide / 2, top + 15 * at, line, fill=ink) for at, line in enumerate(words)]
@@ -66,7 +66,7 @@ def write(name: str, title: str, high: float, *parts: str, folder: Path | None =
 
 
 def lanes(segments: Rows, gpus: list[str], top: float, end_s: float, left: float = 62) -> str:
-    """Draw who holds which GPU over time; of two jobs on a GPU each has half of the lane."""
+    """Draw which job holds each GPU over time; two jobs on a GPU get half of the lane each."""
     scale, parts = (WIDTH - left - 12) / end_s, []
     jobs = sorted({row["job_id"] for row in segments})
     for lane, label in enumerate(gpus):
@@ -101,7 +101,7 @@ def trace(*jobs: tuple[str, float, int, float]) -> gl.Trace:
 
 
 def loop() -> None:
-    """Draw what happens at an instant."""
+    """Draw the steps of the engine at an instant."""
     blue, red, green = COLOURS[0], COLOURS[1], COLOURS[2]
     write(
         "loop", "Events of an instant are applied, the policy answers, the plan is checked", 300,
@@ -156,7 +156,7 @@ class _Fill(gl.Policy):
 
 
 def placement() -> None:
-    """Draw where rules put a gang of five, by real runs."""
+    """Draw where rules place a gang of five, by real runs."""
     lab = gl.Cluster.from_dict(
         {
             "gpu_types": [{"name": "V100", "memory_gb": 16}],
@@ -196,7 +196,7 @@ def placement() -> None:
 
 
 def delays() -> None:
-    """Draw the levels that open to a waiting job of dally."""
+    """Draw the levels that a waiting job of dally may use over time."""
     left, scale = 110, 290 / 16
     rows = (
         ("one server", 0, COLOURS[2]),
@@ -283,7 +283,7 @@ def pairs() -> None:
 
 
 def main() -> None:
-    """Draw all."""
+    """Draw all pictures."""
     for draw in (loop, rounds, placement, delays, prices, pairs):
         draw()
         print(f"{draw.__name__}.svg")

@@ -1,4 +1,4 @@
-"""Draw how each family of policies treats a few jobs: real runs, one chart per policy.
+"""Draws how each family of policies treats a few jobs: real runs, with a chart for each policy.
 
     .venv/bin/python scripts/families.py
 
@@ -30,7 +30,7 @@ Job = tuple[str, float, int, float]
 
 
 class Shown(NamedTuple):
-    """A policy of a picture."""
+    """A policy in a picture."""
 
     policy: str
     params: Mapping[str, Any] = MappingProxyType({})
@@ -38,7 +38,7 @@ class Shown(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A picture: jobs on a cluster, under some policies."""
+    """A picture of jobs on a cluster under some policies."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ def servers(*counts: int, **more: Any) -> dict[str, Any]:
 
 
 def two_types(gpus: int) -> dict[str, Any]:
-    """Return a server of a fast and one of a slow type, and the rates of two models on them."""
+    """Return a server of a fast and one of a slow type, and the rates of two models on both."""
     rates = {"conv": (10.0, 2.0), "rnn": (10.0, 8.0), "old": (2.0, 8.0)}
     kinds = ("V100", "K80")
     return {
@@ -237,7 +237,7 @@ def draw(family: Family) -> None:
 
 
 def main() -> None:
-    """Draw all."""
+    """Draw all pictures."""
     for family in FAMILIES:
         draw(family)
         print(f"{family.name}.svg")

@@ -1,8 +1,9 @@
-"""Draw the figure of the README from runs: completion times of the bundled trace by policy.
+"""Draws the figure of the README: completion times of the bundled trace by policy.
 
     .venv/bin/python scripts/figure.py
 
-Needs a build; the runs take a moment. The picture depends on the trace and the policies alone.
+It needs a build, and the runs take a moment. The picture depends on the trace and the policies
+alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def main() -> None:
     runs = [digest(gl.simulate(cluster, trace, name)) for name in POLICIES]
     chart = _svg.draw(charts(runs)["jct_s"])
     opening, _, rest = chart.partition(">")
-    opening = re.sub(' data-chart="[^"]*"', "", opening)  # for the script of a page
+    # this attribute is for the script of a page
+    opening = re.sub(' data-chart="[^"]*"', "", opening)
     opening = opening.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" color="#222" ', 1)
     paper = '<rect width="100%" height="100%" fill="white"/>'
     text = f"{opening}>{paper}{rest}\n"

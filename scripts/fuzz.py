@@ -1,7 +1,7 @@
-"""Run every fuzz target for a while; skipped in plain sight where cargo-fuzz cannot be had.
+"""Runs every fuzz target for a while; says so and skips if cargo-fuzz is not available.
 
-libFuzzer needs unstable compiler flags, so the step borrows them from the stable compiler
-(`RUSTC_BOOTSTRAP=1`), for this step alone and never for what is shipped.
+libFuzzer needs unstable compiler flags, so this step allows them in the stable compiler
+(`RUSTC_BOOTSTRAP=1`). Published builds never use them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READERS = "readers"
 
 
 def cargo_fuzz() -> str | None:
-    """Return the path of cargo-fuzz, installing it into target/tools if need be."""
+    """Return the path of cargo-fuzz, which is installed into target/tools if necessary."""
     found = shutil.which("cargo-fuzz") or shutil.which("cargo-fuzz", path=str(TOOLS / "bin"))
     if found is None:
         install = ["cargo", "install", "--quiet", "--locked", "--root", str(TOOLS)]
@@ -32,17 +32,17 @@ def cargo_fuzz() -> str | None:
 
 
 def fuzz(program: str, target: str, seconds: int, seed: int) -> bool:
-    """Run one target; True if nothing broke. Seed 0 lets libFuzzer choose."""
+    """Run one target; return True if it found no fault. With seed 0, libFuzzer chooses the seed."""
     environment = {**os.environ, "RUSTC_BOOTSTRAP": "1"}
     command = [program, "run", "--fuzz-dir", FUZZ_DIR, "--sanitizer", "none", target]
     seeds = ROOT / "rust" / "fuzz" / "seeds" / target
     corpus = ROOT / "target" / "fuzz-corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
-    # The first folder takes what is found, the second (if there is one) is only read.
+    # The first folder receives new inputs, and the second (if there is one) is only read.
     command += [str(corpus), *([str(seeds)] if seeds.is_dir() else [])]
     limits = [f"-max_total_time={seconds}", f"-seed={seed}", "-timeout=20", "-rss_limit_mb=2048"]
-    # From nothing libFuzzer grows inputs by a byte every thousand runs, and what draws a whole
-    # world from a few bytes takes the first choice everywhere.
+    # Without examples, libFuzzer lengthens inputs by a byte every thousand runs, and a target that
+    # draws a whole world from a few bytes always takes the first choice.
     limits.append("-len_control=0")
     quiet = ["-print_final_stats=1", "-verbosity=1"]
     status = subprocess.run(

@@ -1,4 +1,4 @@
-"""Random damage to small files, for the fuzzers of the readers; a seed gives the same damage."""
+"""Damages small files at random for the fuzzers of the readers; a seed gives the same damage."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def damaged(content: bytes, random_: random.Random) -> bytes:
 
 
 def packed(name: str, content: bytes, random_: random.Random) -> tuple[str, bytes]:
-    """Pack one input in eight, and damage what was packed as often."""
+    """Compress one input in eight, and damage half of the compressed inputs."""
     if random_.random() > 0.125:
         return name, content
     suffix = random_.choice((".gz", ".xz"))

@@ -1,7 +1,7 @@
-"""Damage small inputs of every kind and read them: a value or a typed error, nothing else.
+"""Damages small inputs of every kind and reads them: the result must be a value or typed error.
 
-One target per format: traces, node lists, cluster files, tables. A find is kept in
-target/fuzz-readers with the command that repeats it.
+There is one target for each format of traces, node lists, cluster files and tables. A failing input
+is kept in target/fuzz-readers with the command that repeats it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from samples.traces import OPTIONS, SAMPLES  # noqa: E402
 
 FINDS = ROOT / "target" / "fuzz-readers"
 MAX_BYTES = 1 << 20
-SECONDS_MAX = 5.0  # our choice: a sample has less than 2 kB
+SECONDS_MAX = 5.0  # Our own choice: a sample has less than 2 kB.
 
 
 class Target(NamedTuple):
-    """A good file, and how it is read: the reader gets its path and the draws of this input."""
+    """A valid file and its reader, which gets the path and the random draws of the input."""
 
     content: bytes
     read: Callable[[Path, random.Random], object]
@@ -59,7 +59,7 @@ def check(trace: Trace) -> None:
 
 
 def trace_of(kind: str, path: Path, random_: random.Random) -> None:
-    """Read a trace, with its format named or found."""
+    """Read a trace, with its format given or detected."""
     policy = random_.choice(("error", "drop"))
     forced = kind if random_.random() < 0.5 else None
     options = OPTIONS.get(kind, {}) if forced else {}
@@ -67,7 +67,7 @@ def trace_of(kind: str, path: Path, random_: random.Random) -> None:
 
 
 def nodes_of(kind: str, path: Path, random_: random.Random) -> None:
-    """Read a node list, with its format named or found; what it gives must be a whole cluster."""
+    """Read a node list, with its format given or detected; the result must be a whole cluster."""
     check_cluster(read_cluster(path, format=kind if random_.random() < 0.5 else None))
 
 
@@ -83,7 +83,7 @@ def cluster_file(path: Path, _: random.Random) -> None:
 
 
 def throughput(path: Path, _: random.Random) -> None:
-    """Read a throughput table; what it gives must hold its own rows."""
+    """Read a throughput table, which must contain its own rows."""
     table = read_throughput(path)
     assert (table.rates["iters_per_s"].to_numpy() >= 0).all(), "a negative rate"
     for row in table.rates.slice(0, 5).to_pylist():
@@ -93,7 +93,7 @@ def throughput(path: Path, _: random.Random) -> None:
 
 
 def profiles(name: str) -> Callable[[Path, random.Random], None]:
-    """Return a reader of profiles of which one file is damaged."""
+    """Return a reader of profiles with one damaged file."""
     files = {
         "placements.csv": tables.PLACEMENTS,
         "scalability.csv": tables.SCALABILITY,
@@ -114,7 +114,7 @@ def profiles(name: str) -> Callable[[Path, random.Random], None]:
 
 
 def targets() -> dict[str, Target]:
-    """Return all targets by the name of their good file."""
+    """Return all targets by the name of their valid file."""
     found = {
         name: Target(content, partial(trace_of, kind)) for name, (kind, content) in SAMPLES.items()
     }
@@ -139,7 +139,7 @@ TARGETS = targets()
 
 
 def one(folder: Path, name: str, seed: int) -> str | None:
-    """Read one damaged input; return what went wrong."""
+    """Read one damaged input; return the fault, if there is one."""
     random_ = random.Random(seed)
     target = TARGETS[name]
     stored, content = name, damaged(target.content, random_)
@@ -162,7 +162,7 @@ def one(folder: Path, name: str, seed: int) -> str | None:
 
 
 def run(name: str, seconds: float, seed: int) -> Iterator[str]:
-    """Fuzz the format of one sample; yield what was found."""
+    """Fuzz the format of one sample; yield the faults."""
     end = time.monotonic() + seconds
     number = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -178,7 +178,7 @@ def run(name: str, seconds: float, seed: int) -> Iterator[str]:
 
 
 def main() -> int:
-    """Fuzz all formats, or those named."""
+    """Fuzz all formats, or the named ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=f"good files: {', '.join(TARGETS)}")
     parser.add_argument("--seconds", type=float, default=20, help="for each format")

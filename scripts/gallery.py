@@ -1,11 +1,11 @@
-"""Draw the pictures of `docs/learn`: run the examples of its pages and keep what they save.
+"""Draws the pictures of `docs/learn`: runs the examples of its pages and keeps their files.
 
-Then run scripts/notebooks.py: notebooks hold the pictures as well.
+Then run scripts/notebooks.py, because notebooks contain the pictures, too.
 
     .venv/bin/python scripts/gallery.py [PAGE ...]
 
 Needs a build and the extras `plot` and `testing`; it takes a minute. A page shows
-`_static/learn/NAME.svg` where one of its examples saves NAME.svg.
+`_static/learn/NAME.svg` after an example that saves NAME.svg.
 """
 
 from __future__ import annotations

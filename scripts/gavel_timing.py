@@ -1,4 +1,4 @@
-"""Measure what the timing of the public Gavel simulator changes, policy by policy.
+"""Measures what the timing of the public Gavel simulator changes, for each policy.
 
     .venv/bin/python scripts/gavel_timing.py TABLE
 
@@ -23,11 +23,11 @@ from gangline.policies.registry import registry
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "benches" / "studies" / "gavel-timing.json"
 MEASURES = ("jct_mean_s", "makespan_s")
-ARRIVALS = {"at once": 0, "every 10 min": 600, "every 40 min": 2400}  # mean gaps in seconds
+ARRIVALS = {"at once": 0, "every 10 min": 600, "every 40 min": 2400}  # the mean gaps in seconds
 JOBS, SEEDS = 100, range(10)
 TYPES = ("k80", "p100", "v100")
 PRICES = {"k80": 0.45, "p100": 1.46, "v100": 2.48}  # USD per hour, our own choice
-_CHANGES = statistics.Range(-100.0, math.inf)  # in percent
+_CHANGES = statistics.Range(-100.0, math.inf)  # the range of a change in per cent
 
 
 def cluster(table: str) -> gl.Cluster:
@@ -45,7 +45,7 @@ def cluster(table: str) -> gl.Cluster:
 
 
 def measure(table: str) -> list[dict[str, Any]]:
-    """Return the difference of every policy: without `compat` over with it, in per cent."""
+    """Return the relative difference of every policy without `compat` from with it, in per cent."""
     rows = []
     place = cluster(table)
     policies = [name for name, made in registry.items() if "compat" in made().params()]

@@ -1,4 +1,4 @@
-"""Compare instruction counts with `benches/baselines.json`, or say in one line why not.
+"""Compares instruction counts with `benches/baselines.json`, or prints one line on why not.
 
 Counting needs valgrind; without it the step is skipped with a message.
 """
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Run the check of `benches/instructions.py` where valgrind is installed."""
+    """Run the check of `benches/instructions.py` if valgrind is installed."""
     if shutil.which("valgrind") is None:
         print("skipped: instruction counts need valgrind, which is not installed")
         print("0 passed, 0 failed, 1 skipped")

@@ -1,10 +1,10 @@
-"""Measure how often intervals of means contain the true mean, and write the table of the guide.
+"""Measures how often intervals of means contain the true mean, and writes the guide's table.
 
     .venv/bin/python scripts/interval_coverage.py [--draws 2000]
 
 The table is in docs/guides/compare.md between two comments. Its first rows are drawn from
 distributions with a known mean. The others draw values from 1,000 runs on the workload of that
-page, whose mean counts as the true one. Takes some minutes.
+page, whose mean counts as the true one. The script takes some minutes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RANKS, WEIGHTS = np.arange(1.0, 7.0), (0.6, 0.2, 0.1, 0.05, 0.03, 0.02)
 
 
 class Kind(NamedTuple):
-    """A measure whose mean is known: its range, and how to draw its values."""
+    """A measure with a known mean, its range, and a function that draws its values."""
 
     mean: float
     within: Range
@@ -66,14 +66,14 @@ LAWS = {
 
 
 def coverage(kind: Kind, count: int, draws: int) -> float:
-    """Return in which share of draws the interval of `count` values contains the mean."""
+    """Return the share of draws in which the interval of `count` values contains the mean."""
     found = [
         interval(row.tolist(), kind.within) or (np.nan, np.nan)
         for row in kind.draw(np.random.default_rng(count), (draws, count))
     ]
     least, most = kind.within
     assert all(least <= low <= high <= most for low, high in found), kind
-    slack = 1e-12 * kind.mean  # where all values are equal
+    slack = 1e-12 * kind.mean  # this allows for equal values
     return float(np.mean([low - slack <= kind.mean <= high + slack for low, high in found]))
 
 
@@ -100,7 +100,7 @@ def of_runs() -> dict[str, Kind]:
 
 
 def out_of(values: Floats, within: Range) -> Kind:
-    """Return a measure whose values are drawn out of those given, with replacement."""
+    """Return a measure whose values are drawn from the given ones with replacement."""
     return Kind(float(np.mean(values)), within, lambda rng, size: rng.choice(values, size))
 
 

@@ -1,14 +1,15 @@
-"""Measure what policies that know durations lose when they are given estimates.
+"""Measures what policies that know durations lose if they get estimates instead.
 
     .venv/bin/python scripts/knowledge.py
 
-Takes half a minute of CPU time. The mean JCTs go to benches/studies/knowledge.json, from which
-scripts/quoted.py writes tables of docs/learn/which-policy.md and docs/policies/hadar.md. Columns:
+The script takes half a minute of CPU time. The mean JCTs go to benches/studies/knowledge.json, from
+which scripts/quoted.py writes tables of docs/learn/which-policy.md and docs/policies/hadar.md.
+Columns:
 
 - `exact`, and `noise-1`, which is `noise:1`;
-- `repeat`: `user:mean:2` where each user's jobs are of like duration;
-- `drawn`: `user:mean:2` where users are drawn without regard to durations, as all generators do;
-- `hour`: one hour for every job, so that nothing is known.
+- `repeat`: `user:mean:2` with users whose jobs have similar durations;
+- `drawn`: `user:mean:2` with users that are drawn independently of durations, as in all generators;
+- `hour`: one hour for every job, so that the estimates carry no information.
 
 The rival is the policy without durations that has the shortest mean JCT over all draws.
 """
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "benches" / "studies" / "knowledge.json"
 USERS, SEEDS = 30, range(20)
 INFORMED = ("srtf", "themis", "gavel-ftf", "easy", "hadar")
-SETTINGS = {  # what explains hadar, see its page
+SETTINGS = {  # the settings that explain hadar, see its page
     "hadar-jct": gl.policies.Hadar(utility="inverse_jct"),
     "hadar, order=srtf": gl.policies.Hadar(order="srtf"),
     "hadar, backfill=false": gl.policies.Hadar(backfill=False),
@@ -47,7 +48,7 @@ def jobs(seed: int) -> dict[str, gl.Trace]:
     )
     durations = drawn.numbers("duration_s")
     rng = np.random.default_rng(seed)
-    # our own choice: jobs are sorted among users with an error as large as that of noise:1
+    # Our own choice: jobs are divided among users with an error as large as that of noise:1.
     order = np.argsort(np.log(durations) + rng.normal(size=len(durations)))
     users = np.empty(len(order), np.int64)
     users[order] = np.arange(len(order)) * USERS // len(order)
@@ -59,7 +60,7 @@ def jobs(seed: int) -> dict[str, gl.Trace]:
 
 
 def measure() -> list[dict[str, Any]]:
-    """Return the mean JCT of each policy with each estimate, and how far it is from the rival."""
+    """Return the mean JCT of each policy with each estimate, and its distance from the rival."""
     cluster = gl.Cluster.preset("pollux-64")
     policies = {name: name for name in INFORMED} | SETTINGS | {name: name for name in BLIND}
     hours: dict[tuple[str, str], list[float]] = {}
@@ -99,7 +100,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure and keep."""
+    """Measure, and save the results."""
     lines = ",\n".join(
         json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
         for row in measure()

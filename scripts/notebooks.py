@@ -1,4 +1,4 @@
-"""Write the pages of `docs/learn/notebooks` as Jupyter notebooks, with their output and pictures.
+"""Writes the pages of `docs/learn/notebooks` as Jupyter notebooks with output and pictures.
 
     .venv/bin/python scripts/notebooks.py            # writes NAME.ipynb next to NAME.md
     .venv/bin/python scripts/notebooks.py --check    # writes nothing; fails if one is stale
@@ -26,7 +26,7 @@ Cell = dict[str, Any]
 
 
 def lines(text: str) -> list[str]:
-    """Return text as the format has it: a list of lines with their ends."""
+    """Return text in the form of the format: a list of lines with their ends."""
     return text.strip("\n").splitlines(keepends=True)
 
 
@@ -41,7 +41,7 @@ def prose(text: str) -> list[Cell]:
 
 
 def code(session: str, count: int) -> Cell:
-    """Return a cell of code, with what it prints."""
+    """Return a cell of code with its output."""
     examples = doctest.DocTestParser().get_examples(session)
     printed = "".join(example.want for example in examples)
     outputs = [
@@ -92,7 +92,7 @@ def written(page: Path) -> str:
 
 
 def stale() -> dict[Path, str]:
-    """Return the notebooks that are not what their pages say, as they should be."""
+    """Return the notebooks that differ from their pages, with their right content."""
     found = {page.with_suffix(".ipynb"): written(page) for page in sorted(FOLDER.glob("*.md"))}
     return {
         path: text
@@ -102,7 +102,7 @@ def stale() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write, or only check."""
+    """Write the notebooks, or only check them."""
     parser = argparse.ArgumentParser(prog="notebooks.py")
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Take the picture of the guide to reports: the first screen of the demo's page.
+"""Takes the picture of the guide to reports: the first screen of the demo's page.
 
     .venv/bin/python scripts/picture.py
 
@@ -26,7 +26,7 @@ WIDTH = 1240
 
 
 def main() -> None:
-    """Run the policies, render the page, cut the picture out."""
+    """Run the policies, render the page, and cut out the picture."""
     runs = gl.compare("pollux-64", gl.read_trace(TRACE), POLICIES, restart_s=30.0, segments=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = gl.report.write(runs, Path(folder) / "page.html")

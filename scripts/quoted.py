@@ -1,18 +1,18 @@
-"""Write the figures and tables that the docs quote from what was measured.
+"""Writes the figures and tables that the docs quote from measurements.
 
     .venv/bin/python scripts/quoted.py              # writes the docs from the kept data
     .venv/bin/python scripts/quoted.py --check      # writes nothing; fails if a text is stale
     .venv/bin/python scripts/quoted.py --measure STUDY ... [--pairs TABLE] [--from FOLDER]
 
 `--measure` runs whole studies of `gangline reproduce` (dally takes six minutes, hadar two, the
-others seconds) and keeps in benches/studies what the docs need of them. `--pairs` names the
+others seconds) and saves the values that the docs need in benches/studies. `--pairs` names the
 throughput file of the public Gavel simulator; sjf-bsbf then also runs with its measured pairs.
 `--from` takes documents that `gangline reproduce STUDY --json` printed, STUDY.json in that folder.
 scripts/gavel_timing.py, scripts/knowledge.py, scripts/validation.py, benches/peers/run_peers.py
 (with --write), `python -m examples.hadare_training --data` and `python -m examples.rl_scheduling
 --data` keep data of their own.
 
-Between these markers, and nowhere else, Markdown is written:
+Markdown is written only between these markers:
 
     <!-- table: NAME -->
     <!-- end of table -->
@@ -52,13 +52,10 @@ ROW = ("cluster", "network", "workload", "policy", "jct_mean_s")
 Row = dict[str, Any]
 
 
-# The data
-
-
 def keep(name: str, document: Row) -> None:
-    """Keep what the docs quote of a study; seven digits are enough for them."""
+    """Save the values of a study that the docs quote; seven digits are enough for them."""
     kept = {key: document[key] for key in KEPT}
-    # a cluster may be a file, whose folder says nothing
+    # a cluster may be a file, whose folder does not matter
     kept["rows"] = [
         {**{key: row[key] for key in ROW}, "cluster": Path(row["cluster"]).name}
         for row in document["rows"]
@@ -72,7 +69,7 @@ def keep(name: str, document: Row) -> None:
 
 
 def _lines(rows: list[Any]) -> str:
-    """One row per line, so that a difference can be read."""
+    """Return JSON with one row on each line, so that differences are readable."""
     return "[\n" + ",\n".join(json.dumps(_short(row)) for row in rows) + "\n]"
 
 
@@ -85,7 +82,7 @@ def _short(value: Any) -> Any:
 
 
 def measure(names: list[str], pairs: str | None, folder: Path | None) -> None:
-    """Run studies, or take what they printed, and keep it."""
+    """Run studies, or read their printed output, and save it."""
     from gangline import reproduce
 
     for name in names:
@@ -99,7 +96,7 @@ def measure(names: list[str], pairs: str | None, folder: Path | None) -> None:
 
 
 class Data:
-    """What was kept, by file."""
+    """The saved data by file."""
 
     def __init__(self) -> None:
         self.known: dict[str, Row] = {}
@@ -111,7 +108,7 @@ class Data:
         return self.known[name]
 
     def ratio(self, study: str, measure: str, pair: str, world: str) -> Row:
-        """Return a ratio in a world; `all`: over the worlds of the claim."""
+        """Return a ratio in a world, or over the worlds of the claim for `all`."""
         rows = self[study]["claims" if world == "all" else "ratios"]
         hero, _, rival = pair.partition("/")
         wanted = (measure, hero, rival, None if world == "all" else world)
@@ -173,9 +170,6 @@ def figure(data: Data, address: str) -> str:
     return f"{found[form[0] if form else 'times_better']:.2f}"
 
 
-# The tables
-
-
 def table(titles: list[str], rows: list[list[str]]) -> str:
     """Return a table in Markdown."""
     lines = [titles, ["---"] * len(titles), *rows]
@@ -201,7 +195,7 @@ def up_to(row: Row) -> str:
 
 
 def reached(row: Row) -> str:
-    """Return the share of a claimed gain as the command shows it."""
+    """Return the reproduced share of a claimed gain in the form of the command's output."""
     from gangline.studies.reproduce.claims import reach
 
     return reach(row["share"])
@@ -227,7 +221,7 @@ def claims(data: Data, study: str) -> str:
 
 
 def overview(data: Data) -> str:
-    """Return one line per claim of all papers: the first rival, and the one that leaves least."""
+    """Return a line for each claim of all papers: the first rival, and the one with least gain."""
     rows = []
     for study in ("dally", "hadar", "hadare", "sjf-bsbf"):
         found = [row for row in data[study]["claims"] if row["claimed"] is not None]
@@ -252,7 +246,7 @@ TITLES = {"dally": "Dally", "hadar": "Hadar", "hadare": "HadarE", "sjf-bsbf": "S
 
 
 def dally(data: Data) -> str:
-    """Return what dally saves against each contender, on the paper's network."""
+    """Return what dally saves relative to each contender on the paper's network."""
     measures = {"makespan_s": "makespan: best, mean", "jct_mean_s": "average JCT",
                 "comm_mean_s": "communication time"}  # fmt: skip
     own = [row for row in data["dally"]["savings"] if row["network"] == "dally-2024"]
@@ -265,7 +259,7 @@ def dally(data: Data) -> str:
 
 
 def varied(data: Data, study: str, measure: str, pairs: list[str]) -> str:
-    """Return ratios with one thing changed at a time: a line per change."""
+    """Return ratios with one thing changed at a time, with a line for each change."""
     rows = []
     labels = dict.fromkeys(row["variation"] for row in data[study]["varied_ratios"])
     for label in labels:
@@ -276,7 +270,7 @@ def varied(data: Data, study: str, measure: str, pairs: list[str]) -> str:
 
 
 def by_world(data: Data, study: str, pairs: list[tuple[str, str]], titles: list[str]) -> str:
-    """Return ratios by world: a line per world, a column per measure and pair."""
+    """Return ratios by world, with a line for each world and a column for each measure and pair."""
     rows = []
     for world in dict.fromkeys(row["world"] for row in data[study]["ratios"]):
         cells = [cell(data.ratio(study, measure, pair, world)) for measure, pair in pairs]
@@ -385,7 +379,7 @@ def timing(data: Data) -> str:
 
 
 def signed(error: float | None) -> str:
-    """Return a relative error as the command shows it."""
+    """Return a relative error in the form of the command's output."""
     from gangline.studies.validate.result import signed as shown
 
     return shown(error)
@@ -396,7 +390,7 @@ ESTIMATES = {"exact": "exact", "noise-1": "`noise:1`", "repeat": "`user:mean:2`,
 
 
 def knowledge(data: Data, policies: list[str]) -> str:
-    """Return mean JCTs by estimate; bold: shorter than without durations, draw by draw."""
+    """Return mean JCTs by estimate; bold ones are shorter than without durations in each draw."""
     rows = []
     for policy in policies:
         cells = []
@@ -440,7 +434,7 @@ def _named(row: Row) -> list[str]:
 
 
 def bias(data: Data, kind: str) -> str:
-    """Return the errors of the mean JCT by group: a line per testbed, policy and layer."""
+    """Return the errors of the mean JCT by group: a line for each testbed, policy and layer."""
     found = data["validation"]["rows"]
     names = list(dict.fromkeys(name for row in found for name in row["groups"][kind]))
     if kind == "size":
@@ -462,7 +456,7 @@ def bias(data: Data, kind: str) -> str:
 
 
 def departures(data: Data) -> str:
-    """Return where the starts differ first, for the testbeds that recorded them."""
+    """Return where the starts first differ, for the testbeds that recorded them."""
     rows = [
         [
             *_named(row)[1:],
@@ -481,7 +475,7 @@ def departures(data: Data) -> str:
 
 
 def explained(data: Data) -> str:
-    """Return what was changed alone, and what then remains of the error of Muri's Tiresias."""
+    """Return single changes, and the error of Muri's Tiresias that remains after each."""
     keys = {"jct_mean_s": "mean JCT", "jct_p99_s": "p99", "8": "mean JCT, 8 GPUs",
             "32": "mean JCT, 32 GPUs"}  # fmt: skip
     rows = [
@@ -525,7 +519,7 @@ def training_counts() -> str:
 
 
 def training_rows() -> str:
-    """Return five workers, rounds of 20 s, smallest and largest learning rate."""
+    """Return the rows of five workers, rounds of 20 s, and the extreme learning rates."""
     rows: list[list[str]] = []
     heading = ""
     alone: list[str] = []
@@ -567,7 +561,7 @@ def agents_speed() -> str:
 
 
 def peers(data: Data) -> str:
-    """Return the runs of other simulators: theirs first, ours second."""
+    """Return the runs of other simulators, each with that of gangline second."""
     rows = []
     for row in data["peers"]["rows"]:
         theirs, ours = (f"{value:,.1f}" for value in row["values"])
@@ -618,13 +612,13 @@ def made(data: Data, name: str) -> str:
 
 
 def written(data: Data, text: str) -> str:
-    """Return a page with all its tables and figures as they were measured."""
+    """Return a page with all its tables and figures from the measurements."""
     text = TABLE.sub(lambda m: f"{m[1]}{made(data, m[2])}{m[3]}", text)
     return FIGURE.sub(lambda m: f"{m[1]}{figure(data, m[2])}{m[3]}", text)
 
 
 def stale(root: Path = ROOT) -> dict[Path, str]:
-    """Return the pages whose quotes are not what was measured, as they should be."""
+    """Return the pages whose quotes differ from the measurements, with their right content."""
     data = Data()
     found = {}
     for path in sorted(path for pattern in PAGES for path in root.glob(pattern)):
@@ -636,7 +630,7 @@ def stale(root: Path = ROOT) -> dict[Path, str]:
 
 
 def main() -> int:
-    """Measure if asked to; then write, or only check."""
+    """Measure if requested; then write, or only check."""
     parser = argparse.ArgumentParser(prog="quoted.py")
     parser.add_argument("--check", action="store_true", help="write nothing")
     parser.add_argument("--measure", nargs="*", choices=STUDIES, default=[], metavar="STUDY")

@@ -1,4 +1,4 @@
-"""Write what repeats the declarations of policies: dataclasses in Python, tables of the docs.
+"""Writes what repeats the declarations of policies: dataclasses in Python, tables of the docs.
 
     .venv/bin/python scripts/registry.py            # writes; needs a build of the current Rust
     .venv/bin/python scripts/registry.py --check    # writes nothing; fails if a file is stale
@@ -11,8 +11,7 @@ from the compiled module (or, with `--declarations FILE`, from JSON of the same 
 - the tables of parameters in `docs/policies/*.md`;
 - the tables of reasons and states in `docs/guides/explain.md`.
 
-In Markdown it writes between markers and nowhere else. The page of a policy holds the markers
-for its parameters:
+In Markdown it writes only between markers. The page of a policy has the markers for its parameters:
 
     <!-- parameters: NAME -->
     <!-- end of parameters -->
@@ -36,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMAND = ".venv/bin/python scripts/registry.py"
 MODULE = "python/gangline/policies/_generated.py"
 WIDTH = 100
-SUMMARY_WIDTH = WIDTH - 10  # the first line of a docstring
+SUMMARY_WIDTH = WIDTH - 10  # the width of the first line of a docstring
 
 Policy = dict[str, Any]
 Parameter = dict[str, Any]
@@ -58,11 +57,8 @@ def class_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("-"))
 
 
-# The dataclasses
-
-
 def words_of(parameter: Parameter) -> str:
-    """Return the type of one of several words: placement rules have a name."""
+    """Return the type of a choice of words; that of placement rules has a name."""
     if parameter["name"] == "placement":
         return "Rule"
     return f"Literal[{', '.join(map(literal, parameter.get('choices', ())))}]"
@@ -76,7 +72,7 @@ def annotation(parameter: Parameter) -> str:
 
 
 def value_type(parameter: Parameter) -> str:
-    """Return the type of a value that is given."""
+    """Return the type of a value that a user gives."""
     default, kind = parameter["default"], parameter["kind"]
     if kind == "named":
         return f"Mapping[str, {value_type(parameter['each'])}]"
@@ -131,7 +127,7 @@ def field_line(parameter: Parameter) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital and a full stop."""
+    """Return a text with a capital letter and a full stop."""
     return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
@@ -229,19 +225,19 @@ def config_class(parameters: list[Parameter]) -> str:
 
 
 def by_program(policies: list[Policy]) -> list[Parameter]:
-    """Return the parameters with which every policy of a linear program begins."""
+    """Return the parameters with which every policy that solves an LP begins."""
     solved = [own(policy) for policy in policies if is_solved(policy)]
     same = takewhile(lambda at: at.count(at[0]) == len(at), zip(*solved, strict=False))
     return [parameters[0] for parameters in same]
 
 
 def is_solved(policy: Policy) -> bool:
-    """Whether a linear program is solved for a policy, by a solver of the user's choice."""
+    """Return whether a policy solves an LP by a solver that the user chooses."""
     return any(parameter["name"] == "solver" for parameter in policy["parameters"])
 
 
 def program_class(parameters: list[Parameter]) -> str:
-    """Return the base class of the policies that share by a linear program."""
+    """Return the base class of the policies that compute shares by an LP."""
     lines = [
         "@dataclass(frozen=True, kw_only=True)",
         "class GavelConfig(PolicyConfig):",
@@ -365,11 +361,8 @@ __all__ = [
     return "\n\n\n".join([head + names, *classes]) + f"\n\n\n{table}\n\n{named}"
 
 
-# The tables
-
-
 def between(path: str, text: str, start: str, end: str, body: str) -> str:
-    """Replace what stands between two markers."""
+    """Replace the text between two markers."""
     head, found, rest = text.partition(f"{start}\n")
     old, closed, tail = rest.partition(end)
     if not found or not closed or start in old:
@@ -395,7 +388,7 @@ def catalogue(policies: list[Policy]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a default as `--set` takes it."""
+    """Return a default in the form that `--set` takes."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -406,7 +399,7 @@ def shown(value: object) -> str:
 
 
 def meaning(parameter: Parameter) -> str:
-    """Return what a parameter means, and the values that it takes."""
+    """Return the meaning of a parameter, and the values that it takes."""
     doc, kind = parameter["doc"].replace("|", "\\|"), parameter["kind"]
     text = re.sub(r"[\w.]*_[\w.]*\w", r"`\g<0>`", doc)
     told = set(re.findall(r"\w+", doc))
@@ -439,7 +432,7 @@ def parameter_rows(
 
 
 def parameter_table(policy: Policy) -> str:
-    """Return the table of a policy's own parameters, and where the others are."""
+    """Return the table of a policy's own parameters, with a link to the others."""
     rows = parameter_rows(own(policy))
     rule = placement(policy)[:1]
     if rule:
@@ -469,7 +462,7 @@ def reason_table(policies: list[Policy]) -> str:
 
 
 def state_table() -> str:
-    """Return the table of what tables alone tell of a waiting job."""
+    """Return the table of the states of a waiting job, which follow from the tables alone."""
     from gangline.runs.explain.reasons import APART, HEAD_OF_LINE, TOGETHER, TOO_FEW
 
     rows = ["| state | column of a report | what it means |", "|---|---|---|"]
@@ -541,7 +534,7 @@ def written(declared: list[Policy], root: Path) -> dict[str, str]:
 
 
 def stale(declared: list[Policy], root: Path) -> dict[str, str]:
-    """Return the files whose text is not what it should be, with the right text."""
+    """Return the files whose text is out of date, with their right text."""
     return {
         path: text
         for path, text in written(declared, root).items()
@@ -550,7 +543,7 @@ def stale(declared: list[Policy], root: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """Write the files, or say which are out of date."""
+    """Write the files, or print which are out of date."""
     parser = argparse.ArgumentParser(description="Write what repeats the declarations of policies.")
     parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
     parser.add_argument("--declarations", type=Path, help="JSON instead of the compiled module")

@@ -1,4 +1,4 @@
-"""Print what pip must install for this checkout: core dependencies, and extras and groups named.
+"""Prints what pip must install for this checkout: core dependencies, named extras and groups.
 
 `--bare` leaves the core dependencies out.
 
@@ -31,7 +31,7 @@ def requirements(names: list[str], *, is_bare: bool = False) -> list[str]:
 
 
 def _expanded(lines: list[Any], groups: dict[str, list[Any]]) -> list[str]:
-    """Put the lines of groups where a group includes them."""
+    """Replace included groups by their lines."""
     found: list[str] = []
     for line in lines:
         included = isinstance(line, dict)

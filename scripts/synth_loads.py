@@ -1,10 +1,11 @@
-"""Measure how far the load of drawn traces is from `load=`, and write the table of the guide.
+"""Measures how far the load of drawn traces is from `load=`, and writes the guide's table.
 
     .venv/bin/python scripts/synth_loads.py [--seeds 1000]
 
 The table is in docs/guides/synthetic-traces.md between two comments. Each row draws a workload with
 every seed and counts the GPU-seconds of its jobs one by one. The jobs of `hadar` have a rate on
-each GPU type, so `gangline.offered_load` divides them among the types. Takes some minutes.
+each GPU type, so `gangline.offered_load` divides them among the types. The script takes some
+minutes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ WORLDS = {
 
 
 def offered(trace: gl.Trace) -> float:
-    """Return the load of a trace; where no job has iterations, by a plain count."""
+    """Return the load of a trace, by a plain count if no job has iterations."""
     if "iterations" in trace.columns:
         load = gl.offered_load("hadar-60", trace).load
         assert load is not None
@@ -49,7 +50,7 @@ def offered(trace: gl.Trace) -> float:
 
 
 def deviation(world: tuple[str, int | None], seeds: range) -> float:
-    """Return the largest relative distance of a drawn trace from the load that was asked for."""
+    """Return the largest relative distance of a drawn trace from the requested load."""
     return max(
         abs(offered(gl.read_trace(f"synth:{WORLDS[world]}&seed={seed}")) / LOAD - 1.0)
         for seed in seeds

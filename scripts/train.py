@@ -1,6 +1,6 @@
-"""The runs that a published wheel learns from: what ``make wheel`` plays to the build that counts.
+"""Runs what the profile of a published wheel is measured on, in the first build of ``make wheel``.
 
-A build guided by a profile lays out the code for the branches that these runs take. So they are
+A profile-guided build optimises the code for the branches that these runs take. So they are
 short versions of typical runs: every policy of the package, empty and long queues, a network, and
 exported results. They are neither tests nor measurements.
 """
@@ -32,7 +32,7 @@ def main(many: int = 20_000, few: int = 300) -> None:
     Parameters
     ----------
     many, few
-        Jobs of a run on the large cluster; on the small one with two GPU types.
+        The numbers of jobs of a run on the large cluster, and on the small one with two GPU types.
     """
     large = gl.Cluster.homogeneous(servers=125, gpus=8, gpu="V100", servers_per_rack=25)
     for load in LOADS:

@@ -1,14 +1,14 @@
-"""Install a built wheel as strangers do: every Python, the oldest and the newest dependencies.
+"""Installs a built wheel as a user does: on every Python, with the oldest and newest dependencies.
 
     python scripts/wheel_matrix.py target/wheels/gangline-*.whl
     python scripts/wheel_matrix.py WHEEL --python /opt/python3.13/bin/python --python 3.14
 
-Each environment is new, holds no compiler on its PATH and has every extra except `profile`; its
+Each environment is new, has no compiler on its PATH and has every extra except `profile`. Its
 dependencies have the lowest (or highest) versions that `pyproject.toml` allows and that have a
-wheel for it. In each run `gangline doctor`, the README's first command and its Python block, and
-one policy that solves linear programs. All environments must give the same event logs. A Python
-that is not found is skipped, and the last line says so. `uv` makes the environments: it can resolve
-to the lowest.
+wheel for it. In each of them run `gangline doctor`, the README's first command and its Python
+block, and one policy that solves LPs. All environments must give the same event logs. A Python that
+is not found is skipped, and the last line says so. `uv` makes the environments, because it can
+resolve to the lowest versions.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class Environment:
         return done.stdout
 
     def make(self, python: str, wheel: Path, resolution: str) -> None:
-        """Create it and install the wheel; nothing is compiled."""
+        """Create the environment and install the wheel; nothing is compiled."""
         self.run(self.uv, "venv", "--quiet", "--no-python-downloads", "--python", python, "venv")
         install = [self.uv, "pip", "install", "--quiet", "--only-binary", ":all:"]
         install += ["--python", str(self.bin / "python"), "--resolution", resolution]
-        # Named here, they are direct requirements: those whose versions uv makes the lowest.
+        # They are named here to be direct requirements, whose versions uv makes the lowest.
         direct = requirements(extras()) if resolution != RESOLUTIONS["newest"] else []
         self.run(*install, *direct, f"gangline[{','.join(extras())}] @ {wheel.as_uri()}")
 
@@ -96,7 +96,7 @@ class Environment:
         return self.run("python", "-c", code).strip()
 
     def use(self) -> str:
-        """Do what the README does; return the hashes of a few event logs."""
+        """Run the examples of the README; return the hashes of a few event logs."""
         readme = (ROOT / "README.md").read_text("utf-8")
         compare, block = COMPARE.search(readme), BLOCK.search(readme)
         assert compare is not None and block is not None, "the README's quick start is gone"  # noqa: PT018
@@ -108,13 +108,13 @@ class Environment:
 
 
 def found(uv: str, python: str) -> bool:
-    """Return whether this interpreter runs here."""
+    """Return whether this interpreter runs on this machine."""
     command = [uv, "python", "find", "--quiet", "--no-python-downloads", python]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def main() -> int:
-    """Run the matrix; print a line per environment and the counts."""
+    """Run the matrix; print a line for each environment, and the counts."""
     parser = argparse.ArgumentParser(description="Install a wheel in many environments.")
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--python", action="append", help="version or path; repeatable")

@@ -1,4 +1,4 @@
-"""Do what a stranger does: build the wheel from the source distribution, install it, use it.
+"""Does what a new user does: builds the wheel from the source distribution, installs and uses it.
 
 The wheel goes into a fresh virtual environment whose PATH holds neither cargo nor rustc and
 whose working directory is not the checkout, so only the wheel can be used.
@@ -51,9 +51,9 @@ def build(checks: Checks) -> Path:
     checks.check("the source distribution is complete", not missing, f"missing {missing}")
     binaries = sorted(name for name in names if name.endswith((".so", ".pyd", ".pyc")))
     checks.check("the source distribution holds no binary", not binaries, str(binaries))
-    # Building from the archive proves it whole; the shared target folder saves the dependencies.
-    # All files of an archive have one old date, by which cargo would take our crates of an earlier
-    # archive for these.
+    # A build from the archive shows that the archive is complete. The shared target folder saves
+    # building the dependencies. All files of an archive have the same old date, so cargo would
+    # reuse our crates of an earlier archive.
     for built in (ROOT / "target" / "release" / ".fingerprint").glob("gangline-*"):
         shutil.rmtree(built)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(OUT)]
@@ -72,7 +72,7 @@ def build(checks: Checks) -> Path:
 def run(
     command: list[str], environment: dict[str, str], cwd: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as a stranger would: no terminal, that environment, that folder."""
+    """Run a command as a new user: without a terminal, in that environment and folder."""
     return subprocess.run(
         command,
         cwd=cwd,
@@ -86,7 +86,7 @@ def run(
 
 
 def use(checks: Checks, wheel: Path, home: Path) -> None:
-    """Install the wheel without Rust in reach and run the commands a newcomer tries first."""
+    """Install the wheel without Rust, and run the commands that a new user tries first."""
     venv.create(home / "venv", with_pip=True)
     scripts = home / "venv" / "bin"
     kept = ("PIP_", "LANG", "HOME")
@@ -145,7 +145,7 @@ def is_json(text: str) -> bool:
 
 
 def main() -> int:
-    """Build, install, use; print the count line that check.py reads."""
+    """Build, install and use the wheel; print the count line that check.py reads."""
     checks = Checks()
     wheel = build(checks)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""Write what policies do in two worlds each into their pages, from runs.
+"""Writes what each policy does in two worlds into its page, from runs.
 
     .venv/bin/python scripts/worlds.py            # writes; needs a build of the current Rust
     .venv/bin/python scripts/worlds.py --check    # writes nothing; fails if a page is stale
 
-`scripts/worlds.toml` has the worlds. The page of a policy names one in which it does what it is for
-and one in which it does not; the script writes between these markers and nowhere else:
+`scripts/worlds.toml` has the worlds. The page of a policy names a world in which the policy is best
+in its own measure, and one in which it is not. The script writes only between these markers:
 
     <!-- worlds: NAME
     works = { world = "queue", measure = "jct_mean_s", rivals = ["fifo"], why = "A sentence." }
@@ -158,7 +158,7 @@ def _table(one: Shown) -> str:
 
 
 def body(policy: str) -> str:
-    """Return what the page of a policy has between its markers."""
+    """Return the text between the markers of a policy's page."""
     about = declared()
     parts = []
     for one, lead in zip(shown(policy), ("It works.", "It does not."), strict=True):
@@ -176,7 +176,7 @@ def written(policy: str) -> str:
 
 
 def main() -> int:
-    """Write the pages, or say which are out of date."""
+    """Write the pages, or print which are out of date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
     options = parser.parse_args()
